@@ -1,0 +1,136 @@
+//! The policies that have a name in the literature, as rows of a table.
+//!
+//! Each says its paper, and where the code we agree with deviates from other code of the same name. `full` and
+//! `truncate` are not policies and live in [`CacheRule`](super::CacheRule).
+
+use super::policy::{Amount, Policy, Score, Scope};
+
+/// One named policy, for `list` and the documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// The name; `+I` after it protects the first I tokens where `sinks` is set.
+    pub name: &'static str,
+    pub policy: Policy,
+    /// Whether `name+I` is understood.
+    pub sinks: bool,
+    /// What leaves, in one line.
+    pub summary: &'static str,
+    /// Paper and code that define it.
+    pub source: &'static str,
+}
+
+const fn preset(
+    name: &'static str,
+    (score, scope, keep_recent): (Score, Scope, Amount),
+    sinks: bool,
+    summary: &'static str,
+    source: &'static str,
+) -> Preset {
+    Preset { name, policy: Policy { score, scope, keep_first: 0, keep_recent }, sinks, summary, source }
+}
+
+/// The table of presets.
+pub const PRESETS: [Preset; 8] = [
+    preset(
+        "window",
+        (Score::Recency, Scope::Layer, Amount::Tokens(0)),
+        true,
+        "the oldest leaves; +I keeps the first I tokens for ever (StreamingLLM's sinks)",
+        "arXiv 2401.06104 s. 3; arXiv 2309.17453, mit-han-lab/streaming-llm (which re-rotates keys: positions: slot)",
+    ),
+    preset(
+        "tova",
+        (Score::LastAttention, Scope::Layer, Amount::Tokens(0)),
+        true,
+        "the entry the newest query attends to least leaves, one for all heads; it may be the newest itself",
+        "arXiv 2401.06104 s. 4, schwartz-lab-NLP/TOVA (NVIDIA/kvpress protects the newest: keep_recent: 1)",
+    ),
+    preset(
+        "tova-head",
+        (Score::LastAttention, Scope::Head, Amount::Tokens(0)),
+        true,
+        "TOVA with one decision per key-value head",
+        "arXiv 2401.06104 Table 3",
+    ),
+    preset(
+        "h2o",
+        (Score::AccumulatedAttention, Scope::Head, Amount::Percent(50)),
+        true,
+        "the newest half stays; of the older, the one that received least attention leaves, per key-value head",
+        "arXiv 2306.14048, FMInference/H2O `utils_real_drop` with half of the cache recent, as arXiv 2401.06104 s. 5 runs it",
+    ),
+    preset(
+        "h2o-layer",
+        (Score::AccumulatedAttention, Scope::Layer, Amount::Percent(50)),
+        true,
+        "H2O with one decision per layer",
+        "arXiv 2401.06104 Table 3",
+    ),
+    preset(
+        "knorm",
+        (Score::KeyNorm, Scope::Head, Amount::Tokens(0)),
+        true,
+        "the key with the largest L2 norm leaves, per key-value head",
+        "arXiv 2406.11430, NVIDIA/kvpress `knorm_press.py` (which cuts the prompt once; here every token)",
+    ),
+    preset(
+        "knorm-layer",
+        (Score::KeyNorm, Scope::Layer, Amount::Tokens(0)),
+        true,
+        "knorm with one decision per layer, over the mean norm of its key-value heads",
+        "as knorm",
+    ),
+    preset(
+        "random",
+        (Score::Random, Scope::Layer, Amount::Tokens(0)),
+        true,
+        "a uniform sample of everything read survives; the floor every policy must beat",
+        "NVIDIA/kvpress `random_press.py` (which draws afresh at every cut)",
+    ),
+];
+
+/// The policy a preset's name stands for: `tova`, `window+4`, ...
+pub fn by_name(name: &str) -> Option<Policy> {
+    let (base, sinks) = match name.split_once('+') {
+        Some((base, digits)) => (base, Some(parse_sinks(digits)?)),
+        None => (name, None),
+    };
+    let preset = PRESETS.iter().find(|preset| preset.name == base)?;
+    match sinks {
+        Some(_) if !preset.sinks => None,
+        Some(sinks) => Some(Policy { keep_first: sinks, ..preset.policy }),
+        None => Some(preset.policy),
+    }
+}
+
+/// Digits without a sign or leading zeros, so that one policy has one name.
+fn parse_sinks(digits: &str) -> Option<usize> {
+    let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    if canonical { digits.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_resolve() {
+        assert_eq!(by_name("window+4").unwrap().keep_first, 4);
+        assert_eq!(by_name("window+0").unwrap(), by_name("window").unwrap());
+        assert_eq!(by_name("h2o").unwrap().keep_recent.of(37), 37 - 37 / 2);
+        assert_eq!(by_name("tova-head").unwrap().scope, Scope::Head);
+        for wrong in ["", "windw", "window+", "window+-4", "window+04", "full", "TOVA", "tova+4+4"] {
+            assert!(by_name(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let window4 = by_name("window+4").unwrap();
+        assert!(window4.at(4).is_err());
+        assert!(window4.at(5).is_ok());
+        assert!(by_name("tova").unwrap().at(0).is_err());
+        assert!(by_name("h2o").unwrap().at(1).is_ok());
+        assert!(by_name("h2o+1").unwrap().at(1).is_err());
+    }
+}

@@ -1,0 +1,8 @@
+//! tova-bench answers one question: how small can a transformer's key-value cache be?
+//!
+//! A cache-bounded transformer is a recurrent network ([`lm`]) whose memory a policy ([`eviction`]) keeps bounded.
+//! A sweep ([`sweep`]) names experiments, [`run`] performs them, the ledger ([`results`]) keeps what was measured,
+//! and [`report`] draws from the ledger alone. ARCHITECTURE.md has the bird's-eye view.
+
+pub mod eviction;
+pub mod results;
