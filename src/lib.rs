@@ -6,3 +6,4 @@
 
 pub mod eviction;
 pub mod results;
+pub mod vector;

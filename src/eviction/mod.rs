@@ -4,10 +4,18 @@
 //! table of attention logits. No tensor library, no files: slices in, victims out, and nothing fails after
 //! [`Policy::at`] has accepted the settings.
 
+#[cfg(test)]
+mod definition;
 mod policy;
 pub mod presets;
+mod roster;
+mod scan;
+#[cfg(test)]
+mod tests;
 
 pub use policy::{Amount, Policy, PolicyError, Score, Scope, SizedPolicy};
+pub use roster::{Heads, Roster};
+pub use scan::{BlockScan, Eviction, Normaliser};
 
 /// How much of the past the model may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

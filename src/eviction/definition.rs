@@ -1,0 +1,89 @@
+//! The obvious definition the scan is tested against: one token at a time, entries deleted, f64.
+
+use super::policy::{Score, Scope, SizedPolicy};
+use super::roster::Heads;
+
+/// What the definition says about a text.
+pub(super) struct Answer {
+    /// (groups)(entries)
+    pub survivors: Vec<Vec<u32>>,
+    /// (tokens)(heads)(positions): attention, 0 for who is not in the cache.
+    pub attention: Vec<Vec<Vec<f64>>>,
+    /// (tokens)(groups)
+    pub evicted: Vec<Vec<Option<u32>>>,
+    /// Whether some decision hung on a difference below f32's precision.
+    pub ambiguous: bool,
+}
+
+struct Entry {
+    born: usize,
+    received: f64,
+}
+
+/// `logit(head, query, key)`, `norm(kv_head, position)` and `draw(group, position)` stand for the model.
+pub(super) fn read(
+    tokens: usize,
+    heads: Heads,
+    policy: SizedPolicy,
+    logit: impl Fn(usize, usize, usize) -> f32,
+    norm: impl Fn(usize, usize) -> f32,
+    draw: impl Fn(usize, usize) -> f32,
+) -> Answer {
+    let groups = heads.groups(policy.scope);
+    let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
+    let mut answer = Answer { survivors: vec![], attention: vec![], evicted: vec![], ambiguous: false };
+    for t in 0..tokens {
+        let mut rows = vec![vec![0.0; tokens]; heads.heads];
+        let mut left = Vec::new();
+        for (group, cache) in caches.iter_mut().enumerate() {
+            cache.push(Entry { born: t, received: 0.0 });
+            let members = heads.of_group(policy.scope, group);
+            let mut mean = vec![0.0; cache.len()];
+            for head in members.clone() {
+                let z: Vec<f64> = cache.iter().map(|e| f64::from(logit(head, t, e.born))).collect();
+                let max = z.iter().copied().fold(f64::MIN, f64::max);
+                let total: f64 = z.iter().map(|z| (z - max).exp()).sum();
+                for (i, z) in z.iter().enumerate() {
+                    let p = (z - max).exp() / total;
+                    rows[head][cache[i].born] = p;
+                    mean[i] += p / members.len() as f64;
+                }
+            }
+            for (entry, mean) in cache.iter_mut().zip(&mean) {
+                entry.received += mean;
+            }
+            if cache.len() <= policy.size {
+                left.push(None);
+                continue;
+            }
+            let score = |i: usize| match (policy.score, policy.scope) {
+                (Score::Recency, _) => cache[i].born as f64,
+                (Score::LastAttention, _) => mean[i],
+                (Score::AccumulatedAttention, _) => cache[i].received,
+                (Score::KeyNorm, Scope::Head) => -f64::from(norm(group, cache[i].born)),
+                (Score::KeyNorm, Scope::Layer) => {
+                    -(0..heads.kv_heads).map(|kv| f64::from(norm(kv, cache[i].born))).sum::<f64>()
+                }
+                (Score::Random, _) => f64::from(draw(group, cache[i].born)),
+            };
+            let protected = |i: usize| cache[i].born < policy.keep_first || i + policy.keep_recent >= cache.len();
+            let candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();
+            let mut victim = candidates[0];
+            for &i in &candidates {
+                if score(i) < score(victim) {
+                    victim = i;
+                }
+            }
+            let close = |i: usize| {
+                let (a, b) = (score(i), score(victim));
+                a != b && (a - b).abs() <= 1e-5 * b.abs()
+            };
+            answer.ambiguous |= policy.score != Score::Recency && candidates.iter().any(|&i| close(i));
+            left.push(Some(cache.remove(victim).born as u32));
+        }
+        answer.attention.push(rows);
+        answer.evicted.push(left);
+    }
+    answer.survivors = caches.iter().map(|cache| cache.iter().map(|e| e.born as u32).collect()).collect();
+    answer
+}

@@ -1,0 +1,190 @@
+//! Who is in one layer's cache: for every decision group the entries, oldest first, with what a policy needs to
+//! know of each. Keys and values live elsewhere, in the same order.
+
+use super::policy::{Score, Scope, SizedPolicy};
+use super::scan::BlockScan;
+
+/// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    pub heads: usize,
+    pub kv_heads: usize,
+}
+
+impl Heads {
+    /// Decision groups under a scope.
+    pub fn groups(self, scope: Scope) -> usize {
+        match scope {
+            Scope::Layer => 1,
+            Scope::Head => self.kv_heads,
+        }
+    }
+
+    /// Query heads whose scores a group averages.
+    pub fn of_group(self, scope: Scope, group: usize) -> std::ops::Range<usize> {
+        let per_group = self.heads / self.groups(scope);
+        group * per_group..(group + 1) * per_group
+    }
+
+    /// Query heads that share a key-value head.
+    pub fn per_kv_head(self) -> usize {
+        self.heads / self.kv_heads
+    }
+}
+
+/// Attention every entry has received, summed over the query heads of its group (a multiple of the mean).
+#[derive(Clone, Debug)]
+pub(super) struct Received {
+    pub(super) scope: Scope,
+    /// (groups)(entries)
+    pub(super) sums: Vec<Vec<f32>>,
+}
+
+/// One decision group's entries, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    /// Token positions.
+    pub(super) born: Vec<u32>,
+    /// What a score that never changes gave the entry when it joined; empty for the others.
+    pub(super) priority: Vec<f32>,
+}
+
+/// The entries of one layer under one rule.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    pub(super) policy: Option<SizedPolicy>,
+    pub(super) heads: Heads,
+    pub(super) groups: Vec<Group>,
+    pub(super) received: Vec<Received>,
+    /// Tokens read so far.
+    pub(super) seen: usize,
+    /// Places where an unbounded roster remembers its sums, so that a bounded one can start there.
+    marks: Vec<usize>,
+    remembered: Vec<(usize, Vec<Received>)>,
+    /// L2 norms of the unrotated keys: (kv_heads)(entries), kept while unbounded.
+    pub(super) norms: Vec<Vec<f32>>,
+    /// Seeds the priorities of [`Score::Random`].
+    salt: u64,
+}
+
+impl Roster {
+    /// An unbounded roster from which bounded ones can be forked at the places `marks` (tokens from the start),
+    /// for policies that accumulate attention over the scopes `watch`. `salt` tells layers and seeds apart.
+    pub fn unbounded(heads: Heads, watch: &[Scope], marks: &[usize], salt: u64) -> Roster {
+        let received =
+            watch.iter().map(|&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] }).collect();
+        Roster {
+            policy: None,
+            heads,
+            groups: vec![Group::default()],
+            received,
+            seen: 0,
+            marks: marks.to_vec(),
+            remembered: Vec::new(),
+            norms: vec![Vec::new(); heads.kv_heads],
+            salt,
+        }
+    }
+
+    /// A bounded roster, empty.
+    pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> Roster {
+        let watch: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
+        let unbounded = Roster::unbounded(heads, watch, &[], salt);
+        unbounded.fork(0, policy).expect("nothing has been read, so nothing can have been forgotten")
+    }
+
+    /// A bounded roster that goes on after the first `len` tokens of this unbounded one. `None` if the policy needs
+    /// sums that were not watched, or not remembered at `len`, or if `len` tokens would not fit its size.
+    pub fn fork(&self, len: usize, policy: SizedPolicy) -> Option<Roster> {
+        if self.policy.is_some() || len > policy.size || len > self.seen {
+            return None;
+        }
+        let received = if policy.score == Score::AccumulatedAttention {
+            let at = if len == self.seen {
+                &self.received
+            } else {
+                &self.remembered.iter().find(|(at, _)| *at == len)?.1
+            };
+            vec![at.iter().find(|received| received.scope == policy.scope)?.clone()]
+        } else {
+            Vec::new()
+        };
+        let mut fork = Roster {
+            policy: Some(policy),
+            heads: self.heads,
+            groups: vec![Group::default(); self.heads.groups(policy.scope)],
+            received,
+            seen: len,
+            marks: Vec::new(),
+            remembered: Vec::new(),
+            norms: Vec::new(),
+            salt: self.salt,
+        };
+        for group in 0..fork.groups.len() {
+            let priority = (0..len).map_while(|position| {
+                fork.priority(group, position as u32, |kv_head| self.norms[kv_head][position])
+            });
+            fork.groups[group] = Group { priority: priority.collect(), born: (0..len as u32).collect() };
+        }
+        Some(fork)
+    }
+
+    /// Tokens read so far.
+    pub fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// Entries per key-value head.
+    pub fn len(&self) -> usize {
+        self.groups[0].born.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Token positions of the survivors: (groups)(entries), oldest first. One group when every head holds the same.
+    pub fn survivors(&self) -> Vec<&[u32]> {
+        self.groups.iter().map(|group| group.born.as_slice()).collect()
+    }
+
+    /// The group whose entries a key-value head holds.
+    pub fn group_of(&self, kv_head: usize) -> usize {
+        if self.groups.len() == 1 { 0 } else { kv_head }
+    }
+
+    /// Starts a block of `rows` tokens; `norm(kv_head, row)` is the L2 norm of a new key before rotation.
+    pub fn begin(&mut self, rows: usize, norm: impl Fn(usize, usize) -> f32) -> BlockScan<'_> {
+        if self.marks.contains(&self.seen) {
+            self.remembered.push((self.seen, self.received.clone()));
+        }
+        BlockScan::new(self, rows, norm)
+    }
+
+    /// The fixed score of an entry under [`Score::KeyNorm`] and [`Score::Random`]: the lowest leaves.
+    pub(super) fn priority(&self, group: usize, position: u32, norm: impl Fn(usize) -> f32) -> Option<f32> {
+        let policy = self.policy?;
+        match (policy.score, policy.scope) {
+            (Score::KeyNorm, Scope::Head) => Some(-norm(group)),
+            (Score::KeyNorm, Scope::Layer) => {
+                let kv_heads = self.heads.kv_heads;
+                Some(-(0..kv_heads).map(norm).sum::<f32>() / kv_heads as f32)
+            }
+            (Score::Random, _) => Some(uniform(self.salt, group as u64, u64::from(position))),
+            _ => None,
+        }
+    }
+}
+
+/// A number in [0, 1) that depends on nothing but its arguments, so that chunking cannot change a draw.
+/// The mixer is SplitMix64's (Steele, Lea, Flood 2014).
+fn uniform(salt: u64, group: u64, position: u64) -> f32 {
+    let mix = |mut z: u64| {
+        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let bits = mix(mix(mix(salt) ^ group) ^ position);
+    (bits >> 40) as f32 / (1u64 << 24) as f32
+}

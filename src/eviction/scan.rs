@@ -1,0 +1,217 @@
+//! The walk: row by row through a block's table of logits, softmax over the living, score, and one leaves.
+//!
+//! Inside a layer a token's query, key and value don't depend on who was evicted there, so a block's logits against
+//! (cache + block) can be computed as one product, and only this walk is sequential. What it leaves behind are the
+//! masked attention weights, ready for one product with the values: the same numbers as deleting entries one token
+//! at a time (arXiv 2401.06104, appendix E, builds the same masks). A dead entry stays a masked column until the end
+//! of its block.
+
+use super::policy::{Score, Scope};
+use super::roster::{Heads, Roster};
+use crate::vector;
+
+/// One entry that left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Position of the token whose query decided.
+    pub step: u32,
+    /// Decision group: 0, or the key-value head under scope `head`.
+    pub group: u32,
+    /// Position of the token that left.
+    pub victim: u32,
+}
+
+/// What the softmax of a block's rows divided by, each (heads, rows).
+#[derive(Clone, Debug, Default)]
+pub struct Normaliser {
+    pub max: Vec<f32>,
+    pub sum: Vec<f32>,
+}
+
+/// A block on its way through the rows.
+pub struct BlockScan<'a> {
+    roster: &'a mut Roster,
+    rows: usize,
+    /// Entries before the block; the block's row r is column `held + r`.
+    held: usize,
+    /// Living entries per group.
+    alive: usize,
+    /// 0 for the living, -inf for the dead and those to come: (groups)(stride)
+    masks: Vec<Vec<f32>>,
+    /// The newest query's attention, summed over a group's heads: (stride)
+    newest: Vec<f32>,
+    evicted: bool,
+}
+
+impl<'a> BlockScan<'a> {
+    pub(super) fn new(roster: &'a mut Roster, rows: usize, norm: impl Fn(usize, usize) -> f32) -> BlockScan<'a> {
+        let held = roster.len();
+        let stride = vector::padded(held + rows);
+        for row in 0..rows {
+            let position = (roster.seen + row) as u32;
+            for group in 0..roster.groups.len() {
+                let priority = roster.priority(group, position, |kv_head| norm(kv_head, row));
+                roster.groups[group].born.push(position);
+                roster.groups[group].priority.extend(priority);
+            }
+            for (kv_head, norms) in roster.norms.iter_mut().enumerate() {
+                norms.push(norm(kv_head, row));
+            }
+        }
+        for received in &mut roster.received {
+            for sums in &mut received.sums {
+                sums.resize(stride, 0.0);
+            }
+        }
+        let mut mask = vec![f32::NEG_INFINITY; stride];
+        mask[..held].fill(0.0);
+        let masks = vec![mask; roster.groups.len()];
+        BlockScan { roster, rows, held, alive: held, masks, newest: vec![0.0; stride], evicted: false }
+    }
+
+    /// Columns of the block's table: the cache, then the block.
+    pub fn columns(&self) -> usize {
+        self.held + self.rows
+    }
+
+    /// Columns rounded up to whole lanes: the length of a row of logits.
+    pub fn stride(&self) -> usize {
+        self.newest.len()
+    }
+
+    /// Lets token `row` of the block join, attend and evict. Rows are walked in order, each once.
+    ///
+    /// `logits` (heads, rows, stride) holds the row's scaled logits in its first `held + row + 1` columns and becomes
+    /// its unnormalised attention weights, 0 for everybody not alive; `normaliser` takes max and sum of each head.
+    pub fn step(
+        &mut self,
+        row: usize,
+        logits: &mut [f32],
+        normaliser: &mut Normaliser,
+        log: Option<&mut Vec<Eviction>>,
+    ) {
+        let (rows, stride) = (self.rows, self.stride());
+        let heads = self.roster.heads;
+        let column = self.held + row;
+        let width = vector::padded(column + 1);
+        for mask in &mut self.masks {
+            mask[column] = 0.0;
+        }
+        self.alive += 1;
+        for head in 0..heads.heads {
+            let group = self.roster.group_of(head / heads.per_kv_head());
+            let weights = &mut logits[(head * rows + row) * stride..][..stride];
+            let (max, sum) = vector::softmax_row(&mut weights[..width], &self.masks[group][..width]);
+            weights[width..].fill(0.0);
+            normaliser.max[head * rows + row] = max;
+            normaliser.sum[head * rows + row] = sum;
+        }
+        let attention = Attention { logits, sums: &normaliser.sum, heads, rows, row, stride, width };
+        for received in &mut self.roster.received {
+            for (group, sums) in received.sums.iter_mut().enumerate() {
+                attention.add_to(sums, received.scope, group);
+            }
+        }
+        if self.roster.policy.is_some_and(|policy| self.alive > policy.size) {
+            self.evict(&attention, log);
+        }
+    }
+
+    /// One entry of every group leaves.
+    fn evict(&mut self, attention: &Attention<'_>, mut log: Option<&mut Vec<Eviction>>) {
+        let Some(policy) = self.roster.policy else { return };
+        // The first `keep_first` tokens are the first columns for ever; with `keep_recent` > 0 nobody among the
+        // newest ever left, so they are the last columns.
+        let candidates = policy.keep_first..self.held + attention.row + 1 - policy.keep_recent;
+        for group in 0..self.masks.len() {
+            let mask = &self.masks[group][candidates.clone()];
+            let found = match policy.score {
+                Score::Recency => mask.iter().position(|m| *m == 0.0),
+                Score::LastAttention => {
+                    self.newest[..attention.width].fill(0.0);
+                    attention.add_to(&mut self.newest, policy.scope, group);
+                    vector::argmin_living(&self.newest[candidates.clone()], mask)
+                }
+                Score::AccumulatedAttention => {
+                    vector::argmin_living(&self.roster.received[0].sums[group][candidates.clone()], mask)
+                }
+                Score::KeyNorm | Score::Random => {
+                    vector::argmin_living(&self.roster.groups[group].priority[candidates.clone()], mask)
+                }
+            };
+            // Only NaN logits rank nobody; then the oldest leaves, and the NaN shows in the scores.
+            let offset = found.or_else(|| mask.iter().position(|m| *m == 0.0));
+            let victim = candidates.start + offset.expect("keep_first + keep_recent <= size leaves a candidate");
+            self.masks[group][victim] = f32::NEG_INFINITY;
+            if let Some(log) = log.as_deref_mut() {
+                log.push(Eviction {
+                    step: (self.roster.seen + attention.row) as u32,
+                    group: group as u32,
+                    victim: self.roster.groups[group].born[victim],
+                });
+            }
+        }
+        self.alive -= 1;
+        self.evicted = true;
+    }
+
+    /// Ends the block. Returns the columns each group keeps, in order: (groups)(entries); `None` if nobody left.
+    pub fn finish(self) -> Option<Vec<Vec<u32>>> {
+        let BlockScan { roster, rows, held, masks, evicted, .. } = self;
+        let columns = held + rows;
+        roster.seen += rows;
+        let kept: Option<Vec<Vec<u32>>> = evicted.then(|| {
+            let living = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
+            masks.iter().map(living).collect()
+        });
+        for received in &mut roster.received {
+            for (group, sums) in received.sums.iter_mut().enumerate() {
+                sums.truncate(columns);
+                if let Some(kept) = &kept {
+                    keep(sums, &kept[group]);
+                }
+            }
+        }
+        if let Some(kept) = &kept {
+            for (group, kept) in roster.groups.iter_mut().zip(kept) {
+                keep(&mut group.born, kept);
+                if !group.priority.is_empty() {
+                    keep(&mut group.priority, kept);
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// Keeps the entries at the ascending indices `kept`.
+fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
+    for (to, &from) in kept.iter().enumerate() {
+        values[to] = values[from as usize];
+    }
+    values.truncate(kept.len());
+}
+
+/// One row's attention weights, not yet divided by their sums.
+struct Attention<'a> {
+    /// (heads, rows, stride)
+    logits: &'a [f32],
+    /// (heads, rows)
+    sums: &'a [f32],
+    heads: Heads,
+    rows: usize,
+    row: usize,
+    stride: usize,
+    width: usize,
+}
+
+impl Attention<'_> {
+    /// Adds a group's attention, summed over its query heads, to `onto` (stride).
+    fn add_to(&self, onto: &mut [f32], scope: Scope, group: usize) {
+        for head in self.heads.of_group(scope, group) {
+            let at = head * self.rows + self.row;
+            let weights = &self.logits[at * self.stride..][..self.width];
+            vector::add_scaled(&mut onto[..self.width], weights, 1.0 / self.sums[at]);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The scan against the definition, on generated logits: a layer's logits don't depend on its evictions, so no
+//! model is needed.
+
+use proptest::prelude::*;
+
+use super::definition;
+use super::*;
+
+/// A made-up layer: logits, key norms and the policy over it.
+#[derive(Clone, Debug)]
+struct Case {
+    heads: Heads,
+    tokens: usize,
+    policy: SizedPolicy,
+    /// (heads, tokens, tokens)
+    logits: Vec<f32>,
+    /// (kv_heads, tokens)
+    norms: Vec<f32>,
+    chunks: Vec<usize>,
+}
+
+impl Case {
+    fn logit(&self, head: usize, query: usize, key: usize) -> f32 {
+        self.logits[(head * self.tokens + query) * self.tokens + key]
+    }
+
+    fn norm(&self, kv_head: usize, position: usize) -> f32 {
+        self.norms[kv_head * self.tokens + position]
+    }
+
+    /// Walks `from..to` in blocks of the case's lengths; returns attention rows (tokens)(heads)(positions).
+    fn walk(&self, roster: &mut Roster, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
+        let mut rows_out = Vec::new();
+        let mut lengths = self.chunks.iter().copied().cycle();
+        while roster.seen() < to {
+            let start = roster.seen();
+            let rows = lengths.next().unwrap().min(to - start);
+            let born: Vec<Vec<u32>> = roster.survivors().iter().map(|born| born.to_vec()).collect();
+            let held = roster.len();
+            let groups: Vec<usize> = (0..self.heads.kv_heads).map(|kv| roster.group_of(kv)).collect();
+            let mut scan = roster.begin(rows, |kv, row| self.norm(kv, start + row));
+            let stride = scan.stride();
+            let key_at = |head: usize, column: usize| match column.checked_sub(held) {
+                Some(row) => start + row,
+                None => born[groups[head / self.heads.per_kv_head()]][column] as usize,
+            };
+            // Columns nobody may look at hold rubbish, as in the real table.
+            let mut logits = vec![1e3; self.heads.heads * rows * stride];
+            for head in 0..self.heads.heads {
+                for row in 0..rows {
+                    for column in 0..=held + row {
+                        logits[(head * rows + row) * stride + column] =
+                            self.logit(head, start + row, key_at(head, column));
+                    }
+                }
+            }
+            let mut normaliser =
+                Normaliser { max: vec![0.0; self.heads.heads * rows], sum: vec![0.0; self.heads.heads * rows] };
+            for row in 0..rows {
+                scan.step(row, &mut logits, &mut normaliser, Some(log));
+                let mut attention = vec![vec![0.0; self.tokens]; self.heads.heads];
+                for (head, attention) in attention.iter_mut().enumerate() {
+                    let at = head * rows + row;
+                    for column in 0..held + rows {
+                        let weight = logits[at * stride + column] / normaliser.sum[at];
+                        if weight != 0.0 {
+                            attention[key_at(head, column)] = f64::from(weight);
+                        }
+                    }
+                }
+                rows_out.push(attention);
+            }
+            scan.finish();
+        }
+        rows_out
+    }
+
+    fn definition(&self) -> definition::Answer {
+        // The draws are the scan's own; what is tested is who they evict.
+        let probe = Roster::bounded(self.heads, self.policy, SALT);
+        definition::read(
+            self.tokens,
+            self.heads,
+            self.policy,
+            |h, q, k| self.logit(h, q, k),
+            |kv, position| self.norm(kv, position),
+            |group, position| probe.priority(group, position as u32, |_| 0.0).unwrap_or_default(),
+        )
+    }
+}
+
+const SALT: u64 = 7;
+
+fn policies() -> impl Strategy<Value = (Policy, usize)> {
+    let score = prop::sample::select(Score::ALL.to_vec());
+    let scope = prop::sample::select(vec![Scope::Layer, Scope::Head]);
+    (score, scope, 1usize..24).prop_flat_map(|(score, scope, size)| {
+        (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
+            let keep_recent = Amount::Tokens(recent.min(size - keep_first));
+            (Policy { score, scope, keep_first, keep_recent }, size)
+        })
+    })
+}
+
+/// `ties`: logits that depend on a key's class only, and few norms, so that many entries score the same.
+fn cases(ties: bool) -> impl Strategy<Value = Case> {
+    let shapes = prop::sample::select(if ties {
+        vec![(1, 1), (2, 1), (2, 2)]
+    } else {
+        vec![(1, 1), (2, 1), (4, 2), (6, 3), (4, 4), (8, 1)]
+    });
+    let chunks = prop::collection::vec(1usize..40, 1..4);
+    (shapes, policies(), 1usize..70, chunks).prop_flat_map(move |((heads, kv_heads), (policy, size), tokens, chunks)| {
+        let heads = Heads { heads, kv_heads };
+        let class = (0u8..3).prop_map(f32::from);
+        let logits = if ties {
+            prop::collection::vec(class.clone(), tokens)
+                .prop_map(move |c| (0..heads.heads * tokens * tokens).map(|i| c[i % tokens]).collect())
+                .boxed()
+        } else {
+            prop::collection::vec(-6f32..6.0, heads.heads * tokens * tokens).boxed()
+        };
+        let norms = if ties {
+            prop::collection::vec(class, heads.kv_heads * tokens).boxed()
+        } else {
+            prop::collection::vec(0.1f32..9.0, heads.kv_heads * tokens).boxed()
+        };
+        (logits, norms).prop_map(move |(logits, norms)| {
+            let policy = policy.at(size).unwrap();
+            Case { heads, tokens, policy, logits, norms, chunks: chunks.clone() }
+        })
+    })
+}
+
+fn agrees(case: &Case) -> Result<(), TestCaseError> {
+    let answer = case.definition();
+    prop_assume!(!answer.ambiguous);
+    let mut roster = Roster::bounded(case.heads, case.policy, SALT);
+    let mut log = Vec::new();
+    let attention = case.walk(&mut roster, case.tokens, &mut log);
+    prop_assert_eq!(roster.survivors(), answer.survivors.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    for (t, (got, want)) in attention.iter().zip(&answer.attention).enumerate() {
+        for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
+            prop_assert!((got - want).abs() < 1e-5, "token {}: {} and {}", t, got, want);
+        }
+    }
+    let evicted: Vec<(usize, usize, u32)> = answer
+        .evicted
+        .iter()
+        .enumerate()
+        .flat_map(|(t, left)| left.iter().enumerate().filter_map(move |(g, v)| Some((t, g, (*v)?))))
+        .collect();
+    let logged: Vec<_> = log.iter().map(|e| (e.step as usize, e.group as usize, e.victim)).collect();
+    prop_assert_eq!(logged, evicted);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_scan_is_the_definition(case in cases(false)) {
+        agrees(&case)?;
+    }
+
+    #[test]
+    fn ties_fall_to_the_oldest(case in cases(true)) {
+        agrees(&case)?;
+    }
+
+    /// A bounded cache forked from an unbounded one is the cache that was bounded from the start.
+    #[test]
+    fn a_fork_is_a_fresh_start(case in cases(false), cut in 0usize..24) {
+        let cut = cut.min(case.policy.size()).min(case.tokens);
+        let mut fresh = Roster::bounded(case.heads, case.policy, SALT);
+        let mut unbounded = Roster::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
+        let mut nobody = Vec::new();
+        // Blocks end at the cut, as the engine's do.
+        case.walk(&mut unbounded, cut, &mut nobody);
+        case.walk(&mut unbounded, case.tokens, &mut nobody);
+        prop_assert!(nobody.is_empty());
+        let mut fork = unbounded.fork(cut, case.policy).unwrap();
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        case.walk(&mut fresh, cut, &mut a);
+        let rest = case.walk(&mut fresh, case.tokens, &mut a);
+        prop_assert_eq!(case.walk(&mut fork, case.tokens, &mut b), rest);
+        prop_assert_eq!(a, b);
+        prop_assert_eq!(fork.survivors(), fresh.survivors());
+    }
+
+    /// Counting identity of arXiv 2401.06104, table 5: whatever the policy, the mean number of steps a token is
+    /// seen is the mean over t of min(t, k + 1).
+    #[test]
+    fn mean_lifetime_is_a_counting_identity(case in cases(false)) {
+        let mut roster = Roster::bounded(case.heads, case.policy, SALT);
+        let attention = case.walk(&mut roster, case.tokens, &mut Vec::new());
+        for head in 0..case.heads.heads {
+            let seen: usize = attention.iter().map(|row| row[head].iter().filter(|p| **p > 0.0).count()).sum();
+            let identity: usize = (1..=case.tokens).map(|t| t.min(case.policy.size() + 1)).sum();
+            prop_assert_eq!(seen, identity);
+        }
+    }
+}
+
+#[test]
+fn random_keeps_a_uniform_sample_of_the_past() {
+    let policy = presets::by_name("random").unwrap().at(64).unwrap();
+    let heads = Heads { heads: 1, kv_heads: 1 };
+    let tokens = 2048;
+    let mut thirds = [0usize; 4];
+    for salt in 0..40 {
+        let mut roster = Roster::bounded(heads, policy, salt);
+        while roster.seen() < tokens {
+            let mut scan = roster.begin(64, |_, _| 0.0);
+            let mut logits = vec![0.0; 64 * scan.stride()];
+            let mut normaliser = Normaliser { max: vec![0.0; 64], sum: vec![0.0; 64] };
+            for row in 0..64 {
+                scan.step(row, &mut logits, &mut normaliser, None);
+            }
+            scan.finish();
+        }
+        for born in roster.survivors()[0] {
+            thirds[*born as usize * 4 / tokens] += 1;
+        }
+    }
+    // 640 expected in each quarter, standard deviation about 22.
+    assert!(thirds.iter().all(|n| (*n as i64 - 640).abs() < 110), "{thirds:?}");
+}
+
+#[test]
+fn canonical_policies_forget_what_cannot_matter() {
+    let window = presets::by_name("window").unwrap();
+    let odd = Policy { scope: Scope::Head, keep_recent: Amount::Tokens(3), ..window };
+    assert_eq!(odd.canonical(), window);
+    assert_eq!(odd.to_string(), window.to_string());
+}

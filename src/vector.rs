@@ -1,0 +1,413 @@
+//! Rows of f32 at the speed of the machine: exponentials, softmax, norms, smallest entries.
+//!
+//! The instruction set is chosen at run time (AVX-512, AVX2, NEON or plain), so one binary serves every machine.
+//! These are the only hand-vectorised loops of the program: what is here is here because a plain loop was measured
+//! to cost several times more (libm's `exp` alone would take longer than the matrix products beside it).
+
+use std::sync::LazyLock;
+
+use pulp::{Arch, Simd, WithSimd};
+
+static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+
+/// Rows handed to the masked functions have a length that is a multiple of this.
+pub const LANES: usize = 16;
+
+/// `n` rounded up to whole lanes.
+pub fn padded(n: usize) -> usize {
+    n.next_multiple_of(LANES)
+}
+
+/// The name of the instruction set in use.
+pub fn instruction_set() -> String {
+    format!("{:?}", *ARCH).split(['(', ' ', '{']).next().unwrap_or_default().to_lowercase()
+}
+
+/// e^x for x <= 88, relative error below 2e-7; exactly 0 below -87.
+///
+/// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in
+/// the low bits, from where a shift makes it the exponent: no conversion, no `floor`.
+#[inline(always)]
+fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
+    let magic = s.splat_f32s(12_582_912.0);
+    let shifted = s.mul_add_e_f32s(x, s.splat_f32s(std::f32::consts::LOG2_E), magic);
+    let n = s.sub_f32s(shifted, magic);
+    let r = s.mul_add_e_f32s(n, s.splat_f32s(-0.693_359_4), x);
+    let r = s.mul_add_e_f32s(n, s.splat_f32s(2.121_944_4e-4), r);
+    let p = s.mul_add_e_f32s(s.splat_f32s(1.987_569_2e-4), r, s.splat_f32s(1.398_2e-3));
+    let p = s.mul_add_e_f32s(p, r, s.splat_f32s(8.333_452e-3));
+    let p = s.mul_add_e_f32s(p, r, s.splat_f32s(4.166_579_6e-2));
+    let p = s.mul_add_e_f32s(p, r, s.splat_f32s(1.666_666_5e-1));
+    let p = s.mul_add_e_f32s(p, r, s.splat_f32s(5.000_000_1e-1));
+    let p = s.mul_add_e_f32s(p, s.mul_f32s(r, r), s.add_f32s(r, s.splat_f32s(1.0)));
+    let exponent = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
+    let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(p), exponent));
+    s.select_f32s(s.less_than_f32s(x, s.splat_f32s(-87.0)), s.splat_f32s(0.0), scaled)
+}
+
+struct SoftmaxRow<'a> {
+    row: &'a mut [f32],
+    mask: &'a [f32],
+}
+
+impl WithSimd for SoftmaxRow<'_> {
+    type Output = (f32, f32);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) -> (f32, f32) {
+        let (row, rest) = S::as_mut_simd_f32s(self.row);
+        let (mask, _) = S::as_simd_f32s(self.mask);
+        debug_assert!(rest.is_empty() && row.len() == mask.len());
+        let low = s.splat_f32s(f32::NEG_INFINITY);
+        let mut high = [low; 4];
+        let (quads, tail) = row.as_chunks_mut::<4>();
+        let (mask_quads, mask_tail) = mask.as_chunks::<4>();
+        for (x, m) in quads.iter_mut().zip(mask_quads) {
+            for lane in 0..4 {
+                x[lane] = s.add_f32s(x[lane], m[lane]);
+                high[lane] = s.max_f32s(high[lane], x[lane]);
+            }
+        }
+        for (x, m) in tail.iter_mut().zip(mask_tail) {
+            *x = s.add_f32s(*x, *m);
+            high[0] = s.max_f32s(high[0], *x);
+        }
+        let max = s.reduce_max_f32s(s.max_f32s(s.max_f32s(high[0], high[1]), s.max_f32s(high[2], high[3])));
+        let shift = s.splat_f32s(max);
+        let mut sum = s.splat_f32s(0.0);
+        for x in row {
+            *x = exp(s, s.sub_f32s(*x, shift));
+            sum = s.add_f32s(sum, *x);
+        }
+        (max, s.reduce_sum_f32s(sum))
+    }
+}
+
+/// `row[j] <- e^(row[j] + mask[j] - max)`, where `mask` holds 0 for the living and -inf for everybody else; the dead
+/// come out as exactly 0. Returns `max` and the sum of the row. Both slices are whole lanes long.
+pub fn softmax_row(row: &mut [f32], mask: &[f32]) -> (f32, f32) {
+    ARCH.dispatch(SoftmaxRow { row, mask })
+}
+
+struct AddScaled<'a> {
+    onto: &'a mut [f32],
+    row: &'a [f32],
+    scale: f32,
+}
+
+impl WithSimd for AddScaled<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let (onto, onto_rest) = S::as_mut_simd_f32s(self.onto);
+        let (row, row_rest) = S::as_simd_f32s(self.row);
+        let scale = s.splat_f32s(self.scale);
+        for (y, x) in onto.iter_mut().zip(row) {
+            *y = s.mul_add_e_f32s(*x, scale, *y);
+        }
+        for (y, x) in onto_rest.iter_mut().zip(row_rest) {
+            *y += *x * self.scale;
+        }
+    }
+}
+
+/// `onto[j] += scale * row[j]`.
+pub fn add_scaled(onto: &mut [f32], row: &[f32], scale: f32) {
+    debug_assert_eq!(onto.len(), row.len());
+    ARCH.dispatch(AddScaled { onto, row, scale });
+}
+
+struct Smallest<'a> {
+    values: &'a [f32],
+    mask: &'a [f32],
+}
+
+impl WithSimd for Smallest<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) -> f32 {
+        let (values, values_rest) = S::as_simd_f32s(self.values);
+        let (mask, mask_rest) = S::as_simd_f32s(self.mask);
+        let mut low = s.splat_f32s(f32::INFINITY);
+        for (v, m) in values.iter().zip(mask) {
+            low = s.min_f32s(low, s.sub_f32s(*v, *m));
+        }
+        let mut low = s.reduce_min_f32s(low);
+        for (v, m) in values_rest.iter().zip(mask_rest) {
+            low = low.min(*v - *m);
+        }
+        low
+    }
+}
+
+/// Index of the smallest living value, the first of equal ones; `None` if nobody lives (or every value is NaN).
+pub fn argmin_living(values: &[f32], mask: &[f32]) -> Option<usize> {
+    debug_assert_eq!(values.len(), mask.len());
+    let low = ARCH.dispatch(Smallest { values, mask });
+    values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
+}
+
+struct LogSumExp<'a>(&'a [f32]);
+
+impl WithSimd for LogSumExp<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) -> f32 {
+        let (row, rest) = S::as_simd_f32s(self.0);
+        let mut high = s.splat_f32s(f32::NEG_INFINITY);
+        for x in row {
+            high = s.max_f32s(high, *x);
+        }
+        let max = rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x));
+        let shift = s.splat_f32s(max);
+        // Several sums keep the rounding of a long vocabulary small and the additions independent.
+        let mut sums = [s.splat_f32s(0.0); 4];
+        let (quads, tail) = row.as_chunks::<4>();
+        for x in quads {
+            for lane in 0..4 {
+                sums[lane] = s.add_f32s(sums[lane], exp(s, s.sub_f32s(x[lane], shift)));
+            }
+        }
+        for x in tail {
+            sums[0] = s.add_f32s(sums[0], exp(s, s.sub_f32s(*x, shift)));
+        }
+        let mut sum =
+            s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])));
+        for x in rest {
+            sum += (x - max).exp();
+        }
+        max + sum.ln()
+    }
+}
+
+/// ln of the sum of e^x over the row.
+pub fn log_sum_exp(row: &[f32]) -> f32 {
+    ARCH.dispatch(LogSumExp(row))
+}
+
+struct MeanUnder<'a> {
+    weights: &'a [f32],
+    log_norm: f32,
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl WithSimd for MeanUnder<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) -> f32 {
+        let (w, w_rest) = S::as_simd_f32s(self.weights);
+        let (a, a_rest) = S::as_simd_f32s(self.a);
+        let (b, b_rest) = S::as_simd_f32s(self.b);
+        let norm = s.splat_f32s(self.log_norm);
+        let mut sum = s.splat_f32s(0.0);
+        for ((w, a), b) in w.iter().zip(a).zip(b) {
+            sum = s.mul_add_e_f32s(exp(s, s.sub_f32s(*w, norm)), s.sub_f32s(*a, *b), sum);
+        }
+        let mut sum = s.reduce_sum_f32s(sum);
+        for ((w, a), b) in w_rest.iter().zip(a_rest).zip(b_rest) {
+            sum += (w - self.log_norm).exp() * (a - b);
+        }
+        sum
+    }
+}
+
+/// KL(p || q) in nats of two rows of logits, f32.
+pub fn kl_divergence(p: &[f32], q: &[f32]) -> f32 {
+    debug_assert_eq!(p.len(), q.len());
+    let (norm_p, norm_q) = (log_sum_exp(p), log_sum_exp(q));
+    // sum of p (ln p - ln q), with the two normalisers taken out of the sum
+    let difference = ARCH.dispatch(MeanUnder { weights: p, log_norm: norm_p, a: p, b: q });
+    (difference - norm_p + norm_q).max(0.0)
+}
+
+struct SiluMul<'a> {
+    gate: &'a mut [f32],
+    up: &'a [f32],
+}
+
+impl WithSimd for SiluMul<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let (gate, gate_rest) = S::as_mut_simd_f32s(self.gate);
+        let (up, up_rest) = S::as_simd_f32s(self.up);
+        let one = s.splat_f32s(1.0);
+        for (g, u) in gate.iter_mut().zip(up) {
+            // e^-g would overflow below -88, where silu is 0 to f32 anyway.
+            let e = exp(s, s.min_f32s(s.neg_f32s(*g), s.splat_f32s(88.0)));
+            *g = s.div_f32s(s.mul_f32s(*g, *u), s.add_f32s(one, e));
+        }
+        for (g, u) in gate_rest.iter_mut().zip(up_rest) {
+            *g = *g * *u / (1.0 + (-*g).exp());
+        }
+    }
+}
+
+/// `gate[j] <- silu(gate[j]) * up[j]`.
+pub fn silu_mul(gate: &mut [f32], up: &[f32]) {
+    debug_assert_eq!(gate.len(), up.len());
+    ARCH.dispatch(SiluMul { gate, up });
+}
+
+struct RmsNorm<'a> {
+    row: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for RmsNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let (row, row_rest) = S::as_simd_f32s(self.row);
+        let (weight, weight_rest) = S::as_simd_f32s(self.weight);
+        let (out, out_rest) = S::as_mut_simd_f32s(self.out);
+        let mut sums = [s.splat_f32s(0.0); 2];
+        for (i, x) in row.iter().enumerate() {
+            sums[i % 2] = s.mul_add_e_f32s(*x, *x, sums[i % 2]);
+        }
+        let sum = s.reduce_sum_f32s(s.add_f32s(sums[0], sums[1])) + row_rest.iter().map(|x| x * x).sum::<f32>();
+        let scale = 1.0 / (sum / self.row.len() as f32 + self.eps).sqrt();
+        let scales = s.splat_f32s(scale);
+        for ((y, x), w) in out.iter_mut().zip(row).zip(weight) {
+            *y = s.mul_f32s(s.mul_f32s(*x, scales), *w);
+        }
+        for ((y, x), w) in out_rest.iter_mut().zip(row_rest).zip(weight_rest) {
+            *y = x * scale * w;
+        }
+    }
+}
+
+/// `out[j] <- row[j] / sqrt(mean(row^2) + eps) * weight[j]`.
+pub fn rms_norm(row: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    debug_assert!(row.len() == weight.len() && row.len() == out.len());
+    ARCH.dispatch(RmsNorm { row, weight, eps, out });
+}
+
+struct Rotate<'a> {
+    a: &'a mut [f32],
+    b: &'a mut [f32],
+    cos: f32,
+    sin: f32,
+}
+
+impl WithSimd for Rotate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let (a, a_rest) = S::as_mut_simd_f32s(self.a);
+        let (b, b_rest) = S::as_mut_simd_f32s(self.b);
+        let (cos, sin) = (s.splat_f32s(self.cos), s.splat_f32s(self.sin));
+        for (a, b) in a.iter_mut().zip(b) {
+            let (x, y) = (*a, *b);
+            *a = s.sub_f32s(s.mul_f32s(x, cos), s.mul_f32s(y, sin));
+            *b = s.add_f32s(s.mul_f32s(y, cos), s.mul_f32s(x, sin));
+        }
+        for (a, b) in a_rest.iter_mut().zip(b_rest) {
+            let (x, y) = (*a, *b);
+            *a = x * self.cos - y * self.sin;
+            *b = y * self.cos + x * self.sin;
+        }
+    }
+}
+
+/// Turns every pair (a[j], b[j]) by one angle.
+pub fn rotate(a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
+    debug_assert_eq!(a.len(), b.len());
+    ARCH.dispatch(Rotate { a, b, cos, sin });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(n: usize, scale: f32) -> Vec<f32> {
+        // A fixed irregular sequence in [-scale, scale].
+        (0..n).map(|i| ((i as f32 * 12.9898).sin() * 43_758.547).fract() * scale).collect()
+    }
+
+    #[test]
+    fn exponentials_agree_with_libm() {
+        for scale in [1e-3, 1.0, 30.0, 86.0] {
+            let x = numbers(256, scale);
+            let max = x.iter().copied().fold(f32::MIN, f32::max);
+            let mut row = x.clone();
+            let (found, sum) = softmax_row(&mut row, &[0.0; 256]);
+            assert_eq!(found, max);
+            let expected: Vec<f64> = x.iter().map(|x| f64::from(x - max).exp()).collect();
+            for (got, want) in row.iter().zip(&expected) {
+                assert!((f64::from(*got) - want).abs() <= 3e-7 * want + 1e-37, "{got} {want}");
+            }
+            let total: f64 = expected.iter().sum();
+            assert!((f64::from(sum) - total).abs() < 1e-5 * total);
+        }
+    }
+
+    #[test]
+    fn the_dead_are_exactly_nothing() {
+        let mut row = numbers(32, 5.0);
+        row[3] = 1e4;
+        let mut mask = vec![0.0; 32];
+        mask[3] = f32::NEG_INFINITY;
+        softmax_row(&mut row, &mask);
+        assert_eq!(row[3], 0.0);
+        assert!(row.iter().all(|x| x.is_finite()));
+    }
+
+    #[test]
+    fn argmin_prefers_the_first_and_skips_the_dead() {
+        let values = [3.0, 0.0, 2.0, 1.0, 1.0];
+        let dead = f32::NEG_INFINITY;
+        assert_eq!(argmin_living(&values, &[0.0, dead, 0.0, 0.0, 0.0]), Some(3));
+        assert_eq!(argmin_living(&values, &[dead; 5]), None);
+        assert_eq!(argmin_living(&[f32::INFINITY], &[0.0]), Some(0));
+    }
+
+    #[test]
+    fn rows_of_any_length() {
+        for n in [1, 7, 16, 33, 130] {
+            let (x, w) = (numbers(n, 4.0), numbers(n, 1.0));
+            let lse = x.iter().map(|x| f64::from(*x).exp()).sum::<f64>().ln();
+            assert!((f64::from(log_sum_exp(&x)) - lse).abs() < 1e-5, "{n}");
+
+            let mut out = vec![0.0; n];
+            rms_norm(&x, &w, 1e-5, &mut out);
+            let rms = (x.iter().map(|x| f64::from(x * x)).sum::<f64>() / n as f64 + 1e-5).sqrt();
+            for j in 0..n {
+                assert!((f64::from(out[j]) - f64::from(x[j] * w[j]) / rms).abs() < 1e-5);
+            }
+
+            let mut gate = x.clone();
+            silu_mul(&mut gate, &w);
+            for j in 0..n {
+                let want = f64::from(x[j]) / (1.0 + f64::from(-x[j]).exp()) * f64::from(w[j]);
+                assert!((f64::from(gate[j]) - want).abs() < 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn silu_of_extremes_is_finite() {
+        let mut gate = vec![-1000.0, -90.0, 0.0, 90.0, 1000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        silu_mul(&mut gate, &[1.0; 16]);
+        assert_eq!((gate[2], gate[3], gate[4]), (0.0, 90.0, 1000.0));
+        assert!(gate[0].abs() < 1e-30 && gate[1].abs() < 1e-30);
+    }
+
+    #[test]
+    fn divergence_by_hand() {
+        // p = (3/4, 1/4), q = (1/2, 1/2): 3/4 ln(3/2) + 1/4 ln(1/2)
+        let want = 0.75 * 1.5f32.ln() + 0.25 * 0.5f32.ln();
+        assert!((kl_divergence(&[3f32.ln(), 0.0], &[1.0, 1.0]) - want).abs() < 1e-6);
+        assert_eq!(kl_divergence(&[0.3, 0.1], &[0.3, 0.1]), 0.0);
+    }
+}
