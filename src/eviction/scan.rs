@@ -40,6 +40,8 @@ pub struct BlockScan<'a> {
     masks: Vec<Vec<f32>>,
     /// The newest query's attention, summed over a group's heads: (stride)
     newest: Vec<f32>,
+    /// Columns that left at the last step: (groups), or nobody.
+    victims: Vec<usize>,
     evicted: bool,
 }
 
@@ -66,7 +68,7 @@ impl<'a> BlockScan<'a> {
         let mut mask = vec![f32::NEG_INFINITY; stride];
         mask[..held].fill(0.0);
         let masks = vec![mask; roster.groups.len()];
-        BlockScan { roster, rows, held, alive: held, masks, newest: vec![0.0; stride], evicted: false }
+        BlockScan { roster, rows, held, alive: held, masks, newest: vec![0.0; stride], victims: Vec::new(), evicted: false }
     }
 
     /// Columns of the block's table: the cache, then the block.
@@ -77,6 +79,24 @@ impl<'a> BlockScan<'a> {
     /// Columns rounded up to whole lanes: the length of a row of logits.
     pub fn stride(&self) -> usize {
         self.newest.len()
+    }
+
+    /// Columns that left at the last step: (groups), or nobody.
+    pub fn victims(&self) -> &[usize] {
+        &self.victims
+    }
+
+    /// The living columns of a group that come before, or after, a column.
+    pub fn neighbours(&self, group: usize, column: usize) -> (Option<usize>, Option<usize>) {
+        let mask = &self.masks[group];
+        let before = mask[..column].iter().rposition(|m| *m == 0.0);
+        let after = mask[column + 1..].iter().position(|m| *m == 0.0).map(|offset| column + 1 + offset);
+        (before, after)
+    }
+
+    /// Position in the text of the token a column holds.
+    pub fn born(&self, group: usize, column: usize) -> u32 {
+        self.roster.groups[group].born[column]
     }
 
     /// Lets token `row` of the block join, attend and evict. Rows are walked in order, each once.
@@ -98,6 +118,7 @@ impl<'a> BlockScan<'a> {
             mask[column] = 0.0;
         }
         self.alive += 1;
+        self.victims.clear();
         for head in 0..heads.heads {
             let group = self.roster.group_of(head / heads.per_kv_head());
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
@@ -143,6 +164,7 @@ impl<'a> BlockScan<'a> {
             let offset = found.or_else(|| mask.iter().position(|m| *m == 0.0));
             let victim = candidates.start + offset.expect("keep_first + keep_recent <= size leaves a candidate");
             self.masks[group][victim] = f32::NEG_INFINITY;
+            self.victims.push(victim);
             if let Some(log) = log.as_deref_mut() {
                 log.push(Eviction {
                     step: (self.roster.seen + attention.row) as u32,
