@@ -46,7 +46,7 @@ pub struct BlockScan<'a> {
 }
 
 impl<'a> BlockScan<'a> {
-    pub(super) fn new(roster: &'a mut Roster, rows: usize, norm: impl Fn(usize, usize) -> f32) -> BlockScan<'a> {
+    pub(super) fn new(roster: &'a mut Roster, rows: usize, norm: impl Fn(usize, usize) -> f64) -> BlockScan<'a> {
         let held = roster.len();
         let stride = vector::padded(held + rows);
         for row in 0..rows {
@@ -55,9 +55,6 @@ impl<'a> BlockScan<'a> {
                 let priority = roster.priority(group, position, |kv_head| norm(kv_head, row));
                 roster.groups[group].born.push(position);
                 roster.groups[group].priority.extend(priority);
-            }
-            for (kv_head, norms) in roster.norms.iter_mut().enumerate() {
-                norms.push(norm(kv_head, row));
             }
         }
         for received in &mut roster.received {
@@ -157,7 +154,7 @@ impl<'a> BlockScan<'a> {
                     vector::argmin_living(&self.roster.received[0].sums[group][candidates.clone()], mask)
                 }
                 Score::KeyNorm | Score::Random => {
-                    vector::argmin_living(&self.roster.groups[group].priority[candidates.clone()], mask)
+                    lowest_living(&self.roster.groups[group].priority[candidates.clone()], mask)
                 }
             };
             // Only NaN logits rank nobody; then the oldest leaves, and the NaN shows in the scores.
@@ -204,6 +201,17 @@ impl<'a> BlockScan<'a> {
         }
         kept
     }
+}
+
+/// Index of the lowest living priority, the first of equal ones.
+fn lowest_living(priority: &[f64], mask: &[f32]) -> Option<usize> {
+    let mut lowest: Option<usize> = None;
+    for (i, value) in priority.iter().enumerate() {
+        if mask[i] == 0.0 && lowest.is_none_or(|lowest| *value < priority[lowest]) {
+            lowest = Some(i);
+        }
+    }
+    lowest
 }
 
 /// Keeps the entries at the ascending indices `kept`.

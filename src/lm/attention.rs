@@ -127,7 +127,7 @@ impl Block<'_> {
         }
         let norm = |kv_head: usize, row: usize| {
             let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-            key.iter().map(|x| x * x).sum::<f32>().sqrt()
+            key.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt()
         };
         let mut scan = roster.begin(rows, norm);
         let logits = sized(&mut scratch.logits, heads * rows * stride);

@@ -40,16 +40,15 @@ impl Linear {
         (self.weight, self.bias)
     }
 
-    /// The matrix in the type the products are computed in.
-    pub fn widened(&self) -> Result<Widened> {
-        let compute = compute_type(self.weight.device(), self.weight.dtype());
-        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(compute)).transpose()?;
-        Ok(Widened { weight: self.weight.to_dtype(compute)?, bias })
+    /// The matrix in the type the products are to be computed in.
+    pub fn widened(&self, dtype: DType) -> Result<Widened> {
+        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
+        Ok(Widened { weight: self.weight.to_dtype(dtype)?, bias })
     }
 
-    /// (rows, in) -> (rows, out)
+    /// (rows, in) -> (rows, out), in the type of x.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.widened()?.forward(x)
+        self.widened(x.dtype())?.forward(x)
     }
 }
 
@@ -78,23 +77,30 @@ impl Widened {
     }
 }
 
-/// Products run in f32 on the CPU, whatever the weights are stored as, and in the weights' type elsewhere.
-pub(super) fn compute_type(device: &Device, stored: DType) -> DType {
-    if device.is_cpu() { DType::F32 } else { stored }
+/// Products run in f32 on the CPU, whatever the weights are stored as, and in the weights' type elsewhere; in f64
+/// with care.
+pub(super) fn compute_type(device: &Device, stored: DType, careful: bool) -> DType {
+    if careful {
+        DType::F64
+    } else if device.is_cpu() {
+        DType::F32
+    } else {
+        stored
+    }
 }
 
 /// x / rms(x) * weight, row by row. x: (rows, hidden)
 pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
-    Ok(if x.device().is_cpu() {
+    Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
         x.apply_op2_no_bwd(weight, &RmsNorm { eps })?
     } else {
-        candle_nn::ops::rms_norm(x, weight, eps)?
+        candle_nn::ops::rms_norm_slow(x, &weight.to_dtype(x.dtype())?, eps)?
     })
 }
 
 /// silu(gate) * up. Both (rows, intermediate); the gate's memory is reused.
 pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
-    Ok(if gate.device().is_cpu() {
+    Ok(if gate.device().is_cpu() && gate.dtype() == DType::F32 {
         gate.inplace_op2(up, &SiluMul)?;
         gate
     } else {

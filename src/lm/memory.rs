@@ -20,6 +20,8 @@ pub struct Memory {
     pub(super) layers: Vec<LayerCache>,
     pub(super) seen: usize,
     pub(super) scratch: Scratch,
+    /// Products add up in f64 before they are rounded to f32.
+    pub(super) careful: bool,
     /// Where time went, and how much was computed.
     pub work: Work,
     /// Share of each token's attention, mean over layers and heads, that entries no longer there would have
@@ -157,6 +159,7 @@ impl Memory {
             layers: (0..layers).map(layer).collect(),
             seen: 0,
             scratch: Scratch::default(),
+            careful: plan.policy.is_some_and(|policy| policy.compares_norms()),
             work: Work::default(),
             lost: plan.measure_loss.then(Vec::new),
         }
@@ -198,6 +201,7 @@ impl Memory {
             layers: layers.collect::<Option<Vec<_>>>()?,
             seen: len,
             scratch: Scratch::default(),
+            careful: policy.compares_norms(),
             work: Work::default(),
             lost: measure_loss.then(|| vec![0.0; len]),
         })

@@ -125,7 +125,7 @@ impl LanguageModel {
             let mut vector = |name: &str| -> Result<Tensor> {
                 let name = format!("model.layers.{index}.{name}.weight");
                 let norm = rounded(weights.take(&name, &[hidden], DType::F32, device)?)?;
-                Ok(norm.to_dtype(compute_type(device, dtype))?)
+                Ok(norm.to_dtype(compute_type(device, dtype, false))?)
             };
             let (attention_norm, mlp_norm) = (vector("input_layernorm")?, vector("post_attention_layernorm")?);
             let mut linear = |name: &str, shape: (usize, usize)| -> Result<Linear> {
@@ -150,11 +150,11 @@ impl LanguageModel {
             frequencies: Frequencies::new(&shape.rope, head_dim),
             embedding,
             layers,
-            norm: norm.to_dtype(compute_type(device, dtype))?,
+            norm: norm.to_dtype(compute_type(device, dtype, false))?,
             head: Linear::new(head, None),
             device: device.clone(),
             dtype,
-            segment: if keep == compute_type(device, keep) { SEGMENT } else { SEGMENT_WIDENED },
+            segment: if keep == compute_type(device, keep, false) { SEGMENT } else { SEGMENT_WIDENED },
             weight_bytes,
             stop: Arc::default(),
             shape,
@@ -217,7 +217,7 @@ impl LanguageModel {
     fn read_segment(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
         let ids = Tensor::new(tokens, &self.device)?;
-        let compute = compute_type(&self.device, self.dtype);
+        let compute = compute_type(&self.device, self.dtype, memory.careful);
         let mut x = self.embedding.index_select(&ids, 0)?.to_dtype(compute)?; // (rows, hidden)
         let positions = memory.seen..memory.seen + rows;
         let angles = self.frequencies.angles(positions.map(|position| position as f64));
@@ -235,7 +235,8 @@ impl LanguageModel {
             let share = 1.0 / (self.shape.layers * self.shape.heads.heads) as f32;
             all.extend(lost.iter().map(|lost| lost * share));
         }
-        rms_norm(&x, &self.norm, self.shape.norm_eps)
+        let states = rms_norm(&x, &self.norm, self.shape.norm_eps)?;
+        Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
     }
 
     fn read_layer(
@@ -247,8 +248,7 @@ impl LanguageModel {
         lost: Option<&mut [f32]>,
         memory: &mut Memory,
     ) -> Result<Tensor> {
-        let eps = self.shape.norm_eps;
-        let heads = self.shape.heads;
+        let (eps, heads) = (self.shape.norm_eps, self.shape.heads);
         let (rows, hidden) = x.dims2()?;
         let normed = rms_norm(x, &layer.attention_norm, eps)?; // (rows, hidden)
         let clock = Instant::now();
@@ -302,7 +302,7 @@ impl LanguageModel {
         mut visit: impl FnMut(usize, usize, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let (rows, _) = states.dims2()?;
-        let head = self.head.widened()?;
+        let head = self.head.widened(states.dtype())?;
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, SEGMENT);
         for start in (0..rows).step_by(at_once) {
             let rows = at_once.min(rows - start);
