@@ -5,4 +5,5 @@
 //! and [`report`] draws from the ledger alone. ARCHITECTURE.md has the bird's-eye view.
 
 pub mod eviction;
+pub mod lm;
 pub mod results;
