@@ -139,10 +139,7 @@ impl<'a> Download<'a> {
         {
             return Ok(());
         }
-        // A pointer to a deleted blob is in the way of a new one.
-        if pointer.is_symlink() {
-            fs::remove_file(pointer).map_err(|error| self.disk(error))?;
-        }
+        clear_dangling(pointer).map_err(|error| self.disk(error))?;
         let meter = Meter { progress: self.progress, started: false };
         guarded(|| self.remote.download_with_progress(name, meter))
             .map_err(|error| self.explain(name, error, Some(&blob)))?;
@@ -269,6 +266,17 @@ fn damage(blob: &Path, metadata: &Metadata) -> std::io::Result<Option<String>> {
     Ok(None)
 }
 
+/// A pointer to a deleted blob is in the way of a new one. One that leads to a file stays: another process made it.
+fn clear_dangling(pointer: &Path) -> std::io::Result<()> {
+    if !pointer.is_symlink() || pointer.exists() {
+        return Ok(());
+    }
+    match fs::remove_file(pointer) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Points the snapshot at a blob that is there already, as files that did not change between commits are.
 #[cfg(unix)]
 fn link(blob: &Path, pointer: &Path) -> std::io::Result<()> {
@@ -279,10 +287,11 @@ fn link(blob: &Path, pointer: &Path) -> std::io::Result<()> {
     let depth = folder.strip_prefix(root).map_err(|_| beyond(pointer))?.components().count();
     let up: PathBuf = std::iter::repeat_n("..", depth).collect();
     fs::create_dir_all(folder)?;
-    if pointer.is_symlink() {
-        fs::remove_file(pointer)?;
+    clear_dangling(pointer)?;
+    match std::os::unix::fs::symlink(up.join(inner), pointer) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made,
     }
-    std::os::unix::fs::symlink(up.join(inner), pointer)
 }
 
 #[cfg(not(unix))]
