@@ -144,6 +144,11 @@ fn a_second_time_nothing_is_downloaded_and_no_server_is_needed() {
     let notes = heard.0.into_inner();
     assert!(notes.len() == 1 && notes[0].contains("cannot be reached") && notes[0].contains("from the cache"));
 
+    let server = small_repo();
+    server.contents.lock().unwrap().info_status = Some(401);
+    machine.settings.endpoint = server.endpoint.clone();
+    assert_eq!(machine.resolve("o/n").unwrap(), first, "a gate does not take away what is here");
+
     machine.settings.offline = true;
     let heard = Heard::default();
     assert_eq!("o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &heard).unwrap(), first);
@@ -209,6 +214,8 @@ fn a_new_commit_moves_the_branch_but_not_the_pin_and_shares_blobs() {
     assert_eq!(machine.resolve(&format!("o/n@{COMMIT}")).unwrap(), old);
     assert_eq!(machine.resolve("o/n@v1").unwrap(), new);
     assert_eq!(fs::read_to_string(machine.repo().join("refs/v1")).unwrap(), OTHER);
+    assert_eq!(machine.resolve("o/n@refs/pr/3").unwrap(), new);
+    assert_eq!(fs::read_to_string(machine.repo().join("refs/refs/pr/3")).unwrap(), OTHER);
 }
 
 #[test]

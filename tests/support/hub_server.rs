@@ -143,7 +143,7 @@ fn answer(contents: &Contents, path: &str, from: usize, endpoint: &str) -> Vec<u
         let known =
             path.starts_with("/api/models/o/n/revision/") || path.starts_with("/api/datasets/o/n/revision/");
         let revision = path.rsplit('/').next().unwrap();
-        if status != 200 || !known || !["main", "v1", &contents.commit].contains(&revision) {
+        if status != 200 || !known || !["main", "v1", "refs%2Fpr%2F3", &contents.commit].contains(&revision) {
             return response(if status == 200 { 404 } else { status }, &[], b"{\"error\":\"no\"}");
         }
         let siblings: Vec<_> =

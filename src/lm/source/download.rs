@@ -11,30 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use hf_hub::api::sync::{Api, ApiError, ApiRepo, Metadata};
+use hf_hub::api::sync::{Api, ApiError, ApiRepo};
 use hf_hub::{Cache, CacheRepo, Repo};
-use sha2::{Digest, Sha256};
 
+use super::blob::{clear_dangling, damage, link};
 use super::checkpoint::Shelf;
-use super::hub::Wish;
+use super::progress::Meter;
 use super::repo::{check_askable, is_plain_etag};
-use super::{HubError, HubSettings};
-
-/// Who is told about downloads. One file at a time: `start`, any number of `advance`, `finish`, also after a failure.
-pub trait DownloadProgress {
-    fn start(&self, name: &str, bytes: u64);
-    fn advance(&self, bytes: u64);
-    fn finish(&self);
-    /// Something the user should know that is no error: the cache stands in for the hub, another process downloads.
-    fn note(&self, _message: &str) {}
-}
-
-/// Nobody is told.
-impl DownloadProgress for () {
-    fn start(&self, _name: &str, _bytes: u64) {}
-    fn advance(&self, _bytes: u64) {}
-    fn finish(&self) {}
-}
+use super::wish::Wish;
+use super::{DownloadProgress, HubError, HubSettings};
 
 /// How often the lock of another process is tried while its file does not grow; each try takes about five seconds.
 const QUIET_TRIES: u32 = 24;
@@ -140,7 +125,7 @@ impl<'a> Download<'a> {
             return Ok(());
         }
         clear_dangling(pointer).map_err(|error| self.disk(error))?;
-        let meter = Meter { progress: self.progress, started: false };
+        let meter = Meter::new(self.progress);
         guarded(|| self.remote.download_with_progress(name, meter))
             .map_err(|error| self.explain(name, error, Some(&blob)))?;
         if let Some(cause) = damage(&blob, &metadata).map_err(|error| self.disk(error))? {
@@ -245,85 +230,4 @@ impl Shelf for Download<'_> {
 /// The client asserts and unwraps on answers no hub gives; to the user that is a strange answer, not a crash.
 fn guarded<T>(call: impl FnOnce() -> Result<T, ApiError>) -> Result<T, ApiError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(ApiError::InvalidHeader("of the answer")))
-}
-
-/// What is wrong with a blob: its length, or its content where the etag is a SHA-256 (large files).
-fn damage(blob: &Path, metadata: &Metadata) -> std::io::Result<Option<String>> {
-    let mut file = fs::File::open(blob)?;
-    let (length, expected) = (file.metadata()?.len(), metadata.size() as u64);
-    if length != expected {
-        return Ok(Some(format!("{length} bytes instead of {expected}")));
-    }
-    let etag = metadata.etag();
-    if etag.len() == 64 && etag.bytes().all(|b| b.is_ascii_hexdigit()) {
-        let mut hash = Sha256::new();
-        std::io::copy(&mut file, &mut hash)?;
-        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        if !found.eq_ignore_ascii_case(etag) {
-            return Ok(Some("its SHA-256 is not the one the hub names".to_owned()));
-        }
-    }
-    Ok(None)
-}
-
-/// A pointer to a deleted blob is in the way of a new one. One that leads to a file stays: another process made it.
-fn clear_dangling(pointer: &Path) -> std::io::Result<()> {
-    if !pointer.is_symlink() || pointer.exists() {
-        return Ok(());
-    }
-    match fs::remove_file(pointer) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Points the snapshot at a blob that is there already, as files that did not change between commits are.
-#[cfg(unix)]
-fn link(blob: &Path, pointer: &Path) -> std::io::Result<()> {
-    let beyond = |path: &Path| std::io::Error::new(ErrorKind::InvalidInput, path.display().to_string());
-    let root = blob.ancestors().find(|root| pointer.starts_with(root)).ok_or_else(|| beyond(blob))?;
-    let inner = blob.strip_prefix(root).map_err(|_| beyond(blob))?;
-    let folder = pointer.parent().ok_or_else(|| beyond(pointer))?;
-    let depth = folder.strip_prefix(root).map_err(|_| beyond(pointer))?.components().count();
-    let up: PathBuf = std::iter::repeat_n("..", depth).collect();
-    fs::create_dir_all(folder)?;
-    clear_dangling(pointer)?;
-    match std::os::unix::fs::symlink(up.join(inner), pointer) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        made => made,
-    }
-}
-
-#[cfg(not(unix))]
-fn link(_blob: &Path, _pointer: &Path) -> std::io::Result<()> {
-    Err(ErrorKind::Unsupported.into())
-}
-
-/// The client starts a file twice and does not finish one that fails; ours are started and finished once.
-struct Meter<'a> {
-    progress: &'a dyn DownloadProgress,
-    started: bool,
-}
-
-impl hf_hub::api::Progress for Meter<'_> {
-    fn init(&mut self, size: usize, name: &str) {
-        if !self.started {
-            self.progress.start(name, size as u64);
-        }
-        self.started = true;
-    }
-
-    fn update(&mut self, bytes: usize) {
-        self.progress.advance(bytes as u64);
-    }
-
-    fn finish(&mut self) {}
-}
-
-impl Drop for Meter<'_> {
-    fn drop(&mut self) {
-        if self.started {
-            self.progress.finish();
-        }
-    }
 }

@@ -4,18 +4,19 @@
 //! are found and those fetched here are found by Python. All files of one answer are of one commit; the ref of a branch
 //! moves only when they are complete. How one file is fetched is the business of `download`.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Result, ensure};
 use hf_hub::api::RepoInfo;
 use hf_hub::api::sync::{Api, ApiBuilder};
-use hf_hub::{Cache, Repo, RepoType};
+use hf_hub::{Cache, RepoType};
 
-use super::checkpoint::{CheckpointFiles, Shelf, gather, names_in};
-use super::download::{Download, DownloadProgress};
-use super::repo::{RepoId, check_inside, check_revision, is_commit};
-use super::{DEFAULT_REVISION, HubError, HubSettings};
+use super::cached::{Cached, not_cached};
+use super::checkpoint::{CheckpointFiles, gather};
+use super::download::Download;
+use super::repo::{RepoId, check_inside, is_commit};
+use super::wish::Wish;
+use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 
 /// The largest description of a repository that is read; a dataset may have very many files.
 const LONGEST_INFO: u64 = 64 << 20;
@@ -87,18 +88,9 @@ impl<'a> Hub<'a> {
                 Ok(DatasetFiles { files, commit: download.commit().to_owned() })
             },
             |cached| {
-                let mut names = Vec::new();
-                walk(&cached.snapshot, "", &mut names);
-                names.retain(|name| wanted(name));
-                // The cache does not say what is missing, but the parts of a table are counted in their names.
-                match incomplete(&names) {
-                    Some(part) => Err(cached.lacks(&part)),
-                    None if names.is_empty() => Err(cached.lacks("every file wanted")),
-                    None => Ok(DatasetFiles {
-                        files: names.iter().map(|name| cached.snapshot.join(name)).collect(),
-                        commit: cached.commit.clone(),
-                    }),
-                }
+                let names = cached.names_wanted(&wanted)?;
+                let files = names.iter().map(|name| cached.snapshot.join(name)).collect();
+                Ok(DatasetFiles { files, commit: cached.commit.clone() })
             },
         )
     }
@@ -112,7 +104,7 @@ impl<'a> Hub<'a> {
     ) -> Result<T> {
         if self.settings.offline {
             let Some(cached) = self.cached(wish, None) else {
-                return Err(self.not_cached(wish, "every file"));
+                return Err(not_cached(self.settings, wish, "every file"));
             };
             return offline(&cached);
         }
@@ -178,7 +170,13 @@ impl<'a> Hub<'a> {
             std::fs::read_to_string(file).ok()?.trim().to_owned()
         };
         let snapshot = self.cache.repo(wish.repo.clone()).pointer_path(&commit);
-        (is_commit(&commit) && snapshot.is_dir()).then_some(Cached { hub: self, wish, snapshot, commit, cause })
+        (is_commit(&commit) && snapshot.is_dir()).then_some(Cached {
+            settings: self.settings,
+            wish,
+            snapshot,
+            commit,
+            cause,
+        })
     }
 
     /// The branch now stands for this commit. Skipped where it does already, for the cache may be read-only.
@@ -195,133 +193,9 @@ impl<'a> Hub<'a> {
     fn folder(&self, wish: &Wish) -> PathBuf {
         self.cache.path().join(wish.repo.folder_name())
     }
-
-    fn not_cached(&self, wish: &Wish, file: &str) -> Error {
-        HubError::Offline { file: file.to_owned(), what: wish.to_string(), cache: self.cache.path().clone() }
-            .into()
-    }
-}
-
-/// A repository at a revision.
-pub(super) struct Wish {
-    pub(super) id: RepoId,
-    pub(super) kind: RepoType,
-    pub(super) revision: String,
-    repo: Repo,
-}
-
-impl Wish {
-    fn new(id: &RepoId, kind: RepoType, revision: &str) -> Result<Self> {
-        check_revision(revision).with_context(|| format!("`{id}@{revision}`"))?;
-        let repo = Repo::with_revision(id.as_str().to_owned(), kind, revision.to_owned());
-        Ok(Wish { id: id.clone(), kind, revision: revision.to_owned(), repo })
-    }
-
-    /// What 401, 403 and 404 mean for the repository, or for a file of it.
-    pub(super) fn denied(&self, settings: &HubSettings, file: Option<&str>, status: u16) -> Option<HubError> {
-        let what = match file {
-            Some(file) => format!("{file} of {self}"),
-            None => self.to_string(),
-        };
-        let page = format!("{}/{}", settings.endpoint, self.repo.url());
-        match status {
-            401 | 403 => Some(HubError::Denied { what, status, page, token: settings.token.is_some() }),
-            404 => Some(HubError::NotFound { what, page, revision: self.revision != DEFAULT_REVISION }),
-            _ => None,
-        }
-    }
-}
-
-impl std::fmt::Display for Wish {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let dataset = if matches!(self.kind, RepoType::Dataset) { "datasets/" } else { "" };
-        write!(f, "{dataset}{}@{}", self.id, self.revision)
-    }
-}
-
-/// A snapshot in the cache, when the hub is not asked.
-struct Cached<'a> {
-    hub: &'a Hub<'a>,
-    wish: &'a Wish,
-    snapshot: PathBuf,
-    commit: String,
-    cause: Option<&'a str>,
-}
-
-impl Shelf for Cached<'_> {
-    fn holds(&self, name: &str) -> bool {
-        self.snapshot.join(name).is_file()
-    }
-
-    fn take(&self, name: &str) -> Result<PathBuf> {
-        Ok(self.snapshot.join(name))
-    }
-
-    fn names(&self) -> Vec<String> {
-        names_in(&self.snapshot)
-    }
-
-    fn place(&self) -> String {
-        format!("the cache of {}", self.wish)
-    }
-
-    fn lacks(&self, name: &str) -> Error {
-        match self.cause {
-            Some(cause) => Error::msg(cause.to_owned()).context(format!("{name} of {} is not cached", self.wish)),
-            None => self.hub.not_cached(self.wish, name),
-        }
-    }
-
-    fn commit(&self) -> Option<String> {
-        Some(self.commit.clone())
-    }
-}
-
-/// Every file below a folder, by its name relative to the folder, sorted.
-fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
-    for name in names_in(folder) {
-        let path = folder.join(&name);
-        let name = format!("{prefix}{name}");
-        if path.is_dir() {
-            walk(&path, &format!("{name}/"), names);
-        } else if path.is_file() {
-            names.push(name);
-        }
-    }
-}
-
-/// The first part that lacks, of files named `test-00000-of-00003.parquet`.
-fn incomplete(names: &[String]) -> Option<String> {
-    let mut tables: BTreeMap<(&str, usize), usize> = BTreeMap::new();
-    for name in names {
-        let Some((start, rest)) = name.split_once("-of-") else { continue };
-        let Some((table, part)) = start.rsplit_once('-') else { continue };
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        if let (Ok(_), Ok(parts)) = (part.parse::<usize>(), digits.parse()) {
-            *tables.entry((table, parts)).or_default() += 1;
-        }
-    }
-    let ((table, parts), have) = tables.into_iter().find(|((_, parts), have)| have < parts)?;
-    Some(format!("{} of the {parts} parts of {table}", parts - have))
 }
 
 fn some(names: &[String]) -> String {
     let shown: Vec<&str> = names.iter().take(6).map(String::as_str).collect();
     format!("{}{}", shown.join(", "), if names.len() > 6 { ", ..." } else { "" })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_with_a_part_missing_is_noticed() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(incomplete(&names(&["data/test-00000-of-00001-29a5.parquet", "README.md", "a-of-b"])), None);
-        assert_eq!(incomplete(&names(&["test-00000-of-00002.parquet", "test-00001-of-00002.parquet"])), None);
-        assert_eq!(
-            incomplete(&names(&["data/test-00000-of-00003.parquet"])).unwrap(),
-            "2 of the 3 parts of data/test"
-        );
-    }
 }

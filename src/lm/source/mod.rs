@@ -5,12 +5,16 @@
 //! to know what is inside the files, and a name that comes from a file or from the network never leads outside the
 //! folder it belongs to.
 
+mod blob;
+mod cached;
 mod checkpoint;
 mod download;
 mod error;
 mod hub;
+mod progress;
 mod repo;
 mod settings;
+mod wish;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,9 +24,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 pub use checkpoint::{CheckpointFiles, digest};
-pub use download::DownloadProgress;
 pub use error::HubError;
 pub use hub::{DatasetFiles, Hub};
+pub use progress::DownloadProgress;
 pub use repo::RepoId;
 pub use settings::{HubSettings, Token};
 
