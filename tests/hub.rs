@@ -387,6 +387,13 @@ fn what_an_earlier_run_left_never_blocks_the_next() {
     machine.resolve("o/n").unwrap();
     fs::remove_file(machine.repo().join("blobs").join(sha256(WEIGHTS))).unwrap();
     assert_eq!(fs::read(&machine.resolve("o/n").unwrap().weights[0]).unwrap(), WEIGHTS);
+    // A pointer to a blob that never was.
+    let pointer = machine.repo().join("snapshots").join(COMMIT).join("model.safetensors");
+    fs::remove_file(&pointer).unwrap();
+    fs::remove_file(machine.repo().join("blobs").join(sha256(WEIGHTS))).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("../../blobs/gone", &pointer).unwrap();
+    assert_eq!(fs::read(&machine.resolve("o/n").unwrap().weights[0]).unwrap(), WEIGHTS);
 }
 
 #[test]
