@@ -148,6 +148,10 @@ fn a_second_time_nothing_is_downloaded_and_no_server_is_needed() {
     server.contents.lock().unwrap().info_status = Some(401);
     machine.settings.endpoint = server.endpoint.clone();
     assert_eq!(machine.resolve("o/n").unwrap(), first, "a gate does not take away what is here");
+    server.contents.lock().unwrap().info_status = None;
+    server.contents.lock().unwrap().files.insert("generation_config.json".to_owned(), b"{}".to_vec());
+    server.fault("generation_config.json", Fault::Status(401));
+    assert_eq!(machine.resolve("o/n").unwrap(), first, "nor does one before a file that is optional");
 
     machine.settings.offline = true;
     let heard = Heard::default();

@@ -108,20 +108,28 @@ impl<'a> Hub<'a> {
             };
             return offline(&cached);
         }
-        let info = match self.ask(wish) {
-            Ok(info) => info,
-            Err(error) if error.leaves_the_cache() => {
-                let text = error.to_string();
-                let Some(cached) = self.cached(wish, Some(&text)) else { return Err(error.into()) };
-                let taken = offline(&cached)?;
-                self.progress.note(&format!("{text}; using {wish} from the cache, commit {}", cached.commit));
-                return Ok(taken);
-            }
-            Err(error) => return Err(error.into()),
+        let error = match self.fetched(wish, online) {
+            Ok(taken) => return Ok(taken),
+            Err(error) => error,
         };
+        // A gated file counts too: the description of its repository is public, and the cache may have been filled
+        // by someone with a token.
+        let Some(text) =
+            error.downcast_ref::<HubError>().filter(|error| error.leaves_the_cache()).map(HubError::to_string)
+        else {
+            return Err(error);
+        };
+        let Some(cached) = self.cached(wish, Some(&text)) else { return Err(error) };
+        let taken = offline(&cached)?;
+        self.progress.note(&format!("{text}; using {wish} from the cache, commit {}", cached.commit));
+        Ok(taken)
+    }
+
+    fn fetched<T>(&self, wish: &Wish, take: impl FnOnce(&Download) -> Result<T>) -> Result<T> {
+        let info = self.ask(wish)?;
         let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
         let download = Download::new(self.settings, self.progress, &self.api, wish, &info.sha, files);
-        let taken = online(&download)?;
+        let taken = take(&download)?;
         self.remember(wish, &info.sha)?;
         Ok(taken)
     }
