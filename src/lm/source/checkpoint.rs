@@ -139,10 +139,10 @@ fn shards(index: &Path) -> Result<Vec<String>> {
 
 /// Weights in a format that is not read. Other pickles, such as the state of an optimizer, are no weights.
 fn is_foreign(name: &str) -> bool {
-    let helper =
+    let aside =
         ["optimizer", "scheduler", "rng_state", "training_args"].iter().any(|start| name.starts_with(start));
     let pickle = name.starts_with("pytorch_model") && name.ends_with(".bin");
-    !helper
+    !aside
         && (pickle || [".pth", ".pt", ".ckpt", ".gguf", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end)))
 }
 

@@ -28,7 +28,7 @@ pub enum HubError {
     NotFound { what: String, page: String, revision: bool },
 
     #[error(
-        "HF_HUB_OFFLINE is set and {file} of {what} is not in the cache {}: run once without HF_HUB_OFFLINE, on a \
+        "HF_HUB_OFFLINE is set and {file} of {what} is missing from the cache {}: run once without HF_HUB_OFFLINE, on a \
          machine with network such as a login node",
         .cache.display()
     )]
