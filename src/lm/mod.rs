@@ -11,6 +11,7 @@ mod memory;
 mod product;
 mod rope;
 mod score;
+pub mod source;
 mod transformer;
 mod weights;
 
