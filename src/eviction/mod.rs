@@ -7,7 +7,7 @@
 mod policy;
 pub mod presets;
 
-pub use policy::{Amount, Policy, PolicyError, Score, Scope, SizedPolicy};
+pub use policy::{Amount, Policy, PolicyError, Scope, Score, SizedPolicy};
 
 /// How much of the past the model may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
