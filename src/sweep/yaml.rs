@@ -44,8 +44,14 @@ impl ConfigError {
         hint: impl Into<String>,
     ) -> ConfigError {
         let place = (location != Location::UNKNOWN).then(|| (location.line(), location.column()));
-        ConfigError { file: file.to_string(), place, message: message.into(), hint: hint.into() }
+        ConfigError { file: file.to_string(), place, message: printable(&message.into()), hint: hint.into() }
     }
+}
+
+/// The file's own words inside a message must not move the terminal's cursor.
+fn printable(message: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    message.chars().map(escape).collect()
 }
 
 /// Reads a YAML file.
@@ -104,6 +110,11 @@ fn explain(error: &serde_saphyr::Error, file: &str) -> ConfigError {
         Error::InvalidScalar { ty, .. } => {
             (format!("not {}", plain_type(ty)), "see the example sweeps under configs/".to_string())
         }
+        Error::SerdeInvalidType { unexpected, expected, .. }
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => (
+            format!("{unexpected} where {expected} was expected"),
+            "see the example sweeps under configs/".to_string(),
+        ),
         Error::Eof { .. } => (
             "the file ends too early".to_string(),
             "a sweep needs at least models, policies and tasks".to_string(),
@@ -116,7 +127,7 @@ fn explain(error: &serde_saphyr::Error, file: &str) -> ConfigError {
         }
         Error::InvalidBooleanStrict { .. } => ("not a boolean".to_string(), "write true or false".to_string()),
         other => (
-            UserMessageFormatter.format_message(other).escape_debug().to_string(),
+            UserMessageFormatter.format_message(other).to_string(),
             "see the example sweeps under configs/".to_string(),
         ),
     };
