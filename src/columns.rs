@@ -92,7 +92,8 @@ impl Table {
     /// # Errors
     /// Columns of different lengths or with one name.
     pub fn to_parquet(&self) -> Result<Vec<u8>> {
-        let mut frame = pl::DataFrame::new(self.height(), self.columns.clone()).context("the columns make no table")?;
+        let mut frame =
+            pl::DataFrame::new(self.height(), self.columns.clone()).context("the columns make no table")?;
         let mut bytes = Vec::new();
         pl::ParquetWriter::new(&mut bytes)
             .with_compression(pl::ParquetCompression::Zstd(None))
