@@ -15,9 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::disk::{advised, remove, write_whole};
+use super::disk::{advised, remove};
 use super::row::Row;
-use super::schema::to_table;
+use super::schema::write_rows;
 use crate::sweep::{CellId, CellName};
 
 /// The samples of one cell, written down as they finish. Any worker may append; one process may hold it.
@@ -128,7 +128,7 @@ impl Journal {
         ensure!(samples.len() == expected, "{stem} has {} samples instead of {expected}", samples.len());
         let rows: Vec<Row> = samples.into_values().flatten().collect();
         ensure!(!rows.is_empty(), "nothing was measured in {stem}");
-        write_whole(&self.result, &to_table(&rows).to_parquet()?)?;
+        write_rows(&self.result, &rows)?;
         state.file = None;
         remove(&self.path)?;
         remove(&self.failure)

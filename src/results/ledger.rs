@@ -18,7 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use super::disk::{make_writable, remove, write_whole};
 use super::journal::{Journal, samples_in};
 use super::row::Row;
-use super::schema::read_rows;
+use super::schema::read_checked;
+use super::seal::Seal;
 use crate::sweep::CellName;
 
 /// What is known about a cell.
@@ -186,7 +187,12 @@ fn id_of(path: &Path) -> Option<&str> {
 }
 
 fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
-    let rows = read_rows(path)?;
+    let (rows, seal) = read_checked(path)?;
+    ensure!(
+        seal == Seal::Right,
+        "{} is damaged, or another program wrote it: its checksum is missing",
+        path.display()
+    );
     if let Some(row) = rows.iter().find(|row| Some(row.cell.as_str()) != id_of(path)) {
         bail!("{} holds rows of cell {}, which is not the cell of its name", path.display(), row.cell);
     }

@@ -8,6 +8,7 @@ mod journal;
 mod ledger;
 mod row;
 mod schema;
+mod seal;
 #[cfg(test)]
 mod tests;
 

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use super::disk::write_whole;
 use super::row::Row;
+use super::seal::{self, Seal};
 use crate::columns::Table;
 
 macro_rules! row_columns {
@@ -16,7 +18,7 @@ macro_rules! row_columns {
         pub const COLUMNS: &[&str] = &[$(stringify!($name)),*];
 
         /// Rows as a table, one column per field.
-        pub(super) fn to_table(rows: &[Row]) -> Table {
+        fn to_table(rows: &[Row]) -> Table {
             let mut table = Table::default();
             $(table.push(stringify!($name), rows.iter().map(|row| row.$name.clone()).collect());)*
             table
@@ -71,24 +73,33 @@ row_columns!(
     date,
 );
 
-/// The rows of one Parquet file: a cell's, or a committed baseline.
+/// The rows of one Parquet file: a cell's, a committed baseline, or what another program made of them.
 ///
 /// # Errors
 /// A file that can't be read, is damaged, or is of another schema.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
-    let table = Table::read(path)?;
-    from_table(&table).with_context(|| {
-        format!("{} holds no result rows of this version (see results/README.md for the schema)", path.display())
-    })
+    Ok(read_checked(path)?.0)
 }
 
-/// Writes rows to one Parquet file, which appears whole or not at all.
+/// The rows of one file, and whether it carries a checksum.
+pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Seal)> {
+    let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let damaged = || format!("{} is damaged, or is not a Parquet file", path.display());
+    let seal = seal::check(&bytes).with_context(damaged)?;
+    let table = Table::from_parquet(bytes).with_context(damaged)?;
+    let rows = from_table(&table).with_context(|| {
+        format!("{} holds no result rows of this version (see results/README.md for the schema)", path.display())
+    })?;
+    Ok((rows, seal))
+}
+
+/// Writes rows to one Parquet file with a checksum, which appears whole or not at all.
 ///
 /// # Errors
 /// No rows, or a folder that can't be written.
 pub fn write_rows(path: &Path, rows: &[Row]) -> Result<()> {
     ensure!(!rows.is_empty(), "there are no rows for {}", path.display());
-    super::disk::write_whole(path, &to_table(rows).to_parquet()?)
+    write_whole(path, &seal::seal(&to_table(rows).to_parquet()?))
 }
 
 #[cfg(test)]

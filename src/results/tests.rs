@@ -184,6 +184,11 @@ fn damage_is_named() {
     told(b"PAR1 nothing else");
     told(&whole[..whole.len() / 2]);
     told(&whole[whole.len() / 2..]);
+    for byte in (0..whole.len()).step_by(97) {
+        let mut flipped = whole.clone();
+        flipped[byte] ^= 4;
+        told(&flipped);
+    }
     fs::write(&path, &whole).unwrap();
     fs::copy(&path, desk.path("cells", 1, "parquet")).unwrap();
     let error = desk.ledger.rows().unwrap_err().to_string();
