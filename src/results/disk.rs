@@ -56,22 +56,39 @@ pub(super) fn make_writable(folder: &Path) -> Result<()> {
     probe.close().with_context(what)
 }
 
+/// A write that failed for a reason with a known way out. It ends its chain, so that the hint is what is read last.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}; {advice}")]
+struct WriteError {
+    error: io::Error,
+    advice: &'static str,
+}
+
+/// Whether an error is a full disk: then the next cell would fail as well.
+pub fn is_disk_full(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|write: &WriteError| is_full(write.error.kind()))
+}
+
+fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// An IO error with what to do about it, where that is known.
 pub(super) fn advised(error: io::Error) -> anyhow::Error {
     let advice = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "the disk is full; what was measured before is kept\n\
+        kind if is_full(kind) => {
+            "what was measured before is kept\n\
              hint: free space there, then run the same command again: it continues where it stopped"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "no permission to write\nhint: choose another results folder, or change the permissions of this one"
+            "nothing was written\nhint: choose another results folder, or change the permissions of this one"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "a file is in the way\nhint: choose another results folder"
         }
         _ => return error.into(),
     };
-    anyhow::Error::from(error).context(advice)
+    WriteError { error, advice }.into()
 }
 
 /// The name a file has until it is whole. It is hidden, and no `.parquet`, so no reader takes it for a result; two
@@ -99,6 +116,17 @@ mod tests {
         write_whole(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(names(folder.path()), ["a.parquet"]);
+    }
+
+    #[test]
+    fn a_full_disk_is_recognised_and_the_hint_comes_last() {
+        let full = |kind| advised(io::Error::from(kind)).context("the file").context("the cell");
+        assert!(is_disk_full(&full(io::ErrorKind::StorageFull)));
+        assert!(is_disk_full(&full(io::ErrorKind::QuotaExceeded)));
+        assert!(!is_disk_full(&full(io::ErrorKind::PermissionDenied)));
+        assert!(!is_disk_full(&full(io::ErrorKind::TimedOut)));
+        let printed = format!("{:#}", full(io::ErrorKind::StorageFull));
+        assert!(printed.ends_with("it continues where it stopped"), "{printed}");
     }
 
     #[test]

@@ -41,6 +41,17 @@ struct State {
     done: Vec<usize>,
 }
 
+/// Why a cell has no journal to write to. Neither is a failure of the cell.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    #[error(
+        "another process is measuring {0}\nhint: wait for it, or give each process its part of the cells with --shard"
+    )]
+    Busy(String),
+    #[error("{} is complete already\nhint: remove the file to measure it again", .0.display())]
+    Complete(PathBuf),
+}
+
 /// What a line says, checksum apart.
 #[derive(Serialize, Deserialize)]
 struct Sample {
@@ -62,13 +73,16 @@ impl Journal {
             .with_context(what)?;
         // Where a file system has no locks, nobody is kept out, and nobody was before.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            bail!(
-                "another process is measuring {}\nhint: wait for it, or give each process its part with --shard",
-                name.stem()
-            );
+            return Err(Unavailable::Busy(name.stem().to_string()).into());
         }
         // Between opening and locking, the process that held the lock may have completed the cell.
-        ensure!(path.exists() && !result.exists(), "another process has just completed {}", name.stem());
+        if result.exists() {
+            remove(&path)?;
+            return Err(Unavailable::Complete(result).into());
+        }
+        if !path.exists() {
+            return Err(Unavailable::Busy(name.stem().to_string()).into());
+        }
         let (samples, length) = read(&path, name.id())?;
         file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).with_context(what)?;
         let state = State { file: Some(file), length, done: samples.into_keys().collect() };

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::disk::{make_writable, remove, write_whole};
-use super::journal::{Journal, samples_in};
+use super::journal::{Journal, Unavailable, samples_in};
 use super::row::Row;
 use super::schema::read_checked;
 use super::seal::Seal;
@@ -102,10 +102,10 @@ impl Ledger {
     /// Begins a cell, or continues it where it stopped.
     ///
     /// # Errors
-    /// A cell that is complete or in another process's hands; a folder that can't be written.
+    /// A cell that is complete or in another process's hands ([`Unavailable`]); a folder that can't be written.
     pub fn journal(&self, name: &CellName) -> Result<Journal> {
         if let Some(path) = self.find(CELLS, name)? {
-            bail!("{} is complete already\nhint: remove the file to measure it again", path.display());
+            return Err(Unavailable::Complete(path).into());
         }
         let path = self.find(PARTIAL, name)?.unwrap_or_else(|| self.path(PARTIAL, name));
         let failure = self.find(FAILED, name)?.unwrap_or_else(|| self.path(FAILED, name));
@@ -139,8 +139,10 @@ impl Ledger {
     /// # Errors
     /// A damaged or foreign file among the cells, by name.
     pub fn rows(&self) -> Result<Vec<Row>> {
+        let mut files: Vec<PathBuf> = self.files(CELLS)?.collect();
+        files.sort();
         let mut rows = Vec::new();
-        for path in self.files(CELLS)? {
+        for path in files {
             rows.extend(rows_of_cell(&path)?);
         }
         Ok(rows)
@@ -151,33 +153,28 @@ impl Ledger {
     }
 
     /// The file of a cell under whatever readable name it was first given.
-    fn find(&self, part: (&str, &str), name: &CellName) -> Result<Option<PathBuf>> {
+    fn find(&self, part: (&str, &'static str), name: &CellName) -> Result<Option<PathBuf>> {
         let path = self.path(part, name);
         if path.exists() {
             return Ok(Some(path));
         }
         let id = name.id().to_string();
-        Ok(self.files(part)?.into_iter().find(|path| id_of(path) == Some(id.as_str())))
+        Ok(self.files(part)?.find(|path| id_of(path) == Some(id.as_str())))
     }
 
-    /// The finished files of one part, sorted by name.
-    fn files(&self, (part, ending): (&str, &str)) -> Result<Vec<PathBuf>> {
+    /// The finished files of one part, in no order.
+    fn files(&self, (part, ending): (&str, &'static str)) -> Result<impl Iterator<Item = PathBuf>> {
         let folder = self.folder.join(part);
         let what = || format!("{} cannot be read", folder.display());
         let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.with_context(what)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            entries => entries.and_then(Iterator::collect).with_context(what)?,
         };
-        let mut files = Vec::new();
-        for entry in entries {
-            let path = entry.with_context(what)?.path();
+        let finished = move |path: &PathBuf| {
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            if !hidden && path.extension().is_some_and(|found| found == ending) {
-                files.push(path);
-            }
-        }
-        files.sort();
-        Ok(files)
+            !hidden && path.extension().is_some_and(|found| found == ending)
+        };
+        Ok(entries.into_iter().map(|entry: fs::DirEntry| entry.path()).filter(finished))
     }
 }
 

@@ -12,7 +12,8 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-pub use journal::Journal;
+pub use disk::is_disk_full;
+pub use journal::{Journal, Unavailable};
 pub use ledger::{Ledger, Status};
 pub use row::{Row, SCHEMA_VERSION};
 pub use schema::{COLUMNS, read_rows, write_rows};

@@ -122,6 +122,14 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_lists_every_column_in_order() {
+        let readme = include_str!("../../results/README.md");
+        let table = readme.split_once("| `cell` |").map(|(_, rest)| format!("| `cell` |{rest}")).unwrap();
+        let listed = table.lines().map_while(|line| line.strip_prefix("| `")?.split('`').next());
+        assert_eq!(listed.collect::<Vec<_>>(), COLUMNS);
+    }
+
+    #[test]
     fn rows_survive_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.parquet");

@@ -48,7 +48,8 @@ fn an_interrupted_cell_continues() {
     journal.append(0, rows(&name, 0)).unwrap();
     assert!(journal.append(2, rows(&name, 2)).is_err(), "twice");
     assert!(journal.append(3, rows(&desk.name(1), 3)).is_err(), "of another cell");
-    assert!(desk.ledger.journal(&name).is_err(), "held");
+    let held = desk.ledger.journal(&name).unwrap_err();
+    assert_eq!(held.downcast_ref(), Some(&Unavailable::Busy(name.stem().to_string())));
     drop(journal);
 
     assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
@@ -67,7 +68,8 @@ fn an_interrupted_cell_continues() {
     let expected: Vec<Row> = (0..3).flat_map(|sample| rows(&name, sample)).collect();
     assert_eq!(desk.ledger.rows().unwrap(), expected);
     assert_eq!(desk.ledger.rows_of(&name).unwrap(), expected);
-    assert!(desk.ledger.journal(&name).is_err(), "complete");
+    let complete = desk.ledger.journal(&name).unwrap_err();
+    assert_eq!(complete.downcast_ref(), Some(&Unavailable::Complete(desk.path("cells", 0, "parquet"))));
 }
 
 #[test]

@@ -248,6 +248,10 @@ fn mistakes_are_told_with_place_and_hint() {
         "did you mean `perplexity`",
     );
     refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "appears twice", "keep one");
+    refused(&swap("[64, 16]", "64"), "64", "a list was expected", "[one]");
+    refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
+    refused(&swap("length: 128", "bos: null"), "bos", "nothing where auto, true or false", "configs/");
+    refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
     refused(&(SMALL.to_string() + "positions: rotated\n"), "rotated", "unknown name `rotated`", "squeezed");
     refused(
         &(SMALL.to_string() + "define: {tova+x: {score: recency, scope: layer}}\n"),
@@ -308,6 +312,31 @@ fn every_cell_falls_into_one_shard() {
     for cell in sweep(SMALL).expand() {
         let id = cell.id("r", "d");
         assert_eq!(shards.iter().filter(|shard| shard.takes(id)).count(), 1);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn sizes_may_stand_in_any_order(sizes in proptest::collection::hash_set(5usize..10_000, 1..20)) {
+        let any_order: Vec<usize> = sizes.into_iter().collect();
+        let yaml = SMALL.replace("[64, 16]", &format!("{any_order:?}"));
+        let mut sorted = any_order;
+        sorted.sort_unstable();
+        let cells = sweep(&yaml).expand();
+        let of = |policy: &str| cells.iter().filter(|c| c.policy == policy).filter_map(Cell::size).collect::<Vec<_>>();
+        proptest::prop_assert_eq!(of("tova"), sorted.clone());
+        proptest::prop_assert_eq!(of("window+4"), sorted);
+    }
+
+    #[test]
+    fn no_file_makes_it_panic(at in 0..SMALL.len(), cut in 0usize..6, put in "[-a-z0-9 :\\[\\]{},*&!|>#%\"'\n\t]{0,4}") {
+        let mut yaml = SMALL.to_string();
+        yaml.replace_range(at..(at + cut).min(SMALL.len()), &put);
+        if let Err(error) = Sweep::parse(&yaml, "small.yaml") {
+            proptest::prop_assert!(!error.message.is_empty() && !error.hint.is_empty());
+            let (line, column) = error.place.expect("a place");
+            proptest::prop_assert!(line >= 1 && column >= 1 && line <= yaml.lines().count() as u64 + 1, "{}", error);
+        }
     }
 }
 

@@ -112,9 +112,15 @@ fn explain(error: &serde_saphyr::Error, file: &str) -> ConfigError {
         }
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => (
-            format!("{unexpected} where {expected} was expected"),
+            format!("{} where {expected} was expected", unexpected.replace("unit value", "nothing")),
             "see the example sweeps under configs/".to_string(),
         ),
+        Error::Unexpected { expected: "sequence start", .. } => {
+            ("a list was expected".to_string(), "write [one, another], and [one] for a single entry".to_string())
+        }
+        Error::Unexpected { expected: "mapping start", .. } => {
+            ("keys and values were expected".to_string(), "write {key: value, another: value}".to_string())
+        }
         Error::Eof { .. } => (
             "the file ends too early".to_string(),
             "a sweep needs at least models, policies and tasks".to_string(),
