@@ -9,4 +9,5 @@ pub mod eviction;
 pub mod lm;
 pub mod results;
 pub mod sweep;
+pub mod task;
 pub mod vector;

@@ -6,16 +6,25 @@
 mod anchored;
 mod attention;
 mod config;
+mod device;
 mod layers;
 mod memory;
+mod open;
 mod product;
+mod random;
 mod rope;
 mod score;
 pub mod source;
+mod tokenizer;
 mod transformer;
 mod weights;
 
+pub use candle_core::{Device, Tensor};
 pub use config::{ModelShape, RopeScaling, RopeShape};
+pub use device::{DeviceChoice, device_name};
 pub use memory::{BLOCK, Memory, MemoryPlan, Work};
+pub use open::ModelFiles;
+pub use random::tiny_shape;
 pub use score::Divergence;
+pub use tokenizer::{Tokenizer, Tokens};
 pub use transformer::{Interrupted, LanguageModel, WeightType};

@@ -64,8 +64,9 @@ struct Layer {
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// Type the weights are held in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Type the weights are rounded to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WeightType {
     /// As the checkpoint stores them.
     #[default]
@@ -75,6 +76,18 @@ pub enum WeightType {
     Bf16,
 }
 
+impl WeightType {
+    /// The name YAML, the command line and cell ids use.
+    pub fn name(self) -> &'static str {
+        match self {
+            WeightType::Auto => "auto",
+            WeightType::F32 => "f32",
+            WeightType::F16 => "f16",
+            WeightType::Bf16 => "bf16",
+        }
+    }
+}
+
 impl LanguageModel {
     /// Loads a checkpoint.
     ///
@@ -82,6 +95,14 @@ impl LanguageModel {
     /// A checkpoint that is incomplete, damaged, or of an architecture this network is not.
     pub fn load(shape: ModelShape, files: &[PathBuf], dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         LanguageModel::from_weights(shape, Weights::open(files)?, dtype, device)
+    }
+
+    /// The same from a safetensors file in memory.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn from_bytes(shape: ModelShape, bytes: Vec<u8>, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+        LanguageModel::from_weights(shape, Weights::from_bytes(bytes)?, dtype, device)
     }
 
     fn from_weights(

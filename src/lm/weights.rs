@@ -11,9 +11,25 @@ use safetensors::{Dtype, SafeTensors};
 
 /// The tensors of a checkpoint that nobody has taken yet.
 pub(super) struct Weights {
-    files: Vec<(PathBuf, Mmap)>,
+    files: Vec<(PathBuf, Data)>,
     /// name -> where it is
     tensors: BTreeMap<String, Place>,
+}
+
+enum Data {
+    Mapped(Mmap),
+    Owned(Vec<u8>),
+}
+
+impl std::ops::Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Data::Mapped(map) => map,
+            Data::Owned(bytes) => bytes,
+        }
+    }
 }
 
 struct Place {
@@ -32,22 +48,24 @@ impl Weights {
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
         for path in paths {
-            weights.add(path).with_context(|| format!("cannot use the weights {}", path.display()))?;
+            let added = map(path).and_then(|map| weights.add(path, Data::Mapped(map)));
+            added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
         Ok(weights)
     }
 
-    fn add(&mut self, path: &Path) -> Result<()> {
-        let file = File::open(path).context("cannot open the file")?;
-        ensure!(file.metadata()?.len() > 0, "the file is empty");
-        // SAFETY: the map is only read. Another process that shortens the file meanwhile would end this one, as with
-        // every program that maps weights; nothing is read that could be misread as anything but numbers.
-        #[expect(unsafe_code)]
-        let map = unsafe { Mmap::map(&file) }.context("cannot map the file into memory")?;
-        let parsed = SafeTensors::deserialize(&map).map_err(|error| {
+    /// A safetensors file that is in memory already.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Weights> {
+        let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
+        weights.add(Path::new("(in memory)"), Data::Owned(bytes))?;
+        Ok(weights)
+    }
+
+    fn add(&mut self, path: &Path, data: Data) -> Result<()> {
+        let parsed = SafeTensors::deserialize(&data).map_err(|error| {
             anyhow::anyhow!("{error}: the file is truncated, damaged or no safetensors file; fetch it again")
         })?;
-        let base = map.as_ptr().addr();
+        let base = data.as_ptr().addr();
         for (name, view) in parsed.tensors() {
             let start = view.data().as_ptr().addr() - base;
             let place = Place {
@@ -61,7 +79,7 @@ impl Weights {
                 bail!("tensor {name} is in {} as well", self.files[other.file].0.display());
             }
         }
-        self.files.push((path.to_path_buf(), map));
+        self.files.push((path.to_path_buf(), data));
         Ok(())
     }
 
@@ -98,7 +116,7 @@ impl Weights {
             bail!("tensor {name} is missing from {}; the checkpoint is incomplete or of another architecture",
                 files.join(", "));
         };
-        let (path, map) = &self.files[place.file];
+        let (path, data) = &self.files[place.file];
         ensure!(
             place.shape == shape,
             "tensor {name} in {} has shape {:?}, but config.json asks for {shape:?}; \
@@ -108,16 +126,18 @@ impl Weights {
         );
         let stored = float_type(place.dtype)
             .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
-        let tensor = Tensor::from_raw_buffer(&map[place.start..place.end], stored, shape, &Device::Cpu)?
+        let tensor = Tensor::from_raw_buffer(&data[place.start..place.end], stored, shape, &Device::Cpu)?
             .to_dtype(dtype)?
             .to_device(device)?;
         // The pages just copied are not needed again. Dropping them keeps the peak at one copy of the model; it is
         // only advice, so a system that refuses it loses nothing.
-        // SAFETY: a shared read-only file map reads the same bytes again if it is touched again.
-        #[expect(unsafe_code)]
-        let _ = unsafe {
-            map.unchecked_advise_range(UncheckedAdvice::DontNeed, place.start, place.end - place.start)
-        };
+        if let Data::Mapped(map) = data {
+            // SAFETY: a shared read-only file map reads the same bytes again if it is touched again.
+            #[expect(unsafe_code)]
+            let _ = unsafe {
+                map.unchecked_advise_range(UncheckedAdvice::DontNeed, place.start, place.end - place.start)
+            };
+        }
         Ok(tensor)
     }
 
@@ -138,6 +158,15 @@ impl Weights {
         );
         Ok(())
     }
+}
+
+fn map(path: &Path) -> Result<Mmap> {
+    let file = File::open(path).context("cannot open the file")?;
+    ensure!(file.metadata()?.len() > 0, "the file is empty");
+    // SAFETY: the map is only read. Another process that shortens the file meanwhile would end this one, as with
+    // every program that maps weights; nothing is read that could be misread as anything but numbers.
+    #[expect(unsafe_code)]
+    unsafe { Mmap::map(&file) }.context("cannot map the file into memory")
 }
 
 fn float_type(dtype: Dtype) -> Result<DType> {

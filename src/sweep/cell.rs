@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 
 use super::model::{ModelSpec, is_path};
-use super::task::TaskSpec;
 use crate::eviction::{CacheRule, Policy, Positions, Score};
+use crate::task::TaskSpec;
 
 /// Version of the engine, bumped when numbers may change; part of every cell id.
 pub const ENGINE_VERSION: u32 = 1;

@@ -9,7 +9,6 @@ mod model;
 mod nearest;
 mod select;
 mod shape;
-mod task;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -18,12 +17,12 @@ use std::collections::HashSet;
 use std::path::Path;
 
 pub use cell::{Cell, CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
-pub use model::{Dtype, ModelSpec, RANDOM_TINY};
+pub use model::{ModelSpec, RANDOM_TINY};
 pub use select::{Field, Only, Selection, SelectionError, Shard};
-pub use task::{Bos, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
 pub use yaml::{ConfigError, read_yaml};
 
 use crate::eviction::{CacheRule, Policy, Positions};
+use crate::task::TaskSpec;
 
 /// A checked sweep: every combination of its parts is a valid cell.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,41 +3,17 @@
 //! Knows the spelling of a model's source, not where files lie: a folder's existence and a hub's answer are the
 //! business of `lm`.
 
-use serde::Deserialize;
+use crate::lm::WeightType;
 
 /// The built-in random model: no files, for tests and smoke sweeps.
 pub const RANDOM_TINY: &str = "random-tiny";
-
-/// Type of the weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dtype {
-    /// As the checkpoint stores them.
-    #[default]
-    Auto,
-    F32,
-    F16,
-    Bf16,
-}
-
-impl Dtype {
-    /// The name YAML and cell ids use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dtype::Auto => "auto",
-            Dtype::F32 => "f32",
-            Dtype::F16 => "f16",
-            Dtype::Bf16 => "bf16",
-        }
-    }
-}
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelSpec {
     /// A folder (starting with `./`, `../` or `/`), `owner/name[@revision]`, or `random-tiny`.
     pub source: String,
-    pub dtype: Dtype,
+    pub dtype: WeightType,
 }
 
 /// Whether a name is a path: only these beginnings are, so that `owner/name` is never a folder by accident.

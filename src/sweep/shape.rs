@@ -9,10 +9,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::model::Dtype;
-use super::task::{Bos, Tail};
 use super::yaml::Spanned;
 use crate::eviction::{Amount, Positions, Scope, Score};
+use crate::lm::WeightType;
+use crate::task::{Bos, Tail};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,7 +36,7 @@ pub(super) struct SweepShape {
 #[derive(Debug)]
 pub(super) struct ModelShape {
     pub source: String,
-    pub dtype: Dtype,
+    pub dtype: WeightType,
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,7 +44,7 @@ pub(super) struct ModelShape {
 struct ModelMap {
     source: String,
     #[serde(default)]
-    dtype: Dtype,
+    dtype: WeightType,
 }
 
 impl<'de> Deserialize<'de> for ModelShape {
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for ModelShape {
                 f.write_str("a model: a folder (./ ../ /), owner/name[@revision], random-tiny, or {source, dtype}")
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelShape, E> {
-                Ok(ModelShape { source: source.to_string(), dtype: Dtype::Auto })
+                Ok(ModelShape { source: source.to_string(), dtype: WeightType::Auto })
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelShape, A::Error> {
                 let ModelMap { source, dtype } = ModelMap::deserialize(MapAccessDeserializer::new(map))?;

@@ -1,6 +1,7 @@
 //! Sweeps as snapshots: what a file means, which ids it gets, and what wrong files are told.
 
 use super::*;
+use crate::lm::WeightType;
 
 const SMALL: &str = "\
 models: [random-tiny]
@@ -142,7 +143,7 @@ fn different_settings_have_different_ids() {
     ];
     let cell = sweep(SMALL).expand().remove(5);
     let mut other = cell.clone();
-    other.model.dtype = Dtype::Bf16;
+    other.model.dtype = WeightType::Bf16;
     ids.extend(
         [cell.id("r", "d"), cell.id("r2", "d"), cell.id("r", "d2"), other.id("r", "d")].map(|i| i.to_string()),
     );
@@ -188,7 +189,7 @@ seed: 42
 ",
     );
     assert_eq!(sweep.name, "everything");
-    assert_eq!(sweep.models[1], ModelSpec { source: "./my-model".into(), dtype: Dtype::Bf16 });
+    assert_eq!(sweep.models[1], ModelSpec { source: "./my-model".into(), dtype: WeightType::Bf16 });
     let Rule::Policy(tova) = sweep.policies[0].rule else { panic!("a policy") };
     assert_eq!((tova.keep_first, tova.keep_recent.of(64)), (4, 16));
     let Rule::Policy(h2o) = sweep.policies[1].rule else { panic!("a policy") };

@@ -15,7 +15,8 @@ pub enum Bos {
 }
 
 impl Bos {
-    fn name(self) -> &'static str {
+    /// The name YAML and cell ids use.
+    pub fn name(self) -> &'static str {
         match self {
             Bos::Auto => "auto",
             Bos::Always => "true",

@@ -1,0 +1,82 @@
+//! Where the products with weights run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Result, bail};
+use candle_core::Device;
+
+/// `cpu`, `cuda`, `cuda:N` or `auto`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first card if this build can use one and one is there, else the CPU.
+    #[default]
+    Auto,
+    Cpu,
+    Cuda(usize),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceChoice, String> {
+        match text {
+            "auto" => Ok(DeviceChoice::Auto),
+            "cpu" => Ok(DeviceChoice::Cpu),
+            "cuda" => Ok(DeviceChoice::Cuda(0)),
+            _ => match text.strip_prefix("cuda:").map(str::parse) {
+                Some(Ok(ordinal)) => Ok(DeviceChoice::Cuda(ordinal)),
+                _ => Err(format!("{text:?} is no device; devices are cpu, cuda, cuda:N and auto")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceChoice::Auto => f.write_str("auto"),
+            DeviceChoice::Cpu => f.write_str("cpu"),
+            DeviceChoice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+impl DeviceChoice {
+    /// The device, ready to use.
+    ///
+    /// # Errors
+    /// A card that is asked for and cannot be used.
+    pub fn open(self) -> Result<Device> {
+        match self {
+            DeviceChoice::Cpu => Ok(Device::Cpu),
+            DeviceChoice::Auto => Ok(cuda(0).unwrap_or(Device::Cpu)),
+            DeviceChoice::Cuda(ordinal) => cuda(ordinal),
+        }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda(_ordinal: usize) -> Result<Device> {
+    bail!("this build cannot use CUDA; build with `cargo build --release --features cuda`, or use --device cpu")
+}
+
+#[cfg(feature = "cuda")]
+fn cuda(ordinal: usize) -> Result<Device> {
+    // The driver's library is looked up at run time, and its loader panics where there is none.
+    match std::panic::catch_unwind(|| Device::new_cuda(ordinal)) {
+        Ok(Ok(device)) => Ok(device),
+        Ok(Err(error)) => bail!("CUDA device {ordinal} cannot be used: {error}; see `tova-bench doctor`"),
+        Err(_) => bail!("the CUDA driver cannot be loaded; install it, or use --device cpu"),
+    }
+}
+
+/// The device as result rows name it: `cpu`, or the card's name.
+pub fn device_name(device: &Device) -> String {
+    #[cfg(feature = "cuda")]
+    if let Ok(cuda) = device.as_cuda_device() {
+        let name = cuda.cuda_stream().context().name();
+        return name.unwrap_or_else(|_| "cuda".into());
+    }
+    if device.is_cpu() { "cpu".into() } else { "cuda".into() }
+}

@@ -1,0 +1,75 @@
+//! A model a user named, ready to read.
+
+use anyhow::{Context, Result};
+use candle_core::Device;
+
+use super::config::ModelShape;
+use super::random::tiny_shape;
+use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
+use super::tokenizer::Tokenizer;
+use super::transformer::{LanguageModel, WeightType};
+
+/// What is known of a model before its weights are loaded: enough to plan, and to name results.
+pub struct ModelFiles {
+    pub source: ModelSource,
+    pub shape: ModelShape,
+    /// Tells these weights from others: a commit, a digest over the files, or the recipe of a made model.
+    pub revision: String,
+    files: Option<CheckpointFiles>,
+}
+
+/// The recipe of `random-tiny`; another number where its weights change.
+const RANDOM_TINY_REVISION: &str = "random-tiny-1";
+
+impl ModelFiles {
+    /// Finds a model's files, fetching them where needed, and reads its config.
+    ///
+    /// # Errors
+    /// Files that are missing, unreachable, or describe a model that cannot be computed.
+    pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
+        if *source == ModelSource::RandomTiny {
+            let revision = RANDOM_TINY_REVISION.to_string();
+            return Ok(ModelFiles { source: source.clone(), shape: tiny_shape(), revision, files: None });
+        }
+        let files = source.resolve(hub, progress)?;
+        let shape = ModelShape::read(&files.config)?;
+        let revision = files.revision()?;
+        Ok(ModelFiles { source: source.clone(), shape, revision, files: Some(files) })
+    }
+
+    /// The model's tokenizer, checked against its vocabulary.
+    ///
+    /// # Errors
+    /// A tokenizer that is missing, damaged or of another model.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        let Some(files) = &self.files else { return Tokenizer::bytes() };
+        let file = files.tokenizer.as_deref().with_context(|| {
+            format!("{} has no tokenizer.json; save the tokenizer beside the weights", self.source)
+        })?;
+        let tokenizer = Tokenizer::read(file, files.tokenizer_config.as_deref(), self.shape.bos)?;
+        tokenizer
+            .check_vocabulary(self.shape.vocab)
+            .with_context(|| format!("{} does not fit the model", file.display()))?;
+        Ok(tokenizer)
+    }
+
+    /// Loads the weights.
+    ///
+    /// # Errors
+    /// As [`LanguageModel::load`].
+    pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+        let model = match &self.files {
+            Some(files) => LanguageModel::load(self.shape.clone(), &files.weights, dtype, device),
+            None => LanguageModel::random(self.shape.clone(), 1, dtype, device),
+        };
+        model.with_context(|| format!("cannot load the model {}", self.source))
+    }
+
+    /// Bytes of the weight files.
+    pub fn weight_bytes(&self) -> u64 {
+        match &self.files {
+            Some(files) => files.weights.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum(),
+            None => self.shape.parameters() * size_of::<f32>() as u64,
+        }
+    }
+}

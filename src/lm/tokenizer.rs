@@ -1,0 +1,153 @@
+//! Text to tokens and back to places in the text; and whether a text starts with BOS.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde_json::{Value, json};
+
+/// A model's tokenizer.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    /// The token a text starts with, if the model has one.
+    bos: Option<u32>,
+    adds_bos: bool,
+}
+
+/// A tokenised text.
+pub struct Tokens {
+    pub ids: Vec<u32>,
+    /// The bytes of the text each token stands for.
+    pub places: Vec<Range<usize>>,
+}
+
+impl Tokenizer {
+    /// Tokens of [`bytes`](Self::bytes): 256 bytes and BOS.
+    pub const BYTES_VOCAB: usize = 257;
+
+    /// Reads `tokenizer.json`, and `tokenizer_config.json` if there is one.
+    ///
+    /// `bos` is the model's own idea of BOS (config.json), used where the tokenizer's files are silent.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no tokenizer.
+    pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
+        let inner = tokenizers::Tokenizer::from_file(file)
+            .map_err(|error| anyhow!("{error}"))
+            .with_context(|| format!("cannot use the tokenizer {}", file.display()))?;
+        let config: Value = match config {
+            Some(path) => {
+                let text =
+                    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+                serde_json::from_str(&text).with_context(|| format!("{} is no valid JSON", path.display()))?
+            }
+            None => Value::Null,
+        };
+        Ok(Tokenizer::new(inner, &config, bos))
+    }
+
+    fn new(inner: tokenizers::Tokenizer, config: &Value, bos: Option<u32>) -> Tokenizer {
+        let named = match &config["bos_token"] {
+            Value::String(token) => inner.token_to_id(token),
+            token => token["content"].as_str().and_then(|token| inner.token_to_id(token)),
+        };
+        // What the tokenizer puts before an empty text by itself.
+        let own = inner.encode("", true).ok().and_then(|encoding| encoding.get_ids().first().copied());
+        let bos = named.or(bos);
+        let adds_bos = match config["add_bos_token"].as_bool() {
+            Some(adds) => adds,
+            None => own.is_some() && own == bos,
+        };
+        Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() }
+    }
+
+    /// A tokenizer that needs no training: every byte is a token, BOS is 0.
+    ///
+    /// # Errors
+    /// None in practice; the library's constructor is fallible.
+    pub fn bytes() -> Result<Tokenizer> {
+        // Bytes are spelt as printable characters, as byte-level BPE does.
+        let mut spelling: Vec<char> = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet().into_iter().collect();
+        spelling.sort_unstable();
+        let mut vocab = serde_json::Map::from_iter([("<s>".to_string(), json!(0))]);
+        vocab.extend(spelling.into_iter().enumerate().map(|(i, c)| (c.to_string(), json!(i + 1))));
+        let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false,
+            "use_regex": false});
+        let file = json!({
+            "version": "1.0",
+            "added_tokens": [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true}],
+            "pre_tokenizer": byte_level, "decoder": byte_level,
+            "model": {"type": "BPE", "vocab": vocab, "merges": []}
+        });
+        let inner = file.to_string().parse().map_err(|error| anyhow!("the byte tokenizer: {error}"))?;
+        Ok(Tokenizer::new(inner, &json!({"bos_token": "<s>", "add_bos_token": true}), None))
+    }
+
+    /// Tokens of a text, without BOS or any other token the text does not hold.
+    ///
+    /// # Errors
+    /// A text the tokenizer cannot take.
+    pub fn encode(&self, text: &str) -> Result<Tokens> {
+        let encoding = self.inner.encode(text, false).map_err(|error| anyhow!("the text cannot be tokenised: {error}"))?;
+        let places = encoding.get_offsets().iter().map(|(start, end)| *start..*end).collect();
+        Ok(Tokens { ids: encoding.get_ids().to_vec(), places })
+    }
+
+    /// Whether a text starts with BOS when nothing is said.
+    pub fn adds_bos(&self) -> bool {
+        self.adds_bos
+    }
+
+    /// The token a text starts with.
+    ///
+    /// # Errors
+    /// A model without such a token.
+    pub fn bos(&self) -> Result<u32> {
+        self.bos.context("neither the tokenizer nor config.json names a BOS token; use `bos: false`")
+    }
+
+    /// Checks that these are the tokens a model of `vocab` was made for.
+    ///
+    /// # Errors
+    /// Tokens the model does not have, or far fewer than it has.
+    pub fn check_vocabulary(&self, vocab: usize) -> Result<()> {
+        let own = self.inner.get_vocab(true);
+        let Some(largest) = own.values().max().copied() else { bail!("the tokenizer has no tokens") };
+        ensure!(
+            (largest as usize) < vocab,
+            "the tokenizer has token {largest}, but the model's vocabulary ends at {}; \
+             tokenizer.json and the weights belong to different models",
+            vocab - 1
+        );
+        // Vocabularies are padded to round numbers, by less than a tenth.
+        ensure!(
+            own.len() * 10 >= vocab * 9,
+            "the tokenizer has {} tokens, the model's vocabulary {vocab}; \
+             tokenizer.json and the weights belong to different models",
+            own.len()
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_tokens() {
+        let tokenizer = Tokenizer::bytes().unwrap();
+        let tokens = tokenizer.encode("né\n").unwrap();
+        assert_eq!(tokens.ids.len(), 4);
+        assert!(tokens.ids.iter().all(|id| *id > 0 && (*id as usize) < Tokenizer::BYTES_VOCAB));
+        assert_eq!(tokens.places[0], 0..1);
+        assert_eq!(tokens.places[3], 3..4);
+        assert!(tokenizer.adds_bos());
+        assert_eq!(tokenizer.bos().unwrap(), 0);
+        tokenizer.check_vocabulary(257).unwrap();
+        tokenizer.check_vocabulary(270).unwrap();
+        assert!(tokenizer.check_vocabulary(256).is_err());
+        assert!(tokenizer.check_vocabulary(2048).is_err());
+    }
+}
