@@ -5,5 +5,6 @@
 //! and [`report`] draws from the ledger alone. ARCHITECTURE.md has the bird's-eye view.
 
 pub mod eviction;
+pub mod report;
 pub mod results;
 pub mod vector;

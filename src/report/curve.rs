@@ -1,0 +1,186 @@
+//! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3; each linear
+//! and logarithmic, as SVG and PNG.
+//!
+//! It decides what goes on one page and where the legend stands (below, where it cannot cover data), and names files.
+
+use std::collections::BTreeMap;
+
+use super::axis::Scale;
+use super::chart::{self, Chart, SMALL, Shown};
+use super::escape;
+use super::font;
+use super::ink::{self, BLACK, Look};
+use super::points::Panel;
+use super::scene::{Across, Scene};
+use super::setting::Setting;
+
+/// One column of a paper, in points.
+const COLUMN: f64 = 3.3 * 72.0;
+/// A chart among others, three of which fill a page.
+const SIDE: f64 = 2.3 * 72.0;
+const MOST_ABREAST: usize = 3;
+const MARGIN: f64 = 2.0;
+const GAP: f64 = 6.0;
+
+/// One figure, not yet drawn.
+pub(super) struct Figure<'a> {
+    /// The file name without `-linear.svg` and its like.
+    pub(super) stem: String,
+    pub(super) title: String,
+    panels: Vec<(&'a Panel, String)>,
+    looks: &'a Looks,
+}
+
+/// How every policy of the report looks.
+pub(super) struct Looks(BTreeMap<String, Look>);
+
+impl Looks {
+    pub(super) fn of(panels: &[Panel]) -> Self {
+        let mut names: Vec<&str> =
+            panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full").collect();
+        names.sort_by_key(|policy| super::order::of(policy));
+        names.dedup();
+        Self(names.iter().map(|name| (*name).to_owned()).zip(ink::looks(&names)).collect())
+    }
+}
+
+/// The figure of each panel that has a curve to show, and those of several panels.
+pub(super) struct Figures<'a> {
+    /// In the order of the panels; `None` where only the full cache was measured.
+    pub(super) single: Vec<Option<Figure<'a>>>,
+    pub(super) combined: Vec<Figure<'a>>,
+}
+
+pub(super) fn figures<'a>(panels: &'a [Panel], looks: &'a Looks) -> Figures<'a> {
+    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let stems = stems(panels, &settings);
+    let single: Vec<Option<Figure>> = panels
+        .iter()
+        .zip(stems)
+        .map(|(panel, stem)| {
+            let title = panel.setting.title(&settings);
+            (!panel.sizes().is_empty()).then(|| Figure {
+                stem,
+                title: format!("{} by cache size: {title}", panel.quantity.name),
+                panels: vec![(panel, title)],
+                looks,
+            })
+        })
+        .collect();
+    let mut combined: BTreeMap<(usize, &str), Figure> = BTreeMap::new();
+    for (panel, title) in single.iter().flatten().flat_map(|figure| &figure.panels) {
+        let figure = combined.entry(panel.quantity.order()).or_insert_with(|| Figure {
+            stem: format!("{}-all", panel.quantity.slug()),
+            title: format!("{} by cache size", panel.quantity.name),
+            panels: Vec::new(),
+            looks,
+        });
+        figure.panels.push((panel, title.clone()));
+    }
+    let combined = combined.into_values().filter(|figure| figure.panels.len() > 1).collect();
+    Figures { single, combined }
+}
+
+/// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.
+fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
+    let plain: Vec<String> = panels
+        .iter()
+        .map(|panel| {
+            let title = panel.setting.title(settings);
+            let parts = title.split(" \u{B7} ").map(escape::slug);
+            std::iter::once(panel.quantity.slug()).chain(parts).collect::<Vec<_>>().join("-")
+        })
+        .collect();
+    let reserved = |stem: &str| plain.iter().filter(|other| *other == stem).count() > 1 || stem.ends_with("-all");
+    let distinct = |(stem, panel): (&String, &Panel)| {
+        if reserved(stem) {
+            format!("{stem}-{}", escape::fingerprint(&format!("{:?} {}", panel.setting, panel.quantity.metric)))
+        } else {
+            stem.clone()
+        }
+    };
+    plain.iter().zip(panels).map(distinct).collect()
+}
+
+impl Figure<'_> {
+    /// The scales worth drawing, with the ends of their file names.
+    pub(super) fn scales(&self) -> Vec<(Scale, &'static str)> {
+        let log = self.panels.iter().all(|(panel, _)| panel.quantity.has_log_axis());
+        let scales = [(Scale::Linear, "linear"), (Scale::Log, "log")];
+        scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).collect()
+    }
+
+    pub(super) fn scene(&self, scale: Scale) -> Scene {
+        let charts: Vec<Chart> =
+            self.panels.iter().map(|(panel, title)| Chart::new(panel, title.clone(), scale)).collect();
+        let abreast = charts.len().min(MOST_ABREAST);
+        let (chart_width, plot_height) = if charts.len() == 1 { (COLUMN, 122.0) } else { (SIDE, 108.0) };
+        let width = chart_width * abreast as f64;
+        let mut scene = Scene { title: self.title.clone(), width, height: 0.0, shapes: Vec::new() };
+        let looks = |policy: &str| self.looks.0.get(policy).copied();
+        let row_height = Chart::height(plot_height) + GAP;
+        for (i, chart) in charts.iter().enumerate() {
+            let corner = ((i % abreast) as f64 * chart_width + MARGIN, (i / abreast) as f64 * row_height + MARGIN);
+            let room = (chart_width - 2.0 * MARGIN, plot_height);
+            // Panels of one figure share their quantity, so its name stands once per row.
+            chart.draw(&mut scene, corner, room, &looks, i % abreast == 0);
+        }
+        let mut bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
+        bottom = self.draw_legend(&mut scene, bottom, &charts);
+        if charts.iter().any(Chart::has_bands) {
+            chart::draw_caption(&mut scene, (MARGIN + 4.0, bottom + 3.5), self.bands());
+            bottom += 8.0;
+        }
+        scene.height = bottom + MARGIN;
+        scene
+    }
+
+    /// What the bands are.
+    fn bands(&self) -> &'static str {
+        let paired = self.panels.iter().all(|(panel, _)| panel.quantity.has_difference && panel.full().is_some());
+        if paired { "bands: 95 % bootstrap of the difference to full" } else { "bands: 95 % bootstrap" }
+    }
+
+    /// Names below the charts, in as many columns as fit; returns where it ends.
+    fn draw_legend(&self, scene: &mut Scene, top: f64, charts: &[Chart]) -> f64 {
+        const SAMPLE: f64 = 16.0;
+        const ROW: f64 = 9.5;
+        let mut entries: Vec<(String, Option<Look>)> = Vec::new();
+        if self.panels.iter().any(|(panel, _)| panel.full().is_some()) {
+            entries.push(("full".to_owned(), None));
+        }
+        for (policy, look) in self.in_order() {
+            // The worst of the charts: one where it is missing must be explained.
+            let Some(shown) = charts.iter().filter_map(|chart| chart.shown(policy)).max() else { continue };
+            let note = match shown {
+                Shown::All => "",
+                Shown::Part => " (partly off scale)",
+                Shown::Nothing => " (off scale)",
+            };
+            entries.push((format!("{}{note}", escape::plain(policy)), Some(look)));
+        }
+        let room = scene.width - 2.0 * MARGIN - 8.0;
+        let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
+        let column = (SAMPLE + 3.0 + widest + 8.0).min(room);
+        let columns = ((room / column) as usize).clamp(1, entries.len().max(1));
+        let rows = entries.len().div_ceil(columns);
+        for (i, (name, look)) in entries.iter().enumerate() {
+            // Down first, so that a family of policies stays together.
+            let (x, y) =
+                (MARGIN + 4.0 + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
+            chart::draw_sample(scene, (x, y), SAMPLE, *look);
+            let name = font::fit(name, SMALL, column - SAMPLE - 3.0);
+            scene.text((x + SAMPLE + 3.0, y), &name, SMALL, BLACK, Across::Left);
+        }
+        top + rows as f64 * ROW + 1.0
+    }
+
+    /// The policies of this figure with their looks, as tables order them.
+    fn in_order(&self) -> Vec<(&str, Look)> {
+        let mut all: Vec<(&str, Look)> =
+            self.looks.0.iter().map(|(policy, look)| (policy.as_str(), *look)).collect();
+        all.sort_by_key(|(policy, _)| super::order::of(policy));
+        all.retain(|(policy, _)| self.panels.iter().any(|(panel, _)| panel.policies().contains(policy)));
+        all
+    }
+}
