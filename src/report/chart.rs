@@ -3,9 +3,9 @@
 //! It knows the anatomy of a chart and hands shapes to a scene; which charts share a figure, and the legend, are not its
 //! business.
 
-use super::axis::{Axis, Scale, within_reach};
+use super::axis::{Axis, Scale, Tick, within_reach};
 use super::clip;
-use super::ink::{BLACK, GREY, Look, PALE};
+use super::ink::{self, BLACK, GREY, Look, PALE};
 use super::points::{Panel, Point};
 use super::scene::{Across, Scene, Shape, Spot};
 use super::{escape, font};
@@ -14,10 +14,13 @@ use super::{escape, font};
 pub(super) const TITLE: f64 = 8.0;
 pub(super) const LABEL: f64 = 7.5;
 pub(super) const SMALL: f64 = 6.5;
+const TICK: f64 = 6.0;
 
 const MARKER_RADIUS: f64 = 2.0;
 const LINE_WIDTH: f64 = 1.1;
 pub(super) const DASH: (f64, f64) = (4.0, 2.5);
+/// Width that the name of the value axis takes.
+pub(super) const LABEL_ROOM: f64 = LABEL + 4.0;
 /// Heights of the rows above and below the plot.
 const TITLE_ROW: f64 = 13.0;
 const TICK_ROW: f64 = 10.0;
@@ -96,9 +99,9 @@ impl<'a> Chart<'a> {
     ) {
         let full = self.panel.full().map(|full| full.estimate.value).filter(|value| self.values.contains(*value));
         let full_label = full.map(|value| self.panel.quantity.show(value)).unwrap_or_default();
-        let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, SMALL)).fold(0.0, f64::max);
+        let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, TICK)).fold(0.0, f64::max);
         let plot = Plot {
-            left: corner.0 + if labelled { LABEL + 4.0 } else { 2.0 } + tick_width + 4.0,
+            left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
             right: corner.0 + width - font::width(&full_label, SMALL) - 6.0,
             top: corner.1 + TITLE_ROW,
             bottom: corner.1 + TITLE_ROW + plot_height,
@@ -130,7 +133,9 @@ impl<'a> Chart<'a> {
             scene.stroke(vec![(plot.left, y), (plot.right, y)], BLACK, LINE_WIDTH, Some(DASH));
             scene.text((plot.right + 2.5, y), &full_label, SMALL, BLACK, Across::Left);
         }
-        for policy in self.panel.policies() {
+        let mut policies = self.panel.policies();
+        policies.sort_by_key(|policy| ink::is_usual(policy));
+        for policy in policies {
             self.draw_line(scene, plot, policy, looks);
         }
         self.draw_size_axis(scene, plot);
@@ -150,27 +155,27 @@ impl<'a> Chart<'a> {
         for tick in &self.values.ticks {
             let y = self.y(plot, tick.value);
             scene.stroke(vec![(plot.left, y), (plot.right, y)], PALE, 0.4, None);
-            scene.text((plot.left - 3.5, y), &tick.label, SMALL, BLACK, Across::Right);
+            scene.text((plot.left - 3.5, y), &tick.label, TICK, BLACK, Across::Right);
         }
     }
 
-    /// The frame, and a tick at every size; labels are left out where they would touch.
+    /// The frame, and a tick at every size; where labels would touch, every second, third, ... from the right is left,
+    /// since the right end names the size that equals the full cache.
     fn draw_size_axis(&self, scene: &mut Scene, plot: Plot) {
-        scene.stroke(
-            vec![(plot.left, plot.top), (plot.left, plot.bottom), (plot.right, plot.bottom)],
-            BLACK,
-            0.6,
-            None,
-        );
-        let mut free = f64::INFINITY;
-        // From the largest size down: the right end names the size that equals the full cache.
-        for tick in self.sizes.ticks.iter().rev() {
-            let x = self.x(plot, tick.value);
-            scene.stroke(vec![(x, plot.bottom), (x, plot.bottom + 2.0)], BLACK, 0.6, None);
-            let half = font::width(&tick.label, SMALL) / 2.0;
-            if x + half < free {
-                scene.text((x, plot.bottom + 6.5), &tick.label, SMALL, BLACK, Across::Centre);
-                free = x - half - 1.5;
+        let frame = vec![(plot.left, plot.top), (plot.left, plot.bottom), (plot.right, plot.bottom)];
+        scene.stroke(frame, BLACK, 0.6, None);
+        // Centre and half width of each label, from the right.
+        let place = |tick: &Tick| (self.x(plot, tick.value), font::width(&tick.label, TICK) / 2.0 + 0.4);
+        let places: Vec<(f64, f64)> = self.sizes.ticks.iter().rev().map(place).collect();
+        let clear = |every: &usize| {
+            let kept: Vec<_> = places.iter().step_by(*every).collect();
+            kept.windows(2).all(|pair| pair[0].0 - pair[0].1 >= pair[1].0 + pair[1].1)
+        };
+        let every = (1..=places.len()).find(clear).unwrap_or(1);
+        for (i, (tick, (x, _))) in self.sizes.ticks.iter().rev().zip(&places).enumerate() {
+            scene.stroke(vec![(*x, plot.bottom), (*x, plot.bottom + 2.0)], BLACK, 0.6, None);
+            if i % every == 0 {
+                scene.text((*x, plot.bottom + 6.5), &tick.label, TICK, BLACK, Across::Centre);
             }
         }
     }

@@ -19,6 +19,8 @@ const COLUMN: f64 = 3.3 * 72.0;
 /// A chart among others, three of which fill a page.
 const SIDE: f64 = 2.3 * 72.0;
 const MOST_ABREAST: usize = 3;
+/// More panels than this are no overview any more.
+const MOST_TOGETHER: usize = 12;
 const MARGIN: f64 = 2.0;
 const GAP: f64 = 6.0;
 
@@ -48,6 +50,7 @@ impl Looks {
 pub(super) struct Figures<'a> {
     /// In the order of the panels; `None` where only the full cache was measured.
     pub(super) single: Vec<Option<Figure<'a>>>,
+    /// For each quantity with two to twelve panels.
     pub(super) combined: Vec<Figure<'a>>,
 }
 
@@ -77,7 +80,8 @@ pub(super) fn figures<'a>(panels: &'a [Panel], looks: &'a Looks) -> Figures<'a> 
         });
         figure.panels.push((panel, title.clone()));
     }
-    let combined = combined.into_values().filter(|figure| figure.panels.len() > 1).collect();
+    let combined =
+        combined.into_values().filter(|figure| (2..=MOST_TOGETHER).contains(&figure.panels.len())).collect();
     Figures { single, combined }
 }
 
@@ -115,15 +119,19 @@ impl Figure<'_> {
             self.panels.iter().map(|(panel, title)| Chart::new(panel, title.clone(), scale)).collect();
         let abreast = charts.len().min(MOST_ABREAST);
         let (chart_width, plot_height) = if charts.len() == 1 { (COLUMN, 122.0) } else { (SIDE, 108.0) };
-        let width = chart_width * abreast as f64;
+        // The first chart of a row also names the axis; its plot is as wide as the others' all the same.
+        let extra = if abreast > 1 { chart::LABEL_ROOM - MARGIN } else { 0.0 };
+        let width = chart_width * abreast as f64 + extra;
         let mut scene = Scene { title: self.title.clone(), width, height: 0.0, shapes: Vec::new() };
         let looks = |policy: &str| self.looks.0.get(policy).copied();
         let row_height = Chart::height(plot_height) + GAP;
         for (i, chart) in charts.iter().enumerate() {
-            let corner = ((i % abreast) as f64 * chart_width + MARGIN, (i / abreast) as f64 * row_height + MARGIN);
-            let room = (chart_width - 2.0 * MARGIN, plot_height);
+            let (column, row) = (i % abreast, i / abreast);
+            let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
+            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
+            let room = (chart_width + own - 2.0 * MARGIN, plot_height);
             // Panels of one figure share their quantity, so its name stands once per row.
-            chart.draw(&mut scene, corner, room, &looks, i % abreast == 0);
+            chart.draw(&mut scene, corner, room, &looks, column == 0);
         }
         let mut bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
         bottom = self.draw_legend(&mut scene, bottom, &charts);

@@ -1,20 +1,22 @@
 //! What a policy's line looks like: a colour that the colour-blind can tell apart, and a marker.
 //!
 //! One look per policy over a whole report, so that a reader learns it once. Colours are Okabe and Ito's, without their
-//! yellow (too pale on white) and their black (the full cache's); markers differ too, since print may be grey.
+//! yellow (too pale on white) and their black (the full cache's), and two of Tol's; markers differ too, since print may be grey.
 
 use plotters::style::RGBColor;
 
 pub(super) const BLACK: RGBColor = RGBColor(0, 0, 0);
 pub(super) const PALE: RGBColor = RGBColor(222, 222, 222);
 pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
-const PALETTE: [RGBColor; 6] = [
+const PALETTE: [RGBColor; 8] = [
     RGBColor(213, 94, 0),    // vermillion
     RGBColor(0, 114, 178),   // blue
     RGBColor(0, 158, 115),   // bluish green
     RGBColor(86, 180, 233),  // sky blue
     RGBColor(204, 121, 167), // reddish purple
     RGBColor(230, 159, 0),   // orange
+    RGBColor(51, 34, 136),   // indigo
+    RGBColor(136, 34, 85),   // wine
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,11 @@ pub(super) fn looks(policies: &[&str]) -> Vec<Look> {
         looks.push(look);
     }
     looks
+}
+
+/// Whether a policy is one of the paper's figures; drawn last, since lines of its variants often lie under it.
+pub(super) fn is_usual(policy: &str) -> bool {
+    usual(policy).is_some()
 }
 
 fn usual(policy: &str) -> Option<Look> {

@@ -81,10 +81,20 @@ impl Quantity {
 
     /// One value as a table shows it.
     pub fn show(&self, value: f64) -> String {
+        self.show_as(value, value)
+    }
+
+    /// Half an interval, with the digits that the value beside it has.
+    pub fn show_spread(&self, half_width: f64, value: f64) -> String {
+        format!("±{}", self.show_as(half_width, if value.abs() > half_width { value } else { half_width }))
+    }
+
+    /// A value with as many digits as one of another size has.
+    fn show_as(&self, value: f64, like: f64) -> String {
         if !value.is_finite() {
             return if value.is_nan() { "NaN".to_owned() } else { "inf".to_owned() };
         }
-        let size = value.abs();
+        let size = like.abs();
         match self.shape {
             Shape::Plain if size < 10.0 => format!("{value:.4}"),
             // Beyond these the interval is far wider than the digits left out, and the CSV has them all.
@@ -131,6 +141,8 @@ mod tests {
         assert_eq!(perplexity.show_difference(2.37), "+2.37");
         assert_eq!(perplexity.show_difference(-0.014), "-0.01");
         assert_eq!(perplexity.show_difference(-0.004), "0.00");
+        assert_eq!(perplexity.show_spread(913.6, 4812.27), "±914");
+        assert_eq!(perplexity.show_spread(0.26, 7.16), "±0.26");
         assert_eq!(Quantity::of("kl_to_full").show(0.01234), "0.0123");
         assert_eq!(Quantity::of("top1_agreement").of_pooled(0.875), 87.5);
     }

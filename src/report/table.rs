@@ -72,7 +72,8 @@ fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
         Show::Value => panel.quantity.show(estimate.value),
         Show::Difference => panel.quantity.show_difference(estimate.value),
     };
-    let spread = estimate.interval.map(|interval| format!("±{}", panel.quantity.show(interval.half_width())));
+    let spread =
+        estimate.interval.map(|interval| panel.quantity.show_spread(interval.half_width(), estimate.value));
     Some(Entry { number, spread, best: false, partial: !point.complete })
 }
 
