@@ -144,7 +144,7 @@ fn number(value: f64) -> String {
 /// The linear axis' values: everything but what would squash the rest.
 ///
 /// A policy far worse than the full cache (the paper's Window is 600 times worse) leaves the picture where it is beyond
-/// three times `full`, unless most policies are there too; then twice the lower median of the policies' worst decides.
+/// three times `full`, unless most policies are there too; then three times the lower median of the policies' worst decides.
 pub(super) fn within_reach(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
     let finite =
         |values: &Vec<f64>| -> Vec<f64> { values.iter().copied().filter(|value| value.is_finite()).collect() };
@@ -153,7 +153,7 @@ pub(super) fn within_reach(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
         series.iter().filter_map(|values| values.iter().copied().max_by(f64::total_cmp)).collect();
     worst.sort_by(f64::total_cmp);
     let median = worst.get(worst.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
-    let reach = (2.0 * median).max(3.0 * full.unwrap_or(0.0));
+    let reach = 3.0 * median.max(full.unwrap_or(0.0));
     series.into_iter().flatten().chain(full).filter(|&value| value <= reach || reach <= 0.0).collect()
 }
 

@@ -22,6 +22,10 @@ pub(super) struct Link {
 pub(super) fn file(rows: &[Row], panels: &[Panel], links: &[Vec<Link>], overview: &[Link]) -> String {
     let mut file = String::from("# Cache size against quality\n\n");
     file.push_str(&provenance(rows));
+    file.push_str(
+        "`full` is the model with an unbounded cache, `truncate` the same on texts cut to as many tokens (the paper's \
+         Baseline); neither is a policy.\n\n",
+    );
     push_links(&mut file, overview);
     let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
     let mut last: Option<&Setting> = None;

@@ -95,8 +95,8 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
     let mut chosen = Vec::new();
     for (&(policy, cache_size), claims) in places {
         let Some((cell, measured)) = gather::newest(claims) else { continue };
-        let disagree = claims.values().any(|other| pooled_of(other) != pooled_of(measured));
-        if disagree {
+        let bits = |measured: &Measured| pooled_of(measured).map(f64::to_bits);
+        if claims.values().any(|other| bits(other) != bits(measured)) {
             let (n, at) = (claims.len(), place(policy, cache_size));
             notes.push(format!("{at}: {n} cells with different numbers; the newest ({cell}) is shown"));
         }
@@ -345,6 +345,15 @@ mod tests {
         let both = panels(&two_books().into_iter().chain(newer).collect::<Vec<_>>());
         assert_eq!(both[0].point("tova", Some(64)).unwrap().estimate.value, 1f64.exp());
         assert!(both[0].notes.iter().any(|note| note.contains("2 cells")), "{:?}", both[0].notes);
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_is_said_to_be_none() {
+        let sample = [Sample { sample: "a", cluster: "a", value: f64::NAN, weight: 1.0 }];
+        let panels = panels(&rows("tova", Some(8), &sample));
+        assert!(panels[0].points[0].estimate.value.is_nan());
+        let said = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
+        assert_eq!((said("not finite"), said("cells")), (1, 0), "{:?}", panels[0].notes);
     }
 
     #[test]

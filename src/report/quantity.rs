@@ -48,9 +48,9 @@ impl Quantity {
         let (rank, name, better, has_difference, shape) = match metric {
             "nll" => (0, "perplexity", Lower, true, Shape::Perplexity),
             "nll_word" => (1, "word-level perplexity", Lower, true, Shape::Perplexity),
-            "kl_to_full" => (2, "KL divergence to the full cache, nats", Lower, false, Shape::Plain),
-            "top1_agreement" => (3, "top-1 agreement with the full cache, %", Higher, false, Shape::Share),
-            "evicted_mass" => (4, "evicted attention mass, %", Lower, false, Shape::Share),
+            "kl_to_full" => (2, "KL to full (nats)", Lower, false, Shape::Plain),
+            "top1_agreement" => (3, "top-1 agreement (%)", Higher, false, Shape::Share),
+            "evicted_mass" => (4, "evicted attention (%)", Lower, false, Shape::Share),
             other => (5, other, Unknown, true, Shape::Plain),
         };
         Self { metric: metric.to_owned(), name: escape::plain(name), better, has_difference, shape, rank }

@@ -45,7 +45,7 @@ fn block(panel: &Panel, title: &str) -> String {
     match panel.quantity.better {
         Better::Lower => block.push_str("lower is better; * best policy at that size"),
         Better::Higher => block.push_str("higher is better; * best policy at that size"),
-        Better::Unknown => block.push_str("* is not given: which way is better is not known"),
+        Better::Unknown => block.push_str("which way is better is not known"),
     }
     if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
         block.push_str("; ± half of the 95 % bootstrap interval");

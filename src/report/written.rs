@@ -148,7 +148,13 @@ mod tests {
         let out = kept.as_deref().unwrap_or(folder.path());
         let models =
             [("meta-llama/Llama-2-7b-hf", 1.0), ("mistralai/Mistral-7B-v0.1", 0.97), ("01-ai/Yi-6B", 1.3)];
-        let rows: Vec<Row> = models.iter().flat_map(|(model, scale)| table_3(model, *scale, 100)).collect();
+        let mut rows: Vec<Row> = models.iter().flat_map(|(model, scale)| table_3(model, *scale, 100)).collect();
+        // Other metrics of one model, in likely sizes: what is lost, and its exponential as agreement.
+        for row in table_3(models[0].0, 1.0 / 7.16, 100).into_iter().filter(|row| row.policy != "full") {
+            let lost = (row.value / row.weight).max(0.0);
+            rows.push(Row { metric: "kl_to_full".into(), value: lost * row.weight, ..row.clone() });
+            rows.push(Row { metric: "top1_agreement".into(), value: (-lost).exp() * row.weight, ..row });
+        }
         let written = write(&rows, &Options::everything(out)).unwrap();
 
         let names: Vec<String> =
@@ -163,8 +169,13 @@ mod tests {
             report.contains("| tova | **9.5") && report.contains("(figures/perplexity-all-linear.svg)"),
             "{report}"
         );
-        // Header, and per model one full line and 8 policies at 7 sizes.
-        assert_eq!(read(&out.join("report.csv")).lines().count(), 1 + 3 * (1 + 8 * 7));
+        // Header, per model one full line and 8 policies at 7 sizes, and two metrics without a full line.
+        assert_eq!(read(&out.join("report.csv")).lines().count(), 1 + 3 * (1 + 8 * 7) + 2 * 8 * 7);
+        // A share has no logarithmic axis.
+        assert!(
+            names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.ends_with("linear.svg"))
+        );
+        assert!(!names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.contains("-log")));
 
         let svg = read(&out.join("figures/perplexity-llama-2-7b-hf-pg19-linear.svg"));
         for (policy, _) in TABLE_3 {
