@@ -192,3 +192,88 @@ impl Figure<'_> {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows};
+    use super::super::points;
+    use super::super::scene::Shape;
+    use super::*;
+    use crate::results::Row;
+
+    /// Perplexities at sizes, of one sample each.
+    fn line(policy: &str, points: &[(u32, f64)]) -> Vec<Row> {
+        let at = |(size, perplexity): &(u32, f64)| {
+            rows(policy, Some(*size), &[Sample { sample: "a", cluster: "a", value: perplexity.ln(), weight: 1.0 }])
+        };
+        points.iter().flat_map(at).collect()
+    }
+
+    fn texts(scene: &Scene) -> Vec<String> {
+        let text = |shape: &Shape| if let Shape::Text { text, .. } = shape { Some(text.clone()) } else { None };
+        scene.shapes.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_said() {
+        let full = rows("full", None, &[Sample { sample: "a", cluster: "a", value: 5f64.ln(), weight: 1.0 }]);
+        let window = line("window", &[(8, 900.0), (16, 400.0)]);
+        let all =
+            [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
+        let panels = points::panels(&all);
+        let looks = Looks::of(&panels);
+        let figures = figures(&panels, &looks);
+        let figure = figures.single[0].as_ref().unwrap();
+        let linear = figure.scene(Scale::Linear);
+        let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|text| text == expected);
+        assert!(has(&linear, "window (off scale)"), "{:?}", texts(&linear));
+        let log = figure.scene(Scale::Log);
+        assert!(has(&log, "window") && has(&log, "5.00"), "{:?}", texts(&log));
+        assert!(figures.combined.is_empty());
+    }
+
+    #[test]
+    fn nothing_leaves_the_page() {
+        let names: Vec<String> =
+            (0..20).map(|i| format!("a policy with quite a long name, number {i}, and more")).collect();
+        let all: Vec<Row> = names.iter().flat_map(|name| line(name, &[(1, 3.0), (1_000_000, 2.0)])).collect();
+        let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300), ..row }).collect();
+        let panels = points::panels(&all);
+        let looks = Looks::of(&panels);
+        let scene = figures(&panels, &looks).single[0].as_ref().unwrap().scene(Scale::Log);
+        for shape in &scene.shapes {
+            let ends = match shape {
+                Shape::Fill { points, .. } | Shape::Stroke { points, .. } => points.clone(),
+                Shape::Text { at, text, size, across, upright: false, .. } => {
+                    let width = font::width(text, *size);
+                    let left = match across {
+                        Across::Left => at.0,
+                        Across::Centre => at.0 - width / 2.0,
+                        Across::Right => at.0 - width,
+                    };
+                    vec![(left, at.1), (left + width, at.1)]
+                }
+                Shape::Text { at, .. } => vec![*at],
+            };
+            let inside = |(x, y): &(f64, f64)| (0.0..=scene.width).contains(x) && (0.0..=scene.height).contains(y);
+            assert!(ends.iter().all(inside), "{shape:?} is outside {} x {}", scene.width, scene.height);
+        }
+    }
+
+    #[test]
+    fn files_of_different_settings_never_collide() {
+        let rows = |model: &str| {
+            line("tova", &[(8, 2.0)]).into_iter().map(|row| Row { model: model.into(), ..row }).collect()
+        };
+        let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
+        let panels = points::panels(&all.concat());
+        let looks = Looks::of(&panels);
+        let figures = figures(&panels, &looks);
+        let mut stems: Vec<&str> = figures.single.iter().flatten().map(|figure| figure.stem.as_str()).collect();
+        stems.extend(figures.combined.iter().map(|figure| figure.stem.as_str()));
+        let all = stems.len();
+        stems.sort_unstable();
+        stems.dedup();
+        assert_eq!((stems.len(), all), (6, 6), "{stems:?}");
+    }
+}
