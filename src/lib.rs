@@ -4,7 +4,10 @@
 //! A sweep ([`sweep`]) names experiments, [`run`] performs them, the ledger ([`results`]) keeps what was measured,
 //! and [`report`] draws from the ledger alone. ARCHITECTURE.md has the bird's-eye view.
 
+pub mod columns;
 pub mod eviction;
+pub mod lm;
 pub mod report;
 pub mod results;
+pub mod sweep;
 pub mod vector;

@@ -27,7 +27,7 @@ pub(super) fn read(
     policy: SizedPolicy,
     logit: impl Fn(usize, usize, usize) -> f32,
     norm: impl Fn(usize, usize) -> f32,
-    draw: impl Fn(usize, usize) -> f32,
+    draw: impl Fn(usize, usize) -> f64,
 ) -> Answer {
     let groups = heads.groups(policy.scope);
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
@@ -64,7 +64,7 @@ pub(super) fn read(
                 (Score::KeyNorm, Scope::Layer) => {
                     -(0..heads.kv_heads).map(|kv| f64::from(norm(kv, cache[i].born))).sum::<f64>()
                 }
-                (Score::Random, _) => f64::from(draw(group, cache[i].born)),
+                (Score::Random, _) => draw(group, cache[i].born),
             };
             let protected = |i: usize| cache[i].born < policy.keep_first || i + policy.keep_recent >= cache.len();
             let candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();

@@ -164,6 +164,11 @@ impl SizedPolicy {
     pub fn size(&self) -> usize {
         self.size
     }
+    /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, and which of two leaves
+    /// is not forgiven by attention, as it is where the least attended leaves: keys must be computed with care.
+    pub fn compares_norms(&self) -> bool {
+        self.score == Score::KeyNorm
+    }
     pub fn score(&self) -> Score {
         self.score
     }

@@ -3,7 +3,7 @@
 //! Each says its paper, and where the code we agree with deviates from other code of the same name. `full` and
 //! `truncate` are not policies and live in [`CacheRule`](super::CacheRule).
 
-use super::policy::{Amount, Policy, Score, Scope};
+use super::policy::{Amount, Policy, Scope, Score};
 
 /// One named policy, for `list` and the documentation.
 #[derive(Clone, Copy, Debug)]

@@ -45,8 +45,9 @@ pub(super) struct Received {
 pub(super) struct Group {
     /// Token positions.
     pub(super) born: Vec<u32>,
-    /// What a score that never changes gave the entry when it joined; empty for the others.
-    pub(super) priority: Vec<f32>,
+    /// What a score that never changes gave the entry when it joined; empty for the others. In f64: norms of like
+    /// tokens differ by less than f32 can tell, and nothing is gained by calling them equal.
+    pub(super) priority: Vec<f64>,
 }
 
 /// The entries of one layer under one rule.
@@ -61,8 +62,6 @@ pub struct Roster {
     /// Places where an unbounded roster remembers its sums, so that a bounded one can start there.
     marks: Vec<usize>,
     remembered: Vec<(usize, Vec<Received>)>,
-    /// L2 norms of the unrotated keys: (kv_heads)(entries), kept while unbounded.
-    pub(super) norms: Vec<Vec<f32>>,
     /// Seeds the priorities of [`Score::Random`].
     salt: u64,
 }
@@ -81,7 +80,6 @@ impl Roster {
             seen: 0,
             marks: marks.to_vec(),
             remembered: Vec::new(),
-            norms: vec![Vec::new(); heads.kv_heads],
             salt,
         }
     }
@@ -94,9 +92,10 @@ impl Roster {
     }
 
     /// A bounded roster that goes on after the first `len` tokens of this unbounded one. `None` if the policy needs
-    /// sums that were not watched, or not remembered at `len`, or if `len` tokens would not fit its size.
+    /// sums that were not watched, or not remembered at `len`, if it needs the norms of keys (which an unbounded
+    /// reading does not compute, see [`SizedPolicy::compares_norms`]), or if `len` tokens would not fit its size.
     pub fn fork(&self, len: usize, policy: SizedPolicy) -> Option<Roster> {
-        if self.policy.is_some() || len > policy.size || len > self.seen {
+        if self.policy.is_some() || len > policy.size || len > self.seen || len > 0 && policy.compares_norms() {
             return None;
         }
         let received = if policy.score == Score::AccumulatedAttention {
@@ -117,13 +116,10 @@ impl Roster {
             seen: len,
             marks: Vec::new(),
             remembered: Vec::new(),
-            norms: Vec::new(),
             salt: self.salt,
         };
         for group in 0..fork.groups.len() {
-            let priority = (0..len).map_while(|position| {
-                fork.priority(group, position as u32, |kv_head| self.norms[kv_head][position])
-            });
+            let priority = (0..len as u32).map_while(|position| fork.priority(group, position, |_| 0.0));
             fork.groups[group] = Group { priority: priority.collect(), born: (0..len as u32).collect() };
         }
         Some(fork)
@@ -154,7 +150,7 @@ impl Roster {
     }
 
     /// Starts a block of `rows` tokens; `norm(kv_head, row)` is the L2 norm of a new key before rotation.
-    pub fn begin(&mut self, rows: usize, norm: impl Fn(usize, usize) -> f32) -> BlockScan<'_> {
+    pub fn begin(&mut self, rows: usize, norm: impl Fn(usize, usize) -> f64) -> BlockScan<'_> {
         if self.marks.contains(&self.seen) {
             self.remembered.push((self.seen, self.received.clone()));
         }
@@ -162,13 +158,13 @@ impl Roster {
     }
 
     /// The fixed score of an entry under [`Score::KeyNorm`] and [`Score::Random`]: the lowest leaves.
-    pub(super) fn priority(&self, group: usize, position: u32, norm: impl Fn(usize) -> f32) -> Option<f32> {
+    pub(super) fn priority(&self, group: usize, position: u32, norm: impl Fn(usize) -> f64) -> Option<f64> {
         let policy = self.policy?;
         match (policy.score, policy.scope) {
             (Score::KeyNorm, Scope::Head) => Some(-norm(group)),
             (Score::KeyNorm, Scope::Layer) => {
                 let kv_heads = self.heads.kv_heads;
-                Some(-(0..kv_heads).map(norm).sum::<f32>() / kv_heads as f32)
+                Some(-(0..kv_heads).map(norm).sum::<f64>() / kv_heads as f64)
             }
             (Score::Random, _) => Some(uniform(self.salt, group as u64, u64::from(position))),
             _ => None,
@@ -178,7 +174,7 @@ impl Roster {
 
 /// A number in [0, 1) that depends on nothing but its arguments, so that chunking cannot change a draw.
 /// The mixer is SplitMix64's (Steele, Lea, Flood 2014).
-fn uniform(salt: u64, group: u64, position: u64) -> f32 {
+fn uniform(salt: u64, group: u64, position: u64) -> f64 {
     let mix = |mut z: u64| {
         z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -186,5 +182,5 @@ fn uniform(salt: u64, group: u64, position: u64) -> f32 {
         z ^ (z >> 31)
     };
     let bits = mix(mix(mix(salt) ^ group) ^ position);
-    (bits >> 40) as f32 / (1u64 << 24) as f32
+    (bits >> 11) as f64 / (1u64 << 53) as f64
 }

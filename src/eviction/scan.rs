@@ -40,11 +40,13 @@ pub struct BlockScan<'a> {
     masks: Vec<Vec<f32>>,
     /// The newest query's attention, summed over a group's heads: (stride)
     newest: Vec<f32>,
+    /// Columns that left at the last step: (groups), or nobody.
+    victims: Vec<usize>,
     evicted: bool,
 }
 
 impl<'a> BlockScan<'a> {
-    pub(super) fn new(roster: &'a mut Roster, rows: usize, norm: impl Fn(usize, usize) -> f32) -> BlockScan<'a> {
+    pub(super) fn new(roster: &'a mut Roster, rows: usize, norm: impl Fn(usize, usize) -> f64) -> BlockScan<'a> {
         let held = roster.len();
         let stride = vector::padded(held + rows);
         for row in 0..rows {
@@ -53,9 +55,6 @@ impl<'a> BlockScan<'a> {
                 let priority = roster.priority(group, position, |kv_head| norm(kv_head, row));
                 roster.groups[group].born.push(position);
                 roster.groups[group].priority.extend(priority);
-            }
-            for (kv_head, norms) in roster.norms.iter_mut().enumerate() {
-                norms.push(norm(kv_head, row));
             }
         }
         for received in &mut roster.received {
@@ -66,7 +65,7 @@ impl<'a> BlockScan<'a> {
         let mut mask = vec![f32::NEG_INFINITY; stride];
         mask[..held].fill(0.0);
         let masks = vec![mask; roster.groups.len()];
-        BlockScan { roster, rows, held, alive: held, masks, newest: vec![0.0; stride], evicted: false }
+        BlockScan { roster, rows, held, alive: held, masks, newest: vec![0.0; stride], victims: Vec::new(), evicted: false }
     }
 
     /// Columns of the block's table: the cache, then the block.
@@ -77,6 +76,24 @@ impl<'a> BlockScan<'a> {
     /// Columns rounded up to whole lanes: the length of a row of logits.
     pub fn stride(&self) -> usize {
         self.newest.len()
+    }
+
+    /// Columns that left at the last step: (groups), or nobody.
+    pub fn victims(&self) -> &[usize] {
+        &self.victims
+    }
+
+    /// The living columns of a group that come before, or after, a column.
+    pub fn neighbours(&self, group: usize, column: usize) -> (Option<usize>, Option<usize>) {
+        let mask = &self.masks[group];
+        let before = mask[..column].iter().rposition(|m| *m == 0.0);
+        let after = mask[column + 1..].iter().position(|m| *m == 0.0).map(|offset| column + 1 + offset);
+        (before, after)
+    }
+
+    /// Position in the text of the token a column holds.
+    pub fn born(&self, group: usize, column: usize) -> u32 {
+        self.roster.groups[group].born[column]
     }
 
     /// Lets token `row` of the block join, attend and evict. Rows are walked in order, each once.
@@ -98,6 +115,7 @@ impl<'a> BlockScan<'a> {
             mask[column] = 0.0;
         }
         self.alive += 1;
+        self.victims.clear();
         for head in 0..heads.heads {
             let group = self.roster.group_of(head / heads.per_kv_head());
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
@@ -136,13 +154,14 @@ impl<'a> BlockScan<'a> {
                     vector::argmin_living(&self.roster.received[0].sums[group][candidates.clone()], mask)
                 }
                 Score::KeyNorm | Score::Random => {
-                    vector::argmin_living(&self.roster.groups[group].priority[candidates.clone()], mask)
+                    lowest_living(&self.roster.groups[group].priority[candidates.clone()], mask)
                 }
             };
             // Only NaN logits rank nobody; then the oldest leaves, and the NaN shows in the scores.
             let offset = found.or_else(|| mask.iter().position(|m| *m == 0.0));
             let victim = candidates.start + offset.expect("keep_first + keep_recent <= size leaves a candidate");
             self.masks[group][victim] = f32::NEG_INFINITY;
+            self.victims.push(victim);
             if let Some(log) = log.as_deref_mut() {
                 log.push(Eviction {
                     step: (self.roster.seen + attention.row) as u32,
@@ -182,6 +201,17 @@ impl<'a> BlockScan<'a> {
         }
         kept
     }
+}
+
+/// Index of the lowest living priority, the first of equal ones.
+fn lowest_living(priority: &[f64], mask: &[f32]) -> Option<usize> {
+    let mut lowest: Option<usize> = None;
+    for (i, value) in priority.iter().enumerate() {
+        if mask[i] == 0.0 && lowest.is_none_or(|lowest| *value < priority[lowest]) {
+            lowest = Some(i);
+        }
+    }
+    lowest
 }
 
 /// Keeps the entries at the ascending indices `kept`.

@@ -1,5 +1,19 @@
 //! The ledger: what was measured, as rows in Parquet files, one file per cell, present only when complete.
+//!
+//! Knows rows, files and journals. How a row comes about is the business of `run`, what is drawn from it of
+//! `report`.
 
+mod disk;
+mod journal;
+mod ledger;
 mod row;
+mod schema;
+mod seal;
+#[cfg(test)]
+mod tests;
 
+pub use disk::is_disk_full;
+pub use journal::{Journal, Unavailable};
+pub use ledger::{Ledger, Status};
 pub use row::{Row, SCHEMA_VERSION};
+pub use schema::{COLUMNS, read_rows, write_rows};

@@ -3,11 +3,14 @@
 //! Where (which experiment) - what (which number) - proof (what was read or written) - provenance (who measured).
 //! Settings that change numbers are columns, so a row explains itself without the sweep file.
 
-/// Version of the schema below; part of every cell id.
-pub const SCHEMA_VERSION: u32 = 1;
+use serde::{Deserialize, Serialize};
+
+/// Version of the schema below. It lives with the cell ids it is part of.
+pub use crate::sweep::SCHEMA_VERSION;
 
 /// One metric of one sample of one cell.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Row {
     // --- where
     /// Content id of the cell: 16 hex digits of the SHA-256 of its canonical text.
@@ -55,8 +58,10 @@ pub struct Row {
     /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, ...
     pub metric: String,
     /// The sum over the sample; pooled metrics are `sum(value) / sum(weight)`.
+    #[serde(with = "any_f64")]
     pub value: f64,
     /// What the sum is over: scored tokens, words, questions.
+    #[serde(with = "any_f64")]
     pub weight: f64,
     // --- proof
     /// Text the model wrote; `None` for scored tasks.
@@ -73,9 +78,103 @@ pub struct Row {
     /// Type of the weights: `f32`, `f16` or `bf16`.
     pub dtype: String,
     /// Seconds this sample took in this cell (shared work is not counted twice).
+    #[serde(with = "any_f64")]
     pub seconds: f64,
     /// Largest size of the key-value cache while reading, in bytes.
     pub peak_cache_bytes: u64,
     /// UTC, RFC 3339.
     pub date: String,
+}
+
+/// JSON has no NaN and no infinity and would make `null` of them, so they are written as text.
+mod any_f64 {
+    use std::fmt;
+
+    use serde::de::{Error, Unexpected, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        struct Number;
+        impl Visitor<'_> for Number {
+            type Value = f64;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a number, \"NaN\", \"inf\" or \"-inf\"")
+            }
+            fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
+                Ok(value)
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<f64, E> {
+                match text {
+                    "NaN" => Ok(f64::NAN),
+                    "inf" => Ok(f64::INFINITY),
+                    "-inf" => Ok(f64::NEG_INFINITY),
+                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Number)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A row whose fields all differ, for tests.
+    pub(crate) fn row(sample: u32) -> Row {
+        let text = |name: &str| name.to_string();
+        Row {
+            cell: text("cell"),
+            sweep: text("sweep"),
+            model: text("model"),
+            model_revision: text("revision"),
+            policy: text("tova"),
+            score: Some(text("last_attention")),
+            scope: Some(text("layer")),
+            keep_first: 1,
+            keep_recent: 2,
+            cache_size: Some(64),
+            positions: text("absolute"),
+            prefill: text("stream"),
+            task: text("perplexity"),
+            dataset: text("data"),
+            length: 128,
+            stride: 127,
+            bos: true,
+            tail: text("drop"),
+            seed: 1 << 60,
+            sample: format!("book#{sample}"),
+            cluster: text("book"),
+            metric: text("nll"),
+            value: 0.1 + f64::from(sample),
+            weight: 127.0,
+            output: None,
+            prompt_tokens: 128,
+            new_tokens: 0,
+            engine: 1,
+            commit: Some(text("abc")),
+            device: text("cpu"),
+            dtype: text("f32"),
+            seconds: 0.25,
+            peak_cache_bytes: 1 << 40,
+            date: text("2025-01-01T00:00:00Z"),
+        }
+    }
+
+    #[test]
+    fn every_number_survives_json() {
+        let third = 1.0 / 3.0;
+        for value in [0.0, -0.0, third, f64::MAX, 5e-324, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e15, 3.0] {
+            let written = serde_json::to_string(&Row { value, ..row(0) }).unwrap();
+            let read: Row = serde_json::from_str(&written).unwrap();
+            assert!(read.value.to_bits() == value.to_bits() || (value.is_nan() && read.value.is_nan()), "{value}");
+        }
+        assert!(
+            serde_json::from_str::<Row>(&serde_json::to_string(&row(0)).unwrap().replace("0.25", "null")).is_err()
+        );
+    }
 }

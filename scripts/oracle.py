@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""The slow, obvious definition of every cache policy: one token at a time, entries physically deleted. Needs numpy.
+
+What tova-bench computes must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64).
+The `tova` branch was checked against the authors' released code, fed one token at a time (max NLL difference 7e-6), and
+the full cache against transformers (tests/golden/README.md).
+
+    python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--log] [--f32]
+
+MODEL_DIR   a Hugging Face checkpoint folder (config.json, one or many safetensors) of a Llama, Mistral or Qwen2 model
+TOKENS.json a list of token ids
+POLICY      full, window, window+I, h2o, h2o-layer, tova, tova-head, tova+I, knorm
+SIZE        entries that survive each step, per layer and per key-value head
+--f32       compute in float32 instead of float64
+Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log}
+
+Conventions (the paper's released code: attend first, evict after):
+ * step t: the new token joins the cache, attends to up to SIZE + 1 entries including itself, and then one entry leaves;
+ * the newest token may itself be the one that leaves, unless the policy protects recent tokens;
+ * scope `layer`: one decision per layer, scores averaged over all query heads; scope `head`: one decision per key-value
+   head, scores averaged over its group of query heads;
+ * h2o: attention accumulated since the entry joined (its own row included), the newest SIZE - SIZE // 2 protected;
+ * window+i and tova+i: the first i positions protected, inside the same SIZE;
+ * knorm: the entry whose (unrotated = rotated) key has the largest L2 norm leaves; ties: the oldest leaves;
+ * positions absolute: keys rotated at their original position; slot: rotated at their rank in the cache;
+   squeezed: a gap g > 10 between neighbours in the cache becomes ln(ln g), smaller gaps stay (paper, section 7.2).
+"""
+import argparse, json, math, struct, sys
+from pathlib import Path
+import numpy as np
+
+
+def load_safetensors(path):
+    raw = Path(path).read_bytes()
+    n = struct.unpack("<Q", raw[:8])[0]
+    head = json.loads(raw[8:8 + n])
+    out = {}
+    for name, t in head.items():
+        if name == "__metadata__":
+            continue
+        a, b = t["data_offsets"]
+        buf = raw[8 + n + a:8 + n + b]
+        if t["dtype"] == "F32":
+            x = np.frombuffer(buf, "<f4")
+        elif t["dtype"] == "F16":
+            x = np.frombuffer(buf, "<f2")
+        elif t["dtype"] == "BF16":
+            x = (np.frombuffer(buf, "<u2").astype("<u4") << 16).view("<f4")
+        else:
+            raise SystemExit(f"dtype {t['dtype']} of {name} is not supported")
+        out[name] = x.reshape(t["shape"])
+    return out
+
+
+def load_weights(model_dir, dtype):
+    index = Path(model_dir) / "model.safetensors.index.json"
+    files = ["model.safetensors"]
+    if index.exists():
+        files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    return {name: x.astype(dtype) for f in files for name, x in load_safetensors(Path(model_dir) / f).items()}
+
+
+def softmax(z):
+    e = np.exp(z - z.max())
+    return e / e.sum()
+
+
+def rope_frequencies(cfg, dim):
+    """-> (dim / 2,) radians per position, after the checkpoint's rope_scaling"""
+    freq = cfg.get("rope_theta", 10000.0) ** (-np.arange(0, dim, 2) / dim)
+    s = cfg.get("rope_scaling") or {"rope_type": "default"}
+    kind = s.get("rope_type", s.get("type"))
+    if kind == "default":
+        return freq
+    if kind == "linear":
+        return freq / s["factor"]
+    if kind == "llama3":
+        # long waves are stretched by the factor, short ones stay, those between are blended
+        waves = s["original_max_position_embeddings"] * freq / (2 * math.pi)
+        stay = np.clip((waves - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0, 1)
+        return stay * freq + (1 - stay) * freq / s["factor"]
+    raise SystemExit(f"rope_scaling {kind!r} is not supported")
+
+
+def rope(x, pos, freq):
+    """x: (n, heads, dim), pos: (n,) floats; the half-split rotation of Hugging Face Llama."""
+    d = x.shape[-1]
+    ang = np.asarray(pos, float)[:, None] * freq
+    c, s = np.cos(ang)[:, None].astype(x.dtype), np.sin(ang)[:, None].astype(x.dtype)
+    a, b = x[..., : d // 2], x[..., d // 2:]
+    return np.concatenate([a * c - b * s, b * c + a * s], -1)
+
+
+def parse_policy(name, size):
+    """-> (score, scope, keep_first, keep_recent)"""
+    first = 0
+    if "+" in name:
+        name, i = name.split("+")
+        first = int(i)
+    return {
+        "full": lambda: (None, "layer", 0, 0),
+        "window": lambda: ("recency", "layer", first, 0),
+        "tova": lambda: ("last", "layer", first, 0),
+        "tova-head": lambda: ("last", "head", first, 0),
+        "h2o": lambda: ("sum", "head", first, size - size // 2),
+        "h2o-layer": lambda: ("sum", "layer", first, size - size // 2),
+        "knorm": lambda: ("knorm", "head", first, 0),
+    }[name]()
+
+
+def cache_positions(born, mode):
+    if mode == "absolute":
+        return np.asarray(born, float)
+    if mode == "slot":
+        return np.arange(len(born), dtype=float)
+    gaps = np.diff(np.asarray(born, float), prepend=born[0])
+    gaps = np.array([math.log(math.log(g)) if g > 10 else g for g in gaps])
+    gaps[0] = 0.0
+    return np.cumsum(gaps)
+
+
+def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64):
+    cfg = json.loads((Path(model_dir) / "config.json").read_text())
+    w = load_weights(model_dir, dtype)
+    if cfg["model_type"] not in ("llama", "mistral", "qwen2"):
+        raise SystemExit(f"model_type {cfg['model_type']!r} is not supported")
+    window = cfg.get("sliding_window") if cfg.get("use_sliding_window", True) else None
+    if window is not None and len(tokens) > window:
+        raise SystemExit(f"the text is longer than the model's sliding window of {window}")
+    heads, kvh = cfg["num_attention_heads"], cfg.get("num_key_value_heads", cfg["num_attention_heads"])
+    hid, layers = cfg["hidden_size"], cfg["num_hidden_layers"]
+    dim, grp = cfg.get("head_dim") or hid // heads, heads // kvh
+    freq, eps = rope_frequencies(cfg, dim), cfg["rms_norm_eps"]
+    score, scope, keep_first, keep_recent = parse_policy(policy, size)
+    rms = lambda x, g: x / np.sqrt((x * x).mean() + dtype(eps)) * g
+    # biases are there or not: Qwen2 has them on q, k and v, Llama with attention_bias on all four
+    linear = lambda name, x: w[name + ".weight"] @ x + w.get(name + ".bias", dtype(0))
+    # tied checkpoints store one of the two
+    embed = w.get("model.embed_tokens.weight", w.get("lm_head.weight"))
+    lm_head = embed if cfg.get("tie_word_embeddings") else w.get("lm_head.weight", embed)
+    n_groups = kvh if scope == "head" else 1
+    state = [[dict(born=[], acc=[], k=[], v=[]) for _ in range(n_groups)] for _ in range(layers)]
+    nll, evicted, narrowest = [], [], math.inf
+    for t, tok in enumerate(tokens):
+        x = embed[tok]
+        for l in range(layers):
+            p = f"model.layers.{l}."
+            h = rms(x, w[p + "input_layernorm.weight"])
+            q = linear(p + "self_attn.q_proj", h).reshape(heads, dim)
+            k = linear(p + "self_attn.k_proj", h).reshape(kvh, dim)
+            v = linear(p + "self_attn.v_proj", h).reshape(kvh, dim)
+            out = np.zeros((heads, dim), dtype)
+            for g, s in enumerate(state[l]):
+                s["born"].append(t); s["acc"].append(dtype(0)); s["k"].append(k); s["v"].append(v)
+                pos = cache_positions(s["born"], positions)
+                K = rope(np.stack(s["k"]), pos, freq); V = np.stack(s["v"])         # (n, kvh, dim)
+                Q = rope(q[None], pos[-1:], freq)[0]
+                mine = range(heads) if scope == "layer" else range(g * grp, (g + 1) * grp)
+                rows = []
+                for hd in mine:
+                    a = softmax(K[:, hd // grp] @ Q[hd] / dtype(math.sqrt(dim)))
+                    out[hd] = a @ V[:, hd // grp]
+                    rows.append(a)
+                mean = np.mean(rows, 0)
+                s["acc"] = [c + m for c, m in zip(s["acc"], mean)]
+                n = len(s["born"])
+                if score is None or n <= size:
+                    continue
+                if score == "recency":
+                    val = np.array(s["born"], float)
+                elif score == "last":
+                    val = mean.copy()
+                elif score == "sum":
+                    val = np.array(s["acc"])
+                else:
+                    kk = np.stack(s["k"])
+                    norm = np.linalg.norm(kk, axis=-1)
+                    val = -(norm.mean(1) if scope == "layer" else norm[:, g])
+                val[np.array(s["born"]) < keep_first] = np.inf
+                if keep_recent:
+                    val[n - keep_recent:] = np.inf
+                i = int(np.argmin(val))
+                if score != "recency":
+                    second = np.delete(val, i).min()
+                    narrowest = min(narrowest, abs(second - val[i]) / abs(val[i]))
+                if log:
+                    evicted.append([t, l, g, s["born"][i]])
+                for key in ("born", "acc", "k", "v"):
+                    del s[key][i]
+            x = x + linear(p + "self_attn.o_proj", out.reshape(-1))
+            h = rms(x, w[p + "post_attention_layernorm.weight"])
+            gate, up = linear(p + "mlp.gate_proj", h), linear(p + "mlp.up_proj", h)
+            x = x + linear(p + "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
+        z = lm_head @ rms(x, w["model.norm.weight"])
+        if t + 1 < len(tokens):
+            m = z.max()
+            nll.append(float(m + math.log(np.exp(z - m).sum()) - z[tokens[t + 1]]))
+    out = dict(nll=nll, survivors=[[g["born"] for g in layer] for layer in state])
+    if log:
+        # how close the closest decision was, relative to its score: what rounding it takes to change a survivor
+        out |= dict(evicted=evicted, narrowest=float(narrowest))
+    return out
+
+
+if __name__ == "__main__":
+    ap = argparse.ArgumentParser()
+    ap.add_argument("model"); ap.add_argument("tokens"); ap.add_argument("policy"); ap.add_argument("size", type=int)
+    ap.add_argument("--positions", default="absolute", choices=["absolute", "slot", "squeezed"])
+    ap.add_argument("--log", action="store_true")
+    ap.add_argument("--f32", action="store_true")
+    a = ap.parse_args()
+    dtype = np.float32 if a.f32 else np.float64
+    json.dump(run(a.model, json.loads(Path(a.tokens).read_text()), a.policy, a.size, a.positions, a.log, dtype), sys.stdout)

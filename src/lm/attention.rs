@@ -1,0 +1,342 @@
+//! Attention over a bounded cache, block by block: logits as one product, the walk over their rows, attention
+//! times values as one product, and the gaps of who left are closed.
+//!
+//! Everything here is on the host in f32, whatever device and type the weights have: decisions are taken in f32
+//! from f32 softmax, so they cannot depend on a device's rounding of its own softmax.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use super::memory::{BLOCK, Keys, LayerCache, Store, Work};
+use super::product::{Strides, product};
+use super::rope::{Angles, Frequencies, rotate_head};
+use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
+use crate::vector;
+
+/// What attention needs to know of the network.
+pub(super) struct AttentionShape<'a> {
+    pub heads: Heads,
+    pub head_dim: usize,
+    pub frequencies: &'a Frequencies,
+}
+
+/// One layer's projections of some tokens, unrotated: queries (rows, heads, head_dim), keys and values
+/// (rows, kv_heads, head_dim).
+#[derive(Clone, Copy)]
+pub(super) struct Projections<'a> {
+    pub queries: &'a [f32],
+    pub keys: &'a [f32],
+    pub values: &'a [f32],
+    pub rows: usize,
+}
+
+impl<'a> Projections<'a> {
+    fn slice(self, shape: &AttentionShape<'_>, start: usize, rows: usize) -> Projections<'a> {
+        let (q, kv) = (shape.heads.heads * shape.head_dim, shape.heads.kv_heads * shape.head_dim);
+        Projections {
+            queries: &self.queries[start * q..][..rows * q],
+            keys: &self.keys[start * kv..][..rows * kv],
+            values: &self.values[start * kv..][..rows * kv],
+            rows,
+        }
+    }
+}
+
+/// Tables that every block needs, kept from block to block.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Rotated and scaled queries: (heads, rows, head_dim)
+    queries: Vec<f32>,
+    /// Logits, then attention weights: (heads, rows, stride)
+    logits: Vec<f32>,
+    /// (heads, rows, head_dim)
+    mixed: Vec<f32>,
+    normaliser: Normaliser,
+    /// Logits against every key ever read, one key-value head at a time: (heads of the group, rows, stride)
+    everyone: Vec<f32>,
+}
+
+/// A vector's first `len` floats, grown if need be; their contents are left over from before.
+fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+    &mut buffer[..len]
+}
+
+/// Reads tokens into one layer's cache. `angles` belong to the rows' absolute positions; `out` takes the attention
+/// output (rows, heads, head_dim), and `lost` (rows) is increased by the mass lost to eviction, summed over heads.
+pub(super) fn attend(
+    shape: &AttentionShape<'_>,
+    cache: &mut LayerCache,
+    tokens: Projections<'_>,
+    angles: &Angles,
+    out: &mut [f32],
+    mut lost: Option<&mut [f32]>,
+    scratch: &mut Scratch,
+    work: &mut Work,
+) {
+    let width = shape.heads.heads * shape.head_dim;
+    let mut start = 0;
+    while start < tokens.rows {
+        // Blocks end at multiples of BLOCK from the start of the text, however the text was cut into reads.
+        let rows = (BLOCK - cache.roster.seen() % BLOCK).min(tokens.rows - start);
+        let block = Block {
+            shape,
+            tokens: tokens.slice(shape, start, rows),
+            angles,
+            first: start,
+            out: &mut out[start * width..][..rows * width],
+            lost: lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]),
+        };
+        block.attend(cache, scratch, work);
+        start += rows;
+    }
+}
+
+/// Some tokens of a read, at most [`BLOCK`].
+struct Block<'a> {
+    shape: &'a AttentionShape<'a>,
+    tokens: Projections<'a>,
+    angles: &'a Angles,
+    /// The block's first row among the rows of `angles`.
+    first: usize,
+    out: &'a mut [f32],
+    lost: Option<&'a mut [f32]>,
+}
+
+impl Block<'_> {
+    fn attend(self, cache: &mut LayerCache, scratch: &mut Scratch, work: &mut Work) {
+        let started = Instant::now();
+        let before = work.walk + work.attention_products;
+        let Heads { heads, kv_heads } = self.shape.heads;
+        let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
+        let held = cache.roster.len();
+        let columns = held + rows;
+        let stride = vector::padded(columns);
+        cache.reserve(kv_heads, dim, stride);
+        let LayerCache { roster, keys, values, capacity, shadow, log } = cache;
+        let capacity = *capacity;
+
+        for row in 0..rows {
+            for kv_head in 0..kv_heads {
+                let value = &self.tokens.values[(row * kv_heads + kv_head) * dim..][..dim];
+                values[(kv_head * capacity + held + row) * dim..][..dim].copy_from_slice(value);
+            }
+        }
+        let norm = |kv_head: usize, row: usize| {
+            let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
+            key.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt()
+        };
+        let mut scan = roster.begin(rows, norm);
+        let logits = sized(&mut scratch.logits, heads * rows * stride);
+        let queries = sized(&mut scratch.queries, heads * rows * dim);
+        scratch.normaliser.max.resize(heads * rows, 0.0);
+        scratch.normaliser.sum.resize(heads * rows, 0.0);
+        match keys {
+            Keys::Absolute(keys) => {
+                self.rotate_queries(queries);
+                for row in 0..rows {
+                    for kv_head in 0..kv_heads {
+                        let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
+                        let place = &mut keys[(kv_head * capacity + held + row) * dim..][..dim];
+                        rotate_head(key, self.angles.row(self.first + row), 1.0, place);
+                    }
+                }
+                let clock = Instant::now();
+                self.logits_of_all(queries, keys, capacity, stride, logits);
+                work.attention_products += clock.elapsed();
+                let clock = Instant::now();
+                for row in 0..rows {
+                    scan.step(row, logits, &mut scratch.normaliser, log.as_mut());
+                }
+                work.walk += clock.elapsed();
+            }
+            Keys::Anchored(keys) => {
+                let clock = Instant::now();
+                self.walk_anchored(keys, &mut scan, held, capacity, logits, &mut scratch.normaliser, log);
+                work.walk += clock.elapsed();
+            }
+        }
+
+        let clock = Instant::now();
+        let mixed = sized(&mut scratch.mixed, heads * rows * dim);
+        let per_kv = self.shape.heads.per_kv_head();
+        mixed.par_chunks_mut(per_kv * rows * dim).enumerate().for_each(|(kv_head, mixed)| {
+            let weights = &logits[kv_head * per_kv * rows * stride..][..per_kv * rows * stride];
+            product(
+                (per_kv * rows, dim, columns),
+                (mixed, Strides::row_major(dim)),
+                (weights, Strides::row_major(stride)),
+                (&values[kv_head * capacity * dim..][..capacity * dim], Strides::row_major(dim)),
+            );
+        });
+        work.attention_products += clock.elapsed();
+        work.attention_flops += 4 * (heads * rows * columns * dim) as u64;
+        for row in 0..rows {
+            for head in 0..heads {
+                let scale = 1.0 / scratch.normaliser.sum[head * rows + row];
+                let from = &mixed[(head * rows + row) * dim..][..dim];
+                let to = &mut self.out[(row * heads + head) * dim..][..dim];
+                for (to, from) in to.iter_mut().zip(from) {
+                    *to = from * scale;
+                }
+            }
+        }
+        let kept = scan.finish();
+        if let (Some(lost), Some(shadow)) = (self.lost, shadow.as_mut()) {
+            let seen = roster.seen();
+            remember(shadow, self.shape, self.tokens, self.angles, self.first, seen);
+            let everyone = &mut scratch.everyone;
+            measure_loss(self.shape, queries, &scratch.normaliser, shadow, seen, rows, everyone, lost);
+        }
+        if let Some(kept) = kept {
+            match keys {
+                Keys::Absolute(keys) => close_up(keys, &kept, kv_heads, capacity, dim),
+                Keys::Anchored(keys) => keys.keep(&kept),
+            }
+            close_up(values, &kept, kv_heads, capacity, dim);
+        }
+        work.attention_rest += (started.elapsed()).saturating_sub(work.walk + work.attention_products - before);
+    }
+
+    /// Queries at their absolute positions, divided by sqrt(head_dim): (heads, rows, head_dim)
+    fn rotate_queries(&self, queries: &mut [f32]) {
+        let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.tokens.rows);
+        let scale = 1.0 / (dim as f32).sqrt();
+        for row in 0..rows {
+            let angles = self.angles.row(self.first + row);
+            for head in 0..heads {
+                let query = &self.tokens.queries[(row * heads + head) * dim..][..dim];
+                rotate_head(query, angles, scale, &mut queries[(head * rows + row) * dim..][..dim]);
+            }
+        }
+    }
+
+    /// The block's logits against cache and block: (heads, rows, stride)
+    fn logits_of_all(&self, queries: &[f32], keys: &[f32], capacity: usize, stride: usize, logits: &mut [f32]) {
+        let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
+        let per_kv = self.shape.heads.per_kv_head();
+        logits.par_chunks_mut(per_kv * rows * stride).enumerate().for_each(|(kv_head, logits)| {
+            product(
+                (per_kv * rows, stride, dim),
+                (logits, Strides::row_major(stride)),
+                (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
+                (&keys[kv_head * capacity * dim..][..capacity * dim], Strides::transposed(dim)),
+            );
+        });
+    }
+
+    /// Where positions depend on who has left, every row's logits wait for the row before.
+    #[expect(clippy::too_many_arguments)]
+    fn walk_anchored(
+        &self,
+        keys: &mut super::anchored::AnchoredKeys,
+        scan: &mut BlockScan<'_>,
+        held: usize,
+        capacity: usize,
+        logits: &mut [f32],
+        normaliser: &mut Normaliser,
+        log: &mut Option<Vec<Eviction>>,
+    ) {
+        let Heads { heads, kv_heads } = self.shape.heads;
+        let (dim, rows, stride) = (self.shape.head_dim, self.tokens.rows, scan.stride());
+        let per_kv = self.shape.heads.per_kv_head();
+        let scale = 1.0 / (dim as f32).sqrt();
+        let mut query = vec![0.0; per_kv * dim];
+        for row in 0..rows {
+            let key = &self.tokens.keys[row * kv_heads * dim..][..kv_heads * dim];
+            let coordinates = keys.push(held + row, key, scan, self.shape.frequencies);
+            let angles = self.shape.frequencies.angles(coordinates.into_iter());
+            let width = vector::padded(held + row + 1);
+            for kv_head in 0..kv_heads {
+                for member in 0..per_kv {
+                    let head = kv_head * per_kv + member;
+                    let from = &self.tokens.queries[(row * heads + head) * dim..][..dim];
+                    let to = &mut query[member * dim..][..dim];
+                    rotate_head(from, angles.row(keys.group_of(kv_head)), scale, to);
+                }
+                let first = (kv_head * per_kv * rows + row) * stride;
+                product(
+                    (per_kv, width, dim),
+                    (&mut logits[first..], Strides::row_major(rows * stride)),
+                    (&query, Strides::row_major(dim)),
+                    (keys.of_head(kv_head), Strides::row_major(capacity)),
+                );
+            }
+            scan.step(row, logits, normaliser, log.as_mut());
+            keys.close_gaps(scan, self.shape.frequencies);
+        }
+    }
+}
+
+/// Keeps the columns `kept` of every key-value head, in order. `table`: (kv_heads, capacity, dim)
+fn close_up(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usize, dim: usize) {
+    for kv_head in 0..kv_heads {
+        let kept = &kept[if kept.len() == 1 { 0 } else { kv_head }];
+        let head = &mut table[kv_head * capacity * dim..][..capacity * dim];
+        for (to, &from) in kept.iter().enumerate() {
+            let from = from as usize;
+            if from != to {
+                head.copy_within(from * dim..(from + 1) * dim, to * dim);
+            }
+        }
+    }
+}
+
+/// Adds the block's keys to the table of every key ever read; `seen` counts the block.
+fn remember(
+    shadow: &mut Store,
+    shape: &AttentionShape<'_>,
+    tokens: Projections<'_>,
+    angles: &Angles,
+    first: usize,
+    seen: usize,
+) {
+    let (kv_heads, dim) = (shape.heads.kv_heads, shape.head_dim);
+    shadow.reserve(kv_heads, dim, vector::padded(seen));
+    for row in 0..tokens.rows {
+        let position = seen - tokens.rows + row;
+        for kv_head in 0..kv_heads {
+            let key = &tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
+            let place = &mut shadow.data[(kv_head * shadow.capacity + position) * dim..][..dim];
+            rotate_head(key, angles.row(first + row), 1.0, place);
+        }
+    }
+}
+
+/// Adds to `lost` (rows) the share of attention, summed over heads, that the dead would have received: one minus
+/// the ratio of the softmax sums over the living and over everybody.
+#[expect(clippy::too_many_arguments)]
+fn measure_loss(
+    shape: &AttentionShape<'_>,
+    queries: &[f32],
+    living: &Normaliser,
+    shadow: &Store,
+    seen: usize,
+    rows: usize,
+    everyone: &mut Vec<f32>,
+    lost: &mut [f32],
+) {
+    let (kv_heads, dim, per_kv) = (shape.heads.kv_heads, shape.head_dim, shape.heads.per_kv_head());
+    let stride = vector::padded(seen);
+    for kv_head in 0..kv_heads {
+        let logits = sized(everyone, per_kv * rows * stride);
+        product(
+            (per_kv * rows, stride, dim),
+            (logits, Strides::row_major(stride)),
+            (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
+            (&shadow.data[kv_head * shadow.capacity * dim..][..shadow.capacity * dim], Strides::transposed(dim)),
+        );
+        for member in 0..per_kv {
+            for row in 0..rows {
+                let visible = seen - rows + row + 1;
+                let everybody = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
+                let at = (kv_head * per_kv + member) * rows + row;
+                let alive = living.max[at] + living.sum[at].ln();
+                lost[row] += (1.0 - (alive - everybody).exp()).max(0.0);
+            }
+        }
+    }
+}

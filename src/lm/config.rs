@@ -1,0 +1,302 @@
+//! `config.json`: which network a checkpoint describes, and whether this program can compute it right.
+//!
+//! Whatever would silently give other numbers (another architecture, a quantised file, an unknown rotation) is
+//! refused with a sentence. candle-transformers' own `LlamaConfig` knows neither an explicit `head_dim`, linear
+//! scaling nor sliding windows, so the file is read here; its llama3 scaling record is used as it is.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use candle_transformers::models::llama::{Llama3RopeConfig, Llama3RopeType};
+use serde::Deserialize;
+
+use crate::eviction::Heads;
+
+/// Shape and constants of a Llama-layout decoder.
+#[derive(Clone, Debug)]
+pub struct ModelShape {
+    /// `llama`, `mistral` or `qwen2`.
+    pub family: String,
+    pub hidden: usize,
+    pub intermediate: usize,
+    pub layers: usize,
+    pub heads: Heads,
+    pub head_dim: usize,
+    pub vocab: usize,
+    pub norm_eps: f32,
+    pub rope: RopeShape,
+    /// Whether embedding and output share one matrix.
+    pub tied: bool,
+    /// Tokens the model was trained to see at once.
+    pub max_positions: usize,
+    /// Tokens a query may look back, itself included, if the architecture limits that.
+    pub sliding_window: Option<usize>,
+    pub bos: Option<u32>,
+}
+
+/// How positions become angles.
+#[derive(Clone, Debug)]
+pub struct RopeShape {
+    pub theta: f64,
+    pub scaling: RopeScaling,
+}
+
+/// `rope_scaling` of config.json.
+#[derive(Clone, Debug)]
+pub enum RopeScaling {
+    None,
+    /// Positions are divided by the factor.
+    Linear(f64),
+    /// Low frequencies are divided by a factor, high ones kept, those between blended (Llama 3.1).
+    Llama3(Llama3RopeConfig),
+}
+
+/// The fields of config.json that matter; everything else in the file is ignored on purpose.
+#[derive(Deserialize)]
+struct ConfigFile {
+    model_type: Option<String>,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    vocab_size: usize,
+    rms_norm_eps: f64,
+    #[serde(default)]
+    rope_theta: Option<f64>,
+    #[serde(default)]
+    rope_scaling: Option<serde_json::Value>,
+    /// transformers 5 moves theta and scaling in here.
+    #[serde(default)]
+    rope_parameters: Option<serde_json::Value>,
+    #[serde(default)]
+    tie_word_embeddings: Option<bool>,
+    #[serde(default)]
+    max_position_embeddings: Option<usize>,
+    #[serde(default)]
+    sliding_window: Option<usize>,
+    #[serde(default)]
+    use_sliding_window: Option<bool>,
+    #[serde(default)]
+    hidden_act: Option<String>,
+    #[serde(default)]
+    bos_token_id: Option<serde_json::Value>,
+    #[serde(default)]
+    quantization_config: Option<serde_json::Value>,
+    #[serde(default)]
+    partial_rotary_factor: Option<f64>,
+}
+
+/// Larger numbers than any model has; what is larger is a damaged or hostile file.
+const LIMIT: usize = 1 << 24;
+
+impl ModelShape {
+    /// Reads and checks a config.json.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a network this program would not compute right.
+    pub fn read(path: &Path) -> Result<ModelShape> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read the model's {}", path.display()))?;
+        ModelShape::parse(&text).with_context(|| format!("{} describes a model that cannot be run", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<ModelShape> {
+        let json: serde_json::Value = serde_json::from_str(text).context("not valid JSON")?;
+        let family = json.get("model_type").and_then(|v| v.as_str()).unwrap_or("none given").to_owned();
+        ensure!(
+            matches!(family.as_str(), "llama" | "mistral" | "qwen2"),
+            "model_type is {family:?}; only llama (Llama, Yi, SmolLM, ...), mistral and qwen2 are computed exactly here"
+        );
+        let config: ConfigFile = serde_json::from_value(json).context("a field is missing or has the wrong type")?;
+        ensure!(
+            config.quantization_config.is_none(),
+            "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
+        );
+        let act = config.hidden_act.as_deref().unwrap_or("silu");
+        ensure!(act == "silu" || act == "swish", "hidden_act is {act:?}; only silu is known");
+        ensure!(
+            config.partial_rotary_factor.is_none_or(|f| f == 1.0),
+            "partial_rotary_factor {:?} rotates only part of every head, which is not supported",
+            config.partial_rotary_factor
+        );
+        let heads = config.num_attention_heads;
+        let kv_heads = config.num_key_value_heads.unwrap_or(heads);
+        let sizes = [
+            ("hidden_size", config.hidden_size),
+            ("intermediate_size", config.intermediate_size),
+            ("num_hidden_layers", config.num_hidden_layers),
+            ("num_attention_heads", heads),
+            ("num_key_value_heads", kv_heads),
+            ("vocab_size", config.vocab_size),
+            ("head_dim", config.head_dim.unwrap_or(1)),
+        ];
+        for (name, size) in sizes {
+            ensure!((1..LIMIT).contains(&size), "{name} is {size}; it must be between 1 and {LIMIT}");
+        }
+        ensure!(
+            heads.is_multiple_of(kv_heads),
+            "num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}"
+        );
+        let head_dim = match config.head_dim {
+            Some(dim) => dim,
+            None => {
+                ensure!(
+                    config.hidden_size.is_multiple_of(heads),
+                    "hidden_size {} is no multiple of num_attention_heads {heads}, and there is no head_dim",
+                    config.hidden_size
+                );
+                config.hidden_size / heads
+            }
+        };
+        ensure!(head_dim.is_multiple_of(2), "head_dim {head_dim} is odd; rotary positions need pairs");
+        // Qwen2 names a window it does not use unless it says so.
+        let window_used = family != "qwen2" || config.use_sliding_window == Some(true);
+        Ok(ModelShape {
+            family: config.model_type.unwrap_or_default(),
+            hidden: config.hidden_size,
+            intermediate: config.intermediate_size,
+            layers: config.num_hidden_layers,
+            heads: Heads { heads, kv_heads },
+            head_dim,
+            vocab: config.vocab_size,
+            norm_eps: config.rms_norm_eps as f32,
+            rope: rope(config.rope_theta, config.rope_scaling, config.rope_parameters)?,
+            tied: config.tie_word_embeddings.unwrap_or(false),
+            max_positions: config.max_position_embeddings.unwrap_or(2048),
+            sliding_window: config.sliding_window.filter(|_| window_used),
+            bos: config.bos_token_id.and_then(|v| v.as_u64()).and_then(|id| u32::try_from(id).ok()),
+        })
+    }
+
+    /// Parameters of the network, embedding and output counted once if tied.
+    pub fn parameters(&self) -> u64 {
+        let (hidden, heads) = (self.hidden as u64, self.heads);
+        let attention = 2 * (heads.heads + heads.kv_heads) as u64 * self.head_dim as u64 * hidden;
+        let layer = attention + 3 * hidden * self.intermediate as u64 + 2 * hidden;
+        let embeddings = if self.tied { 1 } else { 2 } * self.vocab as u64 * hidden;
+        self.layers as u64 * layer + embeddings + hidden
+    }
+
+    /// Bytes of keys and values of `entries` cache entries in every layer, in f32.
+    pub fn cache_bytes(&self, entries: usize) -> u64 {
+        2 * (self.layers * self.heads.kv_heads * self.head_dim * entries * size_of::<f32>()) as u64
+    }
+
+    /// Whether a text of `tokens` is one this model computes as its authors' code would.
+    ///
+    /// # Errors
+    /// A sliding window shorter than the text.
+    pub fn check_length(&self, tokens: usize) -> Result<()> {
+        match self.sliding_window {
+            Some(window) if tokens > window => bail!(
+                "the model looks back {window} tokens only (sliding_window), and the text has {tokens}; \
+                 use a length of at most {window}, or a checkpoint without a window"
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn rope(
+    theta: Option<f64>,
+    scaling: Option<serde_json::Value>,
+    parameters: Option<serde_json::Value>,
+) -> Result<RopeShape> {
+    let record = parameters.or(scaling).filter(|record| !record.is_null());
+    let number = |name: &str| record.as_ref().and_then(|r| r.get(name)).and_then(serde_json::Value::as_f64);
+    let theta = number("rope_theta").or(theta).unwrap_or(10_000.0);
+    ensure!(theta.is_finite() && theta > 0.0, "rope_theta is {theta}; it must be a positive number");
+    let kind = record
+        .as_ref()
+        .and_then(|record| record.get("rope_type").or_else(|| record.get("type")))
+        .and_then(|kind| kind.as_str())
+        .unwrap_or("default");
+    let required = |name: &str| {
+        let value = number(name).with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))?;
+        ensure!(value.is_finite() && value > 0.0, "rope_scaling's {name} is {value}; it must be positive");
+        Ok(value)
+    };
+    let scaling = match kind {
+        "default" => RopeScaling::None,
+        "linear" => RopeScaling::Linear(required("factor")?),
+        "llama3" => RopeScaling::Llama3(Llama3RopeConfig {
+            factor: required("factor")? as f32,
+            low_freq_factor: required("low_freq_factor")? as f32,
+            high_freq_factor: required("high_freq_factor")? as f32,
+            original_max_position_embeddings: required("original_max_position_embeddings")? as usize,
+            rope_type: Llama3RopeType::Llama3,
+        }),
+        other => bail!("rope_scaling of type {other:?} is not supported; only none, linear and llama3 are"),
+    };
+    Ok(RopeShape { theta, scaling })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(change: impl Fn(&mut serde_json::Value)) -> Result<ModelShape> {
+        let mut json = serde_json::json!({
+            "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "vocab_size": 100, "rms_norm_eps": 1e-5
+        });
+        change(&mut json);
+        ModelShape::parse(&json.to_string())
+    }
+
+    fn refusal(change: impl Fn(&mut serde_json::Value)) -> String {
+        format!("{:#}", config(change).unwrap_err())
+    }
+
+    #[test]
+    fn defaults() {
+        let shape = config(|_| ()).unwrap();
+        assert_eq!((shape.head_dim, shape.heads.kv_heads, shape.rope.theta), (16, 4, 10_000.0));
+        // 2 layers of (4 * 64 * 64 + 3 * 64 * 160 + 2 * 64), two matrices of 100 x 64, the last norm
+        assert_eq!(shape.parameters(), 2 * (16_384 + 30_720 + 128) + 2 * 6_400 + 64);
+    }
+
+    #[test]
+    fn what_cannot_be_computed_right_is_refused() {
+        assert!(refusal(|c| c["model_type"] = "gpt_neox".into()).contains("gpt_neox"));
+        assert!(refusal(|c| c["hidden_act"] = "gelu".into()).contains("gelu"));
+        assert!(refusal(|c| c["rope_scaling"] = serde_json::json!({"type": "yarn"})).contains("yarn"));
+        assert!(refusal(|c| c["rope_scaling"] = serde_json::json!({"type": "linear"})).contains("factor"));
+        assert!(refusal(|c| c["quantization_config"] = serde_json::json!({"bits": 4})).contains("quantised"));
+        assert!(refusal(|c| c["num_key_value_heads"] = 3.into()).contains("multiple"));
+        assert!(refusal(|c| c["num_key_value_heads"] = 0.into()).contains("num_key_value_heads"));
+        assert!(refusal(|c| c["head_dim"] = 7.into()).contains("odd"));
+        assert!(refusal(|c| c["hidden_size"] = "wide".into()).contains("wrong type"));
+    }
+
+    #[test]
+    fn windows_limit_the_text() {
+        let mistral = config(|c| {
+            c["model_type"] = "mistral".into();
+            c["sliding_window"] = 4096.into();
+        })
+        .unwrap();
+        assert!(mistral.check_length(4096).is_ok());
+        assert!(mistral.check_length(4097).unwrap_err().to_string().contains("4096"));
+        let qwen = config(|c| {
+            c["model_type"] = "qwen2".into();
+            c["sliding_window"] = 8.into();
+        })
+        .unwrap();
+        assert!(qwen.check_length(100).is_ok());
+    }
+
+    #[test]
+    fn both_ways_of_writing_scaling_are_read() {
+        let old = config(|c| c["rope_scaling"] = serde_json::json!({"type": "linear", "factor": 4.0})).unwrap();
+        assert!(matches!(old.rope.scaling, RopeScaling::Linear(4.0)));
+        let new = config(|c| {
+            c["rope_parameters"] = serde_json::json!({"rope_type": "default", "rope_theta": 5e5});
+        })
+        .unwrap();
+        assert!(matches!(new.rope.scaling, RopeScaling::None));
+        assert_eq!(new.rope.theta, 5e5);
+    }
+}

@@ -1,0 +1,267 @@
+//! What the recurrent network remembers: for every layer the keys and values that survive, and who they are.
+//!
+//! A bounded memory is allocated at its bound and never grows with the text. While a block of tokens is read it
+//! holds the block too; afterwards exactly `size` entries per key-value head.
+
+use std::time::Duration;
+
+use super::anchored::AnchoredKeys;
+use super::attention::Scratch;
+use crate::eviction::{Eviction, Heads, Positions, Roster, Scope, SizedPolicy};
+use crate::vector;
+
+/// Tokens whose logits are computed as one product. Larger blocks mean larger products and more dead columns in
+/// them; measured best between 64 and 128 for caches of 256 to 1024 entries.
+pub const BLOCK: usize = 128;
+
+/// The state of the network after reading some tokens.
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) layers: Vec<LayerCache>,
+    pub(super) seen: usize,
+    pub(super) scratch: Scratch,
+    /// Products add up in f64 before they are rounded to f32.
+    pub(super) careful: bool,
+    /// Where time went, and how much was computed.
+    pub work: Work,
+    /// Share of each token's attention, mean over layers and heads, that entries no longer there would have
+    /// received; collected on request only.
+    pub(super) lost: Option<Vec<f32>>,
+}
+
+/// Everything one layer keeps.
+#[derive(Debug)]
+pub(super) struct LayerCache {
+    pub roster: Roster,
+    pub keys: Keys,
+    /// (kv_heads, capacity, head_dim)
+    pub values: Vec<f32>,
+    /// Entries there is room for, whole lanes.
+    pub capacity: usize,
+    /// Every key ever read, at its absolute position: only to measure what eviction lost.
+    pub shadow: Option<Store>,
+    /// Who left, if anybody asked.
+    pub log: Option<Vec<Eviction>>,
+}
+
+#[derive(Debug)]
+pub(super) enum Keys {
+    /// Rotated once, at the token's position in the text: (kv_heads, capacity, head_dim)
+    Absolute(Vec<f32>),
+    /// Rotated anew whenever an eviction moves them.
+    Anchored(AnchoredKeys),
+}
+
+/// A growing table of vectors per key-value head: (kv_heads, capacity, head_dim)
+#[derive(Clone, Debug, Default)]
+pub(super) struct Store {
+    pub data: Vec<f32>,
+    pub capacity: usize,
+}
+
+impl Store {
+    /// Makes room for `entries` of `kv_heads` x `dim`, at least doubling so that growing costs little.
+    pub fn reserve(&mut self, kv_heads: usize, dim: usize, entries: usize) {
+        if entries <= self.capacity {
+            return;
+        }
+        let capacity = vector::padded(entries.max(2 * self.capacity));
+        let mut data = vec![0.0; kv_heads * capacity * dim];
+        for head in 0..kv_heads {
+            let old = &self.data[head * self.capacity * dim..][..self.capacity * dim];
+            data[head * capacity * dim..][..old.len()].copy_from_slice(old);
+        }
+        *self = Store { data, capacity };
+    }
+}
+
+/// Time and arithmetic of the reads into a memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// Softmax, scores and evictions.
+    pub walk: Duration,
+    /// Products of queries with keys and of attention with values.
+    pub attention_products: Duration,
+    /// Everything in attention that is neither: rotating, copying, closing gaps.
+    pub attention_rest: Duration,
+    /// Products with weights.
+    pub weight_products: Duration,
+    /// Whole reads.
+    pub total: Duration,
+    /// Floating-point operations (a multiplication and an addition are two) of the two kinds of products.
+    pub attention_flops: u64,
+    pub weight_flops: u64,
+}
+
+/// What a new memory is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryPlan<'a> {
+    /// `None`: unbounded.
+    pub policy: Option<SizedPolicy>,
+    pub positions: Positions,
+    /// Seeds [`Score::Random`](crate::eviction::Score::Random).
+    pub seed: u64,
+    /// Unbounded only: scopes whose accumulated attention later forks will need, and where they will start.
+    pub watch: &'a [Scope],
+    pub marks: &'a [usize],
+    /// Measure the attention mass that evicted entries would have received (absolute positions).
+    pub measure_loss: bool,
+    /// Keep the eviction log.
+    pub log: bool,
+}
+
+impl MemoryPlan<'_> {
+    /// The unbounded cache.
+    pub fn unbounded() -> MemoryPlan<'static> {
+        MemoryPlan {
+            policy: None,
+            positions: Positions::Absolute,
+            seed: 0,
+            watch: &[],
+            marks: &[],
+            measure_loss: false,
+            log: false,
+        }
+    }
+
+    /// A cache bounded by a policy.
+    pub fn bounded(policy: SizedPolicy) -> MemoryPlan<'static> {
+        MemoryPlan { policy: Some(policy), ..MemoryPlan::unbounded() }
+    }
+}
+
+impl Memory {
+    pub(super) fn new(layers: usize, heads: Heads, head_dim: usize, plan: &MemoryPlan<'_>) -> Memory {
+        let layer = |index: usize| {
+            let salt = salt(plan.seed, index);
+            let (roster, capacity) = match plan.policy {
+                None => (Roster::unbounded(heads, plan.watch, plan.marks, salt), 0),
+                Some(policy) => (Roster::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK)),
+            };
+            let room = heads.kv_heads * capacity * head_dim;
+            // Unbounded, nobody leaves, so rank and position are the same thing.
+            let keys = match (plan.positions, plan.policy) {
+                (Positions::Absolute, _) | (_, None) => Keys::Absolute(vec![0.0; room]),
+                (positions, Some(policy)) => {
+                    Keys::Anchored(AnchoredKeys::new(heads, head_dim, capacity, policy.scope(), positions))
+                }
+            };
+            LayerCache {
+                roster,
+                keys,
+                values: vec![0.0; room],
+                capacity,
+                shadow: plan.measure_loss.then(Store::default),
+                log: plan.log.then(Vec::new),
+            }
+        };
+        Memory {
+            layers: (0..layers).map(layer).collect(),
+            seen: 0,
+            scratch: Scratch::default(),
+            careful: plan.policy.is_some_and(|policy| policy.compares_norms()),
+            work: Work::default(),
+            lost: plan.measure_loss.then(Vec::new),
+        }
+    }
+
+    /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is lost by then, so it
+    /// equals one that was bounded from the start. `None` where [`Roster::fork`] says so.
+    pub(super) fn fork(
+        &self,
+        len: usize,
+        policy: SizedPolicy,
+        heads: Heads,
+        head_dim: usize,
+        measure_loss: bool,
+    ) -> Option<Memory> {
+        let capacity = vector::padded(policy.size() + BLOCK);
+        let copy = |from: &[f32], from_capacity: usize, capacity: usize| {
+            let mut to = vec![0.0; heads.kv_heads * capacity * head_dim];
+            for head in 0..heads.kv_heads {
+                to[head * capacity * head_dim..][..len * head_dim]
+                    .copy_from_slice(&from[head * from_capacity * head_dim..][..len * head_dim]);
+            }
+            to
+        };
+        let layers = self.layers.iter().map(|layer| {
+            let Keys::Absolute(keys) = &layer.keys else { return None };
+            let room = vector::padded(len);
+            let shadow = || Store { data: copy(keys, layer.capacity, room), capacity: room };
+            Some(LayerCache {
+                roster: layer.roster.fork(len, policy)?,
+                keys: Keys::Absolute(copy(keys, layer.capacity, capacity)),
+                values: copy(&layer.values, layer.capacity, capacity),
+                capacity,
+                shadow: measure_loss.then(shadow),
+                log: None,
+            })
+        });
+        Some(Memory {
+            layers: layers.collect::<Option<Vec<_>>>()?,
+            seen: len,
+            scratch: Scratch::default(),
+            careful: policy.compares_norms(),
+            work: Work::default(),
+            lost: measure_loss.then(|| vec![0.0; len]),
+        })
+    }
+
+    /// Tokens read so far.
+    pub fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// Positions of the surviving tokens: (layers)(decision groups)(entries).
+    pub fn survivors(&self) -> Vec<Vec<&[u32]>> {
+        self.layers.iter().map(|layer| layer.roster.survivors()).collect()
+    }
+
+    /// Bytes that keys and values occupy now.
+    pub fn bytes(&self) -> u64 {
+        self.layers.iter().map(LayerCache::bytes).sum()
+    }
+
+    /// Evictions of a layer, if they are logged.
+    pub fn log(&self, layer: usize) -> Option<&[Eviction]> {
+        self.layers.get(layer)?.log.as_deref()
+    }
+
+    /// Lost attention mass of every token read, if it is measured.
+    pub fn lost(&self) -> Option<&[f32]> {
+        self.lost.as_deref()
+    }
+}
+
+impl LayerCache {
+    fn bytes(&self) -> u64 {
+        let keys = match &self.keys {
+            Keys::Absolute(keys) => keys.len(),
+            Keys::Anchored(keys) => keys.floats(),
+        };
+        ((keys + self.values.len()) * size_of::<f32>()) as u64
+    }
+
+    /// Makes room for `entries`; a bounded cache has it from the start.
+    pub fn reserve(&mut self, kv_heads: usize, head_dim: usize, entries: usize) {
+        if entries <= self.capacity {
+            return;
+        }
+        let Keys::Absolute(keys) = &mut self.keys else {
+            unreachable!("anchored keys are bounded, and allocated at their bound");
+        };
+        let grow = |data: &mut Vec<f32>| {
+            let mut store = Store { data: std::mem::take(data), capacity: self.capacity };
+            store.reserve(kv_heads, head_dim, entries);
+            *data = store.data;
+            store.capacity
+        };
+        grow(keys);
+        self.capacity = grow(&mut self.values);
+    }
+}
+
+/// Tells layers apart under one seed.
+fn salt(seed: u64, layer: usize) -> u64 {
+    seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(layer as u64)
+}

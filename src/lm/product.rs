@@ -1,0 +1,84 @@
+//! Small matrix products over slices, for attention: candle's own products allocate their result, and a table of
+//! logits is too large to be made anew for every block. The same kernels as candle's (`gemm`), the same rounding.
+
+use gemm::Parallelism;
+
+/// A matrix inside a slice: element (i, j) stands at `i * rows + j * columns`.
+#[derive(Clone, Copy)]
+pub(super) struct Strides {
+    pub rows: usize,
+    pub columns: usize,
+}
+
+impl Strides {
+    /// Rows one after the other, `stride` apart.
+    pub fn row_major(stride: usize) -> Strides {
+        Strides { rows: stride, columns: 1 }
+    }
+
+    /// The transpose of a row-major matrix.
+    pub fn transposed(stride: usize) -> Strides {
+        Strides { rows: 1, columns: stride }
+    }
+
+    fn extent(self, rows: usize, columns: usize) -> usize {
+        (rows - 1) * self.rows + (columns - 1) * self.columns + 1
+    }
+}
+
+/// dst (m, n) <- lhs (m, k) x rhs (k, n), in one thread.
+pub(super) fn product(
+    (m, n, k): (usize, usize, usize),
+    (dst, dst_at): (&mut [f32], Strides),
+    (lhs, lhs_at): (&[f32], Strides),
+    (rhs, rhs_at): (&[f32], Strides),
+) {
+    assert!(m > 0 && n > 0 && k > 0, "an empty product of {m} x {k} x {n}");
+    assert!(dst_at.extent(m, n) <= dst.len(), "the product does not fit its destination");
+    assert!(lhs_at.extent(m, k) <= lhs.len() && rhs_at.extent(k, n) <= rhs.len(), "a factor is too short");
+    // SAFETY: the assertions above hold every element the kernel reads or writes inside its slice, and `dst` is
+    // borrowed mutably, so it overlaps neither factor.
+    #[expect(unsafe_code)]
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            dst.as_mut_ptr(),
+            dst_at.columns as isize,
+            dst_at.rows as isize,
+            false,
+            lhs.as_ptr(),
+            lhs_at.columns as isize,
+            lhs_at.rows as isize,
+            rhs.as_ptr(),
+            rhs_at.columns as isize,
+            rhs_at.rows as isize,
+            0.0,
+            1.0,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        // (1 2; 3 4) x (5 6; 7 8), the right factor stored transposed
+        let mut dst = [9.0; 4];
+        let (lhs, rhs) = ([1.0, 2.0, 3.0, 4.0], [5.0, 7.0, 6.0, 8.0]);
+        product(
+            (2, 2, 2),
+            (&mut dst, Strides::row_major(2)),
+            (&lhs, Strides::row_major(2)),
+            (&rhs, Strides::transposed(2)),
+        );
+        assert_eq!(dst, [19.0, 22.0, 43.0, 50.0]);
+    }
+}

@@ -1,0 +1,211 @@
+//! The files of one checkpoint, and which of the files lying there they are.
+//!
+//! The choice is the same for a folder, the hub and the cache, so each is a [`Shelf`]: it knows what it holds and how to
+//! hand it over. Weights are safetensors only, for reading a pickle runs code. The index of a sharded checkpoint is
+//! an untrusted file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Error, Result, anyhow, ensure};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::repo::check_inside;
+
+const CONFIG: &str = "config.json";
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+const GENERATION_CONFIG: &str = "generation_config.json";
+
+/// Paths on this machine; every one existed when this was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointFiles {
+    pub config: PathBuf,
+    /// One file, or the shards in the order of their names.
+    pub weights: Vec<PathBuf>,
+    pub tokenizer: Option<PathBuf>,
+    pub tokenizer_config: Option<PathBuf>,
+    pub generation_config: Option<PathBuf>,
+    /// The commit of the hub the files are of; a folder has none.
+    pub commit: Option<String>,
+}
+
+impl CheckpointFiles {
+    /// What tells these weights from others: the commit, or the [`digest`], which reads every file.
+    pub fn revision(&self) -> Result<String> {
+        match &self.commit {
+            Some(commit) => Ok(commit.clone()),
+            None => digest(self),
+        }
+    }
+}
+
+/// `sha256:` and 16 hex digits over names and contents of the configuration, the weights and the tokenizer.
+pub fn digest(files: &CheckpointFiles) -> Result<String> {
+    let root = files.config.parent().unwrap_or(Path::new(""));
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    for path in [&files.config].into_iter().chain(&files.weights).chain(&files.tokenizer) {
+        let reading = || format!("cannot read {}", path.display());
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        let mut file = File::open(path).with_context(reading)?;
+        // Lengths first, so that no two different sets of files give the same bytes.
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+        hash.update(file.metadata().with_context(reading)?.len().to_le_bytes());
+        loop {
+            match file.read(&mut buffer).with_context(reading)? {
+                0 => break,
+                read => hash.update(&buffer[..read]),
+            }
+        }
+    }
+    let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("sha256:{hex}"))
+}
+
+/// A place with the files of one checkpoint.
+pub(super) trait Shelf {
+    fn holds(&self, name: &str) -> bool;
+    /// The path of a file it holds, fetched first where needed.
+    fn take(&self, name: &str) -> Result<PathBuf>;
+    /// What lies at the top level, to say what is there instead.
+    fn names(&self) -> Vec<String>;
+    /// The place in words.
+    fn place(&self) -> String;
+    /// The error for a file it should hold: which, where, what to do.
+    fn lacks(&self, name: &str) -> Error;
+    fn commit(&self) -> Option<String>;
+}
+
+/// Takes a checkpoint off a shelf: first all that is small or may be wrong, then the weights.
+pub(super) fn gather(shelf: &dyn Shelf) -> Result<CheckpointFiles> {
+    // A single file wins over an index beside it, as in transformers.
+    let single = shelf.holds(SINGLE);
+    if !single && !shelf.holds(INDEX) {
+        return Err(match shelf.names().iter().find(|name| is_foreign(name)) {
+            Some(foreign) => refuse(&shelf.place(), foreign),
+            None if shelf.holds(CONFIG) => shelf.lacks(SINGLE),
+            None => shelf.lacks(CONFIG),
+        });
+    }
+    if !shelf.holds(CONFIG) {
+        return Err(shelf.lacks(CONFIG));
+    }
+    let shards = if single { vec![SINGLE.to_owned()] } else { shards(&shelf.take(INDEX)?)? };
+    if let Some(missing) = shards.iter().find(|name| !shelf.holds(name)) {
+        return Err(shelf.lacks(missing).context(format!("{INDEX} of {} names {missing}", shelf.place())));
+    }
+
+    let optional = |name: &str| shelf.holds(name).then(|| shelf.take(name)).transpose();
+    Ok(CheckpointFiles {
+        config: shelf.take(CONFIG)?,
+        tokenizer: optional(TOKENIZER)?,
+        tokenizer_config: optional(TOKENIZER_CONFIG)?,
+        generation_config: optional(GENERATION_CONFIG)?,
+        weights: shards.iter().map(|name| shelf.take(name)).collect::<Result<_>>()?,
+        commit: shelf.commit(),
+    })
+}
+
+/// The part of the index that matters here.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The files an index names, each once.
+fn shards(index: &Path) -> Result<Vec<String>> {
+    let reading = || format!("cannot read {}", index.display());
+    let text = std::fs::read(index).with_context(reading)?;
+    let Index { weight_map } = serde_json::from_slice(&text).with_context(reading)?;
+    let names: BTreeSet<String> = weight_map.into_values().collect();
+    ensure!(!names.is_empty(), "{} names no file: download it again", index.display());
+    for name in &names {
+        check_inside(name).with_context(|| format!("{} is not to be trusted", index.display()))?;
+        ensure!(
+            name.ends_with(".safetensors"),
+            "{} names {name:?}, which is no safetensors file: convert the checkpoint to safetensors",
+            index.display()
+        );
+    }
+    Ok(names.into_iter().collect())
+}
+
+/// Weights in a format that is not read. Other pickles, such as the state of an optimizer, are no weights.
+fn is_foreign(name: &str) -> bool {
+    let aside =
+        ["optimizer", "scheduler", "rng_state", "training_args"].iter().any(|start| name.starts_with(start));
+    let pickle = name.starts_with("pytorch_model") && name.ends_with(".bin");
+    !aside
+        && (pickle || [".pth", ".pt", ".ckpt", ".gguf", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end)))
+}
+
+fn refuse(place: &str, foreign: &str) -> Error {
+    let pickle = [".bin", ".pth", ".pt", ".ckpt"].iter().any(|end| foreign.ends_with(end));
+    let why =
+        if pickle { "a pickle, and reading a pickle can run any code" } else { "a format that is not read here" };
+    anyhow!(
+        "{place} has no safetensors weights, only {foreign}, {why}: convert it where you trust it \
+         (transformers: `save_pretrained(\"folder\", safe_serialization=True)`) and name that folder"
+    )
+}
+
+/// The checkpoint of a folder.
+pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
+    let shown = folder.display();
+    let meta = std::fs::metadata(folder).with_context(|| {
+        format!("there is no folder {shown}: check the path, or write `owner/name` for the hub")
+    })?;
+    ensure!(meta.is_dir(), "{shown} is a file: name the folder that holds {CONFIG} and {SINGLE}");
+    gather(&Folder(folder))
+}
+
+struct Folder<'a>(&'a Path);
+
+impl Shelf for Folder<'_> {
+    fn holds(&self, name: &str) -> bool {
+        self.0.join(name).is_file()
+    }
+
+    fn take(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.0.join(name))
+    }
+
+    fn names(&self) -> Vec<String> {
+        names_in(self.0)
+    }
+
+    fn place(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn lacks(&self, name: &str) -> Error {
+        let found = match names_in(self.0).as_slice() {
+            [] => "it is empty".to_owned(),
+            names => format!("it has {}", names.iter().take(6).cloned().collect::<Vec<_>>().join(", ")),
+        };
+        let hint = if name == SINGLE { format!(" and no {INDEX}") } else { String::new() };
+        anyhow!(
+            "{} has no {name}{hint} ({found}): name a folder as transformers' `save_pretrained` writes it",
+            self.0.display()
+        )
+    }
+
+    fn commit(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The names at the top of a folder, sorted; none if it cannot be read.
+pub(super) fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,209 @@
+//! The hub and its cache: which snapshot of a repository is meant, and whether the network is needed for it.
+//!
+//! The cache has the layout every Hugging Face tool shares (`blobs`, `refs`, `snapshots`), so models fetched by Python
+//! are found and those fetched here are found by Python. All files of one answer are of one commit; the ref of a branch
+//! moves only when they are complete. How one file is fetched is the business of `download`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use hf_hub::api::RepoInfo;
+use hf_hub::api::sync::{Api, ApiBuilder};
+use hf_hub::{Cache, RepoType};
+
+use super::cached::{Cached, not_cached};
+use super::checkpoint::{CheckpointFiles, gather};
+use super::download::Download;
+use super::repo::{RepoId, check_inside, is_commit};
+use super::wish::Wish;
+use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
+
+/// The largest description of a repository that is read; a dataset may have very many files.
+const LONGEST_INFO: u64 = 64 << 20;
+
+/// The files of a dataset that were asked for, all of one commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetFiles {
+    /// In the order of their names in the repository.
+    pub files: Vec<PathBuf>,
+    pub commit: String,
+}
+
+/// The hub as one machine sees it: the settings, the cache, and who is told about downloads.
+pub struct Hub<'a> {
+    settings: &'a HubSettings,
+    progress: &'a dyn DownloadProgress,
+    api: Api,
+    cache: Cache,
+}
+
+impl<'a> Hub<'a> {
+    pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Result<Self> {
+        settings.check()?;
+        let cache = Cache::new(settings.cache_dir.clone());
+        // Retries are ours: the client's own continue from a wrong place after a resumed download.
+        let api = ApiBuilder::from_cache(cache.clone())
+            .with_endpoint(settings.endpoint.clone())
+            .with_token(settings.token.as_ref().map(|token| token.secret().to_owned()))
+            .with_progress(false)
+            .with_retries(0)
+            .with_user_agent("tova-bench", env!("CARGO_PKG_VERSION"))
+            .build()?;
+        Ok(Hub { settings, progress, api, cache })
+    }
+
+    /// The checkpoint of a model repository at a branch, tag or commit.
+    pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
+        let wish = Wish::new(repo, RepoType::Model, revision)?;
+        // A commit never changes. Without a tokenizer in the cache the hub is asked whether there is one.
+        if is_commit(revision)
+            && let Some(cached) = self.cached(&wish, None)
+            && let Ok(files) = gather(&cached)
+            && files.tokenizer.is_some()
+        {
+            return Ok(files);
+        }
+        self.either(&wish, |download| gather(download), |cached| gather(cached))
+    }
+
+    /// The files of a dataset repository whose names in it are wanted; none is an error.
+    pub fn dataset_files(
+        &self,
+        repo: &RepoId,
+        revision: Option<&str>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<DatasetFiles> {
+        let wish = Wish::new(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
+        self.either(
+            &wish,
+            |download| {
+                let names: Vec<&String> = download.files().iter().filter(|name| wanted(name)).collect();
+                names.iter().try_for_each(|name| check_inside(name))?;
+                ensure!(
+                    !names.is_empty(),
+                    "{wish} has none of the files wanted: it has {}",
+                    some(download.files())
+                );
+                let files = names.iter().map(|name| Ok(download.fetch(name)?)).collect::<Result<_>>()?;
+                Ok(DatasetFiles { files, commit: download.commit().to_owned() })
+            },
+            |cached| {
+                let names = cached.names_wanted(&wanted)?;
+                let files = names.iter().map(|name| cached.snapshot.join(name)).collect();
+                Ok(DatasetFiles { files, commit: cached.commit.clone() })
+            },
+        )
+    }
+
+    /// Asks the hub; where it cannot be asked, the cache, with a note unless offline was wished for.
+    fn either<T>(
+        &self,
+        wish: &Wish,
+        online: impl FnOnce(&Download) -> Result<T>,
+        offline: impl FnOnce(&Cached) -> Result<T>,
+    ) -> Result<T> {
+        if self.settings.offline {
+            let Some(cached) = self.cached(wish, None) else {
+                return Err(not_cached(self.settings, wish, "every file"));
+            };
+            return offline(&cached);
+        }
+        let error = match self.fetched(wish, online) {
+            Ok(taken) => return Ok(taken),
+            Err(error) => error,
+        };
+        // A gated file counts too: the description of its repository is public, and the cache may have been filled
+        // by someone with a token.
+        let Some(text) =
+            error.downcast_ref::<HubError>().filter(|error| error.leaves_the_cache()).map(HubError::to_string)
+        else {
+            return Err(error);
+        };
+        let Some(cached) = self.cached(wish, Some(&text)) else { return Err(error) };
+        let taken = offline(&cached)?;
+        self.progress.note(&format!("{text}; using {wish} from the cache, commit {}", cached.commit));
+        Ok(taken)
+    }
+
+    fn fetched<T>(&self, wish: &Wish, take: impl FnOnce(&Download) -> Result<T>) -> Result<T> {
+        let info = self.ask(wish)?;
+        let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
+        let download = Download::new(self.settings, self.progress, &self.api, wish, &info.sha, files);
+        let taken = take(&download)?;
+        self.remember(wish, &info.sha)?;
+        Ok(taken)
+    }
+
+    /// What the hub says the revision is.
+    fn ask(&self, wish: &Wish) -> Result<RepoInfo, HubError> {
+        let unreachable =
+            |cause: String| HubError::Unreachable { endpoint: self.settings.endpoint.clone(), cause };
+        let strange = |cause: String| HubError::Strange { endpoint: self.settings.endpoint.clone(), cause };
+        let mut response = self
+            .api
+            .repo(wish.repo.clone())
+            .info_request()
+            .config()
+            .http_status_as_error(false)
+            .timeout_global(Some(self.settings.timeout))
+            .build()
+            .call()
+            .map_err(|error| unreachable(error.to_string()))?;
+        let status = response.status().as_u16();
+        if status != 200 {
+            return Err(wish.denied(self.settings, None, status).unwrap_or_else(|| match status {
+                429 | 500.. => unreachable(format!("status {status}")),
+                _ => strange(format!("status {status}")),
+            }));
+        }
+        let info: RepoInfo = response
+            .body_mut()
+            .with_config()
+            .limit(LONGEST_INFO)
+            .read_json()
+            .map_err(|error| strange(error.to_string()))?;
+        // It becomes the name of a folder.
+        if !is_commit(&info.sha) {
+            return Err(strange(format!("it names no commit of {wish}")));
+        }
+        Ok(info)
+    }
+
+    /// The snapshot in the cache a revision stands for. `cause` is why the hub is not asked, if it was tried.
+    fn cached<'w>(&'w self, wish: &'w Wish, cause: Option<&'w str>) -> Option<Cached<'w>> {
+        let commit = if is_commit(&wish.revision) {
+            wish.revision.clone()
+        } else {
+            let file = self.folder(wish).join("refs").join(&wish.revision);
+            std::fs::read_to_string(file).ok()?.trim().to_owned()
+        };
+        let snapshot = self.cache.repo(wish.repo.clone()).pointer_path(&commit);
+        (is_commit(&commit) && snapshot.is_dir()).then_some(Cached {
+            settings: self.settings,
+            wish,
+            snapshot,
+            commit,
+            cause,
+        })
+    }
+
+    /// The branch now stands for this commit. Skipped where it does already, for the cache may be read-only.
+    fn remember(&self, wish: &Wish, commit: &str) -> Result<()> {
+        let known = std::fs::read_to_string(self.folder(wish).join("refs").join(&wish.revision));
+        if wish.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
+            return Ok(());
+        }
+        let disk =
+            |error: std::io::Error| HubError::Disk { cache: self.cache.path().clone(), cause: error.to_string() };
+        Ok(self.cache.repo(wish.repo.clone()).create_ref(commit).map_err(disk)?)
+    }
+
+    fn folder(&self, wish: &Wish) -> PathBuf {
+        self.cache.path().join(wish.repo.folder_name())
+    }
+}
+
+fn some(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(6).map(String::as_str).collect();
+    format!("{}{}", shown.join(", "), if names.len() > 6 { ", ..." } else { "" })
+}

@@ -1,0 +1,211 @@
+//! Where a model comes from: the text a user writes, and the files it stands for.
+//!
+//! A source is a folder, a repository of the Hugging Face hub, or the built-in random model. This module turns the
+//! text into a [`ModelSource`] and a source into [`CheckpointFiles`], paths that exist on this machine. It refuses
+//! to know what is inside the files, and a name that comes from a file or from the network never leads outside the
+//! folder it belongs to.
+
+mod blob;
+mod cached;
+mod checkpoint;
+mod download;
+mod error;
+mod hub;
+mod progress;
+mod repo;
+mod settings;
+mod wish;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+pub use checkpoint::{CheckpointFiles, digest};
+pub use error::HubError;
+pub use hub::{DatasetFiles, Hub};
+pub use progress::DownloadProgress;
+pub use repo::RepoId;
+pub use settings::{HubSettings, Token};
+
+/// The branch a repository is read from when none is named.
+pub const DEFAULT_REVISION: &str = "main";
+
+/// The name of the built-in random model.
+const RANDOM_TINY: &str = "random-tiny";
+
+/// What a user names as a model. [`fmt::Display`] gives the canonical text, which parses to the same source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ModelSource {
+    /// A tiny model with random weights, made in memory; it has no files.
+    RandomTiny,
+    /// A folder, as written; `~/` is the home directory.
+    Folder(String),
+    /// A repository of the hub at a branch, tag or commit.
+    Hub { repo: RepoId, revision: String },
+}
+
+impl ModelSource {
+    /// The files on this machine, fetched from the hub first where needed.
+    pub fn resolve(&self, settings: &HubSettings, progress: &dyn DownloadProgress) -> Result<CheckpointFiles> {
+        match self {
+            ModelSource::RandomTiny => bail!("`{RANDOM_TINY}` is made in memory and has no files"),
+            ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
+            ModelSource::Hub { repo, revision } => {
+                Hub::new(settings, progress).and_then(|hub| hub.checkpoint(repo, revision))
+            }
+        }
+        .with_context(|| format!("model `{self}`"))
+    }
+}
+
+impl FromStr for ModelSource {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        ensure!(!text.is_empty(), "a model needs a name: `./folder`, `owner/name` or `{RANDOM_TINY}`");
+        ensure!(!text.chars().any(char::is_control), "{text:?} is no model: it has control characters");
+        if text == RANDOM_TINY {
+            return Ok(ModelSource::RandomTiny);
+        }
+        if text.starts_with(['/', '.']) || text == "~" || text.starts_with("~/") {
+            let trimmed = text.trim_end_matches('/');
+            return Ok(ModelSource::Folder(if trimmed.is_empty() { "/" } else { trimmed }.to_owned()));
+        }
+        ensure!(
+            text.contains('/'),
+            "`{text}` is no model: write `./{text}` for a folder, `owner/name` for a repository of the hub, \
+             or `{RANDOM_TINY}`"
+        );
+        let (repo, revision) = text.split_once('@').unwrap_or((text, DEFAULT_REVISION));
+        repo::check_revision(revision).with_context(|| format!("`{text}` is no model"))?;
+        let repo = repo.parse().with_context(|| {
+            format!(
+                "`{text}` is no model: write `./{text}` if it is a folder, `owner/name[@revision]` for the hub"
+            )
+        })?;
+        Ok(ModelSource::Hub { repo, revision: revision.to_owned() })
+    }
+}
+
+impl fmt::Display for ModelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelSource::RandomTiny => f.write_str(RANDOM_TINY),
+            ModelSource::Folder(text) => f.write_str(text),
+            ModelSource::Hub { repo, revision } if revision == DEFAULT_REVISION => write!(f, "{repo}"),
+            ModelSource::Hub { repo, revision } => write!(f, "{repo}@{revision}"),
+        }
+    }
+}
+
+impl TryFrom<String> for ModelSource {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<ModelSource> for String {
+    fn from(source: ModelSource) -> String {
+        source.to_string()
+    }
+}
+
+/// A leading `~` is the home directory, as in a shell; YAML and environment files are not read by one.
+fn expand_home(text: &str) -> Result<PathBuf> {
+    match text.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            let home =
+                std::env::home_dir().context("the home directory is unknown: set HOME or write the path out")?;
+            Ok(home.join(rest.trim_start_matches('/')))
+        }
+        _ => Ok(PathBuf::from(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub(owner_name: &str, revision: &str) -> ModelSource {
+        ModelSource::Hub { repo: owner_name.parse().unwrap(), revision: revision.to_owned() }
+    }
+
+    #[test]
+    fn each_kind_of_source_is_told_by_how_it_starts() {
+        let folder = |text: &str| ModelSource::Folder(text.to_owned());
+        for (text, expected) in [
+            ("random-tiny", ModelSource::RandomTiny),
+            ("/models/a", folder("/models/a")),
+            ("./a", folder("./a")),
+            ("./a@b", folder("./a@b")),
+            ("../a/b/", folder("../a/b")),
+            (".", folder(".")),
+            ("/", folder("/")),
+            ("~/models", folder("~/models")),
+            ("HuggingFaceTB/SmolLM2-135M", hub("HuggingFaceTB/SmolLM2-135M", "main")),
+            ("o/n@main", hub("o/n", "main")),
+            ("o/n@v1.0", hub("o/n", "v1.0")),
+            ("o/n@refs/pr/3", hub("o/n", "refs/pr/3")),
+        ] {
+            assert_eq!(text.parse::<ModelSource>().unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_canonical_text_parses_to_the_same_source() {
+        for (text, canonical) in
+            [("random-tiny", "random-tiny"), ("./a//", "./a"), ("o/n@main", "o/n"), ("o/n@v1", "o/n@v1")]
+        {
+            let source: ModelSource = text.parse().unwrap();
+            assert_eq!(source.to_string(), canonical);
+            assert_eq!(canonical.parse::<ModelSource>().unwrap(), source);
+            let yaml = serde_json::to_string(&source).unwrap();
+            assert_eq!(serde_json::from_str::<ModelSource>(&yaml).unwrap(), source);
+        }
+    }
+
+    #[test]
+    fn what_is_no_source_is_refused() {
+        for text in [
+            "",
+            "llama",
+            "o/",
+            "/n\n",
+            "a/b/c",
+            "o/n@",
+            "o/n@../x",
+            "o/n@-x",
+            "o/n@a//b",
+            "o/n@a\\b",
+            "-o/n",
+            "o/.n",
+            "o\\x/n",
+            "o/n..m",
+            "o/n--m",
+            "o/n?x",
+            "o/n.git",
+            "o/n@a@b",
+            "o /n",
+            "~user/x",
+            "o/n@x\u{7}",
+        ] {
+            assert!(text.parse::<ModelSource>().is_err(), "{text:?} was accepted");
+        }
+        let error = "llama".parse::<ModelSource>().unwrap_err().to_string();
+        assert!(error.contains("`./llama`"), "{error}");
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_directory_only_at_the_start() {
+        assert_eq!(expand_home("./~/x").unwrap(), PathBuf::from("./~/x"));
+        if let Some(home) = std::env::home_dir() {
+            assert_eq!(expand_home("~/x").unwrap(), home.join("x"));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Names on the hub: of a repository, of a revision, of a file in it.
+//!
+//! These become parts of URLs and of paths in the cache, and some come from the network, so each is checked before it
+//! is used for either. Nothing here touches a disk.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Result, ensure};
+
+/// The longest owner or name the hub takes.
+const LONGEST: usize = 96;
+
+/// `owner/name`, by the hub's own rules.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RepoId(String);
+
+impl RepoId {
+    /// `owner/name`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for RepoId {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts: Vec<&str> = text.split('/').collect();
+        ensure!(parts.len() == 2, "`{text}` is no repository of the hub: it takes the form `owner/name`");
+        for part in parts {
+            ensure!(
+                !part.is_empty() && part.len() <= LONGEST,
+                "`{text}` is no repository of the hub: owner and name have 1 to {LONGEST} characters"
+            );
+            ensure!(
+                part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)),
+                "`{text}` is no repository of the hub: only letters, digits, `-`, `_` and `.` are allowed"
+            );
+            ensure!(
+                !part.starts_with(['-', '.']) && !part.ends_with(['-', '.']),
+                "`{text}` is no repository of the hub: `{part}` may not start or end with `-` or `.`"
+            );
+            ensure!(
+                !part.contains("--") && !part.contains("..") && !part.ends_with(".git"),
+                "`{text}` is no repository of the hub: `{part}` may not have `--` or `..` or end with `.git`"
+            );
+        }
+        Ok(RepoId(text.to_owned()))
+    }
+}
+
+impl fmt::Display for RepoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A branch, tag, commit or `refs/pr/N`.
+pub(super) fn check_revision(text: &str) -> Result<()> {
+    ensure!(
+        !text.is_empty(),
+        "the revision after `@` is empty: leave out the `@` or name a branch, tag or commit"
+    );
+    for part in text.split('/') {
+        ensure!(
+            !part.is_empty()
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.+".contains(&b))
+                && !part.starts_with(['-', '.'])
+                && !part.ends_with('.')
+                && !part.ends_with(".lock")
+                && !part.contains(".."),
+            "{text:?} is no revision: name a branch, a tag or a commit"
+        );
+    }
+    Ok(())
+}
+
+/// A full commit, which can never come to mean other files.
+pub(super) fn is_commit(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// A file name that stays inside the folder it is joined to, on any system.
+pub(super) fn check_inside(name: &str) -> Result<()> {
+    let inside = !name.contains(['\\', ':'])
+        && !name.chars().any(char::is_control)
+        && name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    ensure!(inside, "the file name {name:?} leads outside its folder: do not use this checkpoint");
+    Ok(())
+}
+
+/// A file name that also goes into a URL as it is: the hub's client does not escape it.
+pub(super) fn check_askable(name: &str) -> Result<()> {
+    check_inside(name)?;
+    ensure!(
+        name.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_.+=,@~()!".contains(&b)),
+        "the file name {name:?} cannot be asked for: download it by hand and name the folder"
+    );
+    Ok(())
+}
+
+/// An entity tag, which names the blob in the cache.
+pub(super) fn is_plain_etag(etag: &str) -> bool {
+    let tag = etag.strip_prefix("W/").unwrap_or(etag);
+    !tag.is_empty()
+        && !tag.starts_with('.')
+        && tag.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_name_cannot_leave_its_folder() {
+        for name in ["a", "a/b.safetensors", "model-00001-of-00002.safetensors", "..a", "a b"] {
+            assert!(check_inside(name).is_ok(), "{name:?}");
+        }
+        for name in ["", "/a", "../a", "a/../b", "a//b", "./a", "a/", "..", "a\\b", "C:a", "a\0b", "a\nb"] {
+            assert!(check_inside(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_would_change_the_url_is_not_asked_for() {
+        assert!(check_askable("data/test-00000-of-00001-29a571947c0b5ccc.parquet").is_ok());
+        for name in ["a b", "a?b", "a#b", "a%2e", "ä", "../a"] {
+            assert!(check_askable(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_etag_is_one_plain_word() {
+        for (etag, plain) in
+            [("0aF-_", true), ("W/abc", true), ("", false), ("../x", false), ("/x", false), ("a.part", false)]
+        {
+            assert_eq!(is_plain_etag(etag), plain, "{etag:?}");
+        }
+    }
+
+    #[test]
+    fn a_commit_is_forty_hex_digits() {
+        assert!(is_commit(&"0a".repeat(20)));
+        assert!(!is_commit("main") && !is_commit(&"0A".repeat(20)) && !is_commit(&"0a".repeat(21)));
+    }
+}

@@ -1,0 +1,198 @@
+//! The ledger: a folder where a cell's result file exists only if the cell is complete.
+//!
+//! ```text
+//! cells/<stem>.parquet     complete cells
+//! partial/<stem>.jsonl     journals of cells in progress or interrupted
+//! failed/<stem>.txt        why a cell failed, until it succeeds
+//! ```
+//!
+//! Knows files and rows, not how anything is measured. The id at the end of a stem identifies; the readable rest may
+//! differ when a sweep calls the same experiment by another name.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::disk::{make_writable, remove, write_whole};
+use super::journal::{Journal, Unavailable, samples_in};
+use super::row::Row;
+use super::schema::read_checked;
+use super::seal::Seal;
+use crate::sweep::CellName;
+
+/// What is known about a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    Done,
+    /// Interrupted, or being measured now; so many samples are written down.
+    Partial {
+        samples: usize,
+    },
+    /// It failed when it was last tried; the samples measured before are kept.
+    Failed {
+        message: String,
+        samples: usize,
+    },
+    Missing,
+}
+
+/// A results folder.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    folder: PathBuf,
+}
+
+const CELLS: (&str, &str) = ("cells", "parquet");
+const PARTIAL: (&str, &str) = ("partial", "jsonl");
+const FAILED: (&str, &str) = ("failed", "txt");
+
+impl Ledger {
+    /// Opens a results folder for measuring, making it if need be.
+    ///
+    /// # Errors
+    /// A folder that can't be written to: a file is really written to each part of it.
+    pub fn open(folder: &Path) -> Result<Ledger> {
+        for (part, _) in [CELLS, PARTIAL, FAILED] {
+            make_writable(&folder.join(part))?;
+        }
+        Ok(Ledger { folder: folder.to_path_buf() })
+    }
+
+    /// Opens a results folder for reading only; it may be read-only.
+    ///
+    /// # Errors
+    /// A folder that holds no ledger.
+    pub fn existing(folder: &Path) -> Result<Ledger> {
+        ensure!(
+            folder.join(CELLS.0).is_dir(),
+            "{} holds no results: it has no folder `cells`\nhint: results are made by `tova-bench run SWEEP`",
+            folder.display()
+        );
+        Ok(Ledger { folder: folder.to_path_buf() })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What is known about a cell.
+    ///
+    /// # Errors
+    /// A folder or journal that can't be read.
+    pub fn status(&self, name: &CellName) -> Result<Status> {
+        if self.find(CELLS, name)?.is_some() {
+            return Ok(Status::Done);
+        }
+        let samples = match self.find(PARTIAL, name)? {
+            Some(journal) => Some(samples_in(&journal, name.id())?),
+            None => None,
+        };
+        if let Some(path) = self.find(FAILED, name)? {
+            let message = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            return Ok(Status::Failed { message: message.trim_end().to_string(), samples: samples.unwrap_or(0) });
+        }
+        Ok(match samples {
+            Some(samples) => Status::Partial { samples },
+            None => Status::Missing,
+        })
+    }
+
+    /// Begins a cell, or continues it where it stopped.
+    ///
+    /// # Errors
+    /// A cell that is complete or in another process's hands ([`Unavailable`]); a folder that can't be written.
+    pub fn journal(&self, name: &CellName) -> Result<Journal> {
+        if let Some(path) = self.find(CELLS, name)? {
+            return Err(Unavailable::Complete(path).into());
+        }
+        let path = self.find(PARTIAL, name)?.unwrap_or_else(|| self.path(PARTIAL, name));
+        let failure = self.find(FAILED, name)?.unwrap_or_else(|| self.path(FAILED, name));
+        Journal::open(name, path, self.path(CELLS, name), failure)
+    }
+
+    /// Writes down why a cell failed; its journal stays for the next try.
+    ///
+    /// # Errors
+    /// A folder that can't be written.
+    pub fn fail(&self, name: &CellName, error: &anyhow::Error) -> Result<()> {
+        let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+        let text = causes.join("\ncaused by: ") + "\n";
+        if let Some(older) = self.find(FAILED, name)? {
+            remove(&older)?;
+        }
+        write_whole(&self.path(FAILED, name), text.as_bytes())
+    }
+
+    /// The rows of a complete cell.
+    ///
+    /// # Errors
+    /// A cell that is not complete, or a damaged file.
+    pub fn rows_of(&self, name: &CellName) -> Result<Vec<Row>> {
+        let path = self.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
+        rows_of_cell(&path)
+    }
+
+    /// The rows of all complete cells, by file name; within a cell by sample.
+    ///
+    /// # Errors
+    /// A damaged or foreign file among the cells, by name.
+    pub fn rows(&self) -> Result<Vec<Row>> {
+        let mut files: Vec<PathBuf> = self.files(CELLS)?.collect();
+        files.sort();
+        let mut rows = Vec::new();
+        for path in files {
+            rows.extend(rows_of_cell(&path)?);
+        }
+        Ok(rows)
+    }
+
+    fn path(&self, (part, ending): (&str, &str), name: &CellName) -> PathBuf {
+        self.folder.join(part).join(format!("{}.{ending}", name.stem()))
+    }
+
+    /// The file of a cell under whatever readable name it was first given.
+    fn find(&self, part: (&str, &'static str), name: &CellName) -> Result<Option<PathBuf>> {
+        let path = self.path(part, name);
+        if path.exists() {
+            return Ok(Some(path));
+        }
+        let id = name.id().to_string();
+        Ok(self.files(part)?.find(|path| id_of(path) == Some(id.as_str())))
+    }
+
+    /// The finished files of one part, in no order.
+    fn files(&self, (part, ending): (&str, &'static str)) -> Result<impl Iterator<Item = PathBuf>> {
+        let folder = self.folder.join(part);
+        let what = || format!("{} cannot be read", folder.display());
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            entries => entries.and_then(Iterator::collect).with_context(what)?,
+        };
+        let finished = move |path: &PathBuf| {
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            !hidden && path.extension().is_some_and(|found| found == ending)
+        };
+        Ok(entries.into_iter().map(|entry: fs::DirEntry| entry.path()).filter(finished))
+    }
+}
+
+/// The id at the end of a cell's file name.
+fn id_of(path: &Path) -> Option<&str> {
+    path.file_stem()?.to_str()?.rsplit("__").next()
+}
+
+fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
+    let (rows, seal) = read_checked(path)?;
+    ensure!(
+        seal == Seal::Right,
+        "{} is damaged, or another program wrote it: its checksum is missing",
+        path.display()
+    );
+    if let Some(row) = rows.iter().find(|row| Some(row.cell.as_str()) != id_of(path)) {
+        bail!("{} holds rows of cell {}, which is not the cell of its name", path.display(), row.cell);
+    }
+    ensure!(!rows.is_empty(), "{} holds no rows", path.display());
+    Ok(rows)
+}

@@ -1,0 +1,153 @@
+//! Rows as columns and back: the schema of [`Row`], once.
+//!
+//! A column missing from the list below does not compile, as reading builds a whole `Row`; a test holds names and
+//! order to `Row` itself.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use super::disk::write_whole;
+use super::row::Row;
+use super::seal::{self, Seal};
+use crate::columns::Table;
+
+macro_rules! row_columns {
+    ($($name:ident),* $(,)?) => {
+        /// The columns, in order.
+        pub const COLUMNS: &[&str] = &[$(stringify!($name)),*];
+
+        /// Rows as a table, one column per field.
+        fn to_table(rows: &[Row]) -> Table {
+            let mut table = Table::default();
+            $(table.push(stringify!($name), rows.iter().map(|row| row.$name.clone()).collect());)*
+            table
+        }
+
+        /// The rows of a table; columns beyond the schema are ignored.
+        fn from_table(table: &Table) -> Result<Vec<Row>> {
+            $(let mut $name = table.column(stringify!($name))?.into_iter();)*
+            let mut rows = Vec::with_capacity(table.height());
+            for _ in 0..table.height() {
+                rows.push(Row { $($name: $name.next().context("a column is too short")?),* });
+            }
+            Ok(rows)
+        }
+    };
+}
+
+row_columns!(
+    cell,
+    sweep,
+    model,
+    model_revision,
+    policy,
+    score,
+    scope,
+    keep_first,
+    keep_recent,
+    cache_size,
+    positions,
+    prefill,
+    task,
+    dataset,
+    length,
+    stride,
+    bos,
+    tail,
+    seed,
+    sample,
+    cluster,
+    metric,
+    value,
+    weight,
+    output,
+    prompt_tokens,
+    new_tokens,
+    engine,
+    commit,
+    device,
+    dtype,
+    seconds,
+    peak_cache_bytes,
+    date,
+);
+
+/// The rows of one Parquet file: a cell's, a committed baseline, or what another program made of them.
+///
+/// # Errors
+/// A file that can't be read, is damaged, or is of another schema.
+pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
+    Ok(read_checked(path)?.0)
+}
+
+/// The rows of one file, and whether it carries a checksum.
+pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Seal)> {
+    let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let damaged = || format!("{} is damaged, or is not a Parquet file", path.display());
+    let seal = seal::check(&bytes).with_context(damaged)?;
+    let table = Table::from_parquet(bytes).with_context(damaged)?;
+    let rows = from_table(&table).with_context(|| {
+        format!("{} holds no result rows of this version (see results/README.md for the schema)", path.display())
+    })?;
+    Ok((rows, seal))
+}
+
+/// Writes rows to one Parquet file with a checksum, which appears whole or not at all.
+///
+/// # Errors
+/// No rows, or a folder that can't be written.
+pub fn write_rows(path: &Path, rows: &[Row]) -> Result<()> {
+    ensure!(!rows.is_empty(), "there are no rows for {}", path.display());
+    write_whole(path, &seal::seal(&to_table(rows).to_parquet()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::tests::row;
+    use super::*;
+
+    #[test]
+    fn columns_are_the_fields_of_a_row_in_order() {
+        let json = serde_json::to_string(&row(0)).unwrap();
+        let mut from = 0;
+        for name in COLUMNS {
+            let key = format!("\"{name}\":");
+            from += json[from..].find(&key).unwrap_or_else(|| panic!("{name} after byte {from} of {json}"));
+        }
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&json).unwrap().as_object().unwrap().len(),
+            COLUMNS.len()
+        );
+    }
+
+    #[test]
+    fn the_readme_lists_every_column_in_order() {
+        let readme = include_str!("../../results/README.md");
+        let table = readme.split_once("| `cell` |").map(|(_, rest)| format!("| `cell` |{rest}")).unwrap();
+        let listed = table.lines().map_while(|line| line.strip_prefix("| `")?.split('`').next());
+        assert_eq!(listed.collect::<Vec<_>>(), COLUMNS);
+    }
+
+    #[test]
+    fn rows_survive_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.parquet");
+        let mut rows: Vec<Row> = (0..100).map(row).collect();
+        rows[1].score = None;
+        rows[1].cache_size = None;
+        rows[2].output = Some("größe\n\"quoted\"\0".repeat(10_000));
+        rows[3].value = f64::INFINITY;
+        rows[4].value = f64::MIN_POSITIVE / 2.0;
+        rows[5].peak_cache_bytes = u64::MAX;
+        write_rows(&path, &rows).unwrap();
+        assert_eq!(read_rows(&path).unwrap(), rows);
+        rows[6].value = f64::NAN;
+        write_rows(&path, &rows).unwrap();
+        assert!(read_rows(&path).unwrap()[6].value.is_nan());
+        let names: Vec<String> =
+            crate::columns::columns_of(&path).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, COLUMNS);
+        assert!(write_rows(&path, &[]).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! A cell: one experiment, named by what it means.
+//!
+//! The id of a cell is a hash of a canonical text of its meaning ([`Cell::canonical_text`]), so equal experiments
+//! share a result file whatever the sweep called them, and different ones never do. A display name, a device, a
+//! date or a commit is no part of the meaning. Once published, an id must not change silently: a test pins one.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use super::model::{ModelSpec, is_path};
+use super::task::TaskSpec;
+use crate::eviction::{CacheRule, Policy, Positions, Score};
+
+/// Version of the engine, bumped when numbers may change; part of every cell id.
+pub const ENGINE_VERSION: u32 = 1;
+
+/// Version of the result rows' schema (`results::Row`), bumped when a column is added, removed or changes its
+/// meaning; part of every cell id.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One experiment: one model under one cache rule doing one task.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cell {
+    pub model: ModelSpec,
+    /// The policy as the sweep calls it: `full`, `truncate`, a preset, or a name under `define:`.
+    pub policy: String,
+    pub rule: CacheRule,
+    pub positions: Positions,
+    pub task: TaskSpec,
+    /// Only a random score uses it.
+    pub seed: u64,
+}
+
+/// Content id of a cell: the first 64 bits of the SHA-256 of its canonical text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CellId(u64);
+
+impl CellId {
+    /// The id as a number, evenly spread: what shards are made of.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What a cell's files are called: a readable beginning and the id. Only the id identifies.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CellName {
+    id: CellId,
+    stem: String,
+}
+
+impl CellName {
+    pub fn id(&self) -> CellId {
+        self.id
+    }
+
+    /// The file name without its ending: `perplexity__owner-model__tova__256__0123456789abcdef`.
+    pub fn stem(&self) -> &str {
+        &self.stem
+    }
+}
+
+impl Cell {
+    /// Entries per layer and key-value head; `None` for the unbounded cache.
+    pub fn size(&self) -> Option<usize> {
+        match self.rule {
+            CacheRule::Unbounded => None,
+            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => Some(size),
+        }
+    }
+
+    /// Whether the seed can change a number of this cell.
+    pub fn uses_seed(&self) -> bool {
+        matches!(self.rule, CacheRule::Evict { policy: Policy { score: Score::Random, .. }, .. })
+    }
+
+    /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is
+    /// the hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts.
+    ///
+    /// ```text
+    /// schema=1
+    /// engine=1
+    /// model=<revision>
+    /// dtype=auto | f32 | f16 | bf16
+    /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
+    /// positions=absolute | slot | squeezed
+    /// task=perplexity
+    /// length=<tokens>
+    /// stride=sample | <text tokens>
+    /// bos=auto | true | false
+    /// tail=drop | keep
+    /// books=all | <n>
+    /// chunks_per_book=all | <n>
+    /// compare_to_full=false | true
+    /// data=<digest>
+    /// seed=<n>                          only where the score is random
+    /// ```
+    pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {
+        let mut text = format!("schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\n");
+        let rule = match self.rule {
+            CacheRule::Unbounded => "unbounded".to_string(),
+            CacheRule::Truncate { size } => format!("truncate size={size}"),
+            CacheRule::Evict { policy, size } => format!("evict {policy} size={size}"),
+        };
+        // A line break inside a value would let two meanings share one text.
+        let (model, data) = (model_revision.escape_default(), data_digest.escape_default());
+        let lines = [
+            format!("model={model}\n"),
+            format!("dtype={}\n", self.model.dtype.name()),
+            format!("rule={rule}\n"),
+            format!("positions={}\n", self.positions.name()),
+            self.task.to_string(),
+            format!("data={data}\n"),
+        ];
+        text.extend(lines);
+        if self.uses_seed() {
+            let _ = writeln!(text, "seed={}", self.seed);
+        }
+        text
+    }
+
+    /// The content id.
+    pub fn id(&self, model_revision: &str, data_digest: &str) -> CellId {
+        let digest: [u8; 32] = Sha256::digest(self.canonical_text(model_revision, data_digest)).into();
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        CellId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+
+    /// The names of the cell's files.
+    pub fn name(&self, id: CellId) -> CellName {
+        let source = self.model.source.as_str();
+        // Of a folder only the last part: the path to it says where, not what.
+        let model = if is_path(source) { source.rsplit('/').find(|part| !part.is_empty()) } else { None };
+        let size = self.size().map_or("unbounded".to_string(), |size| size.to_string());
+        let (model, policy) = (slug(model.unwrap_or(source)), slug(&self.policy));
+        CellName { id, stem: format!("{}__{model}__{policy}__{size}__{id}", self.task.name()) }
+    }
+}
+
+/// A name as a safe part of a file name: ASCII letters, digits, `.`, `+` and single `-`, at most 48 of them.
+fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || matches!(c, '.' | '+') { c } else { '-' };
+        if c != '-' || !slug.ends_with('-') {
+            slug.push(c);
+        }
+    }
+    slug.truncate(48);
+    let trimmed = slug.trim_matches(['-', '.']);
+    if trimmed.is_empty() { "unnamed".to_string() } else { trimmed.to_string() }
+}

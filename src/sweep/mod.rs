@@ -1,0 +1,123 @@
+//! Which experiments: a strict YAML file becomes cells, each named by what it means.
+//!
+//! Knows the sweep file, the identity of a cell and the selection of cells. Loads nothing, runs nothing: whether a
+//! model or a text exists is found out by `lm` and `task`.
+
+mod cell;
+mod check;
+mod model;
+mod nearest;
+mod select;
+mod shape;
+mod task;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+pub use cell::{Cell, CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
+pub use model::{Dtype, ModelSpec, RANDOM_TINY};
+pub use select::{Field, Only, Selection, SelectionError, Shard};
+pub use task::{Bos, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
+pub use yaml::{ConfigError, read_yaml};
+
+use crate::eviction::{CacheRule, Policy, Positions};
+
+/// A checked sweep: every combination of its parts is a valid cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// `name:`, or the file's stem.
+    pub name: String,
+    pub models: Vec<ModelSpec>,
+    /// In the order of the file, which is the order of legends.
+    pub policies: Vec<NamedPolicy>,
+    /// Ascending.
+    pub cache_sizes: Vec<usize>,
+    pub positions: Positions,
+    pub tasks: Vec<TaskSpec>,
+    pub seed: u64,
+}
+
+/// One entry of `policies:`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPolicy {
+    pub name: String,
+    pub rule: Rule,
+}
+
+/// A cache rule before it has a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Full,
+    Truncate,
+    Policy(Policy),
+}
+
+impl Rule {
+    /// The rule at one cache size, which `Full` ignores.
+    pub fn at(self, size: usize) -> CacheRule {
+        match self {
+            Rule::Full => CacheRule::Unbounded,
+            Rule::Truncate => CacheRule::Truncate { size },
+            Rule::Policy(policy) => CacheRule::Evict { policy: policy.canonical(), size },
+        }
+    }
+}
+
+impl Sweep {
+    /// Reads and checks a sweep file.
+    ///
+    /// # Errors
+    /// The first thing wrong with the file, with its line, its column and a hint.
+    pub fn read(path: &Path) -> Result<Sweep, ConfigError> {
+        let stem = path.file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy());
+        check::check(read_yaml(path)?, &path.display().to_string(), &stem)
+    }
+
+    /// Checks the text of a sweep file; errors call it `file`, and so is the sweep called unless the text names it.
+    ///
+    /// # Errors
+    /// As [`Sweep::read`].
+    pub fn parse(text: &str, file: &str) -> Result<Sweep, ConfigError> {
+        let stem = Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy());
+        check::check(yaml::parse_yaml(text, file)?, file, &stem)
+    }
+
+    /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells that mean
+    /// the same are one, under the name that came first.
+    pub fn expand(&self) -> Vec<Cell> {
+        let mut seen = HashSet::new();
+        let mut cells = Vec::new();
+        for model in &self.models {
+            for task in &self.tasks {
+                for policy in &self.policies {
+                    // `full` has one cell, whatever the sizes, and also when there are none.
+                    let sizes = if policy.rule == Rule::Full { &[0][..] } else { &self.cache_sizes };
+                    for &size in sizes {
+                        let cell = self.cell(model, task, policy, size);
+                        if seen.insert(cell.canonical_text(&model.source, task.dataset())) {
+                            cells.push(cell);
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// One cell, with the settings erased that cannot change its numbers.
+    fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: usize) -> Cell {
+        let rule = policy.rule.at(size);
+        let mut task = task.clone();
+        if rule == CacheRule::Unbounded {
+            // The unbounded cache compared with itself.
+            let TaskSpec::Perplexity(perplexity) = &mut task;
+            perplexity.compare_to_full = false;
+        }
+        // Where nothing leaves, the three kinds of positions are the same.
+        let positions = if matches!(rule, CacheRule::Evict { .. }) { self.positions } else { Positions::Absolute };
+        Cell { model: model.clone(), policy: policy.name.clone(), rule, positions, task, seed: self.seed }
+    }
+}

@@ -1,0 +1,145 @@
+//! Which of a sweep's cells one command runs. Flags only select: no flag changes what a cell means.
+//!
+//! `--only` and `--limit` need the cells alone; `--shard` needs their ids, which are known once a model's revision
+//! and the data's digest are.
+
+use std::str::FromStr;
+
+use super::cell::{Cell, CellId};
+use super::nearest::did_you_mean;
+
+/// What `--only`, `--limit` and `--shard` select.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// All must hold.
+    pub only: Vec<Only>,
+    /// The first n cells of those `only` leaves, before sharding, so that every shard cuts the same list.
+    pub limit: Option<usize>,
+    pub shard: Option<Shard>,
+}
+
+impl Selection {
+    /// The cells that `only` and `limit` leave.
+    ///
+    /// # Errors
+    /// A value of `--only` that no cell of the sweep has.
+    pub fn of(&self, cells: Vec<Cell>) -> Result<Vec<Cell>, SelectionError> {
+        for only in &self.only {
+            only.check(&cells)?;
+        }
+        let chosen = cells.into_iter().filter(|cell| self.only.iter().all(|only| only.holds(cell)));
+        Ok(chosen.take(self.limit.unwrap_or(usize::MAX)).collect())
+    }
+
+    /// Whether this shard takes the cell.
+    pub fn takes(&self, id: CellId) -> bool {
+        self.shard.is_none_or(|shard| shard.takes(id))
+    }
+}
+
+/// What `--only` can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Policy,
+    Size,
+    Model,
+    Task,
+}
+
+impl Field {
+    const ALL: [(&'static str, Field); 4] =
+        [("policy", Field::Policy), ("size", Field::Size), ("model", Field::Model), ("task", Field::Task)];
+
+    /// The cell's value as `--only` spells it; `full` has no size.
+    fn of(self, cell: &Cell) -> Option<String> {
+        match self {
+            Field::Policy => Some(cell.policy.clone()),
+            Field::Size => cell.size().map(|size| size.to_string()),
+            Field::Model => Some(cell.model.source.clone()),
+            Field::Task => Some(cell.task.name().to_string()),
+        }
+    }
+}
+
+/// One `--only key=value,value`: the cell's value is one of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Only {
+    field: Field,
+    values: Vec<String>,
+}
+
+impl Only {
+    fn holds(&self, cell: &Cell) -> bool {
+        self.field.of(cell).is_some_and(|has| self.values.contains(&has))
+    }
+
+    fn check(&self, cells: &[Cell]) -> Result<(), SelectionError> {
+        let mut present: Vec<String> = Vec::new();
+        for value in cells.iter().filter_map(|cell| self.field.of(cell)) {
+            if !present.contains(&value) {
+                present.push(value);
+            }
+        }
+        match self.values.iter().find(|value| !present.contains(value)) {
+            None => Ok(()),
+            Some(value) => Err(SelectionError::NoSuchCell {
+                value: value.clone(),
+                hint: format!(
+                    "{}the sweep has {}",
+                    did_you_mean(value, present.iter().map(String::as_str)),
+                    present.join(", ")
+                ),
+            }),
+        }
+    }
+}
+
+impl FromStr for Only {
+    type Err = SelectionError;
+
+    fn from_str(text: &str) -> Result<Self, SelectionError> {
+        let refused = || SelectionError::Only { text: text.to_string() };
+        let (key, values) = text.split_once('=').ok_or_else(refused)?;
+        let (_, field) = Field::ALL.into_iter().find(|(name, _)| *name == key.trim()).ok_or_else(refused)?;
+        let values: Vec<String> = values.split(',').map(|value| value.trim().to_string()).collect();
+        if values.iter().any(String::is_empty) { Err(refused()) } else { Ok(Only { field, values }) }
+    }
+}
+
+/// One `--shard i/n`, counted from 1: the cells whose id leaves the remainder i - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    index: u64,
+    count: u64,
+}
+
+impl Shard {
+    fn takes(self, id: CellId) -> bool {
+        id.number() % self.count == self.index - 1
+    }
+}
+
+impl FromStr for Shard {
+    type Err = SelectionError;
+
+    fn from_str(text: &str) -> Result<Self, SelectionError> {
+        let refused = || SelectionError::Shard { text: text.to_string() };
+        let (index, count) = text.split_once('/').ok_or_else(refused)?;
+        let number = |digits: &str| digits.trim().parse::<u64>().map_err(|_| refused());
+        let (index, count) = (number(index)?, number(count)?);
+        if (1..=count).contains(&index) { Ok(Shard { index, count }) } else { Err(refused()) }
+    }
+}
+
+/// Why a selection selects nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectionError {
+    #[error(
+        "`--only {text}` is not understood\nhint: write KEY=VALUE[,VALUE]; keys are policy, size, model and task"
+    )]
+    Only { text: String },
+    #[error("no cell of the sweep has `{value}`\nhint: {hint}")]
+    NoSuchCell { value: String, hint: String },
+    #[error("`--shard {text}` is not understood\nhint: write I/N with I from 1 to N, for example 2/8")]
+    Shard { text: String },
+}

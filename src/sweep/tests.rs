@@ -1,0 +1,354 @@
+//! Sweeps as snapshots: what a file means, which ids it gets, and what wrong files are told.
+
+use super::*;
+
+const SMALL: &str = "\
+models: [random-tiny]
+policies: [full, truncate, window+4, tova]
+cache_sizes: [64, 16]
+tasks:
+  - perplexity: {dataset: random-words, length: 128}
+";
+
+fn sweep(yaml: &str) -> Sweep {
+    Sweep::parse(yaml, "small.yaml").unwrap_or_else(|error| panic!("{error}\n{yaml}"))
+}
+
+fn ids(yaml: &str) -> Vec<String> {
+    sweep(yaml).expand().iter().map(|cell| cell.id("revision", "digest").to_string()).collect()
+}
+
+/// The only id of a sweep with one policy and one size, with one setting of the task changed.
+fn id_of(policy: &str, size: &str, task: &str, rest: &str) -> String {
+    let yaml = format!(
+        "models: [random-tiny]\npolicies: [{policy}]\ncache_sizes: [{size}]\n\
+         tasks: [{{perplexity: {{dataset: random-words{task}}}}}]\n{rest}"
+    );
+    let ids = ids(&yaml);
+    assert_eq!(ids.len(), 1, "{yaml}");
+    ids[0].clone()
+}
+
+#[track_caller]
+fn refused(yaml: &str, at: &str, message: &str, hint: &str) {
+    // `at` begins at the place; the last of several.
+    let before = &yaml[..yaml.rfind(at).expect(at)];
+    let (line, start) = (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |end| end + 1));
+    let place = (line as u64, (before.len() - start + 1) as u64);
+    let error = Sweep::parse(yaml, "small.yaml").expect_err(yaml);
+    assert!(error.message.contains(message), "message of {error}\n{yaml}");
+    assert!(error.hint.contains(hint), "hint of {error}\n{yaml}");
+    assert_eq!(error.place, Some(place), "place of {error}\n{yaml}");
+    assert_eq!(
+        error.to_string().lines().next(),
+        Some(format!("small.yaml:{line}:{}: {}", place.1, error.message).as_str())
+    );
+}
+
+#[test]
+fn cells_come_in_the_order_of_the_file() {
+    let cells = sweep(SMALL).expand();
+    let seen: Vec<_> = cells.iter().map(|cell| (cell.policy.as_str(), cell.size())).collect();
+    let expected = [
+        ("full", None),
+        ("truncate", Some(16)),
+        ("truncate", Some(64)),
+        ("window+4", Some(16)),
+        ("window+4", Some(64)),
+        ("tova", Some(16)),
+        ("tova", Some(64)),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(sweep(SMALL).name, "small");
+}
+
+#[test]
+fn a_published_id_stays() {
+    let cells = sweep(SMALL).expand();
+    let text = cells[5].canonical_text("0123abc", "sha256:ff");
+    assert_eq!(
+        text,
+        "schema=1\nengine=1\nmodel=0123abc\ndtype=auto\n\
+         rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
+         task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
+         compare_to_full=false\ndata=sha256:ff\n"
+    );
+    let id = cells[5].id("0123abc", "sha256:ff");
+    // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
+    assert_eq!(id.to_string(), "016324ba044eaabc");
+    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__016324ba044eaabc");
+}
+
+#[test]
+fn file_names_are_safe() {
+    let mut cell = sweep(SMALL).expand().remove(0);
+    let id = cell.id("r", "d");
+    for (source, slug) in [
+        ("meta-llama/Llama-2-7b-hf", "meta-llama-Llama-2-7b-hf"),
+        ("a/b@refs/pr/1", "a-b-refs-pr-1"),
+        ("./models/my model/", "my-model"),
+        ("/x/größe__1", "gr-e-1"),
+        ("../..", "unnamed"),
+    ] {
+        cell.model.source = source.to_string();
+        assert_eq!(cell.name(id).stem(), format!("perplexity__{slug}__full__unbounded__{id}"));
+    }
+}
+
+#[test]
+fn equal_meanings_have_equal_ids() {
+    let base = id_of("tova", "64", "", "");
+    assert_eq!(base, id_of("tova+0", "64", "", ""));
+    assert_eq!(base, id_of("mine", "64", "", "define: {mine: {score: last_attention, scope: layer}}"));
+    assert_eq!(base, id_of("tova", "64", ", length: 4096, stride: null, bos: auto, tail: drop, books: null", ""));
+    assert_eq!(base, id_of("tova", "64", "", "seed: 7\nname: other\npositions: absolute"));
+    // "No overlap" in two spellings, once BOS is known.
+    assert_eq!(id_of("tova", "64", ", bos: true", ""), id_of("tova", "64", ", bos: true, stride: 4095", ""));
+    assert_eq!(id_of("tova", "64", ", bos: false", ""), id_of("tova", "64", ", bos: false, stride: 4096", ""));
+    // Recency knows neither scope nor a protected end; the unbounded cache knows neither positions nor itself.
+    let recency = "define: {mine: {score: recency, scope: head, keep_recent: 10%}}";
+    assert_eq!(id_of("window", "64", "", ""), id_of("mine", "64", "", recency));
+    assert_eq!(id_of("full", "", "", ""), id_of("full", "64", "", "positions: slot"));
+    assert_eq!(id_of("full", "64", "", ""), id_of("full", "64", ", compare_to_full: true", ""));
+}
+
+#[test]
+fn different_settings_have_different_ids() {
+    let mut ids = vec![
+        id_of("full", "64", "", ""),
+        id_of("truncate", "64", "", ""),
+        id_of("window", "64", "", ""),
+        id_of("window+1", "64", "", ""),
+        id_of("tova", "64", "", ""),
+        id_of("tova-head", "64", "", ""),
+        id_of("h2o", "64", "", ""),
+        id_of("mine", "64", "", "define: {mine: {score: last_attention, scope: layer, keep_recent: 1}}"),
+        id_of("tova", "65", "", ""),
+        // At least the whole text fits: still cells of their own.
+        id_of("tova", "4096", "", ""),
+        id_of("tova", "4097", "", ""),
+        id_of("tova", "64", "", "positions: slot"),
+        id_of("tova", "64", "", "positions: squeezed"),
+        id_of("tova", "64", ", length: 2048", ""),
+        id_of("tova", "64", ", stride: 100", ""),
+        id_of("tova", "64", ", bos: true", ""),
+        id_of("tova", "64", ", bos: false", ""),
+        id_of("tova", "64", ", tail: keep", ""),
+        id_of("tova", "64", ", books: 2", ""),
+        id_of("tova", "64", ", chunks_per_book: 2", ""),
+        id_of("tova", "64", ", compare_to_full: true", ""),
+        id_of("random", "64", "", ""),
+        id_of("random", "64", "", "seed: 1"),
+    ];
+    let cell = sweep(SMALL).expand().remove(5);
+    let mut other = cell.clone();
+    other.model.dtype = Dtype::Bf16;
+    ids.extend(
+        [cell.id("r", "d"), cell.id("r2", "d"), cell.id("r", "d2"), other.id("r", "d")].map(|i| i.to_string()),
+    );
+    // A line break in a value must not forge another line.
+    ids.push(cell.id("r\ndtype=f32", "d").to_string());
+    let distinct: HashSet<_> = ids.iter().collect();
+    assert_eq!(distinct.len(), ids.len());
+}
+
+#[test]
+fn equal_meanings_collapse_under_the_first_name() {
+    let yaml = SMALL.replace("[full, truncate, window+4, tova]", "[window, window+0, mine, full]")
+        + "define: {mine: {score: recency, scope: head}}\n";
+    let cells = sweep(&yaml).expand();
+    let seen: Vec<_> = cells.iter().map(|cell| (cell.policy.as_str(), cell.size())).collect();
+    assert_eq!(seen, [("window", Some(16)), ("window", Some(64)), ("full", None)]);
+}
+
+#[test]
+fn every_setting_is_read() {
+    let sweep = sweep(
+        "name: everything
+models:
+  - meta-llama/Llama-2-7b-hf@abc123
+  - {source: ./my-model, dtype: bf16}
+policies: [tova-r16, h2o-10]
+define:
+  tova-r16: {score: last_attention, scope: layer, keep_first: 4, keep_recent: 16}
+  h2o-10: {score: accumulated_attention, scope: head, keep_recent: \"10%\"}
+cache_sizes: [64]
+positions: slot
+tasks:
+  - perplexity:
+      dataset: emozilla/pg19-test
+      length: 1024
+      stride: 512
+      bos: false
+      tail: keep
+      books: 3
+      chunks_per_book: 2
+      compare_to_full: true
+seed: 42
+",
+    );
+    assert_eq!(sweep.name, "everything");
+    assert_eq!(sweep.models[1], ModelSpec { source: "./my-model".into(), dtype: Dtype::Bf16 });
+    let Rule::Policy(tova) = sweep.policies[0].rule else { panic!("a policy") };
+    assert_eq!((tova.keep_first, tova.keep_recent.of(64)), (4, 16));
+    let Rule::Policy(h2o) = sweep.policies[1].rule else { panic!("a policy") };
+    assert_eq!(h2o.keep_recent.of(64), 7);
+    assert_eq!((sweep.positions, sweep.seed), (Positions::Slot, 42));
+    let TaskSpec::Perplexity(task) = &sweep.tasks[0];
+    let expected = Perplexity {
+        dataset: "emozilla/pg19-test".into(),
+        length: 1024,
+        stride: Some(512),
+        bos: Bos::Never,
+        tail: Tail::Keep,
+        books: Some(3),
+        chunks_per_book: Some(2),
+        compare_to_full: true,
+    };
+    assert_eq!(*task, expected);
+}
+
+#[test]
+fn mistakes_are_told_with_place_and_hint() {
+    let swap = |from: &str, to: &str| {
+        assert!(SMALL.contains(from));
+        SMALL.replace(from, to)
+    };
+    refused(&swap("policies:", "polices:"), "polices", "unknown key `polices`", "did you mean `policies`?");
+    refused(&swap("length:", "lenght:"), "lenght", "unknown key `lenght`", "did you mean `length`?");
+    refused(&swap("tova]", "toav]"), "toav", "unknown policy `toav`", "did you mean `tova`");
+    refused(&swap("tova]", "snapkv]"), "snapkv", "unknown policy `snapkv`", "`define:`");
+    refused(&swap("tova]", "full]"), "full]", "policy `full` stands twice", "remove");
+    refused(&swap("64, 16", "64, 0"), "0]", "0 is not a cache size", "from 1");
+    refused(&swap("64, 16", "64, -1"), "-1", "whole number", "configs/");
+    refused(&swap("64, 16", "64, 64"), "64]", "size 64 stands twice", "remove");
+    refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
+    refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
+    refused(&swap("64, 16", "5000000000"), "5000", "is not a cache size", "4294967295");
+    refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
+    refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` names no model", "owner/name");
+    refused(&swap("random-tiny", "random-tiny, random-tiny"), "random-tiny]", "stands twice", "remove");
+    refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
+    refused(&swap("[random-tiny]", "[{source: ./m, dtype: f8}]"), "f8", "unknown name `f8`", "bf16");
+    refused(&swap("[random-tiny]", "[{sauce: ./m}]"), "sauce", "unknown key `sauce`", "source");
+    refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
+    refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
+    refused(&swap("random-words", "embedded"), "embedded", "reserved", ".txt");
+    refused(&swap("random-words", "pg19"), "pg19", "`pg19` names no data set", "owner/name");
+    refused(&swap("length: 128", "length: 1"), "1}", "1 is not `length`", "from 2");
+    refused(&swap("length: 128", "length: many"), "many", "whole number", "configs/");
+    refused(&swap("length: 128", "stride: 0"), "0}", "0 is not `stride`", "from 1");
+    refused(&swap("length: 128", "bos: yes"), "bos", "string \"yes\" where auto, true or false", "configs/");
+    refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
+    refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
+    refused(
+        &swap("perplexity:", "perplexty:"),
+        "perplexty",
+        "unknown name `perplexty`",
+        "did you mean `perplexity`",
+    );
+    refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "appears twice", "keep one");
+    refused(&swap("[64, 16]", "64"), "64", "a list was expected", "[one]");
+    refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
+    refused(&swap("length: 128", "bos: null"), "bos", "nothing where auto, true or false", "configs/");
+    refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
+    refused(&(SMALL.to_string() + "positions: rotated\n"), "rotated", "unknown name `rotated`", "squeezed");
+    refused(
+        &(SMALL.to_string() + "define: {tova+x: {score: recency, scope: layer}}\n"),
+        "tova+x",
+        "fixed",
+        "my-tova",
+    );
+    refused(
+        &(SMALL.to_string() + "define: {full: {score: recency, scope: layer}}\n"),
+        "full: {score",
+        "fixed",
+        "my-full",
+    );
+    refused(
+        &(SMALL.to_string() + "define: {a b: {score: recency, scope: layer}}\n"),
+        "a b",
+        "not a name",
+        "ASCII",
+    );
+    refused(
+        &(SMALL.to_string() + "define: {a: {score: last, scope: layer}}\n"),
+        "last",
+        "`last`",
+        "last_attention",
+    );
+    let recent = "define: {a: {score: random, scope: layer, keep_recent: 101%}}\n";
+    refused(&(SMALL.to_string() + recent), "keep_recent", "a whole percentage", "configs/");
+    refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "second document", "remove");
+    refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
+}
+
+#[test]
+fn selections_select() {
+    let cells = || sweep(SMALL).expand();
+    let choose = |only: &[&str], limit| {
+        let only = only.iter().map(|text| text.parse().unwrap()).collect();
+        let chosen = Selection { only, limit, shard: None }.of(cells())?;
+        Ok::<_, SelectionError>(chosen.iter().map(|c| (c.policy.clone(), c.size())).collect::<Vec<_>>())
+    };
+    let pair = |policy: &str, size| (policy.to_string(), size);
+    assert_eq!(choose(&[], None).unwrap().len(), 7);
+    assert_eq!(choose(&["policy=tova,full", "size=64"], None).unwrap(), [pair("tova", Some(64))]);
+    assert_eq!(choose(&["task=perplexity", "model=random-tiny"], Some(2)).unwrap().len(), 2);
+    let unknown = choose(&["policy=toav"], None).unwrap_err().to_string();
+    assert!(unknown.contains("did you mean `tova`"), "{unknown}");
+    for wrong in ["policy", "policy=", "polcy=tova", "policy=a,,b"] {
+        assert!(wrong.parse::<Only>().is_err(), "{wrong}");
+    }
+    for wrong in ["0/2", "3/2", "1", "1/0", "-1/2", "a/b"] {
+        assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn every_cell_falls_into_one_shard() {
+    let shards: Vec<Selection> =
+        (1..=3).map(|i| Selection { shard: format!("{i}/3").parse().ok(), ..Selection::default() }).collect();
+    for cell in sweep(SMALL).expand() {
+        let id = cell.id("r", "d");
+        assert_eq!(shards.iter().filter(|shard| shard.takes(id)).count(), 1);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn sizes_may_stand_in_any_order(sizes in proptest::collection::hash_set(5usize..10_000, 1..20)) {
+        let any_order: Vec<usize> = sizes.into_iter().collect();
+        let yaml = SMALL.replace("[64, 16]", &format!("{any_order:?}"));
+        let mut sorted = any_order;
+        sorted.sort_unstable();
+        let cells = sweep(&yaml).expand();
+        let of = |policy: &str| cells.iter().filter(|c| c.policy == policy).filter_map(Cell::size).collect::<Vec<_>>();
+        proptest::prop_assert_eq!(of("tova"), sorted.clone());
+        proptest::prop_assert_eq!(of("window+4"), sorted);
+    }
+
+    #[test]
+    fn no_file_makes_it_panic(at in 0..SMALL.len(), cut in 0usize..6, put in "[-a-z0-9 :\\[\\]{},*&!|>#%\"'\n\t]{0,4}") {
+        let mut yaml = SMALL.to_string();
+        yaml.replace_range(at..(at + cut).min(SMALL.len()), &put);
+        if let Err(error) = Sweep::parse(&yaml, "small.yaml") {
+            proptest::prop_assert!(!error.message.is_empty() && !error.hint.is_empty());
+            let (line, column) = error.place.expect("a place");
+            proptest::prop_assert!(line >= 1 && column >= 1 && line <= yaml.lines().count() as u64 + 1, "{}", error);
+        }
+    }
+}
+
+#[test]
+fn every_committed_sweep_is_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let sweep = Sweep::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!sweep.expand().is_empty(), "{}", path.display());
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen} sweeps in {}", folder.display());
+}

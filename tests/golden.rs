@@ -1,0 +1,105 @@
+//! The engine against answers of the slow, obvious definition (float64, one token at a time, physical deletion):
+//! NLLs within 1e-4 and equal survivors, however the text is cut into reads.
+//!
+//! `tests/golden/README.md` says where the answers come from. More of them are found through
+//! `TOVA_BENCH_TEST_DATA`; without it that part is skipped aloud.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::Device;
+use serde::Deserialize;
+use tova_bench::eviction::{Positions, presets};
+use tova_bench::lm::{LanguageModel, MemoryPlan, ModelShape, WeightType};
+
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    policy: String,
+    size: Option<usize>,
+    positions: Positions,
+    nll: Vec<f64>,
+    survivors: Vec<Vec<Vec<u32>>>,
+}
+
+const TOLERANCE: f64 = 1e-4;
+
+/// NLLs and survivors of a text read `chunk` tokens at a time.
+fn read(model: &LanguageModel, tokens: &[u32], plan: &MemoryPlan<'_>, chunk: usize) -> (Vec<f32>, Vec<Vec<Vec<u32>>>) {
+    let mut memory = model.new_memory(plan);
+    let mut nll = Vec::new();
+    for (i, piece) in tokens.chunks(chunk).enumerate() {
+        let states = model.read(piece, &mut memory).unwrap();
+        let start = i * chunk + 1;
+        let targets = &tokens[start..(start + piece.len()).min(tokens.len())];
+        if !targets.is_empty() {
+            nll.extend(model.nll(&states.narrow(0, 0, targets.len()).unwrap(), targets).unwrap());
+        }
+    }
+    let survivors = memory.survivors();
+    (nll, survivors.iter().map(|groups| groups.iter().map(|born| born.to_vec()).collect()).collect())
+}
+
+fn weight_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "safetensors"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Every case of `golden`, for every chunk length. Returns the number of cases and the largest difference.
+fn check(golden: &Path, checkpoint: &Path, chunks: &[usize]) -> (usize, f64) {
+    let shape = ModelShape::read(&checkpoint.join("config.json")).unwrap();
+    let model = LanguageModel::load(shape, &weight_files(checkpoint), WeightType::Auto, &Device::Cpu).unwrap();
+    let read_json = |name: &str| std::fs::read_to_string(golden.join(name)).unwrap();
+    let tokens: Vec<u32> = serde_json::from_str(&read_json("tokens.json")).unwrap();
+    let answers: Golden = serde_json::from_str(&read_json("golden.json")).unwrap();
+    let mut worst = 0f64;
+    for case in &answers.cases {
+        let policy = presets::by_name(&case.policy).map(|policy| policy.at(case.size.unwrap()).unwrap());
+        assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
+        let plan = MemoryPlan { policy, positions: case.positions, ..MemoryPlan::unbounded() };
+        for &chunk in chunks {
+            let chunk = chunk.min(tokens.len());
+            let name = format!(
+                "{} {} {:?} {} in reads of {chunk}",
+                golden.display(),
+                case.policy,
+                case.size,
+                case.positions.name()
+            );
+            let (nll, survivors) = read(&model, &tokens, &plan, chunk);
+            assert_eq!(nll.len(), case.nll.len(), "{name}");
+            for (t, (got, want)) in nll.iter().zip(&case.nll).enumerate() {
+                let difference = (f64::from(*got) - want).abs();
+                assert!(difference < TOLERANCE, "{name}: NLL of token {} is {got}, not {want}", t + 1);
+                worst = worst.max(difference);
+            }
+            assert_eq!(survivors, case.survivors, "{name}: survivors");
+        }
+    }
+    (answers.cases.len(), worst)
+}
+
+#[test]
+fn shared_goldens() {
+    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
+        eprintln!("SKIPPED: shared_goldens needs TOVA_BENCH_TEST_DATA");
+        return;
+    };
+    for name in ["llama-mha", "mistral-gqa", "yi-gqa", "tinystories-656k"] {
+        let golden = data.join("golden").join(name);
+        let checkpoint = match name {
+            "tinystories-656k" => data.join("data/checkpoints/TinyStories-656K"),
+            _ => golden.clone(),
+        };
+        let (cases, worst) = check(&golden, &checkpoint, &[1, 7, 64, usize::MAX]);
+        eprintln!("{name}: {cases} cases, largest NLL difference {worst:.1e}");
+    }
+}

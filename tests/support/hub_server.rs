@@ -1,0 +1,213 @@
+//! A hub on the loopback interface: the few answers of huggingface.co that downloading needs, over real HTTP.
+//!
+//! It follows the hub's habits: large files redirect to another address and have their SHA-256 as etag, small ones
+//! redirect to a relative one, ranges are honoured. Faults can be switched on per file. It ends with its value, and by
+//! itself after a minute.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+/// How one file misbehaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Status(u16),
+    /// Announces everything, sends this many bytes of each answer, and closes.
+    CutOff(usize),
+    /// The same without announcing a length, so that only the size tells.
+    CutOffSilently(usize),
+    /// One byte is another one.
+    Garbled,
+    /// An etag that is a path out of the cache.
+    Traversal,
+    /// A redirect to nowhere.
+    NoLocation,
+}
+
+/// What the server has; tests change it while it runs.
+#[derive(Default)]
+pub struct Contents {
+    pub commit: String,
+    /// File name to its bytes.
+    pub files: BTreeMap<String, Vec<u8>>,
+    pub faults: BTreeMap<String, Fault>,
+    /// The status of the description of the repository, 200 if none.
+    pub info_status: Option<u16>,
+    /// Every request: its path and its authorization header.
+    pub requests: Vec<(String, Option<String>)>,
+}
+
+pub struct HubServer {
+    pub endpoint: String,
+    pub contents: Arc<Mutex<Contents>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HubServer {
+    pub fn start(commit: &str, files: &[(&str, &[u8])]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let files = files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.to_vec())).collect();
+        let contents = Arc::new(Mutex::new(Contents { commit: commit.to_owned(), files, ..Contents::default() }));
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let (contents, stop, endpoint) = (contents.clone(), stop.clone(), endpoint.clone());
+            move || {
+                let end = Instant::now() + Duration::from_secs(60);
+                while !stop.load(Ordering::Relaxed) && Instant::now() < end {
+                    match listener.accept() {
+                        // A client that hangs up early is part of the tests.
+                        Ok((stream, _)) => drop(serve(&stream, &endpoint, &contents)),
+                        Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                    }
+                }
+            }
+        });
+        HubServer { endpoint, contents, stop, thread: Some(thread) }
+    }
+
+    pub fn fault(&self, name: &str, fault: Fault) {
+        self.contents.lock().unwrap().faults.insert(name.to_owned(), fault);
+    }
+
+    /// How many requests had this in their path.
+    pub fn count(&self, part: &str) -> usize {
+        self.contents.lock().unwrap().requests.iter().filter(|(path, _)| path.contains(part)).count()
+    }
+}
+
+impl Drop for HubServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The etag: SHA-256 for what the hub stores as a large file, something shorter for the rest.
+pub fn etag(name: &str, bytes: &[u8]) -> String {
+    let hash = sha256(bytes);
+    if is_large(name) { hash } else { hash[..40].to_owned() }
+}
+
+fn is_large(name: &str) -> bool {
+    name.ends_with(".safetensors") || name.ends_with(".parquet")
+}
+
+fn serve(mut stream: &TcpStream, endpoint: &str, contents: &Mutex<Contents>) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let (mut token, mut from) = (None, 0);
+    for line in lines {
+        let line = line?;
+        let Some((key, value)) = line.split_once(':') else { break };
+        match key.to_ascii_lowercase().as_str() {
+            "authorization" => token = Some(value.trim().to_owned()),
+            "range" => from = range(value),
+            _ => {}
+        }
+    }
+    let answer = {
+        let mut contents = contents.lock().unwrap();
+        contents.requests.push((path.clone(), token));
+        answer(&contents, &path, from, endpoint)
+    };
+    stream.write_all(&answer)
+}
+
+/// The start of `bytes=N-` or of `bytes=0-0`; the single byte of the latter is told by its end.
+fn range(value: &str) -> usize {
+    let range = value.trim().trim_start_matches("bytes=");
+    if range == "0-0" { usize::MAX } else { range.trim_end_matches('-').parse().unwrap() }
+}
+
+fn answer(contents: &Contents, path: &str, from: usize, endpoint: &str) -> Vec<u8> {
+    if path.starts_with("/api/models/") || path.starts_with("/api/datasets/") {
+        let status = contents.info_status.unwrap_or(200);
+        let known =
+            path.starts_with("/api/models/o/n/revision/") || path.starts_with("/api/datasets/o/n/revision/");
+        let revision = path.rsplit('/').next().unwrap();
+        if status != 200 || !known || !["main", "v1", "refs%2Fpr%2F3", &contents.commit].contains(&revision) {
+            return response(if status == 200 { 404 } else { status }, &[], b"{\"error\":\"no\"}");
+        }
+        let siblings: Vec<_> =
+            contents.files.keys().map(|name| serde_json::json!({ "rfilename": name })).collect();
+        let info = serde_json::json!({ "sha": contents.commit, "siblings": siblings, "private": false });
+        return response(200, &[], info.to_string().as_bytes());
+    }
+    // /o/n/resolve/<commit>/<file> redirects; /cdn/<file> and /resolve-cache/<file> hold the bytes.
+    let plain = path.trim_start_matches("/datasets");
+    let resolve = format!("/o/n/resolve/{}/", contents.commit);
+    let (name, redirect) = match (plain.strip_prefix(&resolve), plain.split_once("/bytes/")) {
+        (Some(name), _) => (name, true),
+        (None, Some((_, name))) => (name, false),
+        (None, None) => return response(404, &[], b""),
+    };
+    let Some(bytes) = contents.files.get(name) else { return response(404, &[], b"") };
+    let fault = contents.faults.get(name).copied();
+    let commit = ("x-repo-commit", contents.commit.clone());
+    let tag = if fault == Some(Fault::Traversal) { "../../../../evil".to_owned() } else { etag(name, bytes) };
+    match fault {
+        Some(Fault::Status(status)) => return response(status, &[commit], b""),
+        Some(Fault::NoLocation) => return response(302, &[commit, ("etag", tag)], b""),
+        _ => {}
+    }
+    if redirect && is_large(name) {
+        let to = ("location", format!("{endpoint}/cdn/bytes/{name}"));
+        let linked = ("x-linked-etag", format!("\"{tag}\""));
+        return response(302, &[commit, to, linked, ("x-linked-size", bytes.len().to_string())], b"");
+    }
+    if redirect {
+        return response(307, &[("location", format!("/resolve-cache/bytes/{name}"))], b"");
+    }
+    send(bytes, from, fault, vec![commit, ("etag", format!("\"{tag}\""))])
+}
+
+fn send(bytes: &[u8], from: usize, fault: Option<Fault>, mut headers: Vec<(&'static str, String)>) -> Vec<u8> {
+    let probe = from == usize::MAX;
+    let (start, end) = if probe { (0, 1) } else { (from, bytes.len()) };
+    if start >= bytes.len() {
+        return response(416, &headers, b"");
+    }
+    headers.push(("content-range", format!("bytes {start}-{}/{}", end - 1, bytes.len())));
+    let mut part = bytes[start..end].to_vec();
+    let whole = response(206, &headers, &part);
+    let head = whole.len() - part.len();
+    match fault {
+        Some(Fault::CutOff(kept)) if !probe && kept < part.len() => whole[..head + kept].to_vec(),
+        Some(Fault::CutOffSilently(kept)) if !probe && kept < part.len() => {
+            let head = String::from_utf8_lossy(&whole[..head]).into_owned();
+            let head: Vec<&str> = head.split("\r\n").filter(|line| !line.starts_with("content-length")).collect();
+            [head.join("\r\n").as_bytes(), &part[..kept]].concat()
+        }
+        Some(Fault::Garbled) => {
+            part[0] ^= 1;
+            response(206, &headers, &part)
+        }
+        _ => whole,
+    }
+}
+
+fn response(status: u16, headers: &[(&str, String)], body: &[u8]) -> Vec<u8> {
+    let mut head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    [head.as_bytes(), b"\r\n", body].concat()
+}
