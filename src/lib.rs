@@ -7,6 +7,7 @@
 pub mod columns;
 pub mod eviction;
 pub mod lm;
+pub mod report;
 pub mod results;
 pub mod sweep;
 pub mod task;

@@ -1,0 +1,211 @@
+//! Axes: from a value to a share of the axis, and the ticks a reader can read.
+//!
+//! Pure numbers; it knows nothing of drawing. Ticks on a logarithmic axis are round numbers (5, 10, 20, 50), never
+//! powers written as 1e1, and ticks of cache sizes are the sizes that were measured.
+
+/// How values spread along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scale {
+    Linear,
+    Log,
+}
+
+impl Scale {
+    fn along(self, value: f64) -> f64 {
+        match self {
+            Self::Linear => value,
+            Self::Log => value.ln(),
+        }
+    }
+
+    fn back(self, along: f64) -> f64 {
+        match self {
+            Self::Linear => along,
+            Self::Log => along.exp(),
+        }
+    }
+}
+
+/// A place on an axis with its label.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tick {
+    pub(super) value: f64,
+    pub(super) label: String,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    scale: Scale,
+    /// Ends, in the scale's own terms.
+    low: f64,
+    high: f64,
+    pub(super) ticks: Vec<Tick>,
+}
+
+impl Axis {
+    /// Cache sizes, doubling evenly, with a tick at each.
+    pub(super) fn of_sizes(sizes: &[u32]) -> Self {
+        let values: Vec<f64> = sizes.iter().map(|&size| f64::from(size.max(1))).collect();
+        let (low, high) = ends(&values, Scale::Log);
+        // Half a doubling where there is one size only; otherwise just enough that markers clear the frame.
+        let margin = if high > low { 0.05 * (high - low) } else { 0.5 };
+        let ticks = values.iter().map(|&value| Tick { value, label: number(value) }).collect();
+        Self { scale: Scale::Log, low: low - margin, high: high + margin, ticks }
+    }
+
+    /// The axis of values that spans what is given.
+    pub(super) fn of_values(values: &[f64], scale: Scale) -> Self {
+        let usable = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
+        let values: Vec<f64> = values.iter().copied().filter(usable).collect();
+        let (low, high) = ends(&values, scale);
+        let margin = if high > low { 0.06 * (high - low) } else { 0.05 * high.abs().max(1.0) };
+        let (mut low, high) = (low - margin, high + margin);
+        // A margin must not suggest negative values where there are none.
+        if scale == Scale::Linear && values.iter().all(|&value| value >= 0.0) {
+            low = low.max(0.0);
+        }
+        let ticks = ticks(scale.back(low), scale.back(high), scale);
+        Self { scale, low, high, ticks }
+    }
+
+    /// 0 at the low end, 1 at the high end, and beyond for what is outside.
+    pub(super) fn share(&self, value: f64) -> f64 {
+        (self.scale.along(value) - self.low) / (self.high - self.low)
+    }
+
+    pub(super) fn contains(&self, value: f64) -> bool {
+        (0.0..=1.0).contains(&self.share(value))
+    }
+}
+
+fn ends(values: &[f64], scale: Scale) -> (f64, f64) {
+    let along = values.iter().map(|&value| scale.along(value));
+    let (low, high) =
+        along.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
+    if low <= high { (low, high) } else { (0.0, 1.0) }
+}
+
+/// The most ticks an axis of a column's height has room for.
+const MOST_TICKS: usize = 8;
+
+fn ticks(low: f64, high: f64, scale: Scale) -> Vec<Tick> {
+    // Numbers at the very ends of floating point have no neighbours to put ticks between.
+    if !(low.abs().max(high.abs()) < 1e300 && (scale == Scale::Linear || low > 1e-300)) {
+        return Vec::new();
+    }
+    let values = match scale {
+        Scale::Linear => even_ticks(low, high, 6),
+        Scale::Log => log_ticks(low, high),
+    };
+    values.into_iter().map(|value| Tick { value, label: number(value) }).collect()
+}
+
+/// Steps of 1, 2 or 5 times a power of ten, at most `most` ticks.
+fn even_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
+    let rough = (high - low) / most as f64;
+    let power = rough.log10().floor();
+    let mut steps =
+        (0..2).flat_map(|more| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powf(power + f64::from(more))));
+    let fits = |step: &f64| (high / step).floor() - (low / step).ceil() < most as f64;
+    let Some(step) = steps.find(fits) else { return Vec::new() };
+    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    (first..=last).map(|n| n as f64 * step).collect()
+}
+
+/// Round numbers of every decade, as many as there is room for.
+fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    const DIGITS: [&[f64]; 4] = [&[1.0, 2.0, 3.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+    let decades = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let of = |digits: &[f64]| -> Vec<f64> {
+        let all = (decades.0..=decades.1).flat_map(|decade| digits.iter().map(move |d| d * 10f64.powi(decade)));
+        all.filter(|value| (low..=high).contains(value)).collect()
+    };
+    let finest = DIGITS.iter().map(|digits| of(digits)).find(|ticks| ticks.len() <= MOST_TICKS);
+    match finest {
+        Some(ticks) if ticks.len() >= 4 => ticks,
+        // Less than about a decade: even steps crowd a little at the top, but say more than two ticks do.
+        Some(_) => even_ticks(low, high, 6),
+        // More decades than ticks: every second, third, ... power of ten.
+        None => {
+            let powers = of(DIGITS[3]);
+            let every = powers.len().div_ceil(MOST_TICKS);
+            powers.into_iter().step_by(every).collect()
+        }
+    }
+}
+
+/// A tick's label: the shortest that is exact for round numbers.
+fn number(value: f64) -> String {
+    // Steps such as 0.1 add up to 0.30000000000000004.
+    let rounded: f64 = format!("{value:.9e}").parse().unwrap_or(value);
+    rounded.to_string()
+}
+
+/// The linear axis' values: everything but what would squash the rest.
+///
+/// A policy far worse than the full cache (the paper's Window is 600 times worse) leaves the picture where it is beyond
+/// three times `full`, unless most policies are there too; then three times the lower median of the policies' worst decides.
+pub(super) fn within_reach(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
+    let finite =
+        |values: &Vec<f64>| -> Vec<f64> { values.iter().copied().filter(|value| value.is_finite()).collect() };
+    let series: Vec<Vec<f64>> = series.iter().map(finite).filter(|values| !values.is_empty()).collect();
+    let mut worst: Vec<f64> =
+        series.iter().filter_map(|values| values.iter().copied().max_by(f64::total_cmp)).collect();
+    worst.sort_by(f64::total_cmp);
+    let median = worst.get(worst.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+    let reach = 3.0 * median.max(full.unwrap_or(0.0));
+    series.into_iter().flatten().chain(full).filter(|&value| value <= reach || reach <= 0.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|tick| tick.label.as_str()).collect()
+    }
+
+    #[test]
+    fn ticks_are_numbers_to_read() {
+        let check = |values: &[f64], scale, expected: &[&str]| {
+            assert_eq!(labels(&Axis::of_values(values, scale)), expected, "{values:?} {scale:?}");
+        };
+        check(&[7.16, 17.65], Scale::Linear, &["8", "10", "12", "14", "16", "18"]);
+        check(&[7.16, 17.65], Scale::Log, &["8", "10", "12", "14", "16", "18"]);
+        check(&[7.16, 4812.0], Scale::Log, &["10", "30", "100", "300", "1000", "3000"]);
+        check(&[4.0, 1200.0], Scale::Log, &["5", "10", "20", "50", "100", "200", "500", "1000"]);
+        check(&[0.001, 0.8], Scale::Log, &["0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1"]);
+        check(&[0.0, 1.0], Scale::Linear, &["0", "0.2", "0.4", "0.6", "0.8", "1"]);
+        check(&[5.0, 5.0], Scale::Linear, &["4.8", "4.9", "5", "5.1", "5.2"]);
+    }
+
+    #[test]
+    fn sizes_stand_evenly_and_carry_the_ticks() {
+        let axis = Axis::of_sizes(&[64, 128, 256]);
+        assert_eq!(labels(&axis), ["64", "128", "256"]);
+        let at = [64.0, 128.0, 256.0].map(|size| axis.share(size));
+        assert!((at[1] - 0.5).abs() < 1e-12 && (at[0] + at[2] - 1.0).abs() < 1e-12);
+        assert!(Axis::of_sizes(&[100]).contains(100.0));
+    }
+
+    #[test]
+    fn axes_survive_strange_values() {
+        for values in [&[][..], &[f64::NAN], &[f64::INFINITY], &[0.0], &[-1.0, 3.0], &[1e300, 1e-300]] {
+            for scale in [Scale::Linear, Scale::Log] {
+                let axis = Axis::of_values(values, scale);
+                assert!(axis.low < axis.high && axis.ticks.len() <= 12, "{values:?} {axis:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_hopeless_policy_leaves_the_picture_but_not_all() {
+        let table = [vec![4812.0, 7.16], vec![10.28, 7.16], vec![9.53, 7.16]];
+        assert_eq!(within_reach(&table, Some(7.16)), [7.16, 10.28, 7.16, 9.53, 7.16, 7.16]);
+        // Nothing to squash when all are bad.
+        assert_eq!(within_reach(&[vec![50.0, 20.0], vec![60.0, 10.0]], Some(5.0)).len(), 5);
+        // A metric without a full cache's value.
+        assert_eq!(within_reach(&[vec![8.0], vec![0.5], vec![0.4]], None), [0.5, 0.4]);
+        assert_eq!(within_reach(&[vec![0.0]], None), [0.0]);
+    }
+}

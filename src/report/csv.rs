@@ -1,0 +1,111 @@
+//! The points as CSV: one line per point, every digit, every setting a column.
+//!
+//! For spreadsheets and scripts; it says nothing that the rows do not, only pooled.
+
+use super::bootstrap::Estimate;
+use super::escape;
+use super::points::Panel;
+
+const HEADER: [&str; 27] = [
+    "task",
+    "dataset",
+    "model",
+    "model_revision",
+    "dtype",
+    "length",
+    "stride",
+    "bos",
+    "tail",
+    "seed",
+    "positions",
+    "prefill",
+    "metric",
+    "quantity",
+    "policy",
+    "cache_size",
+    "value",
+    "interval_low",
+    "interval_high",
+    "minus_full",
+    "minus_full_low",
+    "minus_full_high",
+    "samples",
+    "samples_expected",
+    "clusters",
+    "weight",
+    "complete",
+];
+
+/// The whole file, header included.
+pub(super) fn file(panels: &[Panel]) -> String {
+    let mut file = HEADER.join(",");
+    file.push('\n');
+    for panel in panels {
+        let setting = &panel.setting;
+        for point in &panel.points {
+            let estimate = |estimate: Option<Estimate>| {
+                let interval = estimate.and_then(|estimate| estimate.interval);
+                [
+                    estimate.map(|estimate| estimate.value),
+                    interval.map(|interval| interval.low),
+                    interval.map(|interval| interval.high),
+                ]
+                .map(|number| number.map_or_else(String::new, |number| number.to_string()))
+            };
+            let [value, low, high] = estimate(Some(point.estimate));
+            let [minus_full, minus_full_low, minus_full_high] = estimate(point.to_full);
+            let fields: [String; HEADER.len()] = [
+                setting.task.clone(),
+                setting.dataset.clone(),
+                setting.model.clone(),
+                setting.model_revision.clone(),
+                setting.dtype.clone(),
+                setting.length.to_string(),
+                setting.stride.to_string(),
+                setting.bos.to_string(),
+                setting.tail.clone(),
+                setting.seed.to_string(),
+                setting.positions.clone(),
+                setting.prefill.clone(),
+                panel.quantity.metric.clone(),
+                panel.quantity.name.clone(),
+                point.policy.clone(),
+                point.cache_size.map_or_else(String::new, |size| size.to_string()),
+                value,
+                low,
+                high,
+                minus_full,
+                minus_full_low,
+                minus_full_high,
+                point.samples.to_string(),
+                panel.samples.to_string(),
+                point.clusters.to_string(),
+                point.weight.to_string(),
+                point.complete.to_string(),
+            ];
+            file.push_str(&fields.map(|field| escape::csv(&field)).join(","));
+            file.push('\n');
+        }
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows};
+    use super::super::points::panels;
+    use super::*;
+
+    #[test]
+    fn one_line_per_point_with_every_digit() {
+        let sample = [Sample { sample: "a", cluster: "a", value: 2.0, weight: 1.0 }];
+        let mut all = rows("full", None, &sample);
+        all.extend(rows("my, \"own\"", Some(64), &sample));
+        let file = file(&panels(&all));
+        let lines: Vec<&str> = file.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].starts_with("task,dataset,model,"));
+        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,1,1,1,1,true"), "{}", lines[1]);
+        assert!(lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,1,1,1,1,true"), "{}", lines[2]);
+    }
+}

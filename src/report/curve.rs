@@ -1,0 +1,279 @@
+//! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3; each linear
+//! and logarithmic, as SVG and PNG.
+//!
+//! It decides what goes on one page and where the legend stands (below, where it cannot cover data), and names files.
+
+use std::collections::BTreeMap;
+
+use super::axis::Scale;
+use super::chart::{self, Chart, SMALL, Shown};
+use super::escape;
+use super::font;
+use super::ink::{self, BLACK, Look};
+use super::points::Panel;
+use super::scene::{Across, Scene};
+use super::setting::Setting;
+
+/// One column of a paper, in points.
+const COLUMN: f64 = 3.3 * 72.0;
+/// A chart among others, three of which fill a page.
+const SIDE: f64 = 2.3 * 72.0;
+const MOST_ABREAST: usize = 3;
+/// More panels than this are no overview any more.
+const MOST_TOGETHER: usize = 12;
+const MARGIN: f64 = 2.0;
+const GAP: f64 = 6.0;
+
+/// One figure, not yet drawn.
+pub(super) struct Figure<'a> {
+    /// The file name without `-linear.svg` and its like.
+    pub(super) stem: String,
+    pub(super) title: String,
+    panels: Vec<(&'a Panel, String)>,
+    looks: &'a Looks,
+}
+
+/// How every policy of the report looks.
+pub(super) struct Looks(BTreeMap<String, Look>);
+
+impl Looks {
+    pub(super) fn of(panels: &[Panel]) -> Self {
+        let mut names: Vec<&str> =
+            panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full").collect();
+        names.sort_by_key(|policy| super::order::of(policy));
+        names.dedup();
+        Self(names.iter().map(|name| (*name).to_owned()).zip(ink::looks(&names)).collect())
+    }
+}
+
+/// The figure of each panel that has a curve to show, and those of several panels.
+pub(super) struct Figures<'a> {
+    /// In the order of the panels; `None` where only the full cache was measured.
+    pub(super) single: Vec<Option<Figure<'a>>>,
+    /// For each quantity with two to twelve panels.
+    pub(super) combined: Vec<Figure<'a>>,
+}
+
+pub(super) fn figures<'a>(panels: &'a [Panel], looks: &'a Looks) -> Figures<'a> {
+    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let stems = stems(panels, &settings);
+    let single: Vec<Option<Figure>> = panels
+        .iter()
+        .zip(stems)
+        .map(|(panel, stem)| {
+            let title = panel.setting.title(&settings);
+            (!panel.sizes().is_empty()).then(|| Figure {
+                stem,
+                title: format!("{} by cache size: {title}", panel.quantity.name),
+                panels: vec![(panel, title)],
+                looks,
+            })
+        })
+        .collect();
+    let mut combined: BTreeMap<(usize, &str), Figure> = BTreeMap::new();
+    for (panel, title) in single.iter().flatten().flat_map(|figure| &figure.panels) {
+        let figure = combined.entry(panel.quantity.order()).or_insert_with(|| Figure {
+            stem: format!("{}-all", panel.quantity.slug()),
+            title: format!("{} by cache size", panel.quantity.name),
+            panels: Vec::new(),
+            looks,
+        });
+        figure.panels.push((panel, title.clone()));
+    }
+    let combined =
+        combined.into_values().filter(|figure| (2..=MOST_TOGETHER).contains(&figure.panels.len())).collect();
+    Figures { single, combined }
+}
+
+/// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.
+fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
+    let plain: Vec<String> = panels
+        .iter()
+        .map(|panel| {
+            let title = panel.setting.title(settings);
+            let parts = title.split(" \u{B7} ").map(escape::slug);
+            std::iter::once(panel.quantity.slug()).chain(parts).collect::<Vec<_>>().join("-")
+        })
+        .collect();
+    let reserved = |stem: &str| plain.iter().filter(|other| *other == stem).count() > 1 || stem.ends_with("-all");
+    let distinct = |(stem, panel): (&String, &Panel)| {
+        if reserved(stem) {
+            format!("{stem}-{}", escape::fingerprint(&format!("{:?} {}", panel.setting, panel.quantity.metric)))
+        } else {
+            stem.clone()
+        }
+    };
+    plain.iter().zip(panels).map(distinct).collect()
+}
+
+impl Figure<'_> {
+    /// The scales worth drawing, with the ends of their file names.
+    pub(super) fn scales(&self) -> Vec<(Scale, &'static str)> {
+        let log = self.panels.iter().all(|(panel, _)| panel.quantity.has_log_axis());
+        let scales = [(Scale::Linear, "linear"), (Scale::Log, "log")];
+        scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).collect()
+    }
+
+    pub(super) fn scene(&self, scale: Scale) -> Scene {
+        let charts: Vec<Chart> =
+            self.panels.iter().map(|(panel, title)| Chart::new(panel, title.clone(), scale)).collect();
+        let abreast = charts.len().min(MOST_ABREAST);
+        let (chart_width, plot_height) = if charts.len() == 1 { (COLUMN, 122.0) } else { (SIDE, 108.0) };
+        // The first chart of a row also names the axis; its plot is as wide as the others' all the same.
+        let extra = if abreast > 1 { chart::LABEL_ROOM - MARGIN } else { 0.0 };
+        let width = chart_width * abreast as f64 + extra;
+        let mut scene = Scene { title: self.title.clone(), width, height: 0.0, shapes: Vec::new() };
+        let looks = |policy: &str| self.looks.0.get(policy).copied();
+        let row_height = Chart::height(plot_height) + GAP;
+        for (i, chart) in charts.iter().enumerate() {
+            let (column, row) = (i % abreast, i / abreast);
+            let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
+            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
+            let room = (chart_width + own - 2.0 * MARGIN, plot_height);
+            // Panels of one figure share their quantity, so its name stands once per row.
+            chart.draw(&mut scene, corner, room, &looks, column == 0);
+        }
+        let mut bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
+        bottom = self.draw_legend(&mut scene, bottom, &charts);
+        if charts.iter().any(Chart::has_bands) {
+            chart::draw_caption(&mut scene, (MARGIN + 4.0, bottom + 3.5), self.bands());
+            bottom += 8.0;
+        }
+        scene.height = bottom + MARGIN;
+        scene
+    }
+
+    /// What the bands are.
+    fn bands(&self) -> &'static str {
+        let paired = self.panels.iter().all(|(panel, _)| panel.quantity.has_difference && panel.full().is_some());
+        if paired { "bands: 95 % bootstrap of the difference to full" } else { "bands: 95 % bootstrap" }
+    }
+
+    /// Names below the charts, in as many columns as fit; returns where it ends.
+    fn draw_legend(&self, scene: &mut Scene, top: f64, charts: &[Chart]) -> f64 {
+        const SAMPLE: f64 = 16.0;
+        const ROW: f64 = 9.5;
+        let mut entries: Vec<(String, Option<Look>)> = Vec::new();
+        if self.panels.iter().any(|(panel, _)| panel.full().is_some()) {
+            entries.push(("full".to_owned(), None));
+        }
+        for (policy, look) in self.in_order() {
+            // The worst of the charts: one where it is missing must be explained.
+            let Some(shown) = charts.iter().filter_map(|chart| chart.shown(policy)).max() else { continue };
+            let note = match shown {
+                Shown::All => "",
+                Shown::Part => " (partly off scale)",
+                Shown::Nothing => " (off scale)",
+            };
+            entries.push((format!("{}{note}", escape::plain(policy)), Some(look)));
+        }
+        let room = scene.width - 2.0 * MARGIN - 8.0;
+        let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
+        let column = (SAMPLE + 3.0 + widest + 8.0).min(room);
+        let columns = ((room / column) as usize).clamp(1, entries.len().max(1));
+        let rows = entries.len().div_ceil(columns);
+        for (i, (name, look)) in entries.iter().enumerate() {
+            // Down first, so that a family of policies stays together.
+            let (x, y) =
+                (MARGIN + 4.0 + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
+            chart::draw_sample(scene, (x, y), SAMPLE, *look);
+            let name = font::fit(name, SMALL, column - SAMPLE - 3.0);
+            scene.text((x + SAMPLE + 3.0, y), &name, SMALL, BLACK, Across::Left);
+        }
+        top + rows as f64 * ROW + 1.0
+    }
+
+    /// The policies of this figure with their looks, as tables order them.
+    fn in_order(&self) -> Vec<(&str, Look)> {
+        let mut all: Vec<(&str, Look)> =
+            self.looks.0.iter().map(|(policy, look)| (policy.as_str(), *look)).collect();
+        all.sort_by_key(|(policy, _)| super::order::of(policy));
+        all.retain(|(policy, _)| self.panels.iter().any(|(panel, _)| panel.policies().contains(policy)));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows};
+    use super::super::points;
+    use super::super::scene::Shape;
+    use super::*;
+    use crate::results::Row;
+
+    /// Perplexities at sizes, of one sample each.
+    fn line(policy: &str, points: &[(u32, f64)]) -> Vec<Row> {
+        let at = |(size, perplexity): &(u32, f64)| {
+            rows(policy, Some(*size), &[Sample { sample: "a", cluster: "a", value: perplexity.ln(), weight: 1.0 }])
+        };
+        points.iter().flat_map(at).collect()
+    }
+
+    fn texts(scene: &Scene) -> Vec<String> {
+        let text = |shape: &Shape| if let Shape::Text { text, .. } = shape { Some(text.clone()) } else { None };
+        scene.shapes.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_said() {
+        let full = rows("full", None, &[Sample { sample: "a", cluster: "a", value: 5f64.ln(), weight: 1.0 }]);
+        let window = line("window", &[(8, 900.0), (16, 400.0)]);
+        let all =
+            [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
+        let panels = points::panels(&all);
+        let looks = Looks::of(&panels);
+        let figures = figures(&panels, &looks);
+        let figure = figures.single[0].as_ref().unwrap();
+        let linear = figure.scene(Scale::Linear);
+        let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|text| text == expected);
+        assert!(has(&linear, "window (off scale)"), "{:?}", texts(&linear));
+        let log = figure.scene(Scale::Log);
+        assert!(has(&log, "window") && has(&log, "5.00"), "{:?}", texts(&log));
+        assert!(figures.combined.is_empty());
+    }
+
+    #[test]
+    fn nothing_leaves_the_page() {
+        let names: Vec<String> =
+            (0..20).map(|i| format!("a policy with quite a long name, number {i}, and more")).collect();
+        let all: Vec<Row> = names.iter().flat_map(|name| line(name, &[(1, 3.0), (1_000_000, 2.0)])).collect();
+        let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300), ..row }).collect();
+        let panels = points::panels(&all);
+        let looks = Looks::of(&panels);
+        let scene = figures(&panels, &looks).single[0].as_ref().unwrap().scene(Scale::Log);
+        for shape in &scene.shapes {
+            let ends = match shape {
+                Shape::Fill { points, .. } | Shape::Stroke { points, .. } => points.clone(),
+                Shape::Text { at, text, size, across, upright: false, .. } => {
+                    let width = font::width(text, *size);
+                    let left = match across {
+                        Across::Left => at.0,
+                        Across::Centre => at.0 - width / 2.0,
+                        Across::Right => at.0 - width,
+                    };
+                    vec![(left, at.1), (left + width, at.1)]
+                }
+                Shape::Text { at, .. } => vec![*at],
+            };
+            let inside = |(x, y): &(f64, f64)| (0.0..=scene.width).contains(x) && (0.0..=scene.height).contains(y);
+            assert!(ends.iter().all(inside), "{shape:?} is outside {} x {}", scene.width, scene.height);
+        }
+    }
+
+    #[test]
+    fn files_of_different_settings_never_collide() {
+        let rows = |model: &str| {
+            line("tova", &[(8, 2.0)]).into_iter().map(|row| Row { model: model.into(), ..row }).collect()
+        };
+        let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
+        let panels = points::panels(&all.concat());
+        let looks = Looks::of(&panels);
+        let figures = figures(&panels, &looks);
+        let mut stems: Vec<&str> = figures.single.iter().flatten().map(|figure| figure.stem.as_str()).collect();
+        stems.extend(figures.combined.iter().map(|figure| figure.stem.as_str()));
+        let all = stems.len();
+        stems.sort_unstable();
+        stems.dedup();
+        assert_eq!((stems.len(), all), (6, 6), "{stems:?}");
+    }
+}

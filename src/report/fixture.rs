@@ -1,0 +1,102 @@
+//! Rows for the tests: a few by hand, and the paper's Table 3 spread over books.
+
+use crate::results::Row;
+
+#[derive(Clone, Copy)]
+pub(super) struct Sample<'a> {
+    pub(super) sample: &'a str,
+    pub(super) cluster: &'a str,
+    pub(super) value: f64,
+    pub(super) weight: f64,
+}
+
+/// The rows of one cell.
+pub(super) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) -> Vec<Row> {
+    samples
+        .iter()
+        .map(|sample| Row {
+            cell: format!("{policy}-{cache_size:?}"),
+            sweep: "test".into(),
+            model: "meta-llama/Llama-2-7b-hf".into(),
+            model_revision: "01c7f73d771dfac7d292323805ebc428287df4f9".into(),
+            policy: policy.into(),
+            score: None,
+            scope: None,
+            keep_first: 0,
+            keep_recent: 0,
+            cache_size,
+            positions: "absolute".into(),
+            prefill: "stream".into(),
+            task: "perplexity".into(),
+            dataset: "pg19".into(),
+            length: 4096,
+            stride: 4096,
+            bos: true,
+            tail: "drop".into(),
+            seed: 0,
+            sample: sample.sample.into(),
+            cluster: sample.cluster.into(),
+            metric: "nll".into(),
+            value: sample.value,
+            weight: sample.weight,
+            output: None,
+            prompt_tokens: 4096,
+            new_tokens: 0,
+            engine: 1,
+            commit: None,
+            device: "cpu".into(),
+            dtype: "bf16".into(),
+            seconds: 1.0,
+            peak_cache_bytes: 0,
+            date: "2026-01-01T00:00:00Z".into(),
+        })
+        .collect()
+}
+
+const SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+
+/// The perplexities of arXiv 2401.06104, Table 3 (LLaMA-2-7B, PG-19).
+pub(super) const TABLE_3: [(&str, [f64; 7]); 8] = [
+    ("truncate", [17.65, 12.97, 10.39, 8.92, 8.04, 7.50, 7.16]),
+    ("window", [4812.27, 4025.01, 3275.58, 2184.62, 1001.29, 240.17, 7.16]),
+    ("window+1", [10.20, 8.97, 8.22, 7.76, 7.50, 7.33, 7.16]),
+    ("window+4", [10.28, 8.98, 8.19, 7.73, 7.46, 7.30, 7.16]),
+    ("h2o", [10.22, 8.97, 8.21, 7.75, 7.49, 7.32, 7.16]),
+    ("tova-head", [11.13, 9.55, 8.69, 7.90, 7.52, 7.27, 7.16]),
+    ("tova", [9.53, 8.32, 7.71, 7.41, 7.25, 7.17, 7.16]),
+    ("tova+4", [9.63, 8.33, 7.72, 7.41, 7.25, 7.17, 7.16]),
+];
+
+/// Table 3 over `books` books that differ in level, and a little in what a policy costs them; `scale` moves the whole
+/// table for another model.
+pub(super) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
+    let mut all = Vec::new();
+    let mut cell = |policy: &str, size: Option<u32>, perplexity: f64| {
+        // Orders of the books that sum to nothing, so that pooling gives the paper's numbers back.
+        let even = |book: usize, stride: usize| {
+            ((book * stride) % books) as f64 / books as f64 - 0.5 + 0.5 / books as f64
+        };
+        let stride = [7, 11, 13, 17, 19, 23][(policy.len() + size.map_or(0, |size| size.ilog2() as usize)) % 6];
+        let names: Vec<String> = (0..books).map(|book| format!("{}.txt#0", 10146 + book)).collect();
+        let samples: Vec<Sample> = (0..books)
+            .map(|book| {
+                let level = 0.6 * even(book, 3);
+                let cost = 0.5 * (perplexity / 7.16).ln() * even(book, stride);
+                let nll = (perplexity * scale).ln() + level + cost;
+                Sample { sample: &names[book], cluster: &names[book], value: nll * 4095.0, weight: 4095.0 }
+            })
+            .collect();
+        all.extend(rows(policy, size, &samples).into_iter().map(|row| Row {
+            model: model.into(),
+            cell: format!("{model}-{}", row.cell),
+            ..row
+        }));
+    };
+    cell("full", None, 7.16);
+    for (policy, perplexities) in TABLE_3 {
+        for (size, perplexity) in SIZES.into_iter().zip(perplexities) {
+            cell(policy, Some(size), perplexity);
+        }
+    }
+    all
+}

@@ -1,0 +1,82 @@
+//! Rows sorted into places: which samples stand behind each number, each counted once.
+//!
+//! It knows that `full` and `truncate` are the same experiment whatever the cache's settings, and that one place can be
+//! claimed by more than one cell (a policy redefined, a newer engine). It pools nothing and computes no statistics.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::setting::Setting;
+use crate::results::Row;
+
+/// Where a number stands inside a panel: a policy at a cache size.
+pub(super) type Place<'a> = (&'a str, Option<u32>);
+
+/// One sample's share of a pooled metric.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) value: f64,
+    pub(super) weight: f64,
+}
+
+/// What one cell measured for one metric.
+#[derive(Debug, Default)]
+pub(super) struct Measured<'a> {
+    pub(super) marks: BTreeMap<&'a str, Mark<'a>>,
+    /// Engine version and date, by which the newest of several cells is found.
+    age: (u32, &'a str),
+    /// Samples that came twice with different numbers.
+    pub(super) contradictions: usize,
+}
+
+/// The cells that claim one place, by id.
+pub(super) type Claims<'a> = BTreeMap<&'a str, Measured<'a>>;
+/// The places of one panel.
+pub(super) type Places<'a> = BTreeMap<Place<'a>, Claims<'a>>;
+
+/// Every panel's places, by setting and metric.
+pub(super) fn gather(rows: &[Row]) -> BTreeMap<(Setting, &str), Places<'_>> {
+    let mut settings: BTreeMap<Setting, BTreeSet<Setting>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !is_shared(row)) {
+        let setting = Setting::of(row);
+        settings.entry(setting.without_cache()).or_default().insert(setting);
+    }
+    let mut panels: BTreeMap<(Setting, &str), Places> = BTreeMap::new();
+    for row in rows {
+        let own = Setting::of(row);
+        let homes = match settings.get(&own.without_cache()) {
+            Some(homes) if is_shared(row) => homes.iter().cloned().collect(),
+            _ => vec![own],
+        };
+        for home in homes {
+            let places = panels.entry((home, row.metric.as_str())).or_default();
+            let claims = places.entry((row.policy.as_str(), row.cache_size)).or_default();
+            claims.entry(row.cell.as_str()).or_default().add(row);
+        }
+    }
+    panels
+}
+
+/// `full` and `truncate` never evict, so where a cache's keys live and how it is filled does not concern them.
+fn is_shared(row: &Row) -> bool {
+    matches!(row.policy.as_str(), "full" | "truncate")
+}
+
+impl<'a> Measured<'a> {
+    fn add(&mut self, row: &'a Row) {
+        let mark = Mark { cluster: &row.cluster, value: row.value, weight: row.weight };
+        self.age = self.age.max((row.engine, &row.date));
+        if let Some(first) = self.marks.get(row.sample.as_str()) {
+            // The same file read twice is harmless; two numbers for one sample are not.
+            let same = first.value.to_bits() == mark.value.to_bits() && first.weight == mark.weight;
+            self.contradictions += usize::from(!same);
+            return;
+        }
+        self.marks.insert(&row.sample, mark);
+    }
+}
+
+/// The newest of the cells that claim a place: a later engine's, else the later date's.
+pub(super) fn newest<'c, 'a>(claims: &'c Claims<'a>) -> Option<(&'a str, &'c Measured<'a>)> {
+    claims.iter().max_by_key(|(cell, measured)| (measured.age, **cell)).map(|(cell, measured)| (*cell, measured))
+}

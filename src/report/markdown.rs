@@ -1,0 +1,169 @@
+//! The report as one Markdown file: what was measured, tables with intervals, doubts, and links to the figures.
+//!
+//! It knows where figures lie relative to the file and how to say what a number means; it computes nothing.
+
+use std::collections::BTreeSet;
+
+use super::bootstrap::RESAMPLES;
+use super::escape;
+use super::points::Panel;
+use super::quantity::Better;
+use super::setting::Setting;
+use super::table::{self, Entry, Grid, Show};
+use crate::results::Row;
+
+/// A figure to link: alternative text, and the path relative to the report.
+pub(super) struct Link {
+    pub(super) title: String,
+    pub(super) path: String,
+}
+
+/// The whole file; `links` has the figures of each panel, and `overview` those that show panels side by side.
+pub(super) fn file(rows: &[Row], panels: &[Panel], links: &[Vec<Link>], overview: &[Link]) -> String {
+    let mut file = String::from("# Cache size against quality\n\n");
+    file.push_str(&provenance(rows));
+    file.push_str(
+        "`full` is the model with an unbounded cache, `truncate` the same on texts cut to as many tokens (the paper's \
+         Baseline); neither is a policy.\n\n",
+    );
+    push_links(&mut file, overview);
+    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let mut last: Option<&Setting> = None;
+    for (panel, links) in panels.iter().zip(links) {
+        if last != Some(&panel.setting) {
+            file.push_str(&format!("## {}\n\n", escape::markdown(&panel.setting.title(&settings))));
+            file.push_str(&setting_line(&panel.setting));
+            last = Some(&panel.setting);
+        }
+        push_panel(&mut file, panel, links);
+    }
+    file
+}
+
+fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
+    file.push_str(&format!("### {}\n\n{}\n\n", escape::markdown(&capital(&panel.quantity.name)), meaning(panel)));
+    if let Some(grid) = table::grid(panel, Show::Value) {
+        push_grid(file, &grid);
+    }
+    if let Some(grid) = table::grid(panel, Show::Difference) {
+        file.push_str("Difference to the full cache:\n\n");
+        push_grid(file, &grid);
+    }
+    if panel.points.iter().any(|point| !point.complete) {
+        file.push_str("† not over all samples of this table\n\n");
+    }
+    for note in &panel.notes {
+        file.push_str(&format!("- {}\n", escape::markdown(note)));
+    }
+    if !panel.notes.is_empty() {
+        file.push('\n');
+    }
+    push_links(file, links);
+}
+
+/// How to read the table below it.
+fn meaning(panel: &Panel) -> String {
+    let better = match panel.quantity.better {
+        Better::Lower => "Lower is better; the best policy of each size is bold. ",
+        Better::Higher => "Higher is better; the best policy of each size is bold. ",
+        Better::Unknown => "",
+    };
+    let samples = format!("{} samples from {} clusters", panel.samples, panel.clusters);
+    let spread = if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
+        format!(
+            "; ± is half of the 95 % bootstrap interval ({RESAMPLES} resamples of clusters, paired for differences)"
+        )
+    } else {
+        String::new()
+    };
+    format!("{better}{samples}{spread}.")
+}
+
+fn push_grid(file: &mut String, grid: &Grid) {
+    file.push_str(&format!("| policy | {} |\n", grid.columns.join(" | ")));
+    file.push_str(&format!("|---|{}\n", "---:|".repeat(grid.columns.len())));
+    for line in &grid.lines {
+        let cells: Vec<String> =
+            line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, cell)).collect();
+        file.push_str(&format!("| {} | {} |\n", escape::markdown(&line.policy), cells.join(" | ")));
+    }
+    file.push('\n');
+}
+
+fn cell(entry: &Entry) -> String {
+    let mut cell = if entry.best { format!("**{}**", entry.number) } else { entry.number.clone() };
+    if entry.partial {
+        cell.push('†');
+    }
+    if let Some(spread) = &entry.spread {
+        cell.push(' ');
+        cell.push_str(spread);
+    }
+    cell
+}
+
+fn setting_line(setting: &Setting) -> String {
+    let mut fields = vec![
+        format!("model {}", escape::markdown(&setting.model)),
+        format!("dataset {}", escape::markdown(&setting.dataset)),
+        format!("task {}", escape::markdown(&setting.task)),
+    ];
+    fields.extend(setting.details().iter().map(|(name, value)| format!("{name} {}", escape::markdown(value))));
+    format!("{}\n\n", fields.join(" \u{B7} "))
+}
+
+/// Where the numbers come from, in one line.
+fn provenance(rows: &[Row]) -> String {
+    let list = |name: &str, values: BTreeSet<String>| {
+        let shown: Vec<String> = values.iter().take(4).map(|value| escape::markdown(value)).collect();
+        let more = if values.len() > shown.len() {
+            format!(" and {} more", values.len() - shown.len())
+        } else {
+            String::new()
+        };
+        if shown.is_empty() { String::new() } else { format!(" \u{B7} {name} {}{more}", shown.join(", ")) }
+    };
+    let cells: BTreeSet<&str> = rows.iter().map(|row| row.cell.as_str()).collect();
+    format!(
+        "{} rows of {} cells{}{}{}{}\n\n",
+        rows.len(),
+        cells.len(),
+        list("sweep", rows.iter().map(|row| row.sweep.clone()).collect()),
+        list("engine", rows.iter().map(|row| row.engine.to_string()).collect()),
+        list("commit", rows.iter().filter_map(|row| row.commit.clone()).collect()),
+        list("device", rows.iter().map(|row| row.device.clone()).collect()),
+    )
+}
+
+fn push_links(file: &mut String, links: &[Link]) {
+    for Link { title, path } in links {
+        file.push_str(&format!("![{}]({path})\n\n", escape::markdown(title)));
+    }
+}
+
+fn capital(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows};
+    use super::super::points::panels;
+    use super::*;
+
+    #[test]
+    fn names_cannot_break_the_table() {
+        let at =
+            |policy, value| rows(policy, Some(64), &[Sample { sample: "a", cluster: "a", value, weight: 1.0 }]);
+        let all: Vec<Row> = [at("a|b", 1.0), at("tova", 2.0)]
+            .concat()
+            .into_iter()
+            .map(|row| Row { model: "x|y<script>".into(), ..row })
+            .collect();
+        let file = file(&all, &panels(&all), &[vec![]], &[]);
+        assert!(file.contains("| a\\|b | **2.72** |"), "{file}");
+        assert!(file.contains("| tova | 7.39 |"), "{file}");
+        assert!(!file.contains("<script>"), "{file}");
+    }
+}

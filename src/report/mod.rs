@@ -1,0 +1,34 @@
+//! What was found: tables, curves and files, from the rows alone.
+//!
+//! [`panels`] pools rows into [`Point`]s with intervals and paired differences; [`write`] puts a Markdown report, a CSV
+//! of all points and the figures into a folder; [`terminal`] is the short answer. It needs no model, no network and no
+//! fonts of the system, and refuses to know how a row was measured.
+
+mod axis;
+mod bootstrap;
+mod chart;
+mod clip;
+mod csv;
+mod curve;
+mod escape;
+#[cfg(test)]
+mod fixture;
+mod font;
+mod gather;
+mod ink;
+mod markdown;
+mod order;
+mod points;
+mod quantity;
+mod scene;
+mod setting;
+mod summary;
+mod table;
+mod written;
+
+pub use bootstrap::{Estimate, Interval};
+pub use points::{Panel, Point, panels};
+pub use quantity::{Better, Quantity};
+pub use setting::Setting;
+pub use summary::terminal;
+pub use written::{Format, Options, Written, write};

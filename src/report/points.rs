@@ -1,0 +1,368 @@
+//! From rows to points: pooled numbers with intervals and paired differences, panel by panel.
+//!
+//! A panel is everything that may stand in one table: one setting, one metric. All its points are resampled with the
+//! same draws of clusters. It knows how to pool and to compare, and what is wrong with the data behind a number; it
+//! refuses to know how anything is drawn.
+
+use std::collections::BTreeSet;
+
+use super::bootstrap::{Draws, Estimate, Sums, pooled};
+use super::gather::{self, Mark, Measured, Places};
+use super::order;
+use super::quantity::Quantity;
+use super::setting::Setting;
+use crate::results::Row;
+
+/// One number of a panel: a policy at a cache size, over all its samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    pub policy: String,
+    /// `None` for the full cache.
+    pub cache_size: Option<u32>,
+    /// In the quantity's own terms: perplexity and not nll.
+    pub estimate: Estimate,
+    /// Minus the full cache's value, over the samples both have.
+    pub to_full: Option<Estimate>,
+    pub samples: usize,
+    pub clusters: usize,
+    /// What the number is over: scored tokens, words.
+    pub weight: f64,
+    /// Whether it covers every sample of its panel.
+    pub complete: bool,
+}
+
+impl Point {
+    pub fn is_full(&self) -> bool {
+        self.policy == "full"
+    }
+
+    /// Neither the full cache nor the cut text: a policy in the sense of the paper.
+    pub fn is_policy(&self) -> bool {
+        !matches!(self.policy.as_str(), "full" | "truncate")
+    }
+}
+
+/// What may stand in one table: one setting, one metric, all policies and cache sizes.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    pub setting: Setting,
+    pub quantity: Quantity,
+    /// Ordered by policy (as the paper orders them), then by cache size.
+    pub points: Vec<Point>,
+    /// Samples and clusters that any point has.
+    pub samples: usize,
+    pub clusters: usize,
+    /// What a reader must know before trusting the numbers, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Every panel of the rows, ordered by setting, then metric.
+pub fn panels(rows: &[Row]) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = gather::gather(rows)
+        .into_iter()
+        .map(|((setting, metric), places)| panel(setting, metric, &places))
+        .collect();
+    panels.sort_by(|a, b| (&a.setting, a.quantity.order()).cmp(&(&b.setting, b.quantity.order())));
+    panels
+}
+
+impl Panel {
+    pub fn full(&self) -> Option<&Point> {
+        self.points.iter().find(|point| point.is_full())
+    }
+
+    /// The cache sizes measured, ascending.
+    pub fn sizes(&self) -> Vec<u32> {
+        let sizes: BTreeSet<u32> = self.points.iter().filter_map(|point| point.cache_size).collect();
+        sizes.into_iter().collect()
+    }
+
+    /// The policies in order, `full` first where it was measured.
+    pub fn policies(&self) -> Vec<&str> {
+        let mut policies: Vec<&str> = self.points.iter().map(|point| point.policy.as_str()).collect();
+        policies.dedup();
+        policies
+    }
+
+    pub fn point(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
+        self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
+    }
+}
+
+fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
+    let quantity = Quantity::of(metric);
+    let mut notes = Vec::new();
+    let mut chosen = Vec::new();
+    for (&(policy, cache_size), claims) in places {
+        let Some((cell, measured)) = gather::newest(claims) else { continue };
+        let bits = |measured: &Measured| pooled_of(measured).map(f64::to_bits);
+        if claims.values().any(|other| bits(other) != bits(measured)) {
+            let (n, at) = (claims.len(), place(policy, cache_size));
+            notes.push(format!("{at}: {n} cells with different numbers; the newest ({cell}) is shown"));
+        }
+        if measured.contradictions > 0 {
+            let (n, at) = (measured.contradictions, place(policy, cache_size));
+            notes.push(format!("{at}: {n} samples came twice with different numbers; the first is used"));
+        }
+        chosen.push(((policy, cache_size), measured));
+    }
+    chosen.sort_by_key(|&((policy, cache_size), _)| (order::of(policy), cache_size));
+
+    let all = || chosen.iter().flat_map(|(_, measured)| &measured.marks);
+    let samples: BTreeSet<&str> = all().map(|(sample, _)| *sample).collect();
+    let clusters: Vec<&str> = all().map(|(_, mark)| mark.cluster).collect::<BTreeSet<_>>().into_iter().collect();
+    let full = chosen.iter().find(|((policy, _), _)| *policy == "full").map(|(_, measured)| *measured);
+    let pool = Pool { quantity: &quantity, draws: Draws::new(clusters.len()), clusters: &clusters };
+
+    let mut points = Vec::new();
+    for &((policy, cache_size), measured) in &chosen {
+        let Some(point) = pool.point((policy, cache_size), measured, full, samples.len()) else {
+            notes.push(format!("{}: nothing was scored", place(policy, cache_size)));
+            continue;
+        };
+        notes.extend(doubts(&point, measured, full, samples.len()));
+        points.push(point);
+    }
+    notes.extend(doubts_about_clusters(clusters.len()));
+    Panel { setting, quantity, points, samples: samples.len(), clusters: clusters.len(), notes }
+}
+
+/// What all points of a panel share when they are pooled.
+struct Pool<'a> {
+    quantity: &'a Quantity,
+    draws: Draws,
+    /// Sorted: the draws are indices into them.
+    clusters: &'a [&'a str],
+}
+
+impl Pool<'_> {
+    fn point(
+        &self,
+        at: gather::Place,
+        measured: &Measured,
+        full: Option<&Measured>,
+        samples: usize,
+    ) -> Option<Point> {
+        let own = self.sums(measured, |_| true);
+        let estimate = self.estimate(|draw| self.value(&own, draw))?;
+        let full = full.filter(|_| self.quantity.has_difference && at.0 != "full");
+        let to_full = full.and_then(|full| {
+            let ours = self.sums(measured, |sample| full.marks.contains_key(sample));
+            let theirs = self.sums(full, |sample| measured.marks.contains_key(sample));
+            self.estimate(|draw| Some(self.value(&ours, draw)? - self.value(&theirs, draw)?))
+        });
+        Some(Point {
+            policy: at.0.to_owned(),
+            cache_size: at.1,
+            estimate,
+            to_full,
+            samples: measured.marks.len(),
+            clusters: own.iter().filter(|sums| sums.weight > 0.0).count(),
+            weight: own.iter().map(|sums| sums.weight).sum(),
+            complete: measured.marks.len() == samples,
+        })
+    }
+
+    /// The statistic once over all clusters, and its interval over the draws.
+    fn estimate(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Estimate> {
+        let everything: Vec<u32> = (0..).take(self.clusters.len()).collect();
+        let value = statistic(&everything)?;
+        let interval = self.draws.interval(statistic).filter(|_| value.is_finite());
+        Some(Estimate { value, interval })
+    }
+
+    fn value(&self, sums: &[Sums], draw: &[u32]) -> Option<f64> {
+        pooled(draw.iter().map(|&cluster| &sums[cluster as usize])).map(|pooled| self.quantity.of_pooled(pooled))
+    }
+
+    /// One entry per cluster of the panel; clusters that were not measured weigh nothing.
+    fn sums(&self, measured: &Measured, counts: impl Fn(&str) -> bool) -> Vec<Sums> {
+        let mut sums = vec![Sums::default(); self.clusters.len()];
+        for (_, mark) in measured.marks.iter().filter(|(sample, _)| counts(sample)) {
+            if let Ok(cluster) = self.clusters.binary_search(&mark.cluster) {
+                sums[cluster].value += mark.value;
+                sums[cluster].weight += mark.weight;
+            }
+        }
+        sums
+    }
+}
+
+fn pooled_of(measured: &Measured) -> Option<f64> {
+    let sums = measured.marks.values().map(|mark| Sums { value: mark.value, weight: mark.weight });
+    pooled(&sums.collect::<Vec<_>>())
+}
+
+/// What is wrong with the samples behind one point.
+fn doubts(point: &Point, measured: &Measured, full: Option<&Measured>, samples: usize) -> Vec<String> {
+    let at = place(&point.policy, point.cache_size);
+    let mut doubts = Vec::new();
+    if !point.complete {
+        doubts.push(format!(
+            "{at}: {} of {samples} samples, so it does not compare with the others; its difference to full does",
+            point.samples
+        ));
+    }
+    if !point.estimate.value.is_finite() {
+        doubts.push(format!("{at}: the value is not finite"));
+    }
+    // The cut text is read in shorter pieces and so scores fewer tokens; a policy must score the same ones as full.
+    let weighs_otherwise = |(sample, mark): (&&str, &Mark)| {
+        full.and_then(|full| full.marks.get(sample)).is_some_and(|other| other.weight != mark.weight)
+    };
+    if point.is_policy() && measured.marks.iter().any(weighs_otherwise) {
+        doubts.push(format!("{at}: weighs samples otherwise than full does"));
+    }
+    doubts
+}
+
+/// What is wrong with the intervals of a whole panel.
+fn doubts_about_clusters(clusters: usize) -> Option<String> {
+    match clusters {
+        0 | 1 => Some("no intervals: all samples come from one cluster (one book, story or paper)".to_owned()),
+        2..10 => Some(format!("the intervals rest on {clusters} clusters only, and are likely too narrow")),
+        _ => None,
+    }
+}
+
+fn place(policy: &str, cache_size: Option<u32>) -> String {
+    match cache_size {
+        Some(size) => format!("{policy} at {size}"),
+        None => policy.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows};
+    use super::*;
+
+    /// Two samples from two books, two policies at 64.
+    fn two_books() -> Vec<Row> {
+        let sample = |sample, value, weight| Sample { sample, cluster: sample, value, weight };
+        let mut all = rows("full", None, &[sample("a", 4.0, 4.0), sample("b", 4.0, 2.0)]);
+        all.extend(rows("tova", Some(64), &[sample("a", 6.0, 4.0), sample("b", 6.0, 2.0)]));
+        all
+    }
+
+    #[test]
+    fn a_point_pools_by_weight() {
+        let panels = panels(&two_books());
+        let [panel] = &panels[..] else { panic!("one panel expected") };
+        // exp((6 + 6) / (4 + 2)), not the mean of exp(6/4) and exp(6/2).
+        let tova = panel.point("tova", Some(64)).unwrap();
+        assert_eq!(tova.estimate.value, 2f64.exp());
+        assert_eq!((tova.samples, tova.clusters, tova.weight, tova.complete), (2, 2, 6.0, true));
+        // exp((4 + 4) / (4 + 2)).
+        assert_eq!(panel.full().unwrap().estimate.value, (8.0f64 / 6.0).exp());
+        assert_eq!(tova.to_full.unwrap().value, 2f64.exp() - (8.0f64 / 6.0).exp());
+        assert_eq!(panel.full().unwrap().to_full, None);
+        // With two books the ends are one book taken twice: exp(6/4) and exp(6/2).
+        let interval = tova.estimate.interval.unwrap();
+        assert_eq!((interval.low, interval.high), (1.5f64.exp(), 3f64.exp()));
+    }
+
+    #[test]
+    fn differences_pair() {
+        // Books differ widely, the policy costs each the same: a wide value, a difference without width.
+        let books: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
+        let at = |policy, size, shift: f64| {
+            let samples: Vec<Sample> = books
+                .iter()
+                .enumerate()
+                .map(|(i, book)| Sample { sample: book, cluster: book, value: i as f64 + shift, weight: 1.0 })
+                .collect();
+            rows(policy, size, &samples)
+                .into_iter()
+                .map(|row| Row { metric: "cost".into(), ..row })
+                .collect::<Vec<_>>()
+        };
+        let panels = panels(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
+        let tova = panels[0].point("tova", Some(64)).unwrap();
+        let (value, difference) = (tova.estimate.interval.unwrap(), tova.to_full.unwrap());
+        assert!(value.half_width() > 1.0, "{value:?}");
+        assert_eq!(difference.value, 0.5);
+        assert!(difference.interval.unwrap().half_width() < 1e-12, "{difference:?}");
+    }
+
+    #[test]
+    fn one_book_gives_no_interval_and_says_so() {
+        let sample = Sample { sample: "a#0", cluster: "a", value: 2.0, weight: 1.0 };
+        let panels = panels(&rows("tova", Some(8), &[sample, Sample { sample: "a#1", ..sample }]));
+        assert_eq!(panels[0].points[0].estimate.interval, None);
+        assert!(panels[0].notes.iter().any(|note| note.contains("one cluster")), "{:?}", panels[0].notes);
+    }
+
+    #[test]
+    fn a_cell_with_fewer_samples_is_flagged_and_compares_over_shared_ones() {
+        let mut all = two_books();
+        all.extend(rows("h2o", Some(64), &[Sample { sample: "b", cluster: "b", value: 5.0, weight: 2.0 }]));
+        let panels = panels(&all);
+        let h2o = panels[0].point("h2o", Some(64)).unwrap();
+        assert!(!h2o.complete);
+        assert_eq!(h2o.to_full.unwrap().value, 2.5f64.exp() - 2f64.exp());
+        assert!(
+            panels[0].notes.iter().any(|note| note.starts_with("h2o at 64: 1 of 2 samples")),
+            "{:?}",
+            panels[0].notes
+        );
+        assert!(panels[0].point("tova", Some(64)).unwrap().complete);
+    }
+
+    #[test]
+    fn only_the_cut_text_may_weigh_otherwise() {
+        let mut all = two_books();
+        let sample = |sample, weight| Sample { sample, cluster: sample, value: 5.0, weight };
+        all.extend(rows("truncate", Some(64), &[sample("a", 3.0), sample("b", 1.0)]));
+        assert!(panels(&all)[0].notes.iter().all(|note| !note.contains("weighs")));
+        all.extend(rows("window", Some(64), &[sample("a", 4.0), sample("b", 1.0)]));
+        assert!(panels(&all)[0].notes.iter().any(|note| note.starts_with("window at 64: weighs")));
+    }
+
+    #[test]
+    fn full_is_shared_by_settings_that_only_a_bounded_cache_notices() {
+        let mut all = two_books();
+        all.extend(two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
+            positions: "slot".into(),
+            cell: "slot".into(),
+            ..row
+        }));
+        let panels = panels(&all);
+        assert_eq!(panels.len(), 2);
+        assert!(panels.iter().all(|panel| panel.full().is_some()));
+    }
+
+    #[test]
+    fn rows_read_twice_count_once_and_the_newest_cell_wins() {
+        let twice = [two_books(), two_books()].concat();
+        assert_eq!(panels(&twice)[0].points, panels(&two_books())[0].points);
+        let newer = two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
+            cell: "aaaa".into(),
+            value: 3.0,
+            engine: row.engine + 1,
+            ..row
+        });
+        let both = panels(&two_books().into_iter().chain(newer).collect::<Vec<_>>());
+        assert_eq!(both[0].point("tova", Some(64)).unwrap().estimate.value, 1f64.exp());
+        assert!(both[0].notes.iter().any(|note| note.contains("2 cells")), "{:?}", both[0].notes);
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_is_said_to_be_none() {
+        let sample = [Sample { sample: "a", cluster: "a", value: f64::NAN, weight: 1.0 }];
+        let panels = panels(&rows("tova", Some(8), &sample));
+        assert!(panels[0].points[0].estimate.value.is_nan());
+        let said = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
+        assert_eq!((said("not finite"), said("cells")), (1, 0), "{:?}", panels[0].notes);
+    }
+
+    #[test]
+    fn policies_come_in_the_order_of_the_paper() {
+        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
+        let names = ["tova", "mine", "window+4", "h2o", "window", "truncate"];
+        let mut all: Vec<Row> = names.iter().flat_map(|name| rows(name, Some(64), &sample)).collect();
+        all.extend(rows("full", None, &sample));
+        let expected = ["full", "truncate", "window", "window+4", "h2o", "tova", "mine"];
+        assert_eq!(panels(&all)[0].policies(), expected);
+    }
+}

@@ -1,0 +1,155 @@
+//! What a metric's pooled number is called, which way is better, and how its values are written.
+//!
+//! It knows nothing of rows or policies. A metric it has not heard of is still reported, under its own name, without
+//! saying what is better.
+
+use super::escape;
+
+/// Which way a quantity improves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    Lower,
+    Higher,
+    /// A metric this version does not know.
+    Unknown,
+}
+
+/// How pooled `sum(value) / sum(weight)` becomes what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// The exponential of a mean negative log-likelihood.
+    Perplexity,
+    /// As it is.
+    Plain,
+    /// A share of one, written in percent.
+    Share,
+}
+
+/// One metric, as the report shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// The metric's name in the rows.
+    pub metric: String,
+    /// The name in tables and on axes.
+    pub name: String,
+    pub better: Better,
+    /// Whether subtracting the full cache's value means something (it does not where the metric itself compares with
+    /// the full cache).
+    pub has_difference: bool,
+    shape: Shape,
+    /// Where it stands among the metrics of a report.
+    rank: usize,
+}
+
+impl Quantity {
+    /// What the rows' metric is shown as.
+    pub fn of(metric: &str) -> Self {
+        use Better::{Higher, Lower, Unknown};
+        let (rank, name, better, has_difference, shape) = match metric {
+            "nll" => (0, "perplexity", Lower, true, Shape::Perplexity),
+            "nll_word" => (1, "word-level perplexity", Lower, true, Shape::Perplexity),
+            "kl_to_full" => (2, "KL to full (nats)", Lower, false, Shape::Plain),
+            "top1_agreement" => (3, "top-1 agreement (%)", Higher, false, Shape::Share),
+            "evicted_mass" => (4, "evicted attention (%)", Lower, false, Shape::Share),
+            other => (5, other, Unknown, true, Shape::Plain),
+        };
+        Self { metric: metric.to_owned(), name: escape::plain(name), better, has_difference, shape, rank }
+    }
+
+    /// From the pooled metric to the quantity.
+    pub fn of_pooled(&self, pooled: f64) -> f64 {
+        match self.shape {
+            Shape::Perplexity => pooled.exp(),
+            Shape::Plain => pooled,
+            Shape::Share => 100.0 * pooled,
+        }
+    }
+
+    /// Whether a logarithmic axis makes sense: shares have a natural scale already.
+    pub fn has_log_axis(&self) -> bool {
+        self.shape != Shape::Share
+    }
+
+    /// The part of a file name that says what is drawn.
+    pub(super) fn slug(&self) -> String {
+        match self.metric.as_str() {
+            "nll" => "perplexity".to_owned(),
+            "nll_word" => "word-perplexity".to_owned(),
+            other => escape::slug(other),
+        }
+    }
+
+    /// One value as a table shows it.
+    pub fn show(&self, value: f64) -> String {
+        self.show_as(value, value)
+    }
+
+    /// Half an interval, with the digits that the value beside it has.
+    pub fn show_spread(&self, half_width: f64, value: f64) -> String {
+        format!("±{}", self.show_as(half_width, if value.abs() > half_width { value } else { half_width }))
+    }
+
+    /// A value with as many digits as one of another size has.
+    fn show_as(&self, value: f64, like: f64) -> String {
+        if !value.is_finite() {
+            return if value.is_nan() { "NaN".to_owned() } else { "inf".to_owned() };
+        }
+        let size = like.abs();
+        match self.shape {
+            Shape::Plain if size < 10.0 => format!("{value:.4}"),
+            // Beyond these the interval is far wider than the digits left out, and the CSV has them all.
+            _ if size >= 1e6 => format!("{value:.2e}"),
+            _ if size >= 1000.0 => format!("{value:.0}"),
+            _ if size >= 100.0 => format!("{value:.1}"),
+            _ => format!("{value:.2}"),
+        }
+    }
+
+    /// A difference, with its sign.
+    pub fn show_difference(&self, difference: f64) -> String {
+        let shown = self.show(difference);
+        // "-0.00" would claim a direction that the digits shown do not have.
+        match shown.strip_prefix('-') {
+            Some(digits) if digits.chars().all(|c| c == '0' || c == '.') => digits.to_owned(),
+            Some(_) => shown,
+            None if shown.chars().any(|c| ('1'..='9').contains(&c)) => format!("+{shown}"),
+            None => shown,
+        }
+    }
+
+    /// The order of quantities in a report.
+    pub(super) fn order(&self) -> (usize, &str) {
+        (self.rank, &self.metric)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_print_sensibly() {
+        let perplexity = Quantity::of("nll");
+        let check = |value, expected: &str| assert_eq!(perplexity.show(value), expected);
+        check(7.16, "7.16");
+        check(17.654, "17.65");
+        check(240.17, "240.2");
+        check(4812.27, "4812");
+        check(1.234e9, "1.23e9");
+        check(f64::NAN, "NaN");
+        check(f64::INFINITY, "inf");
+        assert_eq!(perplexity.show_difference(2.37), "+2.37");
+        assert_eq!(perplexity.show_difference(-0.014), "-0.01");
+        assert_eq!(perplexity.show_difference(-0.004), "0.00");
+        assert_eq!(perplexity.show_spread(913.6, 4812.27), "±914");
+        assert_eq!(perplexity.show_spread(0.26, 7.16), "±0.26");
+        assert_eq!(Quantity::of("kl_to_full").show(0.01234), "0.0123");
+        assert_eq!(Quantity::of("top1_agreement").of_pooled(0.875), 87.5);
+    }
+
+    #[test]
+    fn an_unknown_metric_keeps_its_name() {
+        let rouge = Quantity::of("rouge_geo");
+        assert_eq!((rouge.name.as_str(), rouge.better), ("rouge_geo", Better::Unknown));
+    }
+}

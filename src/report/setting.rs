@@ -1,0 +1,105 @@
+//! What must be equal for two numbers to stand in one table: the task, the texts, the model and how they were read.
+//!
+//! It knows the columns of a row that say *where*, apart from the policy and the cache size, and refuses to know values.
+
+use super::escape;
+use crate::results::Row;
+
+/// Everything but policy and cache size that can move a number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Setting {
+    pub task: String,
+    pub dataset: String,
+    pub model: String,
+    pub model_revision: String,
+    pub dtype: String,
+    pub length: u32,
+    pub stride: u32,
+    pub bos: bool,
+    pub tail: String,
+    pub seed: u64,
+    pub positions: String,
+    pub prefill: String,
+}
+
+impl Setting {
+    pub(super) fn of(row: &Row) -> Self {
+        Self {
+            task: row.task.clone(),
+            dataset: row.dataset.clone(),
+            model: row.model.clone(),
+            model_revision: row.model_revision.clone(),
+            dtype: row.dtype.clone(),
+            length: row.length,
+            stride: row.stride,
+            bos: row.bos,
+            tail: row.tail.clone(),
+            seed: row.seed,
+            positions: row.positions.clone(),
+            prefill: row.prefill.clone(),
+        }
+    }
+
+    /// The same without what only a bounded cache can notice, so that `full` and `truncate` are shared by the settings
+    /// that differ in nothing else.
+    pub(super) fn without_cache(&self) -> Self {
+        Self { positions: String::new(), prefill: String::new(), ..self.clone() }
+    }
+
+    /// The fields below the headline, by name, for the line of settings and for telling panels apart.
+    pub(super) fn details(&self) -> [(&'static str, String); 9] {
+        [
+            ("revision", shorten(&self.model_revision)),
+            ("dtype", self.dtype.clone()),
+            ("length", self.length.to_string()),
+            ("stride", self.stride.to_string()),
+            ("bos", if self.bos { "yes" } else { "no" }.to_owned()),
+            ("tail", self.tail.clone()),
+            ("seed", self.seed.to_string()),
+            ("positions", self.positions.clone()),
+            ("prefill", self.prefill.clone()),
+        ]
+    }
+
+    /// Model and data set, and whatever else is not the same `among` all settings of the report.
+    pub(super) fn title(&self, among: &[Setting]) -> String {
+        let model =
+            if among.iter().any(|other| other.model != self.model && short(&other.model) == short(&self.model)) {
+                &self.model
+            } else {
+                short(&self.model)
+            };
+        let mut parts = vec![escape::plain(model), escape::plain(short(&self.dataset))];
+        if among.iter().any(|other| other.task != self.task) {
+            parts.push(escape::plain(&self.task));
+        }
+        for (place, (name, value)) in self.details().into_iter().enumerate() {
+            let differs = |other: &Setting| {
+                other.model == self.model && other.dataset == self.dataset && other.details()[place].1 != value
+            };
+            if among.iter().any(differs) {
+                parts.push(format!("{name} {}", escape::plain(&value)));
+            }
+        }
+        parts.join(" \u{B7} ")
+    }
+}
+
+/// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders.
+fn short(name: &str) -> &str {
+    let trimmed = name.trim_end_matches('/');
+    match trimmed.rsplit('/').next() {
+        Some(last) if !last.is_empty() => last,
+        _ => name,
+    }
+}
+
+/// Commits and digests, cut to what a reader compares by eye.
+fn shorten(revision: &str) -> String {
+    let digest = revision.strip_prefix("sha256:").unwrap_or(revision);
+    if digest.len() > 12 && digest.bytes().all(|b| b.is_ascii_hexdigit()) {
+        digest[..12].to_owned()
+    } else {
+        revision.to_owned()
+    }
+}

@@ -1,0 +1,89 @@
+//! The short answer, for a terminal: one table per setting and what it is worth.
+//!
+//! Plain text without colour. The report file says more; this says the first thing.
+
+use super::escape;
+use super::points::{self, Panel};
+use super::quantity::Better;
+use super::setting::Setting;
+use super::table::{self, Show};
+use crate::results::Row;
+
+/// Tables of the first quantity of each setting (perplexity where there is one), with the difference to the full cache.
+pub fn terminal(rows: &[Row]) -> String {
+    text(&points::panels(rows))
+}
+
+pub(super) fn text(panels: &[Panel]) -> String {
+    if panels.is_empty() {
+        return "nothing was measured\n".to_owned();
+    }
+    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let mut blocks = Vec::new();
+    for of_setting in panels.chunk_by(|a, b| a.setting == b.setting) {
+        let [panel, others @ ..] = of_setting else { continue };
+        blocks.push(block(panel, &panel.setting.title(&settings)));
+        if !others.is_empty() {
+            let names: Vec<&str> = others.iter().map(|panel| panel.quantity.name.as_str()).collect();
+            blocks.push(format!("also measured: {}\n", names.join("; ")));
+        }
+    }
+    blocks.join("\n")
+}
+
+fn block(panel: &Panel, title: &str) -> String {
+    let name = &panel.quantity.name;
+    let mut block = format!("{name} \u{B7} {title}\n");
+    if let Some(grid) = table::grid(panel, Show::Value) {
+        block.push_str(&table::text(&grid));
+    }
+    if let Some(grid) = table::grid(panel, Show::Difference) {
+        block.push_str("\ndifference to full\n");
+        block.push_str(&table::text(&grid));
+    }
+    block.push('\n');
+    match panel.quantity.better {
+        Better::Lower => block.push_str("lower is better; * best policy at that size"),
+        Better::Higher => block.push_str("higher is better; * best policy at that size"),
+        Better::Unknown => block.push_str("which way is better is not known"),
+    }
+    if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
+        block.push_str("; ± half of the 95 % bootstrap interval");
+    }
+    if panel.points.iter().any(|point| !point.complete) {
+        block.push_str("; † not over all samples");
+    }
+    block.push_str(&format!("\n{} samples from {} clusters\n", panel.samples, panel.clusters));
+    for note in &panel.notes {
+        block.push_str(&format!("note: {}\n", escape::plain(note)));
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows, table_3};
+    use super::*;
+
+    #[test]
+    fn the_short_answer_has_both_tables() {
+        let text = terminal(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20));
+        for expected in
+            ["perplexity · Llama-2-7b-hf · pg19", "difference to full", "9.53*", "20 samples from 20 clusters"]
+        {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_drive_the_terminal() {
+        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
+        let text = terminal(&rows("\u{1b}[2Jmine", Some(8), &sample));
+        assert!(!text.contains('\u{1b}') && text.contains("[2Jmine"), "{text}");
+    }
+
+    #[test]
+    fn no_rows_are_said_plainly() {
+        assert_eq!(terminal(&[]), "nothing was measured\n");
+    }
+}

@@ -1,0 +1,201 @@
+//! A panel as a table: policies down, cache sizes across, and the same table as aligned plain text.
+//!
+//! It decides what stands in a cell and what is marked; Markdown takes the same [`Grid`]. Colour is for whoever prints.
+
+use super::escape;
+use super::points::{Panel, Point};
+use super::quantity::Better;
+
+/// Which number of a point is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    Value,
+    /// Minus the full cache.
+    Difference,
+}
+
+/// A table before it has a format.
+pub(super) struct Grid {
+    pub(super) columns: Vec<String>,
+    pub(super) lines: Vec<Line>,
+}
+
+pub(super) struct Line {
+    pub(super) policy: String,
+    /// One per column; `None` where nothing was measured.
+    pub(super) cells: Vec<Option<Entry>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) number: String,
+    /// Half of the interval, with its sign `±`.
+    pub(super) spread: Option<String>,
+    /// Best policy of its column, as far as the digits shown can tell.
+    pub(super) best: bool,
+    /// Not over all samples of the panel.
+    pub(super) partial: bool,
+}
+
+/// The table of a panel; `None` where it would be empty, as differences are without a full cache.
+pub(super) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
+    let sizes: Vec<Option<u32>> = match panel.sizes() {
+        sizes if sizes.is_empty() => vec![None],
+        sizes => sizes.into_iter().map(Some).collect(),
+    };
+    let columns =
+        sizes.iter().map(|size| size.map_or_else(|| "all".to_owned(), |size| size.to_string())).collect();
+    let best: Vec<Option<String>> = sizes.iter().map(|&size| best_number(panel, size)).collect();
+    let mut lines = Vec::new();
+    for policy in panel.policies() {
+        let entry = |(&size, best): (&Option<u32>, &Option<String>)| {
+            // The full cache has no size, so its value stands under every one.
+            let point = panel.point(policy, size).or_else(|| panel.point(policy, None))?;
+            let mut entry = entry(panel, point, show)?;
+            entry.best = show == Show::Value && point.is_policy() && best.as_ref() == Some(&entry.number);
+            Some(entry)
+        };
+        let cells: Vec<Option<Entry>> = sizes.iter().zip(&best).map(entry).collect();
+        if cells.iter().any(Option::is_some) {
+            lines.push(Line { policy: policy.to_owned(), cells });
+        }
+    }
+    (!lines.is_empty()).then_some(Grid { columns, lines })
+}
+
+fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
+    let estimate = match show {
+        Show::Value => point.estimate,
+        Show::Difference => point.to_full?,
+    };
+    let number = match show {
+        Show::Value => panel.quantity.show(estimate.value),
+        Show::Difference => panel.quantity.show_difference(estimate.value),
+    };
+    let spread =
+        estimate.interval.map(|interval| panel.quantity.show_spread(interval.half_width(), estimate.value));
+    Some(Entry { number, spread, best: false, partial: !point.complete })
+}
+
+/// The best policy's number at a size as it is shown, so that equals are marked together; `None` where nothing is better
+/// than anything else.
+fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
+    let at_size = |point: &&Point| {
+        point.is_policy() && point.cache_size == size && point.complete && point.estimate.value.is_finite()
+    };
+    let values: Vec<f64> = panel.points.iter().filter(at_size).map(|point| point.estimate.value).collect();
+    let best = match panel.quantity.better {
+        Better::Lower => values.iter().copied().min_by(f64::total_cmp)?,
+        Better::Higher => values.iter().copied().max_by(f64::total_cmp)?,
+        Better::Unknown => return None,
+    };
+    let best = panel.quantity.show(best);
+    values.iter().any(|&value| panel.quantity.show(value) != best).then_some(best)
+}
+
+/// Aligned columns, and the half intervals on a second line under each policy. No line ends in a space.
+pub(super) fn text(grid: &Grid) -> String {
+    let name = |line: &Line| escape::plain(&line.policy);
+    let width = |text: &str| text.chars().count();
+    let first = grid.lines.iter().map(|line| width(&name(line))).max().unwrap_or(0).max(width("cache size"));
+    let widths: Vec<usize> = grid
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(column, header)| {
+            let entries = grid.lines.iter().filter_map(|line| line.cells[column].as_ref());
+            let longest =
+                entries.map(|entry| width(&entry.number).max(entry.spread.as_deref().map_or(0, width))).max();
+            longest.unwrap_or(0).max(width(header))
+        })
+        .collect();
+
+    let mut text = String::new();
+    let mut push = |name: &str, cells: Vec<(&str, String)>| {
+        let mut line = format!("{name:<first$}");
+        for ((number, mark), width) in cells.into_iter().zip(&widths) {
+            line.push_str(&format!("  {number:>width$}{mark:<2}"));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    push("cache size", grid.columns.iter().map(|header| (header.as_str(), String::new())).collect());
+    for line in &grid.lines {
+        let number = |entry: &Option<Entry>| entry.as_ref().map_or("-", |entry| entry.number.as_str()).to_owned();
+        let numbers: Vec<String> = line.cells.iter().map(number).collect();
+        let marks = line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, marks));
+        push(&name(line), numbers.iter().map(String::as_str).zip(marks).collect());
+        if line.cells.iter().flatten().any(|entry| entry.spread.is_some()) {
+            let spread = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.spread.clone());
+            let spreads: Vec<String> = line.cells.iter().map(|entry| spread(entry).unwrap_or_default()).collect();
+            push("", spreads.iter().map(|spread| (spread.as_str(), String::new())).collect());
+        }
+    }
+    text
+}
+
+fn marks(entry: &Entry) -> String {
+    let mut marks = String::new();
+    if entry.best {
+        marks.push('*');
+    }
+    if entry.partial {
+        marks.push('†');
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows, table_3};
+    use super::super::points::panels;
+    use super::*;
+
+    #[test]
+    fn the_best_policy_is_marked_and_baselines_never_are() {
+        let at =
+            |policy, size, value| rows(policy, size, &[Sample { sample: "a", cluster: "a", value, weight: 1.0 }]);
+        let all = [
+            at("full", None, 1.0),
+            at("truncate", Some(64), 1.1),
+            at("window", Some(64), 3.0),
+            at("tova", Some(64), 2.0),
+            at("tova", Some(128), 1.5),
+        ];
+        let panels = panels(&all.concat());
+        let expected = "\
+cache size    64       128
+full        2.72      2.72
+truncate    3.00         -
+window      20.09        -
+tova        7.39*     4.48
+";
+        // The widths differ in one place only, which is easier to see than to compute.
+        let shown = text(&grid(&panels[0], Show::Value).unwrap());
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&shown), words(expected), "{shown}");
+        let difference = text(&grid(&panels[0], Show::Difference).unwrap());
+        assert!(!difference.contains("full") && difference.contains("+17.37"), "{difference}");
+    }
+
+    #[test]
+    fn columns_align() {
+        let panels = panels(&table_3("m", 1.0, 20));
+        let shown = text(&grid(&panels[0], Show::Value).unwrap());
+        let end_of = |number: &str| {
+            let line = shown.lines().find(|line| line.contains(number)).unwrap();
+            line[..line.find(number).unwrap() + number.len()].chars().count()
+        };
+        // The first column, at 64: a header, short and long numbers, and a marked one.
+        let ends = ["64", "7.16", "17.65", "4812", "10.28", "9.53"].map(end_of);
+        assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?} {shown}");
+        assert!(shown.lines().all(|line| !line.ends_with(' ')), "{shown}");
+        assert!(shown.contains('±'), "{shown}");
+    }
+
+    #[test]
+    fn without_full_there_are_no_differences() {
+        let only = rows("tova", Some(8), &[Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }]);
+        assert!(grid(&panels(&only)[0], Show::Difference).is_none());
+    }
+}

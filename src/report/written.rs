@@ -1,0 +1,236 @@
+//! The report on disk: which files, where, in which formats.
+//!
+//! It is the only part of the report that touches files. What it writes is derived, so it may be deleted and written
+//! again at any time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::curve::{self, Figure, Looks};
+use super::markdown::{self, Link};
+use super::points::{self, Panel};
+use super::{csv, summary};
+use crate::results::Row;
+
+/// What is written into the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `report.md`, with tables.
+    Markdown,
+    /// `report.csv`, one line per point.
+    Csv,
+    /// `figures/*.svg`.
+    Svg,
+    /// `figures/*.png`, for print.
+    Png,
+}
+
+impl Format {
+    pub const ALL: [Self; 4] = [Self::Markdown, Self::Csv, Self::Svg, Self::Png];
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder; made if it is missing.
+    pub out: PathBuf,
+    pub formats: Vec<Format>,
+}
+
+impl Options {
+    /// Every format.
+    pub fn everything(out: impl Into<PathBuf>) -> Self {
+        Self { out: out.into(), formats: Format::ALL.to_vec() }
+    }
+}
+
+/// What [`write`] did.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The files, in the order they were written.
+    pub files: Vec<PathBuf>,
+    /// What [`terminal`](super::terminal) says of the same rows.
+    pub terminal: String,
+}
+
+/// Writes the report of the rows.
+pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
+    let panels = points::panels(rows);
+    if panels.is_empty() {
+        bail!("there are no rows to report on");
+    }
+    let mut folder = Folder { out: &options.out, formats: &options.formats, files: Vec::new() };
+    let looks = Looks::of(&panels);
+    let (links, overview) = folder.write_figures(&panels, &looks)?;
+    if options.formats.contains(&Format::Csv) {
+        folder.write_file("report.csv", &csv::file(&panels))?;
+    }
+    if options.formats.contains(&Format::Markdown) {
+        folder.write_file("report.md", &markdown::file(rows, &panels, &links, &overview))?;
+    }
+    Ok(Written { files: folder.files, terminal: summary::text(&panels) })
+}
+
+struct Folder<'a> {
+    out: &'a Path,
+    formats: &'a [Format],
+    files: Vec<PathBuf>,
+}
+
+impl Folder<'_> {
+    /// The links of every panel, and of the figures that show several.
+    fn write_figures(&mut self, panels: &[Panel], looks: &Looks) -> Result<(Vec<Vec<Link>>, Vec<Link>)> {
+        let figures = curve::figures(panels, looks);
+        let mut overview = Vec::new();
+        for figure in &figures.combined {
+            overview.extend(self.write_figure(figure)?);
+        }
+        let mut links = Vec::new();
+        for figure in &figures.single {
+            links.push(figure.as_ref().map_or_else(|| Ok(Vec::new()), |figure| self.write_figure(figure))?);
+        }
+        Ok((links, overview))
+    }
+
+    fn write_figure(&mut self, figure: &Figure) -> Result<Vec<Link>> {
+        let mut links = Vec::new();
+        for (scale, name) in figure.scales() {
+            let scene = figure.scene(scale);
+            // The SVG is linked where both are written: it stays sharp.
+            let mut link = None;
+            if self.formats.contains(&Format::Png) {
+                let file = format!("figures/{}-{name}.png", figure.stem);
+                scene.png(&self.place(&file)?)?;
+                link = Some(file);
+            }
+            if self.formats.contains(&Format::Svg) {
+                let file = format!("figures/{}-{name}.svg", figure.stem);
+                let svg = scene.svg().with_context(|| format!("drawing {file}"))?;
+                self.write_file(&file, &svg)?;
+                link = Some(file);
+            }
+            links.extend(link.map(|path| Link { title: format!("{}, {name} axis", figure.title), path }));
+        }
+        Ok(links)
+    }
+
+    fn write_file(&mut self, name: &str, content: &str) -> Result<()> {
+        let path = self.place(name)?;
+        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// The path of a file, its folder made, and the file noted as written.
+    fn place(&mut self, name: &str) -> Result<PathBuf> {
+        let path = self.out.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
+        }
+        self.files.push(path.clone());
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, TABLE_3, rows, table_3};
+    use super::*;
+
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn the_paper_s_table_becomes_a_report() {
+        let folder = tempfile::tempdir().unwrap();
+        // Set to look at the figures by eye.
+        let kept = std::env::var_os("TOVA_BENCH_TEST_REPORT").map(PathBuf::from);
+        let out = kept.as_deref().unwrap_or(folder.path());
+        let models =
+            [("meta-llama/Llama-2-7b-hf", 1.0), ("mistralai/Mistral-7B-v0.1", 0.97), ("01-ai/Yi-6B", 1.3)];
+        let mut rows: Vec<Row> = models.iter().flat_map(|(model, scale)| table_3(model, *scale, 100)).collect();
+        // Other metrics of one model, in likely sizes: what is lost, and its exponential as agreement.
+        for row in table_3(models[0].0, 1.0 / 7.16, 100).into_iter().filter(|row| row.policy != "full") {
+            let lost = (row.value / row.weight).max(0.0);
+            rows.push(Row { metric: "kl_to_full".into(), value: lost * row.weight, ..row.clone() });
+            rows.push(Row { metric: "top1_agreement".into(), value: (-lost).exp() * row.weight, ..row });
+        }
+        let written = write(&rows, &Options::everything(out)).unwrap();
+
+        let names: Vec<String> =
+            written.files.iter().map(|file| file.strip_prefix(out).unwrap().display().to_string()).collect();
+        for stem in ["perplexity-all", "perplexity-llama-2-7b-hf-pg19", "perplexity-yi-6b-pg19"] {
+            for end in ["linear.svg", "linear.png", "log.svg", "log.png"] {
+                assert!(names.contains(&format!("figures/{stem}-{end}")), "{stem}-{end}: {names:?}");
+            }
+        }
+        let report = read(&out.join("report.md"));
+        assert!(
+            report.contains("| tova | **9.5") && report.contains("(figures/perplexity-all-linear.svg)"),
+            "{report}"
+        );
+        // Header, per model one full line and 8 policies at 7 sizes, and two metrics without a full line.
+        assert_eq!(read(&out.join("report.csv")).lines().count(), 1 + 3 * (1 + 8 * 7) + 2 * 8 * 7);
+        // A share has no logarithmic axis.
+        assert!(
+            names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.ends_with("linear.svg"))
+        );
+        assert!(!names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.contains("-log")));
+
+        let svg = read(&out.join("figures/perplexity-llama-2-7b-hf-pg19-linear.svg"));
+        for (policy, _) in TABLE_3 {
+            assert!(
+                svg.contains(&format!("\n{policy}")) || svg.contains(&format!(">{policy}")),
+                "{policy}: {svg}"
+            );
+        }
+        assert!(svg.contains("window (partly off scale)"), "{svg}");
+        let png = fs::read(out.join("figures/perplexity-llama-2-7b-hf-pg19-log.png")).unwrap();
+        assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");
+    }
+
+    #[test]
+    fn the_full_cache_is_a_dashed_line_and_names_are_escaped() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
+        let mut all = rows("full", None, &sample);
+        let worse = [Sample { value: 1.5, ..sample[0] }];
+        all.extend(rows("<b>&\"mine\"", Some(64), &worse));
+        all.extend(rows("<b>&\"mine\"", Some(128), &sample));
+        let all: Vec<Row> = all.into_iter().map(|row| Row { model: "../../x\u{1}<y>".into(), ..row }).collect();
+        let written = write(&all, &Options { out: folder.path().into(), formats: vec![Format::Svg] }).unwrap();
+        assert_eq!(written.files.len(), 2);
+        for file in &written.files {
+            assert_eq!(
+                file.parent(),
+                Some(folder.path().join("figures").as_path()),
+                "nothing is written elsewhere"
+            );
+        }
+        let svg = read(&written.files[0]);
+        assert!(svg.contains("&lt;b&gt;&amp;") && !svg.contains("<b>") && !svg.contains('\u{1}'), "{svg}");
+        // Every tag closes.
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+        assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
+        // Dashes of the full line: many black strokes of one height.
+        let dashes: Vec<&str> =
+            svg.lines().filter(|line| line.contains("polyline") && line.contains("#000000")).collect();
+        assert!(dashes.len() > 10, "{svg}");
+    }
+
+    #[test]
+    fn no_rows_are_an_error() {
+        let error = write(&[], &Options::everything("nowhere")).unwrap_err();
+        assert_eq!(error.to_string(), "there are no rows to report on");
+        assert!(!Path::new("nowhere").exists());
+    }
+
+    #[test]
+    fn only_the_full_cache_gives_tables_without_figures() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
+        let written = write(&rows("full", None, &sample), &Options::everything(folder.path())).unwrap();
+        assert_eq!(written.files, [folder.path().join("report.csv"), folder.path().join("report.md")]);
+        assert!(written.terminal.contains("2.72"), "{}", written.terminal);
+    }
+}
