@@ -4,6 +4,7 @@
 //! A sweep ([`sweep`]) names experiments, [`run`] performs them, the ledger ([`results`]) keeps what was measured,
 //! and [`report`] draws from the ledger alone. ARCHITECTURE.md has the bird's-eye view.
 
+pub mod cli;
 pub mod columns;
 pub mod eviction;
 pub mod lm;

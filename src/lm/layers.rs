@@ -108,6 +108,16 @@ pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
     })
 }
 
+/// x + y, in the memory of x. Both (rows, hidden).
+pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
+    Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
+        x.inplace_op2(y, &Add)?;
+        x
+    } else {
+        (x + y)?
+    })
+}
+
 /// The floats of a contiguous f32 tensor on the host, without a copy.
 pub(super) fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
     let Some((start, end)) = layout.contiguous_offsets() else {
@@ -144,6 +154,9 @@ impl CustomOp2 for RmsNorm {
     }
 }
 
+/// Floats one thread takes at a time.
+const PIECE: usize = 1 << 15;
+
 struct SiluMul;
 
 impl InplaceOp2 for SiluMul {
@@ -151,21 +164,32 @@ impl InplaceOp2 for SiluMul {
         "silu-mul"
     }
 
-    fn cpu_fwd(
-        &self,
-        gate: &mut CpuStorage,
-        gate_layout: &Layout,
-        up: &CpuStorage,
-        up_layout: &Layout,
-    ) -> candle_core::Result<()> {
-        let up = floats(up, up_layout)?;
-        let (Some((start, end)), CpuStorage::F32(gate)) = (gate_layout.contiguous_offsets(), gate) else {
-            candle_core::bail!("the gate must be a contiguous f32 tensor");
-        };
-        let gate = &mut gate[start..end];
-        gate.par_chunks_mut(1 << 15).zip(up.par_chunks(1 << 15)).for_each(|(gate, up)| vector::silu_mul(gate, up));
+    fn cpu_fwd(&self, gate: &mut CpuStorage, at: &Layout, up: &CpuStorage, up_at: &Layout) -> candle_core::Result<()> {
+        let pieces = floats(up, up_at)?.par_chunks(PIECE);
+        floats_mut(gate, at)?.par_chunks_mut(PIECE).zip(pieces).for_each(|(gate, up)| vector::silu_mul(gate, up));
         Ok(())
     }
+}
+
+struct Add;
+
+impl InplaceOp2 for Add {
+    fn name(&self) -> &'static str {
+        "add"
+    }
+
+    fn cpu_fwd(&self, x: &mut CpuStorage, at: &Layout, y: &CpuStorage, y_at: &Layout) -> candle_core::Result<()> {
+        let pieces = floats(y, y_at)?.par_chunks(PIECE);
+        floats_mut(x, at)?.par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| vector::add_scaled(x, y, 1.0));
+        Ok(())
+    }
+}
+
+fn floats_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Result<&'a mut [f32]> {
+    let (Some((start, end)), CpuStorage::F32(floats)) = (layout.contiguous_offsets(), storage) else {
+        candle_core::bail!("a contiguous f32 tensor is needed");
+    };
+    Ok(&mut floats[start..end])
 }
 
 #[cfg(test)]

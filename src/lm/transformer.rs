@@ -14,7 +14,7 @@ use candle_core::{DType, Device, Storage, Tensor};
 
 use super::attention::{AttentionShape, Projections, attend};
 use super::config::ModelShape;
-use super::layers::{Linear, compute_type, floats, rms_norm, silu_mul};
+use super::layers::{Linear, add, compute_type, floats, rms_norm, silu_mul};
 use super::memory::{Memory, MemoryPlan};
 use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
@@ -297,7 +297,7 @@ impl LanguageModel {
         let clock = Instant::now();
         let attended = layer.output.forward(&mixed)?; // (rows, hidden)
         memory.work.weight_products += clock.elapsed();
-        let x = (x + attended)?;
+        let x = add(attended, x)?;
         let normed = rms_norm(&x, &layer.mlp_norm, eps)?;
         let clock = Instant::now();
         let (gate, up) = (layer.gate.forward(&normed)?, layer.up.forward(&normed)?); // (rows, intermediate)
@@ -309,7 +309,7 @@ impl LanguageModel {
         let kv_width = heads.kv_heads * self.shape.head_dim;
         let weights = hidden * (2 * width + 2 * kv_width + 3 * self.shape.intermediate);
         memory.work.weight_flops += 2 * (rows * weights) as u64;
-        Ok((x + down)?)
+        add(x, &down)
     }
 
     /// Calls `visit` with the logits over the vocabulary, some rows at a time: (first row, rows, their logits in f32,

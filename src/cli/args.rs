@@ -1,0 +1,174 @@
+//! The command line: what can be typed. Flags select and place; none changes what a cell means.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::eviction::Positions;
+use crate::lm::{DeviceChoice, WeightType};
+use crate::sweep::{Only, Selection, Shard};
+
+/// How small can a transformer's key-value cache be?
+///
+/// Reads a sweep over model x cache policy x cache size, measures every cell exactly, writes Parquet rows and draws
+/// curves. Running the same command again continues where it stopped.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true, max_term_width = 110)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 4 some cells failed, \
+130 or 143 interrupted (run again to continue).")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure the cells of a sweep, then report; cells that are done are skipped
+    Run(RunArguments),
+    /// Say what `run` would do: cells done and to do, tokens, memory, time, downloads
+    Plan(PlanArguments),
+    /// Draw tables and curves from results; no model is needed
+    Report(ReportArguments),
+    /// Read one text under one cache rule and print its NLLs and survivors as JSON
+    Score(ScoreArguments),
+    /// List what sweeps can name
+    List(ListArguments),
+    /// Check this machine: device, instruction sets, speed, memory, caches, hub
+    Doctor(DoctorArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct SweepArguments {
+    /// The sweep's YAML file; without it the built-in sweep runs, which needs no file and no network
+    pub sweep: Option<PathBuf>,
+    /// Results folder [default: results/<name of the sweep>]
+    #[arg(short, long, env = "TOVA_BENCH_RESULTS", value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Only cells with this value, such as policy=tova,h2o or size=64; may be given several times
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub only: Vec<Only>,
+    /// Only the first N cells
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Only the i-th of n shares of the cells, such as 2/8
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Where to compute: cpu, cuda, cuda:N or auto
+    #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
+    pub device: DeviceChoice,
+    /// Threads to use [default: all cores]
+    #[arg(long, env = "TOVA_BENCH_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+impl SweepArguments {
+    /// The part of the sweep the flags select.
+    pub fn selection(&self) -> Selection {
+        Selection { only: self.only.clone(), limit: self.limit, shard: self.shard }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub sweep: SweepArguments,
+    /// Measure only, draw nothing
+    #[arg(long)]
+    pub no_report: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub sweep: SweepArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// Results folders to draw together
+    #[arg(required = true, value_name = "RESULTS")]
+    pub results: Vec<PathBuf>,
+    /// Where to write report.md, report.csv and figures/ [default: the first results folder]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ScoreArguments {
+    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, or random-tiny
+    #[arg(long, value_name = "MODEL")]
+    pub model: String,
+    /// The text as a JSON list of token ids, read as it stands
+    #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
+    pub tokens: Option<PathBuf>,
+    /// A UTF-8 text for the model's tokenizer, with BOS where the tokenizer adds it
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// full, truncate, or a policy such as tova, h2o or window+4 (see `tova-bench list policies`)
+    #[arg(long, default_value = "full")]
+    pub policy: String,
+    /// Entries that survive each step, per layer and key-value head
+    #[arg(long, value_name = "K")]
+    pub cache_size: Option<usize>,
+    /// Where keys stand after evictions: absolute, slot or squeezed
+    #[arg(long, default_value = "absolute", value_parser = parse_positions)]
+    pub positions: Positions,
+    /// Tokens read at a time; changes no result [default: the whole text]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub chunk: Option<u64>,
+    /// Where to compute: cpu, cuda, cuda:N or auto
+    #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
+    pub device: DeviceChoice,
+    /// Type the weights are rounded to: auto, f32, f16 or bf16
+    #[arg(long, default_value = "auto", value_parser = parse_dtype)]
+    pub dtype: WeightType,
+    /// Seed of the policy `random`
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Threads to use [default: all cores]
+    #[arg(long, env = "TOVA_BENCH_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+    /// Read the text this many times more, and report the time of each reading
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub repeat: usize,
+    /// Add "timing": seconds, tokens per second, and the share of each part
+    #[arg(long)]
+    pub timing: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// What to list
+    #[arg(value_enum, default_value = "policies")]
+    pub what: Listable,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Listable {
+    Policies,
+    Scores,
+    Tasks,
+    Models,
+    Sweeps,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    /// Where to compute: cpu, cuda, cuda:N or auto
+    #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
+    pub device: DeviceChoice,
+}
+
+fn parse_positions(text: &str) -> Result<Positions, String> {
+    [Positions::Absolute, Positions::Slot, Positions::Squeezed]
+        .into_iter()
+        .find(|positions| positions.name() == text)
+        .ok_or_else(|| "positions are absolute, slot or squeezed".to_string())
+}
+
+fn parse_dtype(text: &str) -> Result<WeightType, String> {
+    [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16]
+        .into_iter()
+        .find(|dtype| dtype.name() == text)
+        .ok_or_else(|| "dtypes are auto, f32, f16 and bf16".to_string())
+}

@@ -1,0 +1,67 @@
+//! The rim: arguments in, text and exit codes out. Data goes to stdout, everything else to stderr.
+
+mod args;
+mod failure;
+mod progress;
+mod score;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use args::{Arguments, Command};
+use failure::Usage;
+
+/// Runs the program as it was called.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // clap's own help and version requests arrive here too.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match perform(&arguments.command) {
+        Ok(code) => code,
+        Err(error) => fail(&error),
+    }
+}
+
+fn perform(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Score(arguments) => {
+            print(&format!("{}\n", score::score(arguments)?))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => todo!(),
+    }
+}
+
+/// Cores this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Prints data; a reader that has gone away is no failure.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to stdout"),
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    // Hints belong at the end of the message, whichever cause carries them.
+    let chain = format!("{error:#}");
+    let (message, hints): (Vec<&str>, Vec<&str>) = chain.lines().partition(|line| !line.starts_with("hint:"));
+    eprintln!("error: {}", message.join("\n"));
+    for hint in hints {
+        eprintln!("{hint}");
+    }
+    let usage = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<crate::sweep::ConfigError>());
+    ExitCode::from(if usage { 2 } else { 1 })
+}
