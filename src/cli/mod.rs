@@ -1,9 +1,13 @@
 //! The rim: arguments in, text and exit codes out. Data goes to stdout, everything else to stderr.
 
 mod args;
+mod bars;
+mod doctor;
 mod failure;
+mod list;
 mod progress;
 mod score;
+mod sweeps;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -11,7 +15,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 
-use args::{Arguments, Command};
+use crate::report::{self, Options};
+use crate::results::Ledger;
+use args::{Arguments, Command, ReportArguments};
 use failure::Usage;
 
 /// Runs the program as it was called.
@@ -33,12 +39,28 @@ pub fn main() -> ExitCode {
 
 fn perform(command: &Command) -> Result<ExitCode> {
     match command {
-        Command::Score(arguments) => {
-            print(&format!("{}\n", score::score(arguments)?))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        _ => todo!(),
+        Command::Run(arguments) => return sweeps::run(arguments),
+        Command::Plan(arguments) => return sweeps::plan(arguments),
+        Command::Report(arguments) => report(arguments)?,
+        Command::Score(arguments) => print(&format!("{}\n", score::score(arguments)?))?,
+        Command::List(arguments) => print(&list::list(arguments.what))?,
+        Command::Doctor(arguments) => print(&doctor::doctor(arguments)?)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(arguments: &ReportArguments) -> Result<()> {
+    let mut rows = Vec::new();
+    for folder in &arguments.results {
+        rows.extend(Ledger::existing(folder)?.rows()?);
+    }
+    let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
+    let written = report::write(&rows, &Options::everything(out))?;
+    print(&written.terminal)?;
+    for file in &written.files {
+        eprintln!("{}", file.display());
+    }
+    Ok(())
 }
 
 /// Cores this process may use.

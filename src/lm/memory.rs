@@ -104,6 +104,8 @@ pub struct MemoryPlan<'a> {
     /// Unbounded only: scopes whose accumulated attention later forks will need, and where they will start.
     pub watch: &'a [Scope],
     pub marks: &'a [usize],
+    /// Unbounded only: tokens to make room for at once; more are no error.
+    pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
     /// Keep the eviction log.
@@ -119,6 +121,7 @@ impl MemoryPlan<'_> {
             seed: 0,
             watch: &[],
             marks: &[],
+            expect: 0,
             measure_loss: false,
             log: false,
         }
@@ -135,7 +138,7 @@ impl Memory {
         let layer = |index: usize| {
             let salt = salt(plan.seed, index);
             let (roster, capacity) = match plan.policy {
-                None => (Roster::unbounded(heads, plan.watch, plan.marks, salt), 0),
+                None => (Roster::unbounded(heads, plan.watch, plan.marks, salt), vector::padded(plan.expect)),
                 Some(policy) => (Roster::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK)),
             };
             let room = heads.kv_heads * capacity * head_dim;

@@ -25,6 +25,7 @@ pub use device::{DeviceChoice, device_name};
 pub use memory::{BLOCK, Memory, MemoryPlan, Work};
 pub use open::ModelFiles;
 pub use random::tiny_shape;
+pub use product::matrix_rate;
 pub use score::Divergence;
 pub use tokenizer::{Tokenizer, Tokens};
 pub use transformer::{Interrupted, LanguageModel, WeightType};

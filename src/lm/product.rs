@@ -64,6 +64,25 @@ pub(super) fn product(
     }
 }
 
+/// Floating-point operations per second of one thread's products, on a size that fits its caches: the best of a few
+/// tries, as a yardstick for what a run could reach.
+pub fn matrix_rate() -> f64 {
+    let (m, n, k) = (512, 688, 256);
+    let (lhs, rhs, mut dst) = (vec![0.5; m * k], vec![0.5; n * k], vec![0.0; m * n]);
+    let mut seconds = f64::INFINITY;
+    for _ in 0..20 {
+        let started = std::time::Instant::now();
+        product(
+            (m, n, k),
+            (&mut dst, Strides::row_major(n)),
+            (&lhs, Strides::row_major(k)),
+            (&rhs, Strides::transposed(k)),
+        );
+        seconds = seconds.min(started.elapsed().as_secs_f64());
+    }
+    2.0 * (m * n * k) as f64 / seconds
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

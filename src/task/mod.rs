@@ -1,7 +1,14 @@
 //! What is asked of a model, and how the answer is marked.
+//!
+//! Knows texts, their cutting and the marks of an answer; which experiments exist, and where their results go, is not
+//! known here.
 
+mod perplexity;
+mod samples;
 mod settings;
 mod texts;
 
+pub use perplexity::{Measured, Reading, Topline, measure};
+pub use samples::{Sample, cut, resolve_bos};
 pub use settings::{Bos, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
-pub use texts::read_text;
+pub use texts::{Book, digest, read_books, read_text};

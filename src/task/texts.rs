@@ -1,8 +1,20 @@
-//! Texts as they come: files of UTF-8.
+//! Texts as they come: a folder of files, a Parquet column, a data set of the hub, or made-up words.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use sha2::{Digest, Sha256};
+
+use super::settings::RANDOM_WORDS;
+use crate::columns;
+use crate::lm::source::{DownloadProgress, Hub, HubSettings};
+
+/// A named text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Book {
+    pub name: String,
+    pub text: String,
+}
 
 /// A text file.
 ///
@@ -16,4 +28,136 @@ pub fn read_text(path: &Path) -> Result<String> {
     })?;
     ensure!(!text.trim().is_empty(), "{} is an empty text; remove it from the folder or fill it", path.display());
     Ok(text)
+}
+
+/// The first `limit` books of a data set, in the order of their names or rows.
+///
+/// # Errors
+/// A data set that is missing, empty or unreadable; the message names the file.
+pub fn read_books(
+    dataset: &str,
+    limit: Option<usize>,
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Vec<Book>> {
+    let limit = limit.unwrap_or(usize::MAX);
+    if dataset == RANDOM_WORDS {
+        return Ok((0..limit.min(RANDOM_BOOKS)).map(random_book).collect());
+    }
+    let path = Path::new(dataset);
+    if !dataset.starts_with(['.', '/']) {
+        let repo = dataset.parse()?;
+        // A data set's test split, wherever the repository keeps it; all of its Parquet files if it has no splits.
+        let hub = Hub::new(hub, progress)?;
+        let test = hub.dataset_files(&repo, None, |name| name.ends_with(".parquet") && name.contains("test"))?;
+        return books_of_tables(&test.files, limit);
+    }
+    if path.extension().is_some_and(|extension| extension == "parquet") {
+        return books_of_tables(&[path.to_path_buf()], limit);
+    }
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
+        .with_context(|| format!("cannot read the folder of texts {}", path.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()
+        .with_context(|| format!("cannot list {}", path.display()))?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt") && file.is_file());
+    files.sort();
+    ensure!(!files.is_empty(), "{} holds no .txt file; a data set is a folder of texts", path.display());
+    files
+        .iter()
+        .take(limit)
+        .map(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(Book { name, text: read_text(file)? })
+        })
+        .collect()
+}
+
+fn books_of_tables(files: &[PathBuf], limit: usize) -> Result<Vec<Book>> {
+    let mut books = Vec::new();
+    for file in files {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for (row, text) in columns::read_text_column(file, "text")?.into_iter().enumerate() {
+            if books.len() == limit {
+                return Ok(books);
+            }
+            ensure!(!text.trim().is_empty(), "row {row} of {} is an empty text", file.display());
+            let name = if files.len() == 1 { format!("row {row:05}") } else { format!("{stem} row {row:05}") };
+            books.push(Book { name, text });
+        }
+    }
+    ensure!(!books.is_empty(), "the data set holds no text");
+    Ok(books)
+}
+
+/// `sha256:` and 16 hex digits over names and texts.
+pub fn digest(books: &[Book]) -> String {
+    let mut hash = Sha256::new();
+    for part in books.iter().flat_map(|book| [&book.name, &book.text]) {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    let digest = hash.finalize();
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+const RANDOM_BOOKS: usize = 4;
+const RANDOM_BOOK_WORDS: usize = 4000;
+
+/// Words of made-up syllables, some far commoner than others, in sentences.
+fn random_book(index: usize) -> Book {
+    let mut rng = fastrand::Rng::with_seed(index as u64 + 1);
+    let syllables = ["ta", "re", "mi", "lo", "sun", "ka", "vel", "or", "den", "shi", "pra", "un"];
+    let word = |number: usize| -> String {
+        let (a, b, c) = (number % 12, number / 12 % 12, number / 144 % 12);
+        [a, b, c].iter().take(1 + number % 3).map(|i| syllables[*i]).collect()
+    };
+    let mut text = String::new();
+    for position in 0..RANDOM_BOOK_WORDS {
+        // The square makes low numbers common, as words of a language are.
+        let number = (rng.f64() * rng.f64() * 1728.0) as usize;
+        text.push_str(&word(number));
+        text.push_str(if position % 11 == 10 { ".\n" } else { " " });
+    }
+    Book { name: format!("random-{index}"), text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(folder: &Path) -> Result<Vec<Book>> {
+        read_books(folder.to_str().unwrap(), None, &HubSettings::from_env().unwrap(), &())
+    }
+
+    #[test]
+    fn a_folder_in_the_order_of_names() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("b.txt", "two"), ("a.txt", "one"), ("notes.md", "no")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let names: Vec<String> = read(folder.path()).unwrap().into_iter().map(|book| book.name).collect();
+        assert_eq!(names, ["a.txt", "b.txt"]);
+    }
+
+    #[test]
+    fn bad_texts_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("no .txt"));
+        std::fs::write(folder.path().join("x.txt"), b"abc\xff").unwrap();
+        let message = read(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("x.txt") && message.contains("byte 3"), "{message}");
+        std::fs::write(folder.path().join("x.txt"), "  \n").unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("empty"));
+    }
+
+    #[test]
+    fn the_digest_sees_names_texts_and_their_border() {
+        let book = |name: &str, text: &str| Book { name: name.into(), text: text.into() };
+        let one = digest(&[book("a", "bc")]);
+        assert_ne!(one, digest(&[book("ab", "c")]));
+        assert_ne!(one, digest(&[book("a", "bd")]));
+        assert_eq!(one, digest(&[book("a", "bc")]));
+    }
 }

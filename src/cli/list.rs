@@ -1,0 +1,48 @@
+//! `list`: what sweeps can name.
+
+use super::args::Listable;
+use super::sweeps::BUILT_IN;
+use crate::eviction::{Score, presets::PRESETS};
+
+pub fn list(what: Listable) -> String {
+    match what {
+        Listable::Policies => policies(),
+        Listable::Scores => {
+            let mut text = String::from("A policy is {score, scope: layer | head, keep_first, keep_recent}; scores:\n\n");
+            for score in Score::ALL {
+                let meaning = match score {
+                    Score::Recency => "the oldest leaves",
+                    Score::LastAttention => "the entry the newest query attends to least leaves",
+                    Score::AccumulatedAttention => "the entry that received least attention since it joined leaves",
+                    Score::KeyNorm => "the entry with the largest key norm leaves",
+                    Score::Random => "an entry with a priority drawn at its birth leaves",
+                };
+                text += &format!("  {:<22} {meaning}\n", score.name());
+            }
+            text
+        }
+        Listable::Tasks => "perplexity   NLL of long texts cut to samples; also KL and top-1 agreement to the full cache\n\
+             \x20            and the attention evicted entries would have had (compare_to_full: true)\n\
+             \x20            data: a folder of .txt, a .parquet with a text column, owner/name on the hub, random-words\n"
+            .into(),
+        Listable::Models => "./folder, ../folder, /folder   a Hugging Face checkpoint (config.json, *.safetensors, tokenizer.json)\n\
+             owner/name[@revision]          the same on the hub (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE)\n\
+             random-tiny                    a tiny random model made from a seed\n\n\
+             Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16 and bf16\n"
+            .into(),
+        Listable::Sweeps => format!("built in: {}\n\n{}", BUILT_IN.0, BUILT_IN.1),
+    }
+}
+
+fn policies() -> String {
+    let mut text = String::from("Not policies, but names a sweep may use beside them:\n");
+    text += "  full         the unbounded cache; one cell, sizes don't matter\n";
+    text += "  truncate     the text in pieces of k tokens, each with an empty cache (the paper's Baseline)\n\n";
+    text += "Policies (a number after + keeps that many first tokens for ever):\n";
+    for preset in PRESETS {
+        let name = if preset.sinks { format!("{}[+I]", preset.name) } else { preset.name.into() };
+        text += &format!("  {name:<16} {}\n{:18} {}\n{:18} {}\n", preset.summary, "", preset.policy, "", preset.source);
+    }
+    text + "\nMore can be defined in a sweep, by name:\n  define:\n    \
+            tova-r16: {score: last_attention, scope: layer, keep_first: 0, keep_recent: 16}\n"
+}

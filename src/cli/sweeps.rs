@@ -1,0 +1,236 @@
+//! `run` and `plan`: from a sweep file to results, or to what they would take.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::args::{PlanArguments, RunArguments, SweepArguments};
+use super::bars::Bars;
+use super::failure::Usage;
+use super::progress::Downloads;
+use super::{cores, print};
+use crate::eviction::CacheRule;
+use crate::lm::source::HubSettings;
+use crate::lm::matrix_rate;
+use crate::report::{self, Options};
+use crate::results::{Ledger, Status};
+use crate::run::{self, Group, Machine, NamedCell, Prepared, bytes_per_worker};
+use crate::sweep::Sweep;
+
+/// The sweep that runs when none is named.
+pub const BUILT_IN: (&str, &str) = ("smoke", include_str!("../../configs/smoke.yaml"));
+
+fn read_sweep(arguments: &SweepArguments) -> Result<Sweep> {
+    Ok(match &arguments.sweep {
+        Some(path) => Sweep::read(path)?,
+        None => Sweep::parse(BUILT_IN.1, &format!("{}.yaml", BUILT_IN.0))?,
+    })
+}
+
+fn results_folder(arguments: &SweepArguments, sweep: &Sweep) -> PathBuf {
+    arguments.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&sweep.name))
+}
+
+fn threads(arguments: &SweepArguments) -> Result<usize> {
+    match arguments.threads {
+        Some(0) => Err(Usage::new("--threads 0 can do nothing", "leave it out to use every core").into()),
+        Some(threads) => Ok(threads),
+        None => Ok(cores()),
+    }
+}
+
+pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let sweep = read_sweep(&arguments.sweep)?;
+    let threads = threads(&arguments.sweep)?;
+    let folder = results_folder(&arguments.sweep, &sweep);
+    let device = arguments.sweep.device.open()?;
+    let ledger = Ledger::open(&folder)?;
+    let (stop, signal) = listen()?;
+    let hub = HubSettings::from_env()?;
+    let selection = arguments.sweep.selection();
+    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new())
+        .map_err(selection_is_usage)?;
+    let machine = Machine { device, threads, stop };
+    let bars = Bars::new();
+    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| bars.show(&event));
+    bars.finish();
+    let outcome = outcome?;
+    let rows = ledger.rows()?;
+    if !arguments.no_report && !rows.is_empty() {
+        let written = report::write(&rows, &Options::everything(&folder))?;
+        print(&written.terminal)?;
+        eprintln!("\nwritten to {}: report.md, report.csv and figures/", folder.display());
+    }
+    eprintln!(
+        "{} cells measured, {} were there already, {} failed{}{}",
+        outcome.done,
+        outcome.skipped,
+        outcome.failed,
+        if outcome.taken > 0 { format!(", {} measured by another process", outcome.taken) } else { String::new() },
+        if prepared.elsewhere > 0 { format!(", {} left to other shards", prepared.elsewhere) } else { String::new() },
+    );
+    if outcome.interrupted {
+        let signal = signal.load(Ordering::Relaxed);
+        eprintln!("interrupted; run the same command again to continue");
+        return Ok(ExitCode::from(128 + if signal == SIGTERM as usize { SIGTERM } else { SIGINT } as u8));
+    }
+    Ok(ExitCode::from(if outcome.failed > 0 { 4 } else { 0 }))
+}
+
+/// SIGINT and SIGTERM set the flag, and the number of the signal; a second one ends the program at once.
+fn listen() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>)> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in [SIGINT, SIGTERM] {
+        let registered = signal_hook::flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize))
+            .and_then(|_| signal_hook::flag::register(number, Arc::clone(&stop)));
+        registered.context("cannot listen to signals")?;
+    }
+    Ok((stop, signal))
+}
+
+fn selection_is_usage(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<crate::sweep::SelectionError>() {
+        Ok(error) => Usage::from_error(error).into(),
+        Err(error) => error,
+    }
+}
+
+pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
+    let sweep = read_sweep(&arguments.sweep)?;
+    let threads = threads(&arguments.sweep)?;
+    let folder = results_folder(&arguments.sweep, &sweep);
+    let ledger = Ledger::existing(&folder).ok();
+    // A plan looks, but fetches nothing.
+    let hub = HubSettings { offline: true, ..HubSettings::from_env()? };
+    let selection = arguments.sweep.selection();
+    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &()).map_err(selection_is_usage)?;
+    print(&describe(&sweep, &prepared, threads, &folder))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &std::path::Path) -> String {
+    let mut text = format!("sweep {}, results in {}\n", sweep.name, folder.display());
+    let rate = matrix_rate();
+    let mut total = 0.0;
+    for group in &prepared.groups {
+        let tokens: usize = group.samples.iter().map(|sample| sample.tokens.len()).sum();
+        let shape = &group.files.shape;
+        text += &format!(
+            "\n{} ({} parameters, {} of weights) reading {} ({} samples, {} tokens, BOS {})\n",
+            group.model.source,
+            count(shape.parameters()),
+            bytes(group.files.weight_bytes()),
+            group.task.dataset,
+            group.samples.len(),
+            count(tokens as u64),
+            if group.bos { "yes" } else { "no" },
+        );
+        text += &format!("  {:<12} {:>6}  {:<28} {:>12} {:>10}\n", "policy", "size", "state", "cache", "about");
+        for cell in &group.cells {
+            let entries = match cell.cell.rule {
+                CacheRule::Unbounded => group.task.length,
+                CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => size.min(group.task.length),
+            };
+            let seconds = estimate(group, cell, rate, threads);
+            total += seconds;
+            text += &format!(
+                "  {:<12} {:>6}  {:<28} {:>12} {:>10}\n",
+                cell.cell.policy,
+                cell.cell.size().map_or("-".into(), |size| size.to_string()),
+                state(&cell.status, group.samples.len()),
+                bytes(shape.cache_bytes(entries)),
+                duration(seconds),
+            );
+        }
+        let longest = group.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
+        text += &format!(
+            "  memory: the weights, and at most {} for each text read at the same time ({threads} at most)\n",
+            bytes(bytes_per_worker(shape, longest)),
+        );
+    }
+    for unavailable in &prepared.unavailable {
+        text += &format!(
+            "\n{} cells of {} with {}: not on this machine yet, or not usable\n  {:#}\n",
+            unavailable.cells, unavailable.task, unavailable.model, unavailable.error
+        );
+    }
+    let cells = prepared.groups.iter().flat_map(|group| &group.cells);
+    let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
+    let all = cells.count();
+    text += &format!(
+        "\n{all} cells: {done} done, {} to do, about {} with {threads} threads on this CPU\n",
+        all - done,
+        duration(total)
+    );
+    if prepared.elsewhere > 0 {
+        text += &format!("{} cells are left to other shards\n", prepared.elsewhere);
+    }
+    text
+}
+
+fn state(status: &Status, samples: usize) -> String {
+    match status {
+        Status::Done => "done".into(),
+        Status::Missing => "to do".into(),
+        Status::Partial { samples: done } => format!("{done} of {samples} samples done"),
+        Status::Failed { message, .. } => {
+            let first = message.lines().next().unwrap_or_default();
+            format!("failed: {}", first.chars().take(60).collect::<String>())
+        }
+    }
+}
+
+/// Seconds a cell still takes: its arithmetic at the rate of one core's products, and a third more for the rest.
+fn estimate(group: &Group, cell: &NamedCell, rate: f64, threads: usize) -> f64 {
+    let shape = &group.files.shape;
+    let left = group.samples.len().saturating_sub(cell.samples_done()) as f64;
+    let tokens = group.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0) as f64;
+    let size = cell.cell.size().map_or(f64::INFINITY, |size| size as f64).min(tokens);
+    // What a cell shares with the unbounded reading is counted there.
+    let own = match cell.cell.rule {
+        CacheRule::Unbounded => tokens,
+        _ if size >= tokens => 0.0,
+        CacheRule::Truncate { .. } => tokens,
+        CacheRule::Evict { .. } => tokens - (size / 128.0).floor() * 128.0,
+    };
+    let columns = match cell.cell.rule {
+        CacheRule::Evict { .. } => size + 64.0,
+        _ => size / 2.0,
+    };
+    let weights = 2.0 * (shape.parameters() as f64 - if shape.tied { 0.0 } else { (shape.vocab * shape.hidden) as f64 });
+    let attention = 4.0 * (shape.layers * shape.heads.heads * shape.head_dim) as f64 * columns;
+    1.33 * left * own * (weights + attention) / (rate * threads as f64)
+}
+
+fn count(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..10_000_000 => format!("{:.1} k", n as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} M", n as f64 / 1e6),
+        _ => format!("{:.1} G", n as f64 / 1e9),
+    }
+}
+
+pub fn bytes(n: u64) -> String {
+    let n = n as f64;
+    match n {
+        _ if n < 1e6 => format!("{:.1} kB", n / 1e3),
+        _ if n < 1e9 => format!("{:.1} MB", n / 1e6),
+        _ => format!("{:.1} GB", n / 1e9),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 1.0 => "< 1 s".into(),
+        _ if seconds < 120.0 => format!("{seconds:.0} s"),
+        _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}

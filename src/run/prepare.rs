@@ -1,0 +1,155 @@
+//! Before anything is measured: models found, texts cut, cells named, and what the ledger knows of them.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use crate::lm::ModelFiles;
+use crate::lm::source::{DownloadProgress, HubSettings, ModelSource};
+use crate::results::{Ledger, Status};
+use crate::sweep::{Cell, CellName, ModelSpec, Selection, Sweep};
+use crate::task::{self, Perplexity, Reading, Sample, TaskSpec};
+
+/// One model and one task: what is opened together.
+pub struct Group {
+    pub model: ModelSpec,
+    pub task: Perplexity,
+    pub files: Arc<ModelFiles>,
+    pub samples: Arc<Vec<Sample>>,
+    pub data_digest: String,
+    pub bos: bool,
+    pub cells: Vec<NamedCell>,
+}
+
+/// A cell and what the ledger knew of it when the run started.
+#[derive(Debug)]
+pub struct NamedCell {
+    pub cell: Cell,
+    pub name: CellName,
+    pub status: Status,
+}
+
+impl NamedCell {
+    /// How this cell reads a sample.
+    pub fn reading(&self) -> Reading {
+        let TaskSpec::Perplexity(task) = &self.cell.task;
+        Reading {
+            rule: self.cell.rule,
+            positions: self.cell.positions,
+            seed: self.cell.seed,
+            compare: task.compare_to_full,
+        }
+    }
+
+    /// Samples that are measured already.
+    pub fn samples_done(&self) -> usize {
+        match &self.status {
+            Status::Done => usize::MAX,
+            Status::Partial { samples } | Status::Failed { samples, .. } => *samples,
+            Status::Missing => 0,
+        }
+    }
+}
+
+/// Cells that cannot even be named, as their model or their texts cannot be had.
+pub struct Unavailable {
+    pub model: String,
+    pub task: String,
+    pub cells: usize,
+    pub error: anyhow::Error,
+}
+
+/// What a sweep comes down to on this machine.
+pub struct Prepared {
+    pub groups: Vec<Group>,
+    pub unavailable: Vec<Unavailable>,
+    /// Cells another shard takes.
+    pub elsewhere: usize,
+}
+
+/// Prepares a sweep.
+///
+/// # Errors
+/// A selection that selects nothing, or a ledger that cannot be read; a model or a data set that cannot be had fails
+/// its own cells only.
+pub fn prepare(
+    sweep: &Sweep,
+    selection: &Selection,
+    ledger: Option<&Ledger>,
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Prepared> {
+    let cells = selection.of(sweep.expand())?;
+    let mut prepared = Prepared { groups: Vec::new(), unavailable: Vec::new(), elsewhere: 0 };
+    let mut rest = cells.as_slice();
+    let mut found: Option<(ModelSpec, Arc<ModelFiles>)> = None;
+    while let Some(first) = rest.first() {
+        // Cells come ordered by model, then by task.
+        let together = rest.iter().take_while(|cell| cell.model == first.model && cell.task == first.task).count();
+        let (cells, others) = rest.split_at(together);
+        rest = others;
+        let files = match &found {
+            Some((model, files)) if *model == first.model => Ok(Arc::clone(files)),
+            _ => find(&first.model, hub, progress),
+        };
+        let group = files.and_then(|files| {
+            found = Some((first.model.clone(), Arc::clone(&files)));
+            let TaskSpec::Perplexity(task) = &first.task;
+            group(files, task, cells, hub, progress)
+        });
+        match group {
+            Ok(mut group) => {
+                let all = group.cells.len();
+                group.cells.retain(|named| selection.takes(named.name.id()));
+                prepared.elsewhere += all - group.cells.len();
+                if let Some(ledger) = ledger {
+                    for named in &mut group.cells {
+                        named.status = ledger.status(&named.name)?;
+                    }
+                }
+                prepared.groups.push(group);
+            }
+            Err(error) => prepared.unavailable.push(Unavailable {
+                model: first.model.source.clone(),
+                task: first.task.name().into(),
+                cells: cells.len(),
+                error,
+            }),
+        }
+    }
+    Ok(prepared)
+}
+
+fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Arc<ModelFiles>> {
+    let source: ModelSource = model.source.parse()?;
+    Ok(Arc::new(ModelFiles::find(&source, hub, progress)?))
+}
+
+fn group(
+    files: Arc<ModelFiles>,
+    task: &Perplexity,
+    cells: &[Cell],
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Group> {
+    files.shape.check_length(task.length).with_context(|| format!("model {}", files.source))?;
+    let tokenizer = files.tokenizer()?;
+    let books = task::read_books(&task.dataset, task.books, hub, progress)
+        .with_context(|| format!("data set {}", task.dataset))?;
+    let samples = task::cut(&books, task, &tokenizer).with_context(|| format!("data set {}", task.dataset))?;
+    let data_digest = task::digest(&books);
+    let bos = task::resolve_bos(task, &tokenizer)?.is_some();
+    let named = cells.iter().map(|cell| {
+        let name = cell.name(cell.id(&files.revision, &data_digest));
+        NamedCell { cell: cell.clone(), name, status: Status::Missing }
+    });
+    Ok(Group {
+        model: cells[0].model.clone(),
+        task: task.clone(),
+        cells: named.collect(),
+        files,
+        samples: Arc::new(samples),
+        data_digest,
+        bos,
+    })
+}

@@ -1,0 +1,148 @@
+//! Several samples at once, each on its own thread: small products want one thread each, and cells of a sample
+//! share its unbounded reading.
+//!
+//! A worker takes a sample, reads it once without a bound, and leaves its cells for whoever is free; cells go before
+//! new samples, so no more samples are in memory than there are workers.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use anyhow::Result;
+
+use super::prepare::Group;
+use crate::lm::LanguageModel;
+use crate::task::{Measured, Reading, Topline, measure};
+
+/// The cells one sample is still to be measured under.
+pub(super) struct SampleJob {
+    pub sample: usize,
+    /// Indices into the group's cells.
+    pub cells: Vec<usize>,
+}
+
+/// Who is told about a measurement: cell, sample, result. Returning false ends the work.
+pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<Measured>) -> bool + Sync);
+
+struct Queue {
+    samples: VecDeque<SampleJob>,
+    cells: VecDeque<(Arc<Shared>, usize)>,
+    /// Workers that may still add cells.
+    busy: usize,
+    ended: bool,
+}
+
+struct Shared {
+    sample: usize,
+    topline: Option<Topline>,
+}
+
+enum Job {
+    Sample(SampleJob),
+    Cell(Arc<Shared>, usize),
+}
+
+/// Works through the jobs with `workers` threads of `threads` product threads each.
+pub(super) fn work(
+    model: &LanguageModel,
+    group: &Group,
+    jobs: Vec<SampleJob>,
+    (workers, threads): (usize, usize),
+    report: Report<'_>,
+) -> Result<()> {
+    let queue = Mutex::new(Queue { samples: jobs.into(), cells: VecDeque::new(), busy: 0, ended: false });
+    let changed = Condvar::new();
+    std::thread::scope(|scope| {
+        let mut pools = Vec::new();
+        for _ in 0..workers {
+            pools.push(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
+        }
+        for pool in pools {
+            let worker = Worker { model, group, queue: &queue, changed: &changed, report };
+            scope.spawn(move || pool.install(|| worker.run()));
+        }
+        Ok(())
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Worker<'a> {
+    model: &'a LanguageModel,
+    group: &'a Group,
+    queue: &'a Mutex<Queue>,
+    changed: &'a Condvar,
+    report: Report<'a>,
+}
+
+impl Worker<'_> {
+    fn run(self) {
+        while let Some(job) = self.next() {
+            let go_on = match job {
+                Job::Sample(job) => self.read_sample(job),
+                Job::Cell(shared, cell) => self.measure_cell(&shared, cell),
+            };
+            let mut queue = self.lock();
+            queue.busy -= 1;
+            queue.ended |= !go_on;
+            self.changed.notify_all();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if queue.ended {
+                return None;
+            }
+            let job = match queue.cells.pop_front() {
+                Some((shared, cell)) => Some(Job::Cell(shared, cell)),
+                None => queue.samples.pop_front().map(Job::Sample),
+            };
+            if job.is_some() {
+                queue.busy += 1;
+                return job;
+            }
+            if queue.busy == 0 {
+                return None;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn reading(&self, cell: usize) -> Reading {
+        self.group.cells[cell].reading()
+    }
+
+    fn read_sample(&self, job: SampleJob) -> bool {
+        let readings: Vec<Reading> = job.cells.iter().map(|cell| self.reading(*cell)).collect();
+        match Topline::read(self.model, &self.group.samples[job.sample], &readings) {
+            Ok(topline) => {
+                let shared = Arc::new(Shared { sample: job.sample, topline });
+                self.lock().cells.extend(job.cells.into_iter().map(|cell| (Arc::clone(&shared), cell)));
+                true
+            }
+            Err(error) => {
+                // Every cell of the sample fails for the same reason; the chain is told to each.
+                let told = format!("{error:#}");
+                let interrupted = error.is::<crate::lm::Interrupted>();
+                job.cells.iter().all(|cell| {
+                    let error = if interrupted {
+                        crate::lm::Interrupted.into()
+                    } else {
+                        anyhow::anyhow!("{told}")
+                    };
+                    (self.report)(*cell, job.sample, Err(error))
+                })
+            }
+        }
+    }
+
+    fn measure_cell(&self, shared: &Shared, cell: usize) -> bool {
+        let sample = &self.group.samples[shared.sample];
+        let measured = measure(self.model, sample, &self.reading(cell), shared.topline.as_ref());
+        (self.report)(cell, shared.sample, measured)
+    }
+}

@@ -1,0 +1,242 @@
+//! Perplexity of one sample under one cache rule, exactly, sharing what rules have in common.
+//!
+//! A bounded cache equals the unbounded one until it is full, so the cells of a sample go on from one unbounded
+//! reading ([`Topline`]); a cache at least as large as the sample is that reading. Where a cell takes over depends on
+//! the cell alone, never on what else the sweep holds: a resumed sweep gives the same bits.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::samples::Sample;
+use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
+use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
+use crate::metric::{EVICTED_MASS, KL_TO_FULL, Mark, NLL, NLL_WORD, TOP1_AGREEMENT};
+
+/// How a sample is to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    pub rule: CacheRule,
+    pub positions: Positions,
+    pub seed: u64,
+    /// Compare every prediction with the unbounded cache's.
+    pub compare: bool,
+}
+
+/// What was measured, and what it took.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub marks: Vec<Mark>,
+    /// Without the shared reading, except for the rule that is that reading.
+    pub seconds: f64,
+    pub peak_cache_bytes: u64,
+}
+
+/// The sample read with the unbounded cache, as far as somebody needs it.
+pub struct Topline {
+    memory: Memory,
+    /// (rows, hidden): the states after the first tokens.
+    states: Tensor,
+    read: usize,
+    seconds: f64,
+}
+
+impl Reading {
+    /// Tokens of the unbounded reading this one needs: all of them, or those it starts from.
+    fn needs(&self, tokens: usize) -> usize {
+        match self.rule {
+            CacheRule::Unbounded => tokens,
+            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => tokens,
+            CacheRule::Truncate { .. } => 0,
+            CacheRule::Evict { .. } => self.start(),
+        }
+    }
+
+    /// Where a bounded cache takes over from the unbounded one: the last block's end before it is full.
+    fn start(&self) -> usize {
+        match self.sized() {
+            Some(policy) if self.positions == Positions::Absolute && !policy.compares_norms() => {
+                policy.size() / BLOCK * BLOCK
+            }
+            _ => 0,
+        }
+    }
+
+    fn sized(&self) -> Option<SizedPolicy> {
+        match self.rule {
+            CacheRule::Evict { policy, size } => policy.at(size).ok(),
+            _ => None,
+        }
+    }
+}
+
+impl Topline {
+    /// Reads a sample as far as `readings` need it; `None` if none of them does.
+    ///
+    /// # Errors
+    /// What [`LanguageModel::read`] reports.
+    pub fn read(model: &LanguageModel, sample: &Sample, readings: &[Reading]) -> Result<Option<Topline>> {
+        let started = Instant::now();
+        let tokens = sample.tokens.len();
+        let read = readings.iter().map(|reading| reading.needs(tokens)).max().unwrap_or(0);
+        if read == 0 {
+            return Ok(None);
+        }
+        let mut watch: Vec<Scope> = Vec::new();
+        let mut marks = Vec::new();
+        for reading in readings {
+            let Some(policy) = reading.sized().filter(|policy| policy.size() < tokens) else { continue };
+            if policy.score() == Score::AccumulatedAttention && reading.start() > 0 {
+                watch.push(policy.scope());
+                marks.push(reading.start());
+            }
+        }
+        watch.sort_by_key(|scope| scope.name());
+        watch.dedup();
+        marks.sort_unstable();
+        marks.dedup();
+        let plan = MemoryPlan { watch: &watch, marks: &marks, expect: read, ..MemoryPlan::unbounded() };
+        let mut memory = model.new_memory(&plan);
+        let states = model.read(&sample.tokens[..read], &mut memory)?;
+        Ok(Some(Topline { memory, states, read, seconds: started.elapsed().as_secs_f64() }))
+    }
+}
+
+/// States, and the tokens of the sample they predict.
+struct Segment {
+    states: Tensor,
+    predicts: Range<usize>,
+}
+
+/// Measures one rule on one sample.
+///
+/// # Errors
+/// What the model reports, or a topline that was read for other readings.
+pub fn measure(
+    model: &LanguageModel,
+    sample: &Sample,
+    reading: &Reading,
+    topline: Option<&Topline>,
+) -> Result<Measured> {
+    let started = Instant::now();
+    let tokens = sample.tokens.len();
+    let shared = || topline.filter(|topline| topline.read >= reading.needs(tokens)).context(
+        "the unbounded reading does not reach as far as this rule needs it",
+    );
+    let mut seconds = 0.0;
+    let mut lost = None;
+    let (segments, peak_cache_bytes) = match (reading.rule, reading.sized()) {
+        (CacheRule::Truncate { size }, _) if size < tokens => pieces(model, sample, size)?,
+        (CacheRule::Evict { .. }, Some(policy)) if policy.size() < tokens => {
+            let (segment, memory) = bounded(model, sample, reading, policy, topline)?;
+            lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
+            (vec![segment], memory.bytes())
+        }
+        _ => {
+            let topline = shared()?;
+            seconds += topline.seconds;
+            (vec![Segment { states: topline.states.clone(), predicts: 1..tokens + 1 }], topline.memory.bytes())
+        }
+    };
+    let mut marks = score(model, sample, reading, &segments, if reading.compare { Some(shared()?) } else { None })?;
+    if let Some(lost) = lost {
+        marks.push(Mark::new(EVICTED_MASS, lost, tokens as f64));
+    }
+    seconds += started.elapsed().as_secs_f64();
+    Ok(Measured { marks, seconds, peak_cache_bytes })
+}
+
+/// The sample with a cache that evicts.
+fn bounded(
+    model: &LanguageModel,
+    sample: &Sample,
+    reading: &Reading,
+    policy: SizedPolicy,
+    topline: Option<&Topline>,
+) -> Result<(Segment, Memory)> {
+    let start = reading.start();
+    let measure_loss = reading.compare && reading.positions == Positions::Absolute;
+    let fork = topline.filter(|_| start > 0).and_then(|topline| {
+        let memory = model.fork(&topline.memory, start, policy, measure_loss)?;
+        Some((memory, topline.states.narrow(0, 0, start)))
+    });
+    let (mut memory, mut states) = match fork {
+        Some((memory, states)) => (memory, vec![states?]),
+        None if start > 0 => anyhow::bail!("the unbounded reading cannot be continued at token {start}"),
+        None => {
+            let plan = MemoryPlan {
+                positions: reading.positions,
+                seed: reading.seed,
+                measure_loss,
+                ..MemoryPlan::bounded(policy)
+            };
+            (model.new_memory(&plan), Vec::new())
+        }
+    };
+    states.push(model.read(&sample.tokens[start..], &mut memory)?);
+    let states = Tensor::cat(&states, 0)?;
+    Ok((Segment { states, predicts: 1..sample.tokens.len() + 1 }, memory))
+}
+
+/// The paper's baseline: the sample in pieces of `size` tokens, each with an empty cache.
+fn pieces(model: &LanguageModel, sample: &Sample, size: usize) -> Result<(Vec<Segment>, u64)> {
+    let lead = usize::from(sample.bos.is_some());
+    let text = &sample.tokens[lead..];
+    let mut segments = Vec::new();
+    let mut bytes = 0;
+    for (index, piece) in text.chunks(size - lead).enumerate() {
+        let tokens: Vec<u32> = sample.bos.into_iter().chain(piece.iter().copied()).collect();
+        let mut memory = model.new_memory(&MemoryPlan { expect: tokens.len(), ..MemoryPlan::unbounded() });
+        let states = model.read(&tokens, &mut memory)?;
+        // The state after the piece's i-th token predicts the sample's token `first + i`.
+        let first = index * (size - lead) + 1;
+        segments.push(Segment { states, predicts: first..first + tokens.len() });
+        bytes = bytes.max(memory.bytes());
+    }
+    Ok((segments, bytes))
+}
+
+/// Marks of the sample's scored tokens.
+fn score(
+    model: &LanguageModel,
+    sample: &Sample,
+    reading: &Reading,
+    segments: &[Segment],
+    topline: Option<&Topline>,
+) -> Result<Vec<Mark>> {
+    let (mut nll, mut scored, mut kl, mut same_top) = (0.0, 0usize, 0.0, 0u64);
+    for Segment { states, predicts } in segments {
+        // The last state of a segment predicts what comes after it, which another segment, or nobody, scores.
+        let last = (predicts.end - 1).min(sample.tokens.len());
+        let targets = predicts.start.max(sample.scored.start)..last.min(sample.scored.end);
+        if targets.is_empty() {
+            continue;
+        }
+        let expected = &sample.tokens[targets.clone()];
+        let states = states.narrow(0, targets.start - predicts.start, targets.len())?;
+        let values = match topline {
+            Some(topline) => {
+                let unbounded = topline.states.narrow(0, targets.start - 1, targets.len())?;
+                let (values, divergence) = model.nll_and_divergence(&states, &unbounded, expected)?;
+                kl += divergence.kl;
+                same_top += divergence.same_top;
+                values
+            }
+            None => model.nll(&states, expected)?,
+        };
+        nll += values.iter().map(|nll| f64::from(*nll)).sum::<f64>();
+        scored += targets.len();
+    }
+    let weight = scored as f64;
+    let mut marks = vec![Mark::new(NLL, nll, weight)];
+    // Words whose tokens are not all scored would make the word-level figure too good.
+    if sample.words > 0 && scored == sample.scored.len() {
+        marks.push(Mark::new(NLL_WORD, nll, sample.words as f64));
+    }
+    if reading.compare && reading.rule != CacheRule::Unbounded {
+        marks.push(Mark::new(KL_TO_FULL, kl, weight));
+        marks.push(Mark::new(TOP1_AGREEMENT, same_top as f64, weight));
+    }
+    Ok(marks)
+}

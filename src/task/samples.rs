@@ -1,0 +1,175 @@
+//! Books cut to samples: what the model reads at once, and which of it is scored.
+
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail};
+use rayon::prelude::*;
+
+use super::settings::{Bos, Perplexity, Tail};
+use super::texts::Book;
+use crate::lm::Tokenizer;
+
+/// One text for the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// `10146.txt#3`: the fourth piece of a book.
+    pub name: String,
+    /// The book.
+    pub cluster: String,
+    /// BOS, if there is one, then the text.
+    pub tokens: Vec<u32>,
+    pub bos: Option<u32>,
+    /// Tokens that are scored; those before are context only, as they were scored in the sample before.
+    pub scored: Range<usize>,
+    /// Words that start in the scored part of the text.
+    pub words: usize,
+}
+
+/// Whether samples start with BOS.
+pub fn resolve_bos(settings: &Perplexity, tokenizer: &Tokenizer) -> Result<Option<u32>> {
+    let wanted = match settings.bos {
+        Bos::Auto => tokenizer.adds_bos(),
+        Bos::Always => true,
+        Bos::Never => false,
+    };
+    wanted.then(|| tokenizer.bos()).transpose()
+}
+
+/// Tokenises and cuts books. Overlapping samples score only what the one before did not.
+///
+/// # Errors
+/// A book that cannot be tokenised, or no sample at all.
+pub fn cut(books: &[Book], settings: &Perplexity, tokenizer: &Tokenizer) -> Result<Vec<Sample>> {
+    let bos = resolve_bos(settings, tokenizer)?;
+    let samples: Vec<Vec<Sample>> = books
+        .par_iter()
+        .map(|book| cut_book(book, settings, tokenizer, bos).with_context(|| format!("book {}", book.name)))
+        .collect::<Result<_>>()?;
+    let samples: Vec<Sample> = samples.into_iter().flatten().collect();
+    if samples.is_empty() {
+        bail!(
+            "none of the {} books has {} tokens; use a smaller length, or tail: keep",
+            books.len(),
+            settings.length
+        );
+    }
+    Ok(samples)
+}
+
+fn cut_book(book: &Book, settings: &Perplexity, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<Sample>> {
+    let text = tokenizer.encode(&book.text)?;
+    let (whole, stride) = (settings.text_tokens(bos.is_some()), settings.stride(bos.is_some()));
+    let lead = usize::from(bos.is_some());
+    let starts = word_starts(&book.text);
+    let mut samples = Vec::new();
+    for (index, start) in (0..text.ids.len()).step_by(stride).enumerate() {
+        if samples.len() == settings.chunks_per_book.unwrap_or(usize::MAX) {
+            break;
+        }
+        let end = (start + whole).min(text.ids.len());
+        // Where samples overlap, the one before has scored everything up to its end.
+        let fresh = if index == 0 { start } else { start.max(start - stride + whole) };
+        let short = end - start < whole;
+        // Without BOS a sample's first token has nothing before it.
+        let scored = (fresh - start + lead).max(1)..end - start + lead;
+        if short && settings.tail == Tail::Drop || scored.is_empty() || fresh >= end {
+            break;
+        }
+        let from = text.places[start + scored.start - lead].start;
+        let to = text.places[end - 1].end;
+        let words = starts.partition_point(|at| *at < to) - starts.partition_point(|at| *at < from);
+        samples.push(Sample {
+            name: format!("{}#{index}", book.name),
+            cluster: book.name.clone(),
+            tokens: bos.into_iter().chain(text.ids[start..end].iter().copied()).collect(),
+            bos,
+            scored,
+            words,
+        });
+        if short {
+            break;
+        }
+    }
+    Ok(samples)
+}
+
+/// Bytes where a word starts: a character that is no space, after one that is.
+fn word_starts(text: &str) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut in_word = false;
+    for (at, c) in text.char_indices() {
+        if c.is_whitespace() {
+            in_word = false;
+        } else if !in_word {
+            in_word = true;
+            starts.push(at);
+        }
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Perplexity {
+        Perplexity {
+            dataset: "./x".into(),
+            length,
+            stride,
+            bos,
+            tail,
+            books: None,
+            chunks_per_book: None,
+            compare_to_full: false,
+        }
+    }
+
+    fn samples(text: &str, settings: &Perplexity) -> Vec<(usize, Range<usize>, usize)> {
+        let book = Book { name: "b".into(), text: text.into() };
+        let cut = cut(&[book], settings, &Tokenizer::bytes().unwrap()).unwrap();
+        cut.into_iter().map(|s| (s.tokens.len(), s.scored, s.words)).collect()
+    }
+
+    // Bytes are tokens here: "aa bb cc d" has 10 of them.
+    const TEXT: &str = "aa bb cc d";
+
+    #[test]
+    fn with_bos_every_text_token_is_scored() {
+        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Drop));
+        // "aa b", "b cc": the word bb starts in the first
+        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1)]);
+        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Keep));
+        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1), (3, 1..3, 1)]);
+    }
+
+    #[test]
+    fn without_bos_the_first_token_is_not() {
+        let found = samples(TEXT, &settings(5, None, Bos::Never, Tail::Drop));
+        assert_eq!(found.iter().map(|s| (s.0, s.1.clone())).collect::<Vec<_>>(), [(5, 1..5), (5, 1..5)]);
+    }
+
+    #[test]
+    fn overlapping_samples_score_each_token_once() {
+        let found = samples(TEXT, &settings(5, Some(2), Bos::Always, Tail::Drop));
+        // text tokens 0..4, 2..6, 4..8, 6..10; of the later ones the last two are new
+        let scored: Vec<_> = found.iter().map(|s| s.1.clone()).collect();
+        assert_eq!(scored, [1..5, 3..5, 3..5, 3..5]);
+        let words: usize = found.iter().map(|s| s.2).sum();
+        assert_eq!(words, 4);
+    }
+
+    #[test]
+    fn a_stride_beyond_the_sample_skips_text() {
+        let found = samples(TEXT, &settings(3, Some(6), Bos::Always, Tail::Drop));
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].1, 1..3);
+    }
+
+    #[test]
+    fn nothing_long_enough_is_an_error() {
+        let book = Book { name: "b".into(), text: TEXT.into() };
+        let error = cut(&[book], &settings(50, None, Bos::Always, Tail::Drop), &Tokenizer::bytes().unwrap());
+        assert!(error.unwrap_err().to_string().contains("tail: keep"));
+    }
+}
