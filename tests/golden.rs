@@ -87,19 +87,36 @@ fn check(golden: &Path, checkpoint: &Path, chunks: &[usize]) -> (usize, f64) {
     (answers.cases.len(), worst)
 }
 
+/// Three of random weights, and the layouts they lack: rope scaling, biases, tied matrices under either name, f16 and
+/// bf16 files, shards.
+#[test]
+fn goldens() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for name in [
+        "llama-mha",
+        "mistral-gqa",
+        "yi-gqa",
+        "variants/llama3-rope",
+        "variants/linear-rope-mqa-bf16",
+        "variants/qwen2-f16",
+        "variants/mistral-sharded",
+        "variants/llama-bias-tied",
+    ] {
+        let golden = folder.join(name);
+        let (cases, worst) = check(&golden, &golden, &[1, 7, 64, usize::MAX]);
+        assert!(cases >= 18, "{name} has only {cases} cases");
+        eprintln!("{name}: {cases} cases, largest NLL difference {worst:.1e}");
+    }
+}
+
 #[test]
 fn shared_goldens() {
     let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
         eprintln!("SKIPPED: shared_goldens needs TOVA_BENCH_TEST_DATA");
         return;
     };
-    for name in ["llama-mha", "mistral-gqa", "yi-gqa", "tinystories-656k"] {
-        let golden = data.join("golden").join(name);
-        let checkpoint = match name {
-            "tinystories-656k" => data.join("data/checkpoints/TinyStories-656K"),
-            _ => golden.clone(),
-        };
-        let (cases, worst) = check(&golden, &checkpoint, &[1, 7, 64, usize::MAX]);
-        eprintln!("{name}: {cases} cases, largest NLL difference {worst:.1e}");
-    }
+    // A trained checkpoint; the random ones are in the project.
+    let (golden, checkpoint) = (data.join("golden/tinystories-656k"), data.join("data/checkpoints/TinyStories-656K"));
+    let (cases, worst) = check(&golden, &checkpoint, &[1, 7, 64, usize::MAX]);
+    eprintln!("tinystories-656k: {cases} cases, largest NLL difference {worst:.1e}");
 }
