@@ -38,7 +38,7 @@ fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let p = s.mul_add_e_f32s(p, r, s.splat_f32s(8.333_452e-3));
     let p = s.mul_add_e_f32s(p, r, s.splat_f32s(4.166_579_6e-2));
     let p = s.mul_add_e_f32s(p, r, s.splat_f32s(1.666_666_5e-1));
-    let p = s.mul_add_e_f32s(p, r, s.splat_f32s(5.000_000_1e-1));
+    let p = s.mul_add_e_f32s(p, r, s.splat_f32s(0.5));
     let p = s.mul_add_e_f32s(p, s.mul_f32s(r, r), s.add_f32s(r, s.splat_f32s(1.0)));
     let exponent = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
     let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(p), exponent));
@@ -174,8 +174,7 @@ impl WithSimd for LogSumExp<'_> {
         for x in tail {
             sums[0] = s.add_f32s(sums[0], exp(s, s.sub_f32s(*x, shift)));
         }
-        let mut sum =
-            s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])));
+        let mut sum = s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])));
         for x in rest {
             sum += (x - max).exp();
         }
@@ -397,7 +396,8 @@ mod tests {
 
     #[test]
     fn silu_of_extremes_is_finite() {
-        let mut gate = vec![-1000.0, -90.0, 0.0, 90.0, 1000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let mut gate =
+            vec![-1000.0, -90.0, 0.0, 90.0, 1000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         silu_mul(&mut gate, &[1.0; 16]);
         assert_eq!((gate[2], gate[3], gate[4]), (0.0, 90.0, 1000.0));
         assert!(gate[0].abs() < 1e-30 && gate[1].abs() < 1e-30);

@@ -28,7 +28,12 @@ struct Case {
 const TOLERANCE: f64 = 1e-4;
 
 /// NLLs and survivors of a text read `chunk` tokens at a time.
-fn read(model: &LanguageModel, tokens: &[u32], plan: &MemoryPlan<'_>, chunk: usize) -> (Vec<f32>, Vec<Vec<Vec<u32>>>) {
+fn read(
+    model: &LanguageModel,
+    tokens: &[u32],
+    plan: &MemoryPlan<'_>,
+    chunk: usize,
+) -> (Vec<f32>, Vec<Vec<Vec<u32>>>) {
     let mut memory = model.new_memory(plan);
     let mut nll = Vec::new();
     for (i, piece) in tokens.chunks(chunk).enumerate() {
@@ -116,7 +121,8 @@ fn shared_goldens() {
         return;
     };
     // A trained checkpoint; the random ones are in the project.
-    let (golden, checkpoint) = (data.join("golden/tinystories-656k"), data.join("data/checkpoints/TinyStories-656K"));
+    let (golden, checkpoint) =
+        (data.join("golden/tinystories-656k"), data.join("data/checkpoints/TinyStories-656K"));
     let (cases, worst) = check(&golden, &checkpoint, &[1, 7, 64, usize::MAX]);
     eprintln!("tinystories-656k: {cases} cases, largest NLL difference {worst:.1e}");
 }

@@ -76,10 +76,9 @@ impl State {
                     drawn.sweep.set_position(self.read);
                     drawn.sweep.set_message(format!("{}/{} cells, {rate:.0} tokens/s", self.done, self.cells));
                     let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
-                    drawn.cell.set_message(format!(
-                        "{}{size}: {sample}, {samples_left} samples left",
-                        cell.cell.policy
-                    ));
+                    drawn
+                        .cell
+                        .set_message(format!("{}{size}: {sample}, {samples_left} samples left", cell.cell.policy));
                     drawn.cell.tick();
                 } else if self.said.elapsed() >= EVERY {
                     self.said = Instant::now();

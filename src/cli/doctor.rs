@@ -15,26 +15,42 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<String> {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text += &format!("{name:<14} {value}\n");
     let commit = option_env!("TOVA_BENCH_COMMIT").unwrap_or("not built in a checkout");
-    line("version", format!("{} ({commit}), engine {ENGINE_VERSION}, schema {SCHEMA_VERSION}", env!("CARGO_PKG_VERSION")));
-    line("device", match arguments.device.open() {
-        Ok(device) => device_name(&device),
-        Err(error) => format!("{error:#}"),
-    });
-    line("CUDA", if cfg!(feature = "cuda") { "built in" } else { "not built in (cargo build --release --features cuda)" }.into());
+    line(
+        "version",
+        format!("{} ({commit}), engine {ENGINE_VERSION}, schema {SCHEMA_VERSION}", env!("CARGO_PKG_VERSION")),
+    );
+    line(
+        "device",
+        match arguments.device.open() {
+            Ok(device) => device_name(&device),
+            Err(error) => format!("{error:#}"),
+        },
+    );
+    line(
+        "CUDA",
+        if cfg!(feature = "cuda") { "built in" } else { "not built in (cargo build --release --features cuda)" }
+            .into(),
+    );
     line("cores", cores().to_string());
     line("vectors", vector::instruction_set());
     line("products", format!("{:.0} GFLOP/s in f32 with one thread", matrix_rate() / 1e9));
-    line("memory", match available_memory() {
-        Some(free) => format!("{} free", bytes(free)),
-        None => "not known on this system".into(),
-    });
+    line(
+        "memory",
+        match available_memory() {
+            Some(free) => format!("{} free", bytes(free)),
+            None => "not known on this system".into(),
+        },
+    );
     let hub = HubSettings::from_env()?;
     line("hub", format!("{}{}", hub.endpoint, if hub.offline { ", offline (HF_HUB_OFFLINE)" } else { "" }));
-    line("cache", format!(
-        "{}{}",
-        hub.cache_dir.display(),
-        if hub.cache_dir.is_dir() { "" } else { " (made at the first download)" }
-    ));
+    line(
+        "cache",
+        format!(
+            "{}{}",
+            hub.cache_dir.display(),
+            if hub.cache_dir.is_dir() { "" } else { " (made at the first download)" }
+        ),
+    );
     line("token", if hub.token.is_some() { "present" } else { "none; gated models need HF_TOKEN" }.into());
     Ok(text)
 }

@@ -41,7 +41,10 @@ fn policies() -> String {
     text += "Policies (a number after + keeps that many first tokens for ever):\n";
     for preset in PRESETS {
         let name = if preset.sinks { format!("{}[+I]", preset.name) } else { preset.name.into() };
-        text += &format!("  {name:<16} {}\n{:18} {}\n{:18} {}\n", preset.summary, "", preset.policy, "", preset.source);
+        text += &format!(
+            "  {name:<16} {}\n{:18} {}\n{:18} {}\n",
+            preset.summary, "", preset.policy, "", preset.source
+        );
     }
     text + "\nMore can be defined in a sweep, by name:\n  define:\n    \
             tova-r16: {score: last_attention, scope: layer, keep_first: 0, keep_recent: 16}\n"

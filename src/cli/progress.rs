@@ -41,7 +41,9 @@ impl DownloadProgress for Downloads {
         let bar = interactive().then(|| {
             let style = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
             let style = ProgressStyle::with_template(style).expect("the template is a constant");
-            ProgressBar::new(bytes).with_style(style.progress_chars("=> ")).with_message(format!("fetching {name}"))
+            ProgressBar::new(bytes)
+                .with_style(style.progress_chars("=> "))
+                .with_message(format!("fetching {name}"))
         });
         if bar.is_none() {
             eprintln!("fetching {name} ({:.1} MB)", bytes as f64 / 1e6);

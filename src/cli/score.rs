@@ -86,12 +86,7 @@ fn rule(arguments: &ScoreArguments) -> Result<CacheRule> {
     })
 }
 
-fn read(
-    model: &LanguageModel,
-    tokens: &[u32],
-    rule: CacheRule,
-    arguments: &ScoreArguments,
-) -> Result<Reading> {
+fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, arguments: &ScoreArguments) -> Result<Reading> {
     let started = Instant::now();
     let plan = MemoryPlan {
         policy: match rule {
@@ -125,9 +120,8 @@ fn read(
         }
         let offset = (index * piece) as u32;
         let shifted = |born: &&[u32]| born.iter().map(|position| position + offset).collect();
-        reading.survivors =
-            memory.survivors().iter().map(|groups| groups.iter().map(shifted).collect()).collect();
-        reading.read = memory.work;
+        reading.survivors = memory.survivors().iter().map(|groups| groups.iter().map(shifted).collect()).collect();
+        reading.read = memory.work();
         reading.cache_bytes = reading.cache_bytes.max(memory.bytes());
     }
     reading.seconds = started.elapsed().as_secs_f64();

@@ -14,8 +14,8 @@ use super::failure::Usage;
 use super::progress::Downloads;
 use super::{cores, print};
 use crate::eviction::CacheRule;
-use crate::lm::source::HubSettings;
 use crate::lm::matrix_rate;
+use crate::lm::source::HubSettings;
 use crate::report::{self, Options};
 use crate::results::{Ledger, Status};
 use crate::run::{self, Group, Machine, NamedCell, Prepared, bytes_per_worker};
@@ -52,8 +52,8 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let (stop, signal) = listen()?;
     let hub = HubSettings::from_env()?;
     let selection = arguments.sweep.selection();
-    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new())
-        .map_err(selection_is_usage)?;
+    let prepared =
+        run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new()).map_err(selection_is_usage)?;
     let machine = Machine { device, threads, stop };
     let bars = Bars::new();
     let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| bars.show(&event));
@@ -71,7 +71,11 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
         outcome.skipped,
         outcome.failed,
         if outcome.taken > 0 { format!(", {} measured by another process", outcome.taken) } else { String::new() },
-        if prepared.elsewhere > 0 { format!(", {} left to other shards", prepared.elsewhere) } else { String::new() },
+        if prepared.elsewhere > 0 {
+            format!(", {} left to other shards", prepared.elsewhere)
+        } else {
+            String::new()
+        },
     );
     if outcome.interrupted {
         let signal = signal.load(Ordering::Relaxed);
@@ -203,7 +207,8 @@ fn estimate(group: &Group, cell: &NamedCell, rate: f64, threads: usize) -> f64 {
         CacheRule::Evict { .. } => size + 64.0,
         _ => size / 2.0,
     };
-    let weights = 2.0 * (shape.parameters() as f64 - if shape.tied { 0.0 } else { (shape.vocab * shape.hidden) as f64 });
+    let weights =
+        2.0 * (shape.parameters() as f64 - if shape.tied { 0.0 } else { (shape.vocab * shape.hidden) as f64 });
     let attention = 4.0 * (shape.layers * shape.heads.heads * shape.head_dim) as f64 * columns;
     1.33 * left * own * (weights + attention) / (rate * threads as f64)
 }

@@ -1,6 +1,6 @@
 //! The obvious definition the scan is tested against: one token at a time, entries deleted, f64.
 
-use super::policy::{Score, Scope, SizedPolicy};
+use super::policy::{Scope, Score, SizedPolicy};
 use super::roster::Heads;
 
 /// What the definition says about a text.

@@ -13,7 +13,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use policy::{Amount, Policy, PolicyError, Score, Scope, SizedPolicy};
+pub use policy::{Amount, Policy, PolicyError, Scope, Score, SizedPolicy};
 pub use roster::{Heads, Roster};
 pub use scan::{BlockScan, Eviction, Normaliser};
 

@@ -1,7 +1,7 @@
 //! Who is in one layer's cache: for every decision group the entries, oldest first, with what a policy needs to
 //! know of each. Keys and values live elsewhere, in the same order.
 
-use super::policy::{Score, Scope, SizedPolicy};
+use super::policy::{Scope, Score, SizedPolicy};
 use super::scan::BlockScan;
 
 /// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.

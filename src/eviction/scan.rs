@@ -6,7 +6,7 @@
 //! at a time (arXiv 2401.06104, appendix E, builds the same masks). A dead entry stays a masked column until the end
 //! of its block.
 
-use super::policy::{Score, Scope};
+use super::policy::{Scope, Score};
 use super::roster::{Heads, Roster};
 use crate::vector;
 
@@ -65,7 +65,16 @@ impl<'a> BlockScan<'a> {
         let mut mask = vec![f32::NEG_INFINITY; stride];
         mask[..held].fill(0.0);
         let masks = vec![mask; roster.groups.len()];
-        BlockScan { roster, rows, held, alive: held, masks, newest: vec![0.0; stride], victims: Vec::new(), evicted: false }
+        BlockScan {
+            roster,
+            rows,
+            held,
+            alive: held,
+            masks,
+            newest: vec![0.0; stride],
+            victims: Vec::new(),
+            evicted: false,
+        }
     }
 
     /// Columns of the block's table: the cache, then the block.

@@ -110,26 +110,28 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
         vec![(1, 1), (2, 1), (4, 2), (6, 3), (4, 4), (8, 1)]
     });
     let chunks = prop::collection::vec(1usize..40, 1..4);
-    (shapes, policies(), 1usize..70, chunks).prop_flat_map(move |((heads, kv_heads), (policy, size), tokens, chunks)| {
-        let heads = Heads { heads, kv_heads };
-        let class = (0u8..3).prop_map(f32::from);
-        let logits = if ties {
-            prop::collection::vec(class.clone(), tokens)
-                .prop_map(move |c| (0..heads.heads * tokens * tokens).map(|i| c[i % tokens]).collect())
-                .boxed()
-        } else {
-            prop::collection::vec(-6f32..6.0, heads.heads * tokens * tokens).boxed()
-        };
-        let norms = if ties {
-            prop::collection::vec(class, heads.kv_heads * tokens).boxed()
-        } else {
-            prop::collection::vec(0.1f32..9.0, heads.kv_heads * tokens).boxed()
-        };
-        (logits, norms).prop_map(move |(logits, norms)| {
-            let policy = policy.at(size).unwrap();
-            Case { heads, tokens, policy, logits, norms, chunks: chunks.clone() }
-        })
-    })
+    (shapes, policies(), 1usize..70, chunks).prop_flat_map(
+        move |((heads, kv_heads), (policy, size), tokens, chunks)| {
+            let heads = Heads { heads, kv_heads };
+            let class = (0u8..3).prop_map(f32::from);
+            let logits = if ties {
+                prop::collection::vec(class.clone(), tokens)
+                    .prop_map(move |c| (0..heads.heads * tokens * tokens).map(|i| c[i % tokens]).collect())
+                    .boxed()
+            } else {
+                prop::collection::vec(-6f32..6.0, heads.heads * tokens * tokens).boxed()
+            };
+            let norms = if ties {
+                prop::collection::vec(class, heads.kv_heads * tokens).boxed()
+            } else {
+                prop::collection::vec(0.1f32..9.0, heads.kv_heads * tokens).boxed()
+            };
+            (logits, norms).prop_map(move |(logits, norms)| {
+                let policy = policy.at(size).unwrap();
+                Case { heads, tokens, policy, logits, norms, chunks: chunks.clone() }
+            })
+        },
+    )
 }
 
 fn agrees(case: &Case) -> Result<(), TestCaseError> {

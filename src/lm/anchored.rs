@@ -82,7 +82,13 @@ impl AnchoredKeys {
     }
 
     /// A new token's key (kv_heads, head_dim) becomes column `column`. Returns its coordinate for every group.
-    pub fn push(&mut self, column: usize, key: &[f32], scan: &BlockScan<'_>, frequencies: &Frequencies) -> Vec<f64> {
+    pub fn push(
+        &mut self,
+        column: usize,
+        key: &[f32],
+        scan: &BlockScan<'_>,
+        frequencies: &Frequencies,
+    ) -> Vec<f64> {
         for group in 0..self.coordinates.len() {
             let coordinate = match scan.neighbours(group, column).0 {
                 Some(last) => {
@@ -112,7 +118,8 @@ impl AnchoredKeys {
             for (i, column) in columns.clone().enumerate() {
                 let (cos, sin) = angles.row(i);
                 for j in 0..half {
-                    let (at, pair) = (base + j * self.capacity + column, base + (j + half) * self.capacity + column);
+                    let (at, pair) =
+                        (base + j * self.capacity + column, base + (j + half) * self.capacity + column);
                     let (a, b) = (self.raw[at], self.raw[pair]);
                     self.turned[at] = a * cos[j] - b * sin[j];
                     self.turned[pair] = b * cos[j] + a * sin[j];
@@ -126,8 +133,7 @@ impl AnchoredKeys {
         for (group, &victim) in scan.victims().iter().enumerate() {
             let (Some(before), Some(after)) = scan.neighbours(group, victim) else { continue };
             let [left, gone, right] = [before, victim, after].map(|column| scan.born(group, column));
-            let shrink =
-                self.distance(gone - left) + self.distance(right - gone) - self.distance(right - left);
+            let shrink = self.distance(gone - left) + self.distance(right - gone) - self.distance(right - left);
             if shrink == 0.0 {
                 continue;
             }

@@ -55,6 +55,8 @@ pub(super) struct Scratch {
     normaliser: Normaliser,
     /// Logits against every key ever read, one key-value head at a time: (heads of the group, rows, stride)
     everyone: Vec<f32>,
+    /// What was done with all this.
+    pub work: Work,
 }
 
 /// A vector's first `len` floats, grown if need be; their contents are left over from before.
@@ -75,7 +77,6 @@ pub(super) fn attend(
     out: &mut [f32],
     mut lost: Option<&mut [f32]>,
     scratch: &mut Scratch,
-    work: &mut Work,
 ) {
     let width = shape.heads.heads * shape.head_dim;
     let mut start = 0;
@@ -90,7 +91,7 @@ pub(super) fn attend(
             out: &mut out[start * width..][..rows * width],
             lost: lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]),
         };
-        block.attend(cache, scratch, work);
+        block.attend(cache, scratch);
         start += rows;
     }
 }
@@ -107,8 +108,9 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn attend(self, cache: &mut LayerCache, scratch: &mut Scratch, work: &mut Work) {
+    fn attend(self, cache: &mut LayerCache, scratch: &mut Scratch) {
         let started = Instant::now();
+        let work = &mut scratch.work;
         let before = work.walk + work.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
@@ -338,5 +340,88 @@ fn measure_loss(
                 lost[row] += (1.0 - (alive - everybody).exp()).max(0.0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eviction::{Positions, presets};
+    use crate::lm::config::{RopeScaling, RopeShape};
+    use crate::lm::memory::{Memory, MemoryPlan};
+
+    /// Attention written down: f64, every pair of tokens, a window of `size` + 1. Returns the outputs
+    /// (tokens, heads, dim) and, per token, the mass outside the window summed over heads.
+    fn by_hand(shape: &AttentionShape<'_>, tokens: Projections<'_>, size: usize) -> (Vec<f64>, Vec<f64>) {
+        let (Heads { heads, kv_heads }, dim) = (shape.heads, shape.head_dim);
+        let rotated = |row: &[f32], position: usize| {
+            let mut to = vec![0.0; dim];
+            rotate_head(row, shape.frequencies.angles([position as f64].into_iter()).row(0), 1.0, &mut to);
+            to
+        };
+        let (mut out, mut lost) = (Vec::new(), Vec::new());
+        for t in 0..tokens.rows {
+            let mut outside = 0.0;
+            for head in 0..heads {
+                let kv = head / shape.heads.per_kv_head();
+                let query = rotated(&tokens.queries[(t * heads + head) * dim..][..dim], t);
+                let weights: Vec<f64> = (0..=t)
+                    .map(|s| {
+                        let key = rotated(&tokens.keys[(s * kv_heads + kv) * dim..][..dim], s);
+                        let dot: f64 = query.iter().zip(&key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+                        (dot / (dim as f64).sqrt()).exp()
+                    })
+                    .collect();
+                let first = (t + 1).saturating_sub(size + 1);
+                let inside: f64 = weights[first..].iter().sum();
+                outside += 1.0 - inside / weights.iter().sum::<f64>();
+                for d in 0..dim {
+                    let value = |s: usize| f64::from(tokens.values[(s * kv_heads + kv) * dim + d]);
+                    out.push((first..=t).map(|s| weights[s] / inside * value(s)).sum());
+                }
+            }
+            lost.push(outside);
+        }
+        (out, lost)
+    }
+
+    #[test]
+    fn a_window_by_hand() {
+        let (heads, head_dim, rows, size) = (Heads { heads: 4, kv_heads: 2 }, 8, 300, 50);
+        let frequencies = Frequencies::new(&RopeShape { theta: 100.0, scaling: RopeScaling::None }, head_dim);
+        let shape = AttentionShape { heads, head_dim, frequencies: &frequencies };
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| 4.0 * rng.f32() - 2.0).collect() };
+        let (queries, keys) = (random(rows * 32), random(rows * 16));
+        let values = random(rows * 16);
+        let tokens = Projections { queries: &queries, keys: &keys, values: &values, rows };
+        let policy = presets::by_name("window").unwrap().at(size).unwrap();
+        let plan =
+            MemoryPlan { measure_loss: true, positions: Positions::Absolute, ..MemoryPlan::bounded(policy) };
+        let mut memory = Memory::new(1, heads, head_dim, &plan);
+        let (mut out, mut lost) = (vec![0.0; rows * 32], vec![0.0; rows]);
+        // Read in uneven pieces, which must not show.
+        let mut start = 0;
+        for piece in [1, 128, 71, 100] {
+            let angles = frequencies.angles((start..start + piece).map(|p| p as f64));
+            attend(
+                &shape,
+                &mut memory.layers[0],
+                tokens.slice(&shape, start, piece),
+                &angles,
+                &mut out[start * 32..(start + piece) * 32],
+                Some(&mut lost[start..start + piece]),
+                &mut memory.scratch,
+            );
+            start += piece;
+        }
+        let (want, want_lost) = by_hand(&shape, tokens, size);
+        for (got, want) in out.iter().zip(&want) {
+            assert!((f64::from(*got) - want).abs() < 1e-5, "{got} {want}");
+        }
+        for (t, (got, want)) in lost.iter().zip(&want_lost).enumerate() {
+            assert!((f64::from(*got) - want).abs() < 1e-5, "lost at {t}: {got} {want}");
+        }
+        assert!(lost[rows - 1] > 1.0);
     }
 }

@@ -97,9 +97,10 @@ impl ModelShape {
     /// # Errors
     /// A file that cannot be read, or a network this program would not compute right.
     pub fn read(path: &Path) -> Result<ModelShape> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read the model's {}", path.display()))?;
-        ModelShape::parse(&text).with_context(|| format!("{} describes a model that cannot be run", path.display()))
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the model's {}", path.display()))?;
+        ModelShape::parse(&text)
+            .with_context(|| format!("{} describes a model that cannot be run", path.display()))
     }
 
     fn parse(text: &str) -> Result<ModelShape> {
@@ -109,7 +110,8 @@ impl ModelShape {
             matches!(family.as_str(), "llama" | "mistral" | "qwen2"),
             "model_type is {family:?}; only llama (Llama, Yi, SmolLM, ...), mistral and qwen2 are computed exactly here"
         );
-        let config: ConfigFile = serde_json::from_value(json).context("a field is missing or has the wrong type")?;
+        let config: ConfigFile =
+            serde_json::from_value(json).context("a field is missing or has the wrong type")?;
         ensure!(
             config.quantization_config.is_none(),
             "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
@@ -214,7 +216,8 @@ fn rope(
         .and_then(|kind| kind.as_str())
         .unwrap_or("default");
     let required = |name: &str| {
-        let value = number(name).with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))?;
+        let value =
+            number(name).with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))?;
         ensure!(value.is_finite() && value > 0.0, "rope_scaling's {name} is {value}; it must be positive");
         Ok(value)
     };

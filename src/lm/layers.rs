@@ -164,7 +164,13 @@ impl InplaceOp2 for SiluMul {
         "silu-mul"
     }
 
-    fn cpu_fwd(&self, gate: &mut CpuStorage, at: &Layout, up: &CpuStorage, up_at: &Layout) -> candle_core::Result<()> {
+    fn cpu_fwd(
+        &self,
+        gate: &mut CpuStorage,
+        at: &Layout,
+        up: &CpuStorage,
+        up_at: &Layout,
+    ) -> candle_core::Result<()> {
         let pieces = floats(up, up_at)?.par_chunks(PIECE);
         floats_mut(gate, at)?.par_chunks_mut(PIECE).zip(pieces).for_each(|(gate, up)| vector::silu_mul(gate, up));
         Ok(())
@@ -205,7 +211,8 @@ mod tests {
             let linear = Linear::new(Tensor::rand(-1f32, 1.0, (out, input), &device).unwrap(), None);
             let whole = linear.forward(&all).unwrap().to_vec2::<f32>().unwrap();
             for rows in [1, 2, 3, 7, 8, 33, 64, 65, 128] {
-                let part = linear.forward(&all.narrow(0, 150 - rows, rows).unwrap().contiguous().unwrap()).unwrap();
+                let part =
+                    linear.forward(&all.narrow(0, 150 - rows, rows).unwrap().contiguous().unwrap()).unwrap();
                 assert_eq!(part.to_vec2::<f32>().unwrap(), whole[150 - rows..], "{rows} rows of {input} -> {out}");
             }
         }

@@ -22,8 +22,6 @@ pub struct Memory {
     pub(super) scratch: Scratch,
     /// Products add up in f64 before they are rounded to f32.
     pub(super) careful: bool,
-    /// Where time went, and how much was computed.
-    pub work: Work,
     /// Share of each token's attention, mean over layers and heads, that entries no longer there would have
     /// received; collected on request only.
     pub(super) lost: Option<Vec<f32>>,
@@ -163,7 +161,6 @@ impl Memory {
             seen: 0,
             scratch: Scratch::default(),
             careful: plan.policy.is_some_and(|policy| policy.compares_norms()),
-            work: Work::default(),
             lost: plan.measure_loss.then(Vec::new),
         }
     }
@@ -205,7 +202,6 @@ impl Memory {
             seen: len,
             scratch: Scratch::default(),
             careful: policy.compares_norms(),
-            work: Work::default(),
             lost: measure_loss.then(|| vec![0.0; len]),
         })
     }
@@ -223,6 +219,11 @@ impl Memory {
     /// Bytes that keys and values occupy now.
     pub fn bytes(&self) -> u64 {
         self.layers.iter().map(LayerCache::bytes).sum()
+    }
+
+    /// Where time went, and how much was computed.
+    pub fn work(&self) -> Work {
+        self.scratch.work
     }
 
     /// Evictions of a layer, if they are logged.

@@ -68,7 +68,9 @@ impl ModelFiles {
     /// Bytes of the weight files.
     pub fn weight_bytes(&self) -> u64 {
         match &self.files {
-            Some(files) => files.weights.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum(),
+            Some(files) => {
+                files.weights.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
+            }
             None => self.shape.parameters() * size_of::<f32>() as u64,
         }
     }

@@ -67,7 +67,8 @@ impl Tokenizer {
     /// None in practice; the library's constructor is fallible.
     pub fn bytes() -> Result<Tokenizer> {
         // Bytes are spelt as printable characters, as byte-level BPE does.
-        let mut spelling: Vec<char> = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet().into_iter().collect();
+        let mut spelling: Vec<char> =
+            tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet().into_iter().collect();
         spelling.sort_unstable();
         let mut vocab = serde_json::Map::from_iter([("<s>".to_string(), json!(0))]);
         vocab.extend(spelling.into_iter().enumerate().map(|(i, c)| (c.to_string(), json!(i + 1))));
@@ -89,7 +90,8 @@ impl Tokenizer {
     /// # Errors
     /// A text the tokenizer cannot take.
     pub fn encode(&self, text: &str) -> Result<Tokens> {
-        let encoding = self.inner.encode(text, false).map_err(|error| anyhow!("the text cannot be tokenised: {error}"))?;
+        let encoding =
+            self.inner.encode(text, false).map_err(|error| anyhow!("the text cannot be tokenised: {error}"))?;
         let places = encoding.get_offsets().iter().map(|(start, end)| *start..*end).collect();
         Ok(Tokens { ids: encoding.get_ids().to_vec(), places })
     }

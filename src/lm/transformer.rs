@@ -93,7 +93,12 @@ impl LanguageModel {
     ///
     /// # Errors
     /// A checkpoint that is incomplete, damaged, or of an architecture this network is not.
-    pub fn load(shape: ModelShape, files: &[PathBuf], dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+    pub fn load(
+        shape: ModelShape,
+        files: &[PathBuf],
+        dtype: WeightType,
+        device: &Device,
+    ) -> Result<LanguageModel> {
         LanguageModel::from_weights(shape, Weights::open(files)?, dtype, device)
     }
 
@@ -101,7 +106,12 @@ impl LanguageModel {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn from_bytes(shape: ModelShape, bytes: Vec<u8>, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+    pub fn from_bytes(
+        shape: ModelShape,
+        bytes: Vec<u8>,
+        dtype: WeightType,
+        device: &Device,
+    ) -> Result<LanguageModel> {
         LanguageModel::from_weights(shape, Weights::from_bytes(bytes)?, dtype, device)
     }
 
@@ -231,7 +241,7 @@ impl LanguageModel {
         for segment in tokens.chunks(self.segment) {
             states.push(self.read_segment(segment, memory)?);
         }
-        memory.work.total += started.elapsed();
+        memory.scratch.work.total += started.elapsed();
         Ok(if states.len() == 1 { states.remove(0) } else { Tensor::cat(&states, 0)? })
     }
 
@@ -276,7 +286,7 @@ impl LanguageModel {
         let queries = layer.query.forward(&normed)?; // (rows, heads * head_dim)
         let keys = layer.key.forward(&normed)?; // (rows, kv_heads * head_dim)
         let values = layer.value.forward(&normed)?; // (rows, kv_heads * head_dim)
-        memory.work.weight_products += clock.elapsed();
+        memory.scratch.work.weight_products += clock.elapsed();
         let mut mixed = vec![0.0; rows * heads.heads * self.shape.head_dim];
         on_host([&queries, &keys, &values], |[queries, keys, values]| {
             attend(
@@ -287,28 +297,26 @@ impl LanguageModel {
                 &mut mixed,
                 lost,
                 &mut memory.scratch,
-                &mut memory.work,
             );
         })?;
         let width = heads.heads * self.shape.head_dim;
-        let mixed = Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?
-            .to_device(&self.device)?
-            .to_dtype(x.dtype())?; // (rows, heads * head_dim)
+        let mixed =
+            Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?.to_device(&self.device)?.to_dtype(x.dtype())?; // (rows, heads * head_dim)
         let clock = Instant::now();
         let attended = layer.output.forward(&mixed)?; // (rows, hidden)
-        memory.work.weight_products += clock.elapsed();
+        memory.scratch.work.weight_products += clock.elapsed();
         let x = add(attended, x)?;
         let normed = rms_norm(&x, &layer.mlp_norm, eps)?;
         let clock = Instant::now();
         let (gate, up) = (layer.gate.forward(&normed)?, layer.up.forward(&normed)?); // (rows, intermediate)
-        memory.work.weight_products += clock.elapsed();
+        memory.scratch.work.weight_products += clock.elapsed();
         let gated = silu_mul(gate, &up)?;
         let clock = Instant::now();
         let down = layer.down.forward(&gated)?; // (rows, hidden)
-        memory.work.weight_products += clock.elapsed();
+        memory.scratch.work.weight_products += clock.elapsed();
         let kv_width = heads.kv_heads * self.shape.head_dim;
         let weights = hidden * (2 * width + 2 * kv_width + 3 * self.shape.intermediate);
-        memory.work.weight_flops += 2 * (rows * weights) as u64;
+        memory.scratch.work.weight_flops += 2 * (rows * weights) as u64;
         add(x, &down)
     }
 

@@ -113,8 +113,10 @@ impl Weights {
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
         let Some(place) = self.tensors.remove(name) else {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
-            bail!("tensor {name} is missing from {}; the checkpoint is incomplete or of another architecture",
-                files.join(", "));
+            bail!(
+                "tensor {name} is missing from {}; the checkpoint is incomplete or of another architecture",
+                files.join(", ")
+            );
         };
         let (path, data) = &self.files[place.file];
         ensure!(

@@ -26,14 +26,33 @@ use crate::task::Measured;
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Work begins: so many tokens are to be read, over all cells.
-    Started { tokens: u64, cells: usize, skipped: usize },
-    Loading { model: &'a str },
+    Started {
+        tokens: u64,
+        cells: usize,
+        skipped: usize,
+    },
+    Loading {
+        model: &'a str,
+    },
     /// A sample of a cell is measured and written down.
-    Sample { cell: &'a NamedCell, sample: &'a str, tokens: u64, samples_left: usize, seconds: f64 },
-    CellDone { cell: &'a NamedCell },
-    CellFailed { cell: &'a str, error: &'a anyhow::Error },
+    Sample {
+        cell: &'a NamedCell,
+        sample: &'a str,
+        tokens: u64,
+        samples_left: usize,
+        seconds: f64,
+    },
+    CellDone {
+        cell: &'a NamedCell,
+    },
+    CellFailed {
+        cell: &'a str,
+        error: &'a anyhow::Error,
+    },
     /// Another process measures this cell.
-    CellTaken { cell: &'a NamedCell },
+    CellTaken {
+        cell: &'a NamedCell,
+    },
     Warning(String),
 }
 
@@ -192,7 +211,8 @@ fn run_group(
             Ok(measured) => measured,
             Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return false,
             Err(error) => {
-                let error = error.context(format!("sample {}", sample_of.name)).context(cell.name.stem().to_string());
+                let error =
+                    error.context(format!("sample {}", sample_of.name)).context(cell.name.stem().to_string());
                 if !state.failed.swap(true, Ordering::Relaxed) {
                     count(&|outcome| outcome.failed += 1);
                     observe(Event::CellFailed { cell: cell.name.stem(), error: &error });

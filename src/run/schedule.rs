@@ -129,11 +129,8 @@ impl Worker<'_> {
                 let told = format!("{error:#}");
                 let interrupted = error.is::<crate::lm::Interrupted>();
                 job.cells.iter().all(|cell| {
-                    let error = if interrupted {
-                        crate::lm::Interrupted.into()
-                    } else {
-                        anyhow::anyhow!("{told}")
-                    };
+                    let error =
+                        if interrupted { crate::lm::Interrupted.into() } else { anyhow::anyhow!("{told}") };
                     (self.report)(*cell, job.sample, Err(error))
                 })
             }

@@ -9,11 +9,11 @@ use std::hash::Hash;
 use super::model::{ModelSpec, RANDOM_TINY, is_hub_name, is_model_source, is_path};
 use super::nearest::did_you_mean;
 use super::shape::{Entries, PerplexityShape, PolicyShape, SweepShape, TaskShape};
-use crate::task::{Perplexity, RANDOM_WORDS, TaskSpec};
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy};
+use crate::task::{Perplexity, RANDOM_WORDS, TaskSpec};
 
 /// The names under `policies:` that are not policies.
 const RESERVED: [&str; 2] = ["full", "truncate"];

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lm::WeightType;
+use crate::task::{Bos, Perplexity, Tail};
 
 const SMALL: &str = "\
 models: [random-tiny]

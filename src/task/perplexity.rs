@@ -47,7 +47,9 @@ impl Reading {
     fn needs(&self, tokens: usize) -> usize {
         match self.rule {
             CacheRule::Unbounded => tokens,
-            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => tokens,
+            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => {
+                tokens
+            }
             CacheRule::Truncate { .. } => 0,
             CacheRule::Evict { .. } => self.start(),
         }
@@ -121,9 +123,11 @@ pub fn measure(
 ) -> Result<Measured> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
-    let shared = || topline.filter(|topline| topline.read >= reading.needs(tokens)).context(
-        "the unbounded reading does not reach as far as this rule needs it",
-    );
+    let shared = || {
+        topline
+            .filter(|topline| topline.read >= reading.needs(tokens))
+            .context("the unbounded reading does not reach as far as this rule needs it")
+    };
     let mut seconds = 0.0;
     let mut lost = None;
     let (segments, peak_cache_bytes) = match (reading.rule, reading.sized()) {
@@ -139,7 +143,8 @@ pub fn measure(
             (vec![Segment { states: topline.states.clone(), predicts: 1..tokens + 1 }], topline.memory.bytes())
         }
     };
-    let mut marks = score(model, sample, reading, &segments, if reading.compare { Some(shared()?) } else { None })?;
+    let mut marks =
+        score(model, sample, reading, &segments, if reading.compare { Some(shared()?) } else { None })?;
     if let Some(lost) = lost {
         marks.push(Mark::new(EVICTED_MASS, lost, tokens as f64));
     }
