@@ -2,10 +2,10 @@
 # Everything that `cargo build --features cuda` needs, without a GPU, a driver or root: nvcc and its headers from PyPI.
 #
 #     scripts/cuda-toolkit.sh FOLDER [COMPUTE_CAP]     (0.3 GB)
-#     eval "$(scripts/cuda-toolkit.sh FOLDER)" && cargo build --release --features cuda
+#     settings=$(scripts/cuda-toolkit.sh FOLDER) && eval "$settings" && cargo build --release --features cuda
 #
-# COMPUTE_CAP is that of the oldest GPU to run on, 80 (A100) if not given. Newer ones translate candle's kernels when they are
-# first used; only its kernels for quantized models, which nothing here uses, are for that one generation.
+# COMPUTE_CAP is that of the oldest GPU to run on, 80 (A100) if not given. Newer ones translate candle's kernels when they
+# are first used; only its kernels for quantized models, which nothing here uses, are for that one generation.
 #
 # Prints the `export` lines to build with, and nothing else on standard output. Wants python3 with pip, gcc or clang as
 # `cc`, ar and cargo, on x86-64 Linux. Run it again after an update of cudarc: the functions to link are read from there.
@@ -31,8 +31,8 @@ home=$folder/nvidia/cu13
 wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
         nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
 if [[ $(cat "$folder/wheels" 2>/dev/null) != "${wheels[*]}" ]]; then
-    PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --upgrade \
-        --target "$folder" "${wheels[@]}" >&2
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps \
+        --only-binary=:all: --upgrade --target "$folder" "${wheels[@]}" >&2
     echo "${wheels[*]}" > "$folder/wheels"
 fi
 
