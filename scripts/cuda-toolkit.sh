@@ -73,7 +73,9 @@ static const char *const functions[] = {@FUNCTIONS@};
 extern void *slots[] __asm__("slots_@NAME@") __attribute__((visibility("hidden")));
 
 static int none(void) { return @STATUS@; }
-static const char *none_to_name(void) { return "lib@NAME@ could not be loaded"; }
+static const char *none_to_name(void) { return "there is no usable lib@NAME@"; }
+static int none_explains(int error, const char **text) { return *text = "there is no usable lib@NAME@", 0; }
+static int explains(int i) { return @EXPLAINS@; }
 static int returns_text(int i) { return @TEXTS@; }
 
 static void *library(void) {
@@ -108,7 +110,7 @@ __attribute__((visibility("hidden"), used)) void *find_@NAME@(unsigned long i) {
     if (from && !found)
         fprintf(stderr, "lib@NAME@ has no %s: is it older than CUDA 13.0?\n", functions[i]);
     if (!found)
-        found = returns_text(i) ? (void *)none_to_name : (void *)none;
+        found = returns_text(i) ? (void *)none_to_name : explains(i) ? (void *)none_explains : (void *)none;
     __atomic_store_n(&slots[i], found, __ATOMIC_RELEASE);
     return found;
 }
@@ -140,12 +142,14 @@ for module, (name, files, status, says) in LIBRARIES.items():
     assert len(found) == bindings.count('extern "C" {') > 0, f"cudarc's {module} is not written as expected"
     functions = sorted(dict(found))
     texts = [i for i, f in enumerate(functions) if "c_char" in dict(found)[f]]
+    explains = [i for i, f in enumerate(functions) if f == "cuGetErrorString"]
     jumps = (f'    ".globl {f}\\n.hidden {f}\\n.type {f}, @function\\n{f}:\\n  jmp *slots_{name}+{8 * i}(%rip)\\n"\n'
              f'    "find_{name}_{i}:\\n  movl ${i}, %r11d\\n  jmp first_{name}\\n"' for i, f in enumerate(functions))
     source = SOURCE
     for key, value in {
         "FILES": ", ".join(f'"{f}"' for f in files), "FUNCTIONS": ", ".join(f'"{f}"' for f in functions),
-        "STATUS": status, "SAYS": int(says), "TEXTS": " || ".join(f"i == {i}" for i in texts) or "0",
+        "STATUS": status, "SAYS": int(says),
+        **{key: " || ".join(f"i == {i}" for i in of) or "0" for key, of in (("TEXTS", texts), ("EXPLAINS", explains))},
         "JUMPS": "\n".join(jumps), "SLOTS": "\n".join(f'    ".quad find_{name}_{i}\\n"' for i in range(len(functions))),
         "NAME": name,
     }.items():
