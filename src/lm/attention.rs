@@ -14,6 +14,13 @@ use super::rope::{Angles, Frequencies, rotate_head};
 use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
 use crate::vector;
 
+/// Rotations of a read's tokens, and where some of them start.
+#[derive(Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub angles: &'a Angles,
+    pub first: usize,
+}
+
 /// What attention needs to know of the network.
 pub(super) struct AttentionShape<'a> {
     pub heads: Heads,
@@ -67,13 +74,13 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// Reads tokens into one layer's cache. `angles` belong to the rows' absolute positions; `out` takes the attention
+/// Reads tokens into one layer's cache. `placed` are the rows' absolute positions; `out` takes the attention
 /// output (rows, heads, head_dim), and `lost` (rows) is increased by the mass lost to eviction, summed over heads.
 pub(super) fn attend(
     shape: &AttentionShape<'_>,
     cache: &mut LayerCache,
     tokens: Projections<'_>,
-    angles: &Angles,
+    placed: Placed<'_>,
     out: &mut [f32],
     mut lost: Option<&mut [f32]>,
     scratch: &mut Scratch,
@@ -86,8 +93,8 @@ pub(super) fn attend(
         let block = Block {
             shape,
             tokens: tokens.slice(shape, start, rows),
-            angles,
-            first: start,
+            angles: placed.angles,
+            first: placed.first + start,
             out: &mut out[start * width..][..rows * width],
             lost: lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]),
         };
@@ -408,7 +415,7 @@ mod tests {
                 &shape,
                 &mut memory.layers[0],
                 tokens.slice(&shape, start, piece),
-                &angles,
+                Placed { angles: &angles, first: 0 },
                 &mut out[start * 32..(start + piece) * 32],
                 Some(&mut lost[start..start + piece]),
                 &mut memory.scratch,

@@ -82,13 +82,13 @@ pub struct Work {
     pub attention_products: Duration,
     /// Everything in attention that is neither: rotating, copying, closing gaps.
     pub attention_rest: Duration,
-    /// Products with weights.
-    pub weight_products: Duration,
+    /// Products with weights, norms and activations.
+    pub dense: Duration,
     /// Whole reads.
     pub total: Duration,
     /// Floating-point operations (a multiplication and an addition are two) of the two kinds of products.
     pub attention_flops: u64,
-    pub weight_flops: u64,
+    pub dense_flops: u64,
 }
 
 /// What a new memory is to be.

@@ -6,6 +6,7 @@
 mod anchored;
 mod attention;
 mod config;
+mod decoder;
 mod device;
 mod layers;
 mod memory;
