@@ -10,8 +10,8 @@ use super::attention::Scratch;
 use crate::eviction::{Eviction, Heads, Positions, Roster, Scope, SizedPolicy};
 use crate::vector;
 
-/// Tokens whose logits are computed as one product. Larger blocks mean larger products and more dead columns in
-/// them; measured best between 64 and 128 for caches of 256 to 1024 entries.
+/// Tokens whose logits are computed as one product. Larger blocks mean larger products and more dead columns in them:
+/// for 512 entries 64 and 128 were measured alike and 256 seven per cent slower, for 128 entries 64 four per cent faster.
 pub const BLOCK: usize = 128;
 
 /// The state of the network after reading some tokens.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use crate::lm::ModelFiles;
-use crate::lm::source::{DownloadProgress, HubSettings, ModelSource};
+use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::results::{Ledger, Status};
 use crate::sweep::{Cell, CellName, ModelSpec, Selection, Sweep};
 use crate::task::{self, Perplexity, Reading, Sample, TaskSpec};
@@ -110,7 +110,7 @@ pub fn prepare(
                 prepared.groups.push(group);
             }
             Err(error) => prepared.unavailable.push(Unavailable {
-                model: first.model.source.clone(),
+                model: first.model.source.to_string(),
                 task: first.task.name().into(),
                 cells: cells.len(),
                 error,
@@ -121,8 +121,7 @@ pub fn prepare(
 }
 
 fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Arc<ModelFiles>> {
-    let source: ModelSource = model.source.parse()?;
-    Ok(Arc::new(ModelFiles::find(&source, hub, progress)?))
+    Ok(Arc::new(ModelFiles::find(&model.source, hub, progress)?))
 }
 
 fn group(
