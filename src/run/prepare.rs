@@ -85,7 +85,8 @@ pub fn prepare(
     let mut found: Option<(ModelSpec, Arc<ModelFiles>)> = None;
     while let Some(first) = rest.first() {
         // Cells come ordered by model, then by task.
-        let together = rest.iter().take_while(|cell| cell.model == first.model && cell.task == first.task).count();
+        let same = |cell: &&Cell| cell.model == first.model && samples_of(&cell.task) == samples_of(&first.task);
+        let together = rest.iter().take_while(same).count();
         let (cells, others) = rest.split_at(together);
         rest = others;
         let files = match &found {
@@ -94,8 +95,7 @@ pub fn prepare(
         };
         let group = files.and_then(|files| {
             found = Some((first.model.clone(), Arc::clone(&files)));
-            let TaskSpec::Perplexity(task) = &first.task;
-            group(files, task, cells, hub, progress)
+            group(files, &samples_of(&first.task), cells, hub, progress)
         });
         match group {
             Ok(mut group) => {
@@ -118,6 +118,12 @@ pub fn prepare(
         }
     }
     Ok(prepared)
+}
+
+/// The settings that decide which samples a task has: cells that agree in these share their readings.
+fn samples_of(task: &TaskSpec) -> Perplexity {
+    let TaskSpec::Perplexity(task) = task;
+    Perplexity { compare_to_full: false, ..task.clone() }
 }
 
 fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Arc<ModelFiles>> {
