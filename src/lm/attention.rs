@@ -35,6 +35,8 @@ pub(super) struct Projections<'a> {
     pub queries: &'a [f32],
     pub keys: &'a [f32],
     pub values: &'a [f32],
+    /// L2 norms of the keys (rows, kv_heads), where they are compared: of the keys before they were rounded to f32.
+    pub norms: Option<&'a [f64]>,
     pub rows: usize,
 }
 
@@ -45,6 +47,7 @@ impl<'a> Projections<'a> {
             queries: &self.queries[start * q..][..rows * q],
             keys: &self.keys[start * kv..][..rows * kv],
             values: &self.values[start * kv..][..rows * kv],
+            norms: self.norms.map(|norms| &norms[start * shape.heads.kv_heads..][..rows * shape.heads.kv_heads]),
             rows,
         }
     }
@@ -134,10 +137,8 @@ impl Block<'_> {
                 values[(kv_head * capacity + held + row) * dim..][..dim].copy_from_slice(value);
             }
         }
-        let norm = |kv_head: usize, row: usize| {
-            let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-            key.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt()
-        };
+        let norm =
+            |kv_head: usize, row: usize| self.tokens.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
         let mut scan = roster.begin(rows, norm);
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
@@ -401,7 +402,7 @@ mod tests {
         let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| 4.0 * rng.f32() - 2.0).collect() };
         let (queries, keys) = (random(rows * 32), random(rows * 16));
         let values = random(rows * 16);
-        let tokens = Projections { queries: &queries, keys: &keys, values: &values, rows };
+        let tokens = Projections { queries: &queries, keys: &keys, values: &values, norms: None, rows };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
         let plan =
             MemoryPlan { measure_loss: true, positions: Positions::Absolute, ..MemoryPlan::bounded(policy) };

@@ -267,8 +267,9 @@ impl LanguageModel {
         for [queries, keys, values] in &projections {
             let (rows, width) = queries.dims2()?;
             let mut out = vec![0.0; rows * width];
+            let norms = if memory.careful { Some(key_norms(keys, head_dim)?) } else { None };
             on_host([queries, keys, values], |[queries, keys, values]| {
-                let tokens = Projections { queries, keys, values, rows };
+                let tokens = Projections { queries, keys, values, norms: norms.as_deref(), rows };
                 let lost = lost.as_deref_mut().map(|lost| &mut lost[first..first + rows]);
                 let angles = Placed { angles, first };
                 attend(&shape, &mut memory.layers[index], tokens, angles, &mut out, lost, &mut memory.scratch);
@@ -321,6 +322,12 @@ impl LanguageModel {
     pub fn logit_flops(&self, rows: usize) -> u64 {
         2 * (rows * self.shape.vocab * self.shape.hidden) as u64
     }
+}
+
+/// L2 norms of keys (rows, kv_heads * head_dim), row after row.
+fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
+    let keys = keys.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<f64>()?;
+    Ok(keys.chunks_exact(head_dim).map(|key| key.iter().map(|x| x * x).sum::<f64>().sqrt()).collect())
 }
 
 /// Parts of a text as one tensor: (rows, hidden)
