@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::program::{Ended, Running, command, finish, isolated, plain, run, start};
+use support::program::{Ended, Running, command, finish, isolated, plain, run, say, start};
 use support::rows::{Kept, assert_same, kept, measured};
 use support::sweep::{SMALL, Sweep, write_texts};
 use tempfile::TempDir;
@@ -137,7 +137,7 @@ fn kill(scene: &Scene, kills: usize, seed: u64) {
         scene.assert_same(&name);
         eprintln!("{name}: the same rows after {hit} kills, and {} temporary files left behind", litter(&results));
     }
-    eprintln!(
+    say(&format!(
         "seed {seed}: {hit} kills hit a running process, {at_work} of them after it had measured something, in \
          {rounds} sweeps of {} cells and {} rows; the runs after them found {} times a complete cell, {} times a \
          sample of another cell, and {} torn lines",
@@ -146,7 +146,7 @@ fn kill(scene: &Scene, kills: usize, seed: u64) {
         resumed.cells,
         resumed.samples,
         resumed.torn,
-    );
+    ));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn kills_at_random_moments_change_no_bit() {
 fn kills_of_a_sweep_named_by_hand() {
     let variable = |name: &str| std::env::var_os(format!("TOVA_BENCH_KILL{name}"));
     let Some(sweep) = variable("_SWEEP") else {
-        eprintln!("SKIPPED: kills_of_a_sweep_named_by_hand is for scripts/kill-test.sh, which names a sweep");
+        say("SKIPPED: kills_of_a_sweep_named_by_hand is for scripts/kill-test.sh, which names a sweep");
         return;
     };
     let number = |name: &str| variable(name).map_or(20, |text| text.to_str().unwrap().parse().unwrap());
@@ -192,6 +192,24 @@ fn signals_end_a_run_with_their_code_and_the_next_one_goes_on() {
         scene.assert_same(&name);
         eprintln!("signal {number} left {left:?}");
     }
+}
+
+#[test]
+fn a_signal_while_files_are_fetched_ends_the_run_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    Sweep { models: "[o/n]", ..SMALL }.write(folder.path());
+    // A hub that takes calls and never answers.
+    let hub = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = command(folder.path());
+    command.args(["run", "sweep.yaml"]).env("HF_ENDPOINT", format!("http://{}", hub.local_addr().unwrap()));
+    let mut running = start(command);
+    let call = hub.accept().unwrap();
+    assert!(running.signal(libc::SIGINT), "the run was over before the signal");
+    let ended = running.wait();
+    ended.sound();
+    // The signal itself ended it: a shell makes 130 of that.
+    assert_eq!(ended.code, None, "{}", ended.stderr);
+    drop(call);
 }
 
 #[test]
@@ -289,11 +307,11 @@ fn with_mounts(test: &str, folder: &Path, script: &str) -> Option<Ended> {
     match probe.output() {
         Ok(output) if output.status.success() => Some(finish(shell(&format!("set -e\n{script}")))),
         Ok(output) => {
-            eprintln!("SKIPPED: {test} cannot mount here: {}", String::from_utf8_lossy(&output.stderr).trim());
+            say(&format!("SKIPPED: {test} cannot mount here: {}", String::from_utf8_lossy(&output.stderr).trim()));
             None
         }
         Err(error) => {
-            eprintln!("SKIPPED: {test} needs the command unshare: {error}");
+            say(&format!("SKIPPED: {test} needs the command unshare: {error}"));
             None
         }
     }

@@ -45,8 +45,9 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
     selection.of(sweep.expand()).map_err(Usage::from_error)?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
-    let (stop, signal) = listen()?;
     let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new())?;
+    // Only now: nothing looks at the flag while files are fetched, and a signal there shall end the program.
+    let (stop, signal) = listen()?;
     let machine = Machine { device, threads, stop };
     let bars = Bars::new();
     let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| bars.show(&event));

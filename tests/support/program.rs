@@ -4,6 +4,7 @@
 //! program's own backtraces are asked for: none may ever be seen.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -56,6 +57,11 @@ pub struct Running {
 
 /// Longer than any test takes; what hangs shall fail, not hang the tests.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Says something on stderr that is seen even where the test passes, and its output is kept back.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// The program in this environment and folder, as from a terminal.
 pub fn plain(folder: &Path) -> Command {
