@@ -6,7 +6,7 @@ use super::args::DoctorArguments;
 use super::cores;
 use super::sweeps::bytes;
 use crate::lm::source::HubSettings;
-use crate::lm::{device_name, matrix_rate};
+use crate::lm::{card_memory, device_name, matrix_rate};
 use crate::run::available_memory;
 use crate::sweep::{ENGINE_VERSION, SCHEMA_VERSION};
 use crate::vector;
@@ -31,6 +31,9 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<String> {
         if cfg!(feature = "cuda") { "built in" } else { "not built in (cargo build --release --features cuda)" }
             .into(),
     );
+    if let Some((free, total)) = card_memory() {
+        line("card memory", format!("{} free of {}", bytes(free as u64), bytes(total as u64)));
+    }
     line("cores", cores().to_string());
     line("vectors", vector::instruction_set());
     line("products", format!("{:.0} GFLOP/s in f32 with one thread", matrix_rate() / 1e9));

@@ -149,14 +149,14 @@ fn timing(model: &LanguageModel, tokens: usize, threads: usize, runs: &[Reading]
             "walk": work.walk.as_secs_f64(),
             "attention_products": work.attention_products.as_secs_f64(),
             "attention_rest": work.attention_rest.as_secs_f64(),
-            "weight_products": work.weight_products.as_secs_f64(),
+            "dense": work.dense.as_secs_f64(),
             "vocabulary": vocabulary,
             "other": work.total.as_secs_f64()
-                - (work.walk + work.attention_products + work.attention_rest + work.weight_products).as_secs_f64(),
+                - (work.walk + work.attention_products + work.attention_rest + work.dense).as_secs_f64(),
         },
         "gflop_per_second": {
             "attention_products": rate(work.attention_flops, work.attention_products.as_secs_f64()),
-            "weight_products": rate(work.weight_flops, work.weight_products.as_secs_f64()),
+            "dense": rate(work.dense_flops, work.dense.as_secs_f64()),
             "vocabulary": rate(model.logit_flops(tokens), vocabulary),
         },
     })

@@ -15,7 +15,7 @@ use super::progress::Downloads;
 use super::{print, threads};
 use crate::eviction::CacheRule;
 use crate::lm::matrix_rate;
-use crate::lm::source::HubSettings;
+use crate::lm::source::{HubError, HubSettings};
 use crate::report::{self, Options};
 use crate::results::{Ledger, Row, Status};
 use crate::run::{self, Group, Machine, NamedCell, Prepared, bytes_per_worker};
@@ -114,14 +114,16 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let folder = results_folder(&arguments.sweep, &sweep);
     let ledger = Ledger::existing(&folder).ok();
     // A plan looks, but fetches nothing.
-    let hub = HubSettings { offline: true, ..HubSettings::from_env()? };
+    let hub = HubSettings::from_env()?;
+    let asked_offline = hub.offline;
+    let hub = HubSettings { offline: true, ..hub };
     let selection = arguments.sweep.selection();
     let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &()).map_err(selection_is_usage)?;
-    print(&describe(&sweep, &prepared, threads, &folder))?;
+    print(&describe(&sweep, &prepared, threads, &folder, asked_offline))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path) -> String {
+fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, asked_offline: bool) -> String {
     let mut text = format!("sweep {}, results in {}\n", sweep.name, folder.display());
     let rate = matrix_rate();
     let mut total = 0.0;
@@ -162,10 +164,16 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path) -
         );
     }
     for unavailable in &prepared.unavailable {
-        text += &format!(
-            "\n{} cells of {} with {}: not on this machine yet, or not usable\n  {:#}\n",
-            unavailable.cells, unavailable.task, unavailable.model, unavailable.error
-        );
+        let offline = |cause: &(dyn std::error::Error + 'static)| {
+            matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline { .. }))
+        };
+        let why = if !asked_offline && unavailable.error.chain().any(offline) {
+            "not on this machine yet; `run` fetches what is missing from the hub".to_string()
+        } else {
+            format!("not usable: {:#}", unavailable.error)
+        };
+        text +=
+            &format!("\n{} cells of {} with {}: {why}\n", unavailable.cells, unavailable.task, unavailable.model);
     }
     let cells = prepared.groups.iter().flat_map(|group| &group.cells);
     let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
@@ -175,6 +183,10 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path) -
         all - done,
         duration(total)
     );
+    let unplanned: usize = prepared.unavailable.iter().map(|unavailable| unavailable.cells).sum();
+    if unplanned > 0 {
+        text += &format!("{unplanned} cells more are not planned, see above\n");
+    }
     if prepared.elsewhere > 0 {
         text += &format!("{} cells are left to other shards\n", prepared.elsewhere);
     }

@@ -14,6 +14,13 @@ use super::rope::{Angles, Frequencies, rotate_head};
 use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
 use crate::vector;
 
+/// Rotations of a read's tokens, and where some of them start.
+#[derive(Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub angles: &'a Angles,
+    pub first: usize,
+}
+
 /// What attention needs to know of the network.
 pub(super) struct AttentionShape<'a> {
     pub heads: Heads,
@@ -28,6 +35,8 @@ pub(super) struct Projections<'a> {
     pub queries: &'a [f32],
     pub keys: &'a [f32],
     pub values: &'a [f32],
+    /// L2 norms of the keys (rows, kv_heads), where they are compared: of the keys before they were rounded to f32.
+    pub norms: Option<&'a [f64]>,
     pub rows: usize,
 }
 
@@ -38,6 +47,7 @@ impl<'a> Projections<'a> {
             queries: &self.queries[start * q..][..rows * q],
             keys: &self.keys[start * kv..][..rows * kv],
             values: &self.values[start * kv..][..rows * kv],
+            norms: self.norms.map(|norms| &norms[start * shape.heads.kv_heads..][..rows * shape.heads.kv_heads]),
             rows,
         }
     }
@@ -67,13 +77,13 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// Reads tokens into one layer's cache. `angles` belong to the rows' absolute positions; `out` takes the attention
+/// Reads tokens into one layer's cache. `placed` are the rows' absolute positions; `out` takes the attention
 /// output (rows, heads, head_dim), and `lost` (rows) is increased by the mass lost to eviction, summed over heads.
 pub(super) fn attend(
     shape: &AttentionShape<'_>,
     cache: &mut LayerCache,
     tokens: Projections<'_>,
-    angles: &Angles,
+    placed: Placed<'_>,
     out: &mut [f32],
     mut lost: Option<&mut [f32]>,
     scratch: &mut Scratch,
@@ -86,8 +96,8 @@ pub(super) fn attend(
         let block = Block {
             shape,
             tokens: tokens.slice(shape, start, rows),
-            angles,
-            first: start,
+            angles: placed.angles,
+            first: placed.first + start,
             out: &mut out[start * width..][..rows * width],
             lost: lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]),
         };
@@ -127,10 +137,8 @@ impl Block<'_> {
                 values[(kv_head * capacity + held + row) * dim..][..dim].copy_from_slice(value);
             }
         }
-        let norm = |kv_head: usize, row: usize| {
-            let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-            key.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt()
-        };
+        let norm =
+            |kv_head: usize, row: usize| self.tokens.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
         let mut scan = roster.begin(rows, norm);
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
@@ -394,7 +402,7 @@ mod tests {
         let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| 4.0 * rng.f32() - 2.0).collect() };
         let (queries, keys) = (random(rows * 32), random(rows * 16));
         let values = random(rows * 16);
-        let tokens = Projections { queries: &queries, keys: &keys, values: &values, rows };
+        let tokens = Projections { queries: &queries, keys: &keys, values: &values, norms: None, rows };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
         let plan =
             MemoryPlan { measure_loss: true, positions: Positions::Absolute, ..MemoryPlan::bounded(policy) };
@@ -408,7 +416,7 @@ mod tests {
                 &shape,
                 &mut memory.layers[0],
                 tokens.slice(&shape, start, piece),
-                &angles,
+                Placed { angles: &angles, first: 0 },
                 &mut out[start * 32..(start + piece) * 32],
                 Some(&mut lost[start..start + piece]),
                 &mut memory.scratch,

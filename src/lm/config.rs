@@ -174,11 +174,16 @@ impl ModelShape {
 
     /// Parameters of the network, embedding and output counted once if tied.
     pub fn parameters(&self) -> u64 {
-        let (hidden, heads) = (self.hidden as u64, self.heads);
-        let attention = 2 * (heads.heads + heads.kv_heads) as u64 * self.head_dim as u64 * hidden;
-        let layer = attention + 3 * hidden * self.intermediate as u64 + 2 * hidden;
+        let hidden = self.hidden as u64;
+        let layer = self.layer_weights() as u64 + 2 * hidden;
         let embeddings = if self.tied { 1 } else { 2 } * self.vocab as u64 * hidden;
         self.layers as u64 * layer + embeddings + hidden
+    }
+
+    /// Weights a layer multiplies every token with.
+    pub fn layer_weights(&self) -> usize {
+        let attention = 2 * (self.heads.heads + self.heads.kv_heads) * self.head_dim;
+        self.hidden * (attention + 3 * self.intermediate)
     }
 
     /// Bytes of keys and values of `entries` cache entries in every layer, in f32.

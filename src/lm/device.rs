@@ -63,12 +63,20 @@ fn cuda(_ordinal: usize) -> Result<Device> {
 
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
-    // The driver's library is looked up at run time, and its loader panics where there is none.
+    // How the driver is linked is the build's business; some ways of loading it panic where there is none.
     match std::panic::catch_unwind(|| Device::new_cuda(ordinal)) {
         Ok(Ok(device)) => Ok(device),
         Ok(Err(error)) => bail!("CUDA device {ordinal} cannot be used: {error}; see `tova-bench doctor`"),
         Err(_) => bail!("the CUDA driver cannot be loaded; install it, or use --device cpu"),
     }
+}
+
+/// Free and total bytes of the card that was opened last on this thread; `None` without one.
+pub fn card_memory() -> Option<(usize, usize)> {
+    #[cfg(feature = "cuda")]
+    return cudarc::driver::result::mem_get_info().ok();
+    #[cfg(not(feature = "cuda"))]
+    None
 }
 
 /// The device as result rows name it: `cpu`, or the card's name.

@@ -36,19 +36,16 @@ impl Linear {
         Linear { weight, bias }
     }
 
-    pub fn into_parts(self) -> (Tensor, Option<Tensor>) {
-        (self.weight, self.bias)
+    /// The same numbers in another type.
+    pub fn held_as(self, dtype: DType) -> Result<Linear> {
+        let bias = self.bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
+        Ok(Linear { weight: self.weight.to_dtype(dtype)?, bias })
     }
 
     /// The matrix in the type the products are to be computed in.
     pub fn widened(&self, dtype: DType) -> Result<Widened> {
         let bias = self.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
         Ok(Widened { weight: self.weight.to_dtype(dtype)?, bias })
-    }
-
-    /// (rows, in) -> (rows, out), in the type of x.
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.widened(x.dtype())?.forward(x)
     }
 }
 
@@ -209,10 +206,13 @@ mod tests {
         for (input, out) in [(16, 8), (48, 24), (64, 64), (128, 384), (768, 64), (1024, 32), (256, 4096)] {
             let all = Tensor::rand(-1f32, 1.0, (150, input), &device).unwrap();
             let linear = Linear::new(Tensor::rand(-1f32, 1.0, (out, input), &device).unwrap(), None);
-            let whole = linear.forward(&all).unwrap().to_vec2::<f32>().unwrap();
+            let whole = linear.widened(DType::F32).unwrap().forward(&all).unwrap().to_vec2::<f32>().unwrap();
             for rows in [1, 2, 3, 7, 8, 33, 64, 65, 128] {
-                let part =
-                    linear.forward(&all.narrow(0, 150 - rows, rows).unwrap().contiguous().unwrap()).unwrap();
+                let part = linear
+                    .widened(DType::F32)
+                    .unwrap()
+                    .forward(&all.narrow(0, 150 - rows, rows).unwrap().contiguous().unwrap())
+                    .unwrap();
                 assert_eq!(part.to_vec2::<f32>().unwrap(), whole[150 - rows..], "{rows} rows of {input} -> {out}");
             }
         }

@@ -6,6 +6,7 @@
 mod anchored;
 mod attention;
 mod config;
+mod decoder;
 mod device;
 mod layers;
 mod memory;
@@ -21,7 +22,7 @@ mod weights;
 
 pub use candle_core::{Device, Tensor};
 pub use config::{ModelShape, RopeScaling, RopeShape};
-pub use device::{DeviceChoice, device_name};
+pub use device::{DeviceChoice, card_memory, device_name};
 pub use memory::{BLOCK, Memory, MemoryPlan, Work};
 pub use open::ModelFiles;
 pub use product::matrix_rate;

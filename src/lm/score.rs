@@ -23,16 +23,8 @@ impl LanguageModel {
     pub fn nll(&self, states: &Tensor, targets: &[u32]) -> Result<Vec<f32>> {
         let (rows, _) = states.dims2()?;
         ensure!(rows == targets.len(), "{} targets for {rows} states", targets.len());
-        let vocab = self.shape().vocab;
-        let mut nll = Vec::with_capacity(rows);
-        self.visit_logits(states, |first, rows, logits| {
-            for (row, target) in logits.chunks_exact(vocab).zip(&targets[first..first + rows]) {
-                ensure!((*target as usize) < vocab, "token {target} is outside the vocabulary of {vocab}");
-                nll.push(vector::log_sum_exp(row) - row[*target as usize]);
-            }
-            Ok(())
-        })?;
-        Ok(nll)
+        let nll = self.map_logits([states], |first, [logits]| self.nll_of(logits, &targets[first..]))?;
+        Ok(nll.concat())
     }
 
     /// NLLs as [`nll`](Self::nll) gives them, and how the predictions differ from those of the unbounded states.
@@ -45,20 +37,33 @@ impl LanguageModel {
         unbounded: &Tensor,
         targets: &[u32],
     ) -> Result<(Vec<f32>, Divergence)> {
-        let nll = self.nll(states, targets)?;
         let vocab = self.shape().vocab;
-        let mut divergence = Divergence::default();
-        self.visit_logits(unbounded, |first, rows, topline| {
-            let block = states.narrow(0, first, rows)?;
-            self.visit_logits(&block, |_, _, bounded| {
-                for (p, q) in topline.chunks_exact(vocab).zip(bounded.chunks_exact(vocab)) {
-                    divergence.kl += f64::from(vector::kl_divergence(p, q));
-                    divergence.same_top += u64::from(argmax(p) == argmax(q));
-                }
-                Ok(())
-            })
+        let blocks = self.map_logits([states, unbounded], |first, [bounded, topline]| {
+            let mut divergence = Divergence::default();
+            for (p, q) in topline.chunks_exact(vocab).zip(bounded.chunks_exact(vocab)) {
+                divergence.kl += f64::from(vector::kl_divergence(p, q));
+                divergence.same_top += u64::from(argmax(p) == argmax(q));
+            }
+            Ok((self.nll_of(bounded, &targets[first..])?, divergence))
         })?;
-        Ok((nll, divergence))
+        let (mut nll, mut sum) = (Vec::with_capacity(targets.len()), Divergence::default());
+        for (block, divergence) in blocks {
+            nll.extend(block);
+            sum.kl += divergence.kl;
+            sum.same_top += divergence.same_top;
+        }
+        Ok((nll, sum))
+    }
+
+    /// NLLs of the first targets under some rows of logits.
+    fn nll_of(&self, logits: &[f32], targets: &[u32]) -> Result<Vec<f32>> {
+        let vocab = self.shape().vocab;
+        let rows = logits.chunks_exact(vocab).zip(targets);
+        rows.map(|(row, target)| {
+            ensure!((*target as usize) < vocab, "token {target} is outside the vocabulary of {vocab}");
+            Ok(vector::log_sum_exp(row) - row[*target as usize])
+        })
+        .collect()
     }
 }
 

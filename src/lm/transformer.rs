@@ -11,11 +11,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Storage, Tensor};
+use rayon::prelude::*;
 
-use super::attention::{AttentionShape, Projections, attend};
+use super::attention::{AttentionShape, Placed, Projections, attend};
 use super::config::ModelShape;
-use super::layers::{Linear, add, compute_type, floats, rms_norm, silu_mul};
-use super::memory::{Memory, MemoryPlan};
+use super::decoder::Layer;
+use super::layers::{Linear, compute_type, floats, rms_norm};
+use super::memory::{BLOCK, Memory, MemoryPlan};
 use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
 use crate::eviction::SizedPolicy;
@@ -44,19 +46,6 @@ pub struct LanguageModel {
     segment: usize,
     weight_bytes: u64,
     stop: Arc<AtomicBool>,
-}
-
-/// One decoder layer.
-struct Layer {
-    attention_norm: Tensor,
-    query: Linear,
-    key: Linear,
-    value: Linear,
-    output: Linear,
-    mlp_norm: Tensor,
-    gate: Linear,
-    up: Linear,
-    down: Linear,
 }
 
 /// The program was asked to stop; nothing is wrong.
@@ -133,8 +122,7 @@ impl LanguageModel {
         let rounded = |tensor: Tensor| -> Result<Tensor> { Ok(tensor.to_dtype(dtype)?) };
         let keep = if device.is_cpu() && weight_bytes < WIDEN_BELOW { DType::F32 } else { dtype };
         let hold = |tensor: Tensor| -> Result<Tensor> { Ok(rounded(tensor)?.to_dtype(keep)?) };
-        let ModelShape { hidden, intermediate, head_dim, vocab, heads, .. } = shape;
-        let (query_width, kv_width) = (heads.heads * head_dim, heads.kv_heads * head_dim);
+        let ModelShape { hidden, head_dim, vocab, .. } = shape;
 
         // A tied checkpoint stores one of the two matrices, under either name.
         let (input, output) = ("model.embed_tokens.weight", "lm_head.weight");
@@ -151,30 +139,9 @@ impl LanguageModel {
             (matrix(input)?, matrix(output)?)
         };
 
-        let mut layers = Vec::with_capacity(shape.layers);
-        for index in 0..shape.layers {
-            let mut vector = |name: &str| -> Result<Tensor> {
-                let name = format!("model.layers.{index}.{name}.weight");
-                let norm = rounded(weights.take(&name, &[hidden], DType::F32, device)?)?;
-                Ok(norm.to_dtype(compute_type(device, dtype, false))?)
-            };
-            let (attention_norm, mlp_norm) = (vector("input_layernorm")?, vector("post_attention_layernorm")?);
-            let mut linear = |name: &str, shape: (usize, usize)| -> Result<Linear> {
-                let name = format!("model.layers.{index}.{name}");
-                Linear::take(&mut weights, &name, shape, dtype, device)?.map(hold)
-            };
-            layers.push(Layer {
-                attention_norm,
-                query: linear("self_attn.q_proj", (query_width, hidden))?,
-                key: linear("self_attn.k_proj", (kv_width, hidden))?,
-                value: linear("self_attn.v_proj", (kv_width, hidden))?,
-                output: linear("self_attn.o_proj", (hidden, query_width))?,
-                mlp_norm,
-                gate: linear("mlp.gate_proj", (intermediate, hidden))?,
-                up: linear("mlp.up_proj", (intermediate, hidden))?,
-                down: linear("mlp.down_proj", (hidden, intermediate))?,
-            });
-        }
+        let layers = (0..shape.layers)
+            .map(|index| Layer::take(&mut weights, index, &shape, dtype, keep, device))
+            .collect::<Result<Vec<_>>>()?;
         let norm = rounded(weights.take("model.norm.weight", &[hidden], DType::F32, device)?)?;
         weights.finish()?;
         Ok(LanguageModel {
@@ -238,18 +205,25 @@ impl LanguageModel {
         self.shape.check_length(memory.seen + tokens.len())?;
         let started = Instant::now();
         let mut states = Vec::new();
-        for segment in tokens.chunks(self.segment) {
+        let segment = self.segment.max(BLOCK * rayon::current_num_threads());
+        for segment in tokens.chunks(segment) {
             states.push(self.read_segment(segment, memory)?);
         }
         memory.scratch.work.total += started.elapsed();
-        Ok(if states.len() == 1 { states.remove(0) } else { Tensor::cat(&states, 0)? })
+        joined(states)
     }
 
     fn read_segment(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
-        let ids = Tensor::new(tokens, &self.device)?;
         let compute = compute_type(&self.device, self.dtype, memory.careful);
-        let mut x = self.embedding.index_select(&ids, 0)?.to_dtype(compute)?; // (rows, hidden)
+        // Every thread takes some rows through all that is not attention: their results don't depend on each other.
+        let threads = if self.device.is_cpu() { rayon::current_num_threads() } else { 1 };
+        let part = rows.div_ceil(threads).next_multiple_of(BLOCK);
+        let embed = |ids: &[u32]| -> Result<Tensor> {
+            let ids = Tensor::new(ids, &self.device)?;
+            Ok(self.embedding.index_select(&ids, 0)?.to_dtype(compute)?)
+        };
+        let mut parts = tokens.chunks(part).map(embed).collect::<Result<Vec<_>>>()?; // (rows, hidden) each
         let positions = memory.seen..memory.seen + rows;
         let angles = self.frequencies.angles(positions.map(|position| position as f64));
         let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
@@ -257,8 +231,8 @@ impl LanguageModel {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Interrupted.into());
             }
-            x = self
-                .read_layer(layer, index, &x, &angles, lost.as_deref_mut(), memory)
+            parts = self
+                .read_layer(layer, index, &parts, &angles, lost.as_deref_mut(), memory)
                 .with_context(|| format!("layer {index}"))?;
         }
         memory.seen += rows;
@@ -266,79 +240,82 @@ impl LanguageModel {
             let share = 1.0 / (self.shape.layers * self.shape.heads.heads) as f32;
             all.extend(lost.iter().map(|lost| lost * share));
         }
-        let states = rms_norm(&x, &self.norm, self.shape.norm_eps)?;
-        Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
+        let norm = |x: &Tensor| -> Result<Tensor> {
+            let states = rms_norm(x, &self.norm, self.shape.norm_eps)?;
+            Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
+        };
+        joined(parts.iter().map(norm).collect::<Result<Vec<_>>>()?)
     }
 
     fn read_layer(
         &self,
         layer: &Layer,
         index: usize,
-        x: &Tensor,
+        parts: &[Tensor],
         angles: &Angles,
-        lost: Option<&mut [f32]>,
+        mut lost: Option<&mut [f32]>,
         memory: &mut Memory,
-    ) -> Result<Tensor> {
-        let (eps, heads) = (self.shape.norm_eps, self.shape.heads);
-        let (rows, hidden) = x.dims2()?;
-        let normed = rms_norm(x, &layer.attention_norm, eps)?; // (rows, hidden)
+    ) -> Result<Vec<Tensor>> {
+        let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let clock = Instant::now();
-        let queries = layer.query.forward(&normed)?; // (rows, heads * head_dim)
-        let keys = layer.key.forward(&normed)?; // (rows, kv_heads * head_dim)
-        let values = layer.value.forward(&normed)?; // (rows, kv_heads * head_dim)
-        memory.scratch.work.weight_products += clock.elapsed();
-        let mut mixed = vec![0.0; rows * heads.heads * self.shape.head_dim];
-        on_host([&queries, &keys, &values], |[queries, keys, values]| {
-            attend(
-                &AttentionShape { heads, head_dim: self.shape.head_dim, frequencies: &self.frequencies },
-                &mut memory.layers[index],
-                Projections { queries, keys, values, rows },
-                angles,
-                &mut mixed,
-                lost,
-                &mut memory.scratch,
-            );
-        })?;
-        let width = heads.heads * self.shape.head_dim;
-        let mixed =
-            Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?.to_device(&self.device)?.to_dtype(x.dtype())?; // (rows, heads * head_dim)
+        let layer = layer.widened(parts[0].dtype())?;
+        let projections = parts.par_iter().map(|x| layer.project(x, eps)).collect::<Result<Vec<_>>>()?; // (rows, heads * head_dim) each
+        let mut dense = clock.elapsed();
+        let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
+        let mut mixed = Vec::with_capacity(parts.len());
+        let mut first = 0;
+        for [queries, keys, values] in &projections {
+            let (rows, width) = queries.dims2()?;
+            let mut out = vec![0.0; rows * width];
+            let norms = if memory.careful { Some(key_norms(keys, head_dim)?) } else { None };
+            on_host([queries, keys, values], |[queries, keys, values]| {
+                let tokens = Projections { queries, keys, values, norms: norms.as_deref(), rows };
+                let lost = lost.as_deref_mut().map(|lost| &mut lost[first..first + rows]);
+                let angles = Placed { angles, first };
+                attend(&shape, &mut memory.layers[index], tokens, angles, &mut out, lost, &mut memory.scratch);
+            })?;
+            mixed.push(Tensor::from_vec(out, (rows, width), &Device::Cpu)?);
+            first += rows;
+        }
         let clock = Instant::now();
-        let attended = layer.output.forward(&mixed)?; // (rows, hidden)
-        memory.scratch.work.weight_products += clock.elapsed();
-        let x = add(attended, x)?;
-        let normed = rms_norm(&x, &layer.mlp_norm, eps)?;
-        let clock = Instant::now();
-        let (gate, up) = (layer.gate.forward(&normed)?, layer.up.forward(&normed)?); // (rows, intermediate)
-        memory.scratch.work.weight_products += clock.elapsed();
-        let gated = silu_mul(gate, &up)?;
-        let clock = Instant::now();
-        let down = layer.down.forward(&gated)?; // (rows, hidden)
-        memory.scratch.work.weight_products += clock.elapsed();
-        let kv_width = heads.kv_heads * self.shape.head_dim;
-        let weights = hidden * (2 * width + 2 * kv_width + 3 * self.shape.intermediate);
-        memory.scratch.work.weight_flops += 2 * (rows * weights) as u64;
-        add(x, &down)
+        let finish = |(x, mixed): (&Tensor, &Tensor)| {
+            let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
+            layer.finish(x, &mixed, eps)
+        };
+        let parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>()?;
+        dense += clock.elapsed();
+        memory.scratch.work.dense += dense;
+        memory.scratch.work.dense_flops += 2 * (first * self.shape.layer_weights()) as u64;
+        Ok(parts)
     }
 
-    /// Calls `visit` with the logits over the vocabulary, some rows at a time: (first row, rows, their logits in f32,
-    /// row after row). A long text times a large vocabulary never stands in memory at once.
+    /// Applies `map` to the logits over the vocabulary of some rows at a time: (first row, logits in f32 of each of
+    /// `states`, row after row). A long text times a large vocabulary never stands in memory at once. The results
+    /// come in the order of the rows.
     ///
     /// # Errors
-    /// Only what the device reports.
-    pub fn visit_logits(
+    /// What `map` or the device reports.
+    pub fn map_logits<const N: usize, R: Send>(
         &self,
-        states: &Tensor,
-        mut visit: impl FnMut(usize, usize, &[f32]) -> Result<()>,
-    ) -> Result<()> {
-        let (rows, _) = states.dims2()?;
-        let head = self.head.widened(states.dtype())?;
+        states: [&Tensor; N],
+        map: impl Fn(usize, [&[f32]; N]) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let (rows, _) = states[0].dims2()?;
+        let head = self.head.widened(states[0].dtype())?;
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, SEGMENT);
-        for start in (0..rows).step_by(at_once) {
-            let rows = at_once.min(rows - start);
-            let logits = head.forward(&states.narrow(0, start, rows)?)?; // (rows, vocab)
-            on_host([&logits], |[logits]| visit(start, rows, logits))??;
+        let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
+        let block = |start: usize| -> Result<R> {
+            let mut logits = Vec::with_capacity(N);
+            for states in states {
+                logits.push(head.forward(&states.narrow(0, start, at_once.min(rows - start))?)?); // (rows, vocab)
+            }
+            on_host(std::array::from_fn(|i| &logits[i]), |logits| map(start, logits))?
+        };
+        if self.device.is_cpu() {
+            starts.into_par_iter().map(block).collect()
+        } else {
+            starts.into_iter().map(block).collect()
         }
-        Ok(())
     }
 
     /// Floating-point operations of the vocabulary's logits for `rows` states.
@@ -347,11 +324,15 @@ impl LanguageModel {
     }
 }
 
-impl Linear {
-    fn map(self, f: impl Fn(Tensor) -> Result<Tensor>) -> Result<Linear> {
-        let (weight, bias) = self.into_parts();
-        Ok(Linear::new(f(weight)?, bias.map(f).transpose()?))
-    }
+/// L2 norms of keys (rows, kv_heads * head_dim), row after row.
+fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
+    let keys = keys.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<f64>()?;
+    Ok(keys.chunks_exact(head_dim).map(|key| key.iter().map(|x| x * x).sum::<f64>().sqrt()).collect())
+}
+
+/// Parts of a text as one tensor: (rows, hidden)
+fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
+    Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
 }
 
 /// The floats of some tensors, on the host and in f32; no copy if they are there already.

@@ -260,7 +260,7 @@ fn open<'a>(
     if loaded.as_ref().is_none_or(|(name, _)| *name != key) {
         // Two models need not fit into memory at once.
         *loaded = None;
-        observe(Event::Loading { model: &group.model.source });
+        observe(Event::Loading { model: &group.model.source.to_string() });
         let mut model = group.files.load(group.model.dtype, &machine.device)?;
         model.stop_on(Arc::clone(&machine.stop));
         *loaded = Some((key, model));

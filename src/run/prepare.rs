@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use crate::lm::ModelFiles;
-use crate::lm::source::{DownloadProgress, HubSettings, ModelSource};
+use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::results::{Ledger, Status};
 use crate::sweep::{Cell, CellName, ModelSpec, Selection, Sweep};
 use crate::task::{self, Perplexity, Reading, Sample, TaskSpec};
@@ -85,7 +85,8 @@ pub fn prepare(
     let mut found: Option<(ModelSpec, Arc<ModelFiles>)> = None;
     while let Some(first) = rest.first() {
         // Cells come ordered by model, then by task.
-        let together = rest.iter().take_while(|cell| cell.model == first.model && cell.task == first.task).count();
+        let same = |cell: &&Cell| cell.model == first.model && samples_of(&cell.task) == samples_of(&first.task);
+        let together = rest.iter().take_while(same).count();
         let (cells, others) = rest.split_at(together);
         rest = others;
         let files = match &found {
@@ -94,8 +95,7 @@ pub fn prepare(
         };
         let group = files.and_then(|files| {
             found = Some((first.model.clone(), Arc::clone(&files)));
-            let TaskSpec::Perplexity(task) = &first.task;
-            group(files, task, cells, hub, progress)
+            group(files, &samples_of(&first.task), cells, hub, progress)
         });
         match group {
             Ok(mut group) => {
@@ -110,7 +110,7 @@ pub fn prepare(
                 prepared.groups.push(group);
             }
             Err(error) => prepared.unavailable.push(Unavailable {
-                model: first.model.source.clone(),
+                model: first.model.source.to_string(),
                 task: first.task.name().into(),
                 cells: cells.len(),
                 error,
@@ -120,9 +120,14 @@ pub fn prepare(
     Ok(prepared)
 }
 
+/// The settings that decide which samples a task has: cells that agree in these share their readings.
+fn samples_of(task: &TaskSpec) -> Perplexity {
+    let TaskSpec::Perplexity(task) = task;
+    Perplexity { compare_to_full: false, ..task.clone() }
+}
+
 fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Arc<ModelFiles>> {
-    let source: ModelSource = model.source.parse()?;
-    Ok(Arc::new(ModelFiles::find(&source, hub, progress)?))
+    Ok(Arc::new(ModelFiles::find(&model.source, hub, progress)?))
 }
 
 fn group(

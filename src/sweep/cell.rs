@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use super::model::{ModelSpec, is_path};
+use super::model::ModelSpec;
 use crate::eviction::{CacheRule, Policy, Positions, Score};
+use crate::lm::source::ModelSource;
 use crate::task::TaskSpec;
 
 /// Version of the engine, bumped when numbers may change; part of every cell id.
@@ -136,11 +137,14 @@ impl Cell {
 
     /// The names of the cell's files.
     pub fn name(&self, id: CellId) -> CellName {
-        let source = self.model.source.as_str();
+        let source = self.model.source.to_string();
         // Of a folder only the last part: the path to it says where, not what.
-        let model = if is_path(source) { source.rsplit('/').find(|part| !part.is_empty()) } else { None };
+        let model = match &self.model.source {
+            ModelSource::Folder(path) => path.rsplit('/').find(|part| !part.is_empty()),
+            _ => None,
+        };
         let size = self.size().map_or("unbounded".to_string(), |size| size.to_string());
-        let (model, policy) = (slug(model.unwrap_or(source)), slug(&self.policy));
+        let (model, policy) = (slug(model.unwrap_or(&source)), slug(&self.policy));
         CellName { id, stem: format!("{}__{model}__{policy}__{size}__{id}", self.task.name()) }
     }
 }

@@ -6,14 +6,15 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
-use super::model::{ModelSpec, RANDOM_TINY, is_hub_name, is_model_source, is_path};
+use super::model::ModelSpec;
 use super::nearest::did_you_mean;
 use super::shape::{Entries, PerplexityShape, PolicyShape, SweepShape, TaskShape};
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy};
-use crate::task::{Perplexity, RANDOM_WORDS, TaskSpec};
+use crate::lm::source::RANDOM_TINY;
+use crate::task::{DataSource, Perplexity, RANDOM_WORDS, TaskSpec};
 
 /// The names under `policies:` that are not policies.
 const RESERVED: [&str; 2] = ["full", "truncate"];
@@ -85,7 +86,7 @@ impl Checker<'_> {
     ) -> Result<Vec<ModelSpec>, ConfigError> {
         let mut models = Vec::new();
         for Spanned { value, referenced, .. } in shapes.value {
-            if !is_model_source(&value.source) {
+            let Ok(source) = value.source.parse() else {
                 let near = did_you_mean(&value.source, [RANDOM_TINY]);
                 return self.refuse(
                     referenced,
@@ -95,8 +96,8 @@ impl Checker<'_> {
                          for a folder, or {RANDOM_TINY}"
                     ),
                 );
-            }
-            models.push((ModelSpec { source: value.source, dtype: value.dtype }, referenced));
+            };
+            models.push((ModelSpec { source, dtype: value.dtype }, referenced));
         }
         self.distinct("models", shapes.referenced, &models, |model| format!("model `{}`", model.source))?;
         Ok(models.into_iter().map(|(model, _)| model).collect())
@@ -235,18 +236,14 @@ impl Checker<'_> {
                 format!("use {forms}"),
             );
         }
-        if dataset != RANDOM_WORDS
-            && !is_path(&dataset)
-            && !is_hub_name(&dataset)
-            && !dataset.ends_with(".parquet")
-        {
+        let Ok(dataset) = dataset.parse::<DataSource>() else {
             let near = did_you_mean(&dataset, [RANDOM_WORDS]);
             return self.refuse(
                 referenced,
                 format!("`{dataset}` names no data set"),
                 format!("{near}use {forms}"),
             );
-        }
+        };
         let limit = |what: &str, number: &Option<Spanned<u64>>| match number {
             Some(number) => self.count(what, number, 1).map(Some),
             None => Ok(None),

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 pub use cell::{Cell, CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
-pub use model::{ModelSpec, RANDOM_TINY};
+pub use model::ModelSpec;
 pub use select::{Field, Only, Selection, SelectionError, Shard};
 pub use yaml::{ConfigError, read_yaml};
 
@@ -96,7 +96,8 @@ impl Sweep {
                     let sizes = if policy.rule == Rule::Full { &[0][..] } else { &self.cache_sizes };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
-                        if seen.insert(cell.canonical_text(&model.source, task.dataset())) {
+                        if seen.insert(cell.canonical_text(&model.source.to_string(), &task.dataset().to_string()))
+                        {
                             cells.push(cell);
                         }
                     }

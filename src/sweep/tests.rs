@@ -92,7 +92,7 @@ fn file_names_are_safe() {
         ("/x/größe__1", "gr-e-1"),
         ("../..", "unnamed"),
     ] {
-        cell.model.source = source.to_string();
+        cell.model.source = source.parse().unwrap();
         assert_eq!(cell.name(id).stem(), format!("perplexity__{slug}__full__unbounded__{id}"));
     }
 }
@@ -190,7 +190,7 @@ seed: 42
 ",
     );
     assert_eq!(sweep.name, "everything");
-    assert_eq!(sweep.models[1], ModelSpec { source: "./my-model".into(), dtype: WeightType::Bf16 });
+    assert_eq!(sweep.models[1], ModelSpec { source: "./my-model".parse().unwrap(), dtype: WeightType::Bf16 });
     let Rule::Policy(tova) = sweep.policies[0].rule else { panic!("a policy") };
     assert_eq!((tova.keep_first, tova.keep_recent.of(64)), (4, 16));
     let Rule::Policy(h2o) = sweep.policies[1].rule else { panic!("a policy") };
@@ -198,7 +198,7 @@ seed: 42
     assert_eq!((sweep.positions, sweep.seed), (Positions::Slot, 42));
     let TaskSpec::Perplexity(task) = &sweep.tasks[0];
     let expected = Perplexity {
-        dataset: "emozilla/pg19-test".into(),
+        dataset: "emozilla/pg19-test".parse().unwrap(),
         length: 1024,
         stride: Some(512),
         bos: Bos::Never,

@@ -10,5 +10,5 @@ mod texts;
 
 pub use perplexity::{Measured, Reading, Topline, measure};
 pub use samples::{Sample, cut, resolve_bos};
-pub use settings::{Bos, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
+pub use settings::{Bos, DataSource, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
 pub use texts::{Book, digest, read_books, read_text};

@@ -114,7 +114,7 @@ mod tests {
 
     fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Perplexity {
         Perplexity {
-            dataset: "./x".into(),
+            dataset: "./x".parse().unwrap(),
             length,
             stride,
             bos,

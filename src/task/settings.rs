@@ -3,6 +3,9 @@
 //! Knows settings and their canonical text; reading a data set and making samples is the business of `task`.
 
 use std::fmt;
+use std::str::FromStr;
+
+use crate::lm::source::RepoId;
 
 /// Whether a sample starts with the tokenizer's BOS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,8 +50,7 @@ impl Tail {
 /// Perplexity of long texts, cut to samples of `length` tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Perplexity {
-    /// A folder of `.txt` files, a `.parquet` file with a `text` column, a hub data set, or `random-words`.
-    pub dataset: String,
+    pub dataset: DataSource,
     /// Tokens of a sample, BOS included.
     pub length: usize,
     /// Text tokens from one sample's start to the next; `None`: the text tokens of a sample, so none overlap.
@@ -65,6 +67,41 @@ pub struct Perplexity {
 
 /// The data set that needs no file: seeded random words.
 pub const RANDOM_WORDS: &str = "random-words";
+
+/// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DataSource {
+    RandomWords,
+    /// A folder of `.txt` files, or a `.parquet` file with a `text` column.
+    Path(String),
+    /// A data set of the hub, of which the Parquet files of its test split are read.
+    Hub(RepoId),
+}
+
+impl FromStr for DataSource {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<DataSource> {
+        let path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start));
+        Ok(if text == RANDOM_WORDS {
+            DataSource::RandomWords
+        } else if path || text == "." || text == ".." || text.ends_with(".parquet") {
+            DataSource::Path(text.to_string())
+        } else {
+            DataSource::Hub(text.parse()?)
+        })
+    }
+}
+
+impl fmt::Display for DataSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataSource::RandomWords => f.write_str(RANDOM_WORDS),
+            DataSource::Path(path) => f.write_str(path),
+            DataSource::Hub(repo) => write!(f, "{repo}"),
+        }
+    }
+}
 
 impl Perplexity {
     /// Tokens of a sample unless the sweep says otherwise: the training length of the paper's models.
@@ -113,7 +150,7 @@ impl TaskSpec {
     }
 
     /// Where the texts come from, as the sweep names it.
-    pub fn dataset(&self) -> &str {
+    pub fn dataset(&self) -> &DataSource {
         match self {
             TaskSpec::Perplexity(perplexity) => &perplexity.dataset,
         }

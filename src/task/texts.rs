@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
-use super::settings::RANDOM_WORDS;
+use super::settings::DataSource;
 use crate::columns;
-use crate::lm::source::{DownloadProgress, Hub, HubSettings};
+use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 
 /// A named text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,26 +35,31 @@ pub fn read_text(path: &Path) -> Result<String> {
 /// # Errors
 /// A data set that is missing, empty or unreadable; the message names the file.
 pub fn read_books(
-    dataset: &str,
+    dataset: &DataSource,
     limit: Option<usize>,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Vec<Book>> {
     let limit = limit.unwrap_or(usize::MAX);
-    if dataset == RANDOM_WORDS {
-        return Ok((0..limit.min(RANDOM_BOOKS)).map(random_book).collect());
+    match dataset {
+        DataSource::RandomWords => Ok((0..limit.min(RANDOM_BOOKS)).map(random_book).collect()),
+        DataSource::Hub(repo) => {
+            // The other splits were made to train on.
+            let test = |name: &str| name.ends_with(".parquet") && name.contains("test");
+            books_of_tables(&Hub::new(hub, progress)?.dataset_files(repo, None, test)?.files, limit)
+        }
+        DataSource::Path(path) => {
+            let path = expand_home(path)?;
+            if path.extension().is_some_and(|extension| extension == "parquet") {
+                books_of_tables(&[path], limit)
+            } else {
+                books_of_folder(&path, limit)
+            }
+        }
     }
-    let path = Path::new(dataset);
-    if !dataset.starts_with(['.', '/']) {
-        let repo = dataset.parse()?;
-        // A data set's test split, wherever the repository keeps it; all of its Parquet files if it has no splits.
-        let hub = Hub::new(hub, progress)?;
-        let test = hub.dataset_files(&repo, None, |name| name.ends_with(".parquet") && name.contains("test"))?;
-        return books_of_tables(&test.files, limit);
-    }
-    if path.extension().is_some_and(|extension| extension == "parquet") {
-        return books_of_tables(&[path.to_path_buf()], limit);
-    }
+}
+
+fn books_of_folder(path: &Path, limit: usize) -> Result<Vec<Book>> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(path)
         .with_context(|| format!("cannot read the folder of texts {}", path.display()))?
         .map(|entry| Ok(entry?.path()))
@@ -128,7 +133,7 @@ mod tests {
     use super::*;
 
     fn read(folder: &Path) -> Result<Vec<Book>> {
-        read_books(folder.to_str().unwrap(), None, &HubSettings::from_env().unwrap(), &())
+        read_books(&folder.to_str().unwrap().parse().unwrap(), None, &HubSettings::from_env().unwrap(), &())
     }
 
     #[test]

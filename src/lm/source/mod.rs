@@ -34,7 +34,7 @@ pub use settings::{HubSettings, Token};
 pub const DEFAULT_REVISION: &str = "main";
 
 /// The name of the built-in random model.
-const RANDOM_TINY: &str = "random-tiny";
+pub const RANDOM_TINY: &str = "random-tiny";
 
 /// What a user names as a model. [`fmt::Display`] gives the canonical text, which parses to the same source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -117,7 +117,10 @@ impl From<ModelSource> for String {
 }
 
 /// A leading `~` is the home directory, as in a shell; YAML and environment files are not read by one.
-fn expand_home(text: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// A `~` where no home directory is known.
+pub fn expand_home(text: &str) -> Result<PathBuf> {
     match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
             let home =

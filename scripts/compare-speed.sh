@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Tokens per second beside the authors' way, in one run on this machine: a random model (hidden 256, 6 layers, 8 heads,
+# vocabulary 4096), a text of 2048 tokens, TOVA with 512 entries.
+#
+#     scripts/compare-speed.sh [PYTHON]      PYTHON has torch, transformers==4.36.2 and numpy<2 [default: python3]
+#
+# Three ways, each a median: one token at a time with a cache that is cut after each attention (PyTorch, transformers);
+# PyTorch's plain forward over the whole text in one call, which bounds nothing; and this program, which is exact.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${1:-python3}
+model=$(mktemp -d)
+trap 'rm -rf "$model"' EXIT
+cargo build --release --quiet
+bench=${CARGO_TARGET_DIR:-target}/release/tova-bench
+"$python" scripts/random_model.py "$model" \
+    --hidden 256 --layers 6 --heads 8 --intermediate 688 --vocab 4096 --text 2048 >/dev/null
+
+field() { "$python" -c "import json, sys; d = json.load(sys.stdin); print($1)"; }
+ours() {
+    "$bench" score --model "$model" --tokens "$model/tokens.json" --cache-size 512 --policy "$1" --timing --repeat 20 |
+        field "'%.0f' % d['timing']['tokens_per_second'], d['timing']['parts_in_seconds'], d['timing']['gflop_per_second']"
+}
+
+uptime
+echo "tokens per second, 2048 tokens, $(nproc) cores"
+echo "this program, tova 512:          $(ours tova)"
+echo "this program, full:              $(ours full)"
+echo "this program, window+4 512:      $(ours window+4)"
+echo "this program, h2o 512:           $(ours h2o)"
+echo "PyTorch, plain forward:          $("$python" scripts/authors_way.py --model "$model" --tokens "$model/tokens.json" \
+    --forward --threads "$(nproc)" | field "'%.0f' % d['tokens_per_second']")"
+echo "PyTorch, the authors' way:       $("$python" scripts/authors_way.py --model "$model" --tokens "$model/tokens.json" \
+    --cache-size 512 --policy tova --threads "$(nproc)" --repeats 3 | field "'%.0f' % d['tokens_per_second']")"
+echo "this program again, tova 512:    $(ours tova)"
+"$bench" doctor | grep -E "products|vectors|cores"

@@ -1,0 +1,99 @@
+//! One decoder layer, without its attention: what comes before it and what comes after, row by row.
+
+use anyhow::Result;
+use candle_core::{DType, Device, Tensor};
+
+use super::config::ModelShape;
+use super::layers::{Linear, Widened, add, compute_type, rms_norm, silu_mul};
+use super::weights::Weights;
+
+/// A layer as it is held.
+pub(super) struct Layer {
+    attention_norm: Tensor,
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: Linear,
+    mlp_norm: Tensor,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+}
+
+/// A layer ready to multiply.
+pub(super) struct WidenedLayer<'a> {
+    held: &'a Layer,
+    query: Widened,
+    key: Widened,
+    value: Widened,
+    output: Widened,
+    gate: Widened,
+    up: Widened,
+    down: Widened,
+}
+
+impl Layer {
+    /// Takes layer `index` of a checkpoint, rounded to `dtype` and held as `keep`.
+    pub fn take(
+        weights: &mut Weights,
+        index: usize,
+        shape: &ModelShape,
+        dtype: DType,
+        keep: DType,
+        device: &Device,
+    ) -> Result<Layer> {
+        let ModelShape { hidden, intermediate, head_dim, heads, .. } = *shape;
+        let (query_width, kv_width) = (heads.heads * head_dim, heads.kv_heads * head_dim);
+        let mut norm = |name: &str| -> Result<Tensor> {
+            let name = format!("model.layers.{index}.{name}.weight");
+            let norm = weights.take(&name, &[hidden], dtype, device)?;
+            Ok(norm.to_dtype(compute_type(device, dtype, false))?)
+        };
+        let (attention_norm, mlp_norm) = (norm("input_layernorm")?, norm("post_attention_layernorm")?);
+        let mut linear = |name: &str, sides: (usize, usize)| -> Result<Linear> {
+            let name = format!("model.layers.{index}.{name}");
+            Linear::take(weights, &name, sides, dtype, device)?.held_as(keep)
+        };
+        Ok(Layer {
+            attention_norm,
+            query: linear("self_attn.q_proj", (query_width, hidden))?,
+            key: linear("self_attn.k_proj", (kv_width, hidden))?,
+            value: linear("self_attn.v_proj", (kv_width, hidden))?,
+            output: linear("self_attn.o_proj", (hidden, query_width))?,
+            mlp_norm,
+            gate: linear("mlp.gate_proj", (intermediate, hidden))?,
+            up: linear("mlp.up_proj", (intermediate, hidden))?,
+            down: linear("mlp.down_proj", (hidden, intermediate))?,
+        })
+    }
+
+    /// The layer with its matrices in the type they are multiplied in.
+    pub fn widened(&self, dtype: DType) -> Result<WidenedLayer<'_>> {
+        Ok(WidenedLayer {
+            held: self,
+            query: self.query.widened(dtype)?,
+            key: self.key.widened(dtype)?,
+            value: self.value.widened(dtype)?,
+            output: self.output.widened(dtype)?,
+            gate: self.gate.widened(dtype)?,
+            up: self.up.widened(dtype)?,
+            down: self.down.widened(dtype)?,
+        })
+    }
+}
+
+impl WidenedLayer<'_> {
+    /// Queries (rows, heads * head_dim), keys and values (rows, kv_heads * head_dim) of x (rows, hidden).
+    pub fn project(&self, x: &Tensor, eps: f32) -> Result<[Tensor; 3]> {
+        let normed = rms_norm(x, &self.held.attention_norm, eps)?; // (rows, hidden)
+        Ok([self.query.forward(&normed)?, self.key.forward(&normed)?, self.value.forward(&normed)?])
+    }
+
+    /// The layer's output (rows, hidden), from its input x and what attention mixed (rows, heads * head_dim).
+    pub fn finish(&self, x: &Tensor, mixed: &Tensor, eps: f32) -> Result<Tensor> {
+        let x = add(self.output.forward(mixed)?, x)?; // (rows, hidden)
+        let normed = rms_norm(&x, &self.held.mlp_norm, eps)?;
+        let gated = silu_mul(self.gate.forward(&normed)?, &self.up.forward(&normed)?)?; // (rows, intermediate)
+        add(x, &self.down.forward(&gated)?)
+    }
+}
