@@ -68,6 +68,15 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The threads to use where `--threads` was given or not.
+fn threads(asked: Option<usize>) -> Result<usize> {
+    match asked {
+        Some(0) => Err(Usage::new("--threads 0 can do nothing", "leave it out to use every core").into()),
+        Some(threads) => Ok(threads),
+        None => Ok(cores()),
+    }
+}
+
 /// Prints data; a reader that has gone away is no failure.
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {

@@ -25,6 +25,7 @@ struct Reading {
 
 pub fn score(arguments: &ScoreArguments) -> Result<Value> {
     let rule = rule(arguments)?;
+    let threads = super::threads(arguments.threads)?;
     let source: ModelSource = arguments.model.parse().map_err(Usage::from_error)?;
     let files = ModelFiles::find(&source, &HubSettings::from_env()?, &Downloads::new())?;
     let tokens = match (&arguments.tokens, &arguments.text) {
@@ -45,7 +46,6 @@ pub fn score(arguments: &ScoreArguments) -> Result<Value> {
     ensure!(!tokens.is_empty(), "there is no token to read");
     let device = arguments.device.open()?;
     let model = files.load(arguments.dtype, &device)?;
-    let threads = arguments.threads.unwrap_or_else(super::cores);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     pool.install(|| {
         let reading = read(&model, &tokens, rule, arguments)?;

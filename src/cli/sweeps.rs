@@ -1,6 +1,6 @@
 //! `run` and `plan`: from a sweep file to results, or to what they would take.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use super::args::{PlanArguments, RunArguments, SweepArguments};
 use super::bars::Bars;
 use super::failure::Usage;
 use super::progress::Downloads;
-use super::{cores, print};
+use super::{print, threads};
 use crate::eviction::CacheRule;
 use crate::lm::matrix_rate;
 use crate::lm::source::{HubError, HubSettings};
 use crate::report::{self, Options};
-use crate::results::{Ledger, Status};
+use crate::results::{Ledger, Row, Status};
 use crate::run::{self, Group, Machine, NamedCell, Prepared, bytes_per_worker};
 use crate::sweep::Sweep;
 
@@ -35,36 +35,29 @@ fn results_folder(arguments: &SweepArguments, sweep: &Sweep) -> PathBuf {
     arguments.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&sweep.name))
 }
 
-fn threads(arguments: &SweepArguments) -> Result<usize> {
-    match arguments.threads {
-        Some(0) => Err(Usage::new("--threads 0 can do nothing", "leave it out to use every core").into()),
-        Some(threads) => Ok(threads),
-        None => Ok(cores()),
-    }
-}
-
 pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let sweep = read_sweep(&arguments.sweep)?;
-    let threads = threads(&arguments.sweep)?;
+    let threads = threads(arguments.sweep.threads)?;
     let folder = results_folder(&arguments.sweep, &sweep);
     let device = arguments.sweep.device.open()?;
-    let ledger = Ledger::open(&folder)?;
-    let (stop, signal) = listen()?;
-    let hub = HubSettings::from_env()?;
     let selection = arguments.sweep.selection();
-    let prepared =
-        run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new()).map_err(selection_is_usage)?;
+    // A slip in `--only` shall not make a folder.
+    selection.of(sweep.expand()).map_err(Usage::from_error)?;
+    let hub = HubSettings::from_env()?;
+    let ledger = Ledger::open(&folder)?;
+    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new())?;
+    // Only now: nothing looks at the flag while files are fetched, and a signal there shall end the program.
+    let (stop, signal) = listen()?;
     let machine = Machine { device, threads, stop };
     let bars = Bars::new();
     let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| bars.show(&event));
     bars.finish();
     let outcome = outcome?;
-    let rows = ledger.rows()?;
-    if !arguments.no_report && !rows.is_empty() {
-        let written = report::write(&rows, &Options::everything(&folder))?;
-        print(&written.terminal)?;
-        eprintln!("\nwritten to {}: report.md, report.csv and figures/", folder.display());
-    }
+    // Whatever becomes of the drawing, what was measured is said.
+    let drawn = ledger.rows().and_then(|rows| match arguments.no_report || rows.is_empty() {
+        true => Ok(()),
+        false => draw(&rows, &folder),
+    });
     eprintln!(
         "{} cells measured, {} were there already, {} failed{}{}",
         outcome.done,
@@ -77,12 +70,22 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
             String::new()
         },
     );
+    drawn.with_context(|| {
+        format!("what was measured is kept, but not drawn; `tova-bench report {}` draws it", folder.display())
+    })?;
     if outcome.interrupted {
         let signal = signal.load(Ordering::Relaxed);
         eprintln!("interrupted; run the same command again to continue");
         return Ok(ExitCode::from(128 + if signal == SIGTERM as usize { SIGTERM } else { SIGINT } as u8));
     }
     Ok(ExitCode::from(if outcome.failed > 0 { 4 } else { 0 }))
+}
+
+fn draw(rows: &[Row], folder: &Path) -> Result<()> {
+    let written = report::write(rows, &Options::everything(folder))?;
+    print(&written.terminal)?;
+    eprintln!("\nwritten to {}: report.md, report.csv and figures/", folder.display());
+    Ok(())
 }
 
 /// SIGINT and SIGTERM set the flag, and the number of the signal; a second one ends the program at once.
@@ -107,7 +110,7 @@ fn selection_is_usage(error: anyhow::Error) -> anyhow::Error {
 
 pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let sweep = read_sweep(&arguments.sweep)?;
-    let threads = threads(&arguments.sweep)?;
+    let threads = threads(arguments.sweep.threads)?;
     let folder = results_folder(&arguments.sweep, &sweep);
     let ledger = Ledger::existing(&folder).ok();
     // A plan looks, but fetches nothing.
@@ -120,13 +123,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(
-    sweep: &Sweep,
-    prepared: &Prepared,
-    threads: usize,
-    folder: &std::path::Path,
-    asked_offline: bool,
-) -> String {
+fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, asked_offline: bool) -> String {
     let mut text = format!("sweep {}, results in {}\n", sweep.name, folder.display());
     let rate = matrix_rate();
     let mut total = 0.0;

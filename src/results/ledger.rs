@@ -9,11 +9,12 @@
 //! Knows files and rows, not how anything is measured. The id at the end of a stem identifies; the readable rest may
 //! differ when a sweep calls the same experiment by another name.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::disk::{make_writable, remove, write_whole};
 use super::journal::{Journal, Unavailable, samples_in};
@@ -57,7 +58,22 @@ impl Ledger {
         for (part, _) in [CELLS, PARTIAL, FAILED] {
             make_writable(&folder.join(part))?;
         }
-        Ok(Ledger { folder: folder.to_path_buf() })
+        let ledger = Ledger { folder: folder.to_path_buf() };
+        ledger.tidy()?;
+        Ok(ledger)
+    }
+
+    /// Removes the journals and messages of complete cells: a kill may come after a cell's file is there and before
+    /// they are gone.
+    fn tidy(&self) -> Result<()> {
+        let complete: Vec<PathBuf> = self.files(CELLS)?.collect();
+        let complete: HashSet<&str> = complete.iter().filter_map(|path| id_of(path)).collect();
+        for part in [PARTIAL, FAILED] {
+            for path in self.files(part)?.filter(|path| id_of(path).is_some_and(|id| complete.contains(id))) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens a results folder for reading only; it may be read-only.
@@ -184,6 +200,14 @@ fn id_of(path: &Path) -> Option<&str> {
 }
 
 fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
+    checked_rows(path).map_err(|error| match error.root_cause().is::<io::Error>() {
+        // A disk or a permission is in the way, and the file may be fine.
+        true => error,
+        false => anyhow!("{error:#}\nhint: remove the file and run the sweep again, which measures its cell anew"),
+    })
+}
+
+fn checked_rows(path: &Path) -> Result<Vec<Row>> {
     let (rows, seal) = read_checked(path)?;
     ensure!(
         seal == Seal::Right,

@@ -133,6 +133,28 @@ fn a_failure_is_kept_until_the_cell_succeeds() {
 }
 
 #[test]
+fn what_a_kill_left_beside_a_complete_cell_is_removed() {
+    let desk = Desk::new();
+    for cell in [0, 1] {
+        let journal = desk.ledger.journal(&desk.name(cell)).unwrap();
+        journal.append(0, rows(&desk.name(cell), 0)).unwrap();
+        desk.ledger.fail(&desk.name(cell), &anyhow::anyhow!("a reason")).unwrap();
+        if cell == 0 {
+            let left = fs::read(desk.path("partial", cell, "jsonl")).unwrap();
+            journal.complete(1).unwrap();
+            fs::write(desk.path("partial", cell, "jsonl"), left).unwrap();
+            fs::write(desk.path("failed", cell, "txt"), "a reason").unwrap();
+        }
+    }
+    Ledger::open(desk.folder.path()).unwrap();
+    for (part, ending) in [("partial", "jsonl"), ("failed", "txt")] {
+        assert!(!desk.path(part, 0, ending).exists(), "{part} of the complete cell");
+        assert!(desk.path(part, 1, ending).exists(), "{part} of the other");
+    }
+    assert_eq!(desk.ledger.rows().unwrap().len(), 2);
+}
+
+#[test]
 fn a_cell_is_found_under_its_earlier_name() {
     let mut desk = Desk::new();
     let name = desk.name(0);

@@ -73,17 +73,30 @@ struct Worker<'a> {
     report: Report<'a>,
 }
 
+/// A job in hand. However it ends, the other workers learn of it: after a panic they stop too, or they would wait
+/// for ever.
+struct Turn<'a> {
+    worker: Worker<'a>,
+    go_on: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.worker.lock();
+        queue.busy -= 1;
+        queue.ended |= !self.go_on;
+        self.worker.changed.notify_all();
+    }
+}
+
 impl Worker<'_> {
     fn run(self) {
         while let Some(job) = self.next() {
-            let go_on = match job {
+            let mut turn = Turn { worker: self, go_on: false };
+            turn.go_on = match job {
                 Job::Sample(job) => self.read_sample(job),
                 Job::Cell(shared, cell) => self.measure_cell(&shared, cell),
             };
-            let mut queue = self.lock();
-            queue.busy -= 1;
-            queue.ended |= !go_on;
-            self.changed.notify_all();
         }
     }
 
@@ -141,5 +154,44 @@ impl Worker<'_> {
         let sample = &self.group.samples[shared.sample];
         let measured = measure(self.model, sample, &self.reading(cell), shared.topline.as_ref());
         (self.report)(cell, shared.sample, measured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::lm::source::HubSettings;
+    use crate::lm::{Device, WeightType};
+    use crate::sweep::{Selection, Sweep};
+
+    #[test]
+    fn a_panic_in_one_worker_ends_them_all() {
+        let text = "models: [random-tiny]\npolicies: [window, tova]\ncache_sizes: [4]\n\
+            tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 2}}]\n";
+        let sweep = Sweep::parse(text, "a.yaml").unwrap();
+        let hub = HubSettings::with_cache_dir("nowhere");
+        let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &()).unwrap();
+        let group = &prepared.groups[0];
+        let model = group.files.load(WeightType::Auto, &Device::Cpu).unwrap();
+        let jobs = || (0..group.samples.len()).map(|sample| SampleJob { sample, cells: vec![0, 1] }).collect();
+        let told = AtomicUsize::new(0);
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            work(&model, group, jobs(), (3, 1), &|_, _, measured| {
+                measured.unwrap();
+                assert!(told.fetch_add(1, Ordering::Relaxed) != 3, "the panic of this test, which is fine to see");
+                true
+            })
+        }));
+        assert!(ended.is_err());
+
+        told.store(10, Ordering::Relaxed);
+        work(&model, group, jobs(), (3, 1), &|_, _, measured| {
+            told.fetch_add(1, Ordering::Relaxed);
+            measured.is_ok()
+        })
+        .unwrap();
+        assert_eq!(told.into_inner(), 10 + 8);
     }
 }

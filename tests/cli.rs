@@ -1,0 +1,643 @@
+//! The command line end to end: the same numbers however the work is cut, and what bad input is told.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use support::checkpoint::{configure, copy, cut_short, golden, write_tokenizer};
+use support::program::{Ended, command, finish, run};
+use support::rows::{assert_same, measured};
+use support::sweep::{SMALL, Sweep, write_texts};
+
+// --- the same numbers however the work is cut ---
+
+const EVERYTHING: Sweep<'static> = Sweep {
+    policies: "[full, truncate, window, window+4, tova, tova-head, h2o, h2o-layer, knorm, knorm-layer, random]",
+    cache_sizes: "[7, 128]",
+    tasks: &[
+        "dataset: ./texts, length: 200, stride: 150, tail: keep, compare_to_full: true",
+        "dataset: random-words, length: 64, books: 2, chunks_per_book: 2, bos: false",
+    ],
+    ..SMALL
+};
+
+const RUN: [&str; 4] = ["run", "sweep.yaml", "--no-report", "--results"];
+
+#[test]
+fn threads_and_the_order_of_work_change_no_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_texts(folder, 3, 80);
+    EVERYTHING.write(folder);
+    run(folder, &[&RUN[..], &["one", "--threads", "1"]].concat()).with_code(0);
+    let expected = measured(&folder.join("one"));
+    assert!(expected.len() > 500, "{}", expected.len());
+    for threads in ["2", "3"] {
+        run(folder, &[&RUN[..], &[threads, "--threads", threads]].concat()).with_code(0);
+        assert_same(&measured(&folder.join(threads)), &expected);
+    }
+    // Cells start in another order, and share their samples' unbounded reading with others.
+    let backwards =
+        "[random, knorm-layer, knorm, h2o-layer, h2o, tova-head, tova, window+4, window, truncate, full]";
+    Sweep { policies: backwards, cache_sizes: "[128, 7]", ..EVERYTHING }.write(folder);
+    run(folder, &[&RUN[..], &["backwards"]].concat()).with_code(0);
+    assert_same(&measured(&folder.join("backwards")), &expected);
+}
+
+#[test]
+fn shards_and_selections_of_one_sweep_make_it_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_texts(folder, 3, 80);
+    EVERYTHING.write(folder);
+    run(folder, &[&RUN[..], &["one"]].concat())
+        .with_code(0)
+        .says(&["42 cells measured, 0 were there already, 0 failed"]);
+    let expected = measured(&folder.join("one"));
+    let mut shares = 0;
+    for shard in ["3/3", "1/3", "2/3"] {
+        let ended = run(folder, &[&RUN[..], &["shards", "--shard", shard]].concat()).with_code(0);
+        let (cells, _) = ended.stderr.split_once(" cells measured, 0 were there already").unwrap();
+        let share: usize = cells.rsplit('\n').next().unwrap().parse().unwrap();
+        ended.says(&[&format!("{} left to other shards", 42 - share)]);
+        shares += share;
+    }
+    assert_eq!(shares, 42);
+    assert_same(&measured(&folder.join("shards")), &expected);
+    for only in [
+        &["--only", "policy=tova,h2o"][..],
+        &["--only", "policy=tova", "--only", "size=7"],
+        &["--limit", "5"],
+        &[],
+    ] {
+        run(folder, &[&RUN[..], &["only"], only].concat()).with_code(0);
+    }
+    assert_same(&measured(&folder.join("only")), &expected);
+}
+
+#[test]
+fn the_corners_of_a_sweep_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_texts(folder, 2, 12);
+    fs::write(folder.join("texts/short.txt"), "a").unwrap();
+    for positions in ["absolute", "slot", "squeezed"] {
+        Sweep {
+            policies: "[full, window, tova, tova-head, h2o, h2o-layer, knorm, random, mine]",
+            cache_sizes: "[1, 2, 127, 128, 129, 4000000000]",
+            tasks: &[
+                "dataset: ./texts, length: 2, chunks_per_book: 3, compare_to_full: true",
+                "dataset: ./texts, length: 3, stride: 1, tail: keep, chunks_per_book: 3",
+                "dataset: ./texts, length: 300, tail: keep, bos: false, compare_to_full: true",
+            ],
+            more: &format!(
+                "define: {{mine: {{score: last_attention, scope: head, keep_recent: 100%}}}}\npositions: {positions}\n"
+            ),
+            ..SMALL
+        }
+        .write(folder);
+        let ended = run(folder, &["run", "sweep.yaml", "--results", positions]).with_code(0);
+        ended.says(&["147 cells measured, 0 were there already, 0 failed"]);
+        for row in measured(&folder.join(positions)) {
+            assert!(row.value.is_finite() && row.weight > 0.0, "{row:?}");
+        }
+        run(folder, &["report", positions]).with_code(0);
+    }
+}
+
+#[test]
+fn the_built_in_sweep_needs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = run(folder.path(), &["run"]).with_code(0);
+    first.says(&["41 cells measured", "written to results/smoke"]);
+    assert!(first.stdout.contains("tova-head"), "{}", first.stdout);
+    let second = run(folder.path(), &["run"]).with_code(0);
+    second.says(&["41 cells are measured already and skipped", "0 cells measured, 41 were there already"]);
+    assert_eq!(second.stdout, first.stdout);
+    let report = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere"]).with_code(0);
+    assert_eq!(report.stdout, first.stdout);
+    assert!(folder.path().join("elsewhere/report.md").is_file());
+    let plan = run(folder.path(), &["plan"]).with_code(0);
+    assert!(plan.stdout.contains("41 cells: 41 done, 0 to do") && plan.stderr.is_empty(), "{plan:?}");
+    for what in [
+        &["list"][..],
+        &["list", "scores"],
+        &["list", "tasks"],
+        &["list", "models"],
+        &["list", "sweeps"],
+        &["doctor"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let ended = run(folder.path(), what).with_code(0);
+        assert!(!ended.stdout.is_empty() && ended.stderr.is_empty(), "{ended:?}");
+    }
+}
+
+// --- score ---
+
+struct Scored {
+    nll: Vec<Option<f64>>,
+    /// (layers)(groups)(entries)
+    survivors: Vec<Vec<Vec<u32>>>,
+}
+
+/// `score` of a golden checkpoint's tokens.
+fn score(checkpoint: &str, arguments: &[&str]) -> Scored {
+    let folder = golden(checkpoint);
+    let model = folder.to_str().unwrap();
+    let common = ["score", "--model", model, "--tokens", "tokens.json"];
+    let ended = run(&folder, &[&common[..], arguments].concat()).with_code(0);
+    assert_eq!(ended.stderr, "");
+    assert_eq!(ended.stdout.lines().count(), 1, "one JSON object on one line");
+    let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(answer.as_object().unwrap().keys().collect::<Vec<_>>(), ["nll", "survivors"]);
+    Scored {
+        nll: serde_json::from_value(answer["nll"].clone()).unwrap(),
+        survivors: serde_json::from_value(answer["survivors"].clone()).unwrap(),
+    }
+}
+
+/// The largest difference of two lists of NLLs that lack the same ones.
+#[track_caller]
+fn difference(one: &[Option<f64>], other: &[Option<f64>]) -> f64 {
+    assert_eq!(one.len(), other.len());
+    let both = one.iter().zip(other).map(|(one, other)| match (one, other) {
+        (Some(one), Some(other)) => (one - other).abs(),
+        (None, None) => 0.0,
+        _ => panic!("one lacks an NLL the other has"),
+    });
+    both.fold(0.0, f64::max)
+}
+
+#[test]
+fn the_length_of_a_chunk_changes_no_survivor() {
+    // mistral-gqa has 2 layers of 8 heads over 2 key-value heads, and 180 tokens.
+    for (policy, groups) in [
+        ("full", 1),
+        ("window", 1),
+        ("window+4", 1),
+        ("tova", 1),
+        ("tova-head", 2),
+        ("h2o", 2),
+        ("h2o-layer", 1),
+        ("knorm", 2),
+        ("knorm-layer", 1),
+        ("random", 1),
+    ] {
+        let size = if policy == "full" { 180 } else { 33 };
+        let rule = ["--policy", policy, "--cache-size", "33"];
+        let whole = score("mistral-gqa", &rule);
+        assert_eq!((whole.nll.len(), whole.survivors.len()), (179, 2), "{policy}");
+        for layer in &whole.survivors {
+            assert_eq!(layer.len(), groups, "{policy}: groups");
+            for group in layer {
+                assert_eq!(group.len(), size, "{policy}");
+                assert!(group.is_sorted_by(|a, b| a < b) && *group.last().unwrap() < 180, "{policy}: {group:?}");
+            }
+        }
+        assert!(whole.nll.iter().all(|nll| nll.is_some_and(|nll| nll.is_finite() && nll > 0.0)), "{policy}");
+        let mut worst = 0f64;
+        for chunk in ["1", "7", "64"] {
+            let cut = score("mistral-gqa", &[&rule[..], &["--chunk", chunk]].concat());
+            assert_eq!(cut.survivors, whole.survivors, "{policy} in chunks of {chunk}");
+            worst = worst.max(difference(&cut.nll, &whole.nll));
+        }
+        assert!(worst < 1e-4, "{policy}: NLLs differ by {worst:.1e}");
+        eprintln!("{policy}: chunks of 1, 7 and 64 tokens differ by {worst:.1e} at most");
+    }
+}
+
+#[test]
+fn threads_change_no_bit_of_a_score() {
+    let rule = ["--policy", "h2o", "--cache-size", "33"];
+    let one = score("yi-gqa", &[&rule[..], &["--threads", "1"]].concat());
+    for threads in ["2", "3"] {
+        let more = score("yi-gqa", &[&rule[..], &["--threads", threads]].concat());
+        assert_eq!((more.nll, more.survivors), (one.nll.clone(), one.survivors.clone()), "{threads} threads");
+    }
+}
+
+#[test]
+fn truncate_forgets_everything_at_the_end_of_a_piece() {
+    let truncated = score("llama-mha", &["--policy", "truncate", "--cache-size", "50"]);
+    let full = score("llama-mha", &[]);
+    // 180 tokens are pieces of 50, 50, 50 and 30. Nothing comes before a piece's first token.
+    let lacks: Vec<usize> = (0..179).filter(|&i| truncated.nll[i].is_none()).map(|i| i + 1).collect();
+    assert_eq!(lacks, [50, 100, 150]);
+    assert!(difference(&truncated.nll[..49], &full.nll[..49]) < 1e-4);
+    assert_ne!(truncated.nll[50..60], full.nll[50..60]);
+    let last: Vec<u32> = (150..180).collect();
+    assert!(truncated.survivors.iter().flatten().all(|group| *group == last), "{:?}", truncated.survivors);
+
+    // A piece is the text alone.
+    let folder = tempfile::tempdir().unwrap();
+    let tokens: Vec<u32> =
+        serde_json::from_str(&fs::read_to_string(golden("llama-mha").join("tokens.json")).unwrap()).unwrap();
+    let piece = folder.path().join("piece.json");
+    fs::write(&piece, json!(tokens[50..100]).to_string()).unwrap();
+    let model = golden("llama-mha");
+    let ended =
+        run(folder.path(), &["score", "--model", model.to_str().unwrap(), "--tokens", "piece.json"]).with_code(0);
+    let alone: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let alone: Vec<Option<f64>> = serde_json::from_value(alone["nll"].clone()).unwrap();
+    assert!(difference(&truncated.nll[50..99], &alone) < 1e-4);
+    for size in ["180", "181"] {
+        let whole = score("llama-mha", &["--policy", "truncate", "--cache-size", size]);
+        assert_eq!((whole.nll, whole.survivors), (full.nll.clone(), full.survivors.clone()));
+    }
+}
+
+#[test]
+fn a_text_is_read_with_the_models_tokenizer() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(folder.path(), "model");
+    fs::write(folder.path().join("text"), "a b zz ab").unwrap();
+    let text = run(folder.path(), &["score", "--model", "./model", "--text", "text"]).with_code(0);
+    // BOS is token 1, a and b are 2 and 3, aa to az start at 28; zz is none of the 200.
+    fs::write(folder.path().join("tokens"), "[1, 2, 3, 0, 29]").unwrap();
+    let tokens = run(folder.path(), &["score", "--model", "./model", "--tokens", "tokens"]).with_code(0);
+    assert_eq!(text.stdout, tokens.stdout);
+    let timed = ["score", "--model", "./model", "--tokens", "tokens", "--timing", "--repeat", "2"];
+    let timed: Value = serde_json::from_str(&run(folder.path(), &timed).with_code(0).stdout).unwrap();
+    assert_eq!(timed["timing"]["tokens"], 5);
+    assert_eq!(timed["timing"]["seconds"].as_array().unwrap().len(), 3);
+}
+
+// --- bad input ---
+
+/// A folder with everything a sweep can name: `texts`, `model` with a tokenizer, and a sweep of both.
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new() -> Bench {
+        let bench = Bench(tempfile::tempdir().unwrap());
+        write_texts(bench.path(), 1, 200);
+        copy(bench.path(), "model");
+        bench
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Runs a sweep.
+    fn run(&self, sweep: &Sweep<'_>, arguments: &[&str]) -> Ended {
+        sweep.write(self.path());
+        run(self.path(), &[&RUN[..], &["r"], arguments].concat())
+    }
+
+    /// Runs the folder `model`: its cells fail, one line says why, the sweep ends in order.
+    #[track_caller]
+    fn spoilt_model(&self, says: &[&str]) {
+        let sweep =
+            Sweep { models: "[./model]", tasks: &["dataset: ./texts, length: 64, chunks_per_book: 1"], ..SMALL };
+        let ended = self.run(&sweep, &[]).with_code(4);
+        ended.says(&["failed: 2 cells", "./model", "0 cells measured, 0 were there already, 2 failed"]).says(says);
+        assert_eq!(ended.stderr.matches("failed:").count(), 1, "one reason is said once:\n{}", ended.stderr);
+        eprintln!("{}", ended.stderr);
+    }
+
+    /// Runs random-tiny on a data set: as for a spoilt model.
+    #[track_caller]
+    fn spoilt_texts(&self, task: &str, says: &[&str]) {
+        let ended = self.run(&Sweep { tasks: &[task], ..SMALL }, &[]).with_code(4);
+        ended.says(&["failed: 2 cells", "0 cells measured, 0 were there already, 2 failed"]).says(says);
+        eprintln!("{}", ended.stderr);
+    }
+}
+
+#[test]
+fn mistakes_in_a_sweep_are_told_with_their_place_and_nothing_runs() {
+    let bench = Bench::new();
+    for (sweep, says) in [
+        (
+            Sweep { more: "polices: [tova]\n", ..SMALL },
+            &["sweep.yaml:4:1: unknown key `polices`", "hint: did you mean `policies`?"][..],
+        ),
+        (
+            Sweep { policies: "[full, toba]", ..SMALL },
+            &["sweep.yaml:2:18: unknown policy `toba`", "hint: did you mean `tova`?"],
+        ),
+        (
+            Sweep { cache_sizes: "[8, 0]", ..SMALL },
+            &["sweep.yaml:3:18: 0 is not a cache size", "hint: write a whole number from 1"],
+        ),
+        (
+            Sweep { policies: "[window+4]", cache_sizes: "[4]", ..SMALL },
+            &[
+                "sweep.yaml:3:15: policy `window+4` cannot have a cache of 4",
+                "keep_first 4 fills a cache of 4",
+                "hint: remove the size 4, or the policy",
+            ],
+        ),
+        (
+            Sweep { policies: "[truncate]", cache_sizes: "[1]", ..SMALL },
+            &["sweep.yaml:3:15: policy `truncate` cannot have a cache of 1", "hint: remove the size 1"],
+        ),
+        (
+            Sweep { cache_sizes: "[]", ..SMALL },
+            &["sweep.yaml:2:18: policy `tova` needs cache sizes", "hint: add them"],
+        ),
+        (
+            Sweep { tasks: &["dataset: books, length: 64"], ..SMALL },
+            &["sweep.yaml:5:27: `books` names no data set", "hint: use a folder of .txt files"],
+        ),
+        (
+            Sweep { tasks: &["dataset: random-words, length: 1"], ..SMALL },
+            &["sweep.yaml:5:49: 1 is not `length`", "hint: write a whole number from 2"],
+        ),
+        (
+            Sweep { tasks: &["length: 64"], ..SMALL },
+            &["sweep.yaml:5:", "the key `dataset` is missing", "hint: add `dataset:`"],
+        ),
+        (
+            Sweep { models: "[gpt2]", ..SMALL },
+            &["sweep.yaml:1:10: `gpt2` names no model", "hint: write owner/name"],
+        ),
+        (
+            Sweep { models: "[random-tiny, random-tiny]", ..SMALL },
+            &["sweep.yaml:1:", "stands twice", "hint: remove one of them"],
+        ),
+        (Sweep { models: "[random-tiny", ..SMALL }, &["sweep.yaml:", "hint:"]),
+    ] {
+        for command in [&RUN[..], &["plan", "sweep.yaml", "--results"]] {
+            sweep.write(bench.path());
+            let ended = run(bench.path(), &[command, &["r"]].concat()).with_code(2);
+            ended.says(says);
+            assert_eq!(ended.stdout, "");
+            eprintln!("{}", ended.stderr);
+        }
+        assert!(!bench.path().join("r").exists(), "a wrong sweep makes no folder");
+    }
+    for (sweep, says) in [
+        ("nowhere.yaml", "nowhere.yaml: cannot be read: No such file"),
+        ("texts", "texts: cannot be read"),
+        ("model/model.safetensors", "model/model.safetensors: is not UTF-8"),
+    ] {
+        run(bench.path(), &["run", sweep]).with_code(2).says(&[says, "hint:"]);
+    }
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_told_and_nothing_runs() {
+    let bench = Bench::new();
+    SMALL.write(bench.path());
+    fs::write(bench.path().join("tokens"), "[1, 2]").unwrap();
+    let score = ["score", "--model", "random-tiny", "--tokens", "tokens"];
+    for (command, arguments, says) in [
+        (&RUN[..3], &["--threads", "0"][..], &["--threads 0", "hint: leave it out"][..]),
+        (&score, &["--threads", "0"], &["--threads 0", "hint: leave it out"]),
+        (
+            &RUN[..3],
+            &["--only", "policy=toba"],
+            &["no cell of the sweep has `toba`", "hint: did you mean `tova`?"],
+        ),
+        (
+            &RUN[..3],
+            &["--only", "polcy=tova"],
+            &["`--only polcy=tova` is not understood", "hint: write KEY=VALUE", "keys are policy, size"],
+        ),
+        (&RUN[..3], &["--shard", "4/3"], &["`--shard 4/3` is not understood", "hint: write I/N"]),
+        (&RUN[..3], &["--device", "tpu"], &["\"tpu\" is no device", "devices are cpu, cuda"]),
+        (&score, &["--policy", "toba"], &["there is no policy \"toba\"", "hint: see `tova-bench list policies`"]),
+        (&score, &["--policy", "tova"], &["policy tova needs a size", "hint: add --cache-size"]),
+        (&score, &["--policy", "tova", "--cache-size", "0"], &["cache size 0 can hold nothing; sizes start at 1"]),
+        (&score, &["--policy", "window+4", "--cache-size", "4"], &["keep_first 4 fills a cache of 4 entries"]),
+        (
+            &score,
+            &["--policy", "truncate", "--cache-size", "1"],
+            &["truncate to 1 tokens scores nothing", "hint: sizes start at 2"],
+        ),
+        (&score, &["--chunk", "0"], &["'0' for '--chunk"]),
+        (&score, &["--text", "tokens"], &["cannot be used with"]),
+        (&score[..3], &[], &["--tokens <FILE>"]),
+        (&["score", "--tokens", "tokens", "--model"], &["gpt2"], &["`gpt2` is no model", "./gpt2"]),
+        (&["report"], &[], &["<RESULTS>..."]),
+        (&[], &[], &["Usage: tova-bench <COMMAND>"]),
+    ] {
+        let ended = run(bench.path(), &[command, arguments].concat()).with_code(2);
+        ended.says(says);
+        assert_eq!(ended.stdout, "");
+        eprintln!("{}", ended.stderr);
+        assert!(!bench.path().join("results").exists(), "{command:?} {arguments:?} makes no folder");
+    }
+    #[cfg(not(feature = "cuda"))]
+    run(bench.path(), &["run", "sweep.yaml", "--device", "cuda"])
+        .with_code(1)
+        .says(&["cannot use CUDA", "--device cpu"]);
+}
+
+#[test]
+fn models_that_cannot_be_used_are_told_with_file_and_reason() {
+    let bench = Bench::new();
+    let model = bench.path().join("model");
+    let spoil = |change: &dyn Fn(), says: &[&str]| {
+        change();
+        bench.spoilt_model(says);
+        let _ = fs::remove_dir_all(&model);
+        copy(bench.path(), "model");
+    };
+    let weights = model.join("model.safetensors");
+    spoil(&|| fs::remove_dir_all(&model).unwrap(), &["there is no folder ./model", "check the path"]);
+    spoil(
+        &|| fs::remove_file(model.join("tokenizer.json")).unwrap(),
+        &["no tokenizer.json", "save the tokenizer"],
+    );
+    spoil(&|| cut_short(&weights, 100_000), &["./model/model.safetensors", "truncated", "fetch it again"]);
+    spoil(&|| cut_short(&weights, 4), &["./model/model.safetensors", "truncated", "fetch it again"]);
+    spoil(&|| cut_short(&weights, 0), &["./model/model.safetensors", "the file is empty"]);
+    spoil(
+        &|| configure(&model, json!({"intermediate_size": 98})),
+        &["tensor model.layers.0.mlp.", "has shape [96, 48]", "asks for [98, 48]", "different models"],
+    );
+    spoil(
+        &|| configure(&model, json!({"num_hidden_layers": 3})),
+        &["tensor model.layers.2.", "is missing", "incomplete"],
+    );
+    spoil(&|| configure(&model, json!({"num_hidden_layers": 1})), &["no place to", "model.layers.1."]);
+    spoil(&|| configure(&model, json!({"model_type": "gpt_neox"})), &["config.json", "gpt_neox", "only llama"]);
+    spoil(
+        &|| configure(&model, json!({"quantization_config": {"bits": 4}})),
+        &["config.json", "quantised", "f32, f16 or bf16"],
+    );
+    spoil(&|| fs::write(model.join("config.json"), "{").unwrap(), &["./model/config.json", "not valid JSON"]);
+    spoil(
+        &|| fs::remove_file(model.join("config.json")).unwrap(),
+        &["./model has no config.json", "it has model.safetensors"],
+    );
+    spoil(
+        &|| fs::rename(&weights, model.join("pytorch_model.bin")).unwrap(),
+        &["only pytorch_model.bin, a pickle", "can run any code", "safe_serialization=True"],
+    );
+    spoil(
+        &|| write_tokenizer(&model, 400),
+        &["tokenizer.json", "token 399", "vocabulary ends at 199", "different models"],
+    );
+    spoil(&|| write_tokenizer(&model, 90), &["tokenizer.json", "90 tokens", "vocabulary 200", "different models"]);
+    spoil(&|| fs::write(model.join("tokenizer.json"), "{}").unwrap(), &["./model/tokenizer.json"]);
+    spoil(
+        &|| fs::write(model.join("tokenizer_config.json"), "[").unwrap(),
+        &["tokenizer_config.json is no valid JSON"],
+    );
+    spoil(
+        &|| configure(&model, json!({"model_type": "mistral", "sliding_window": 32})),
+        &["looks back 32 tokens", "the text has 64", "length of at most 32"],
+    );
+    // The folder itself was fine all along.
+    let sweep = Sweep { models: "[./model]", tasks: &["dataset: ./texts, length: 64"], ..SMALL };
+    bench.run(&sweep, &[]).with_code(0).says(&["2 cells measured"]);
+}
+
+#[test]
+fn score_refuses_the_same_models_with_code_1() {
+    let bench = Bench::new();
+    let tokens = golden("yi-gqa").join("tokens.json");
+    let score = |says: &[&str]| {
+        run(bench.path(), &["score", "--model", "./model", "--tokens", tokens.to_str().unwrap()])
+            .with_code(1)
+            .says(says);
+    };
+    cut_short(&bench.path().join("model/model.safetensors"), 100_000);
+    score(&["error: cannot load the model ./model", "model.safetensors", "truncated"]);
+    configure(&bench.path().join("model"), json!({"model_type": "gpt_neox"}));
+    score(&["./model/config.json", "gpt_neox"]);
+    fs::remove_dir_all(bench.path().join("model")).unwrap();
+    score(&["there is no folder ./model"]);
+}
+
+#[test]
+fn a_broken_model_does_not_stop_the_others() {
+    let bench = Bench::new();
+    fs::rename(bench.path().join("model"), bench.path().join("broken")).unwrap();
+    copy(bench.path(), "model");
+    cut_short(&bench.path().join("broken/model.safetensors"), 100_000);
+    let task = ["dataset: ./texts, length: 64, chunks_per_book: 2"];
+    let sweep = Sweep { models: "[./broken, ./missing, ./model, random-tiny]", tasks: &task, ..SMALL };
+    let ended = bench.run(&sweep, &[]).with_code(4);
+    ended.says(&["failed: 2 cells with ./broken", "truncated", "failed: 2 cells of perplexity with ./missing"]);
+    ended.says(&["4 cells measured, 0 were there already, 4 failed"]);
+    let mut models: Vec<String> = measured(&bench.path().join("r")).into_iter().map(|row| row.model).collect();
+    models.dedup();
+    models.sort();
+    models.dedup();
+    assert_eq!(models, ["./model", "random-tiny"]);
+    let plan = run(bench.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0);
+    assert!(plan.stdout.contains("failed: cannot load the model ./broken"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("there is no folder ./missing"), "{}", plan.stdout);
+
+    // Once mended they are copies of ./model, so there is nothing left to measure.
+    fs::remove_dir_all(bench.path().join("broken")).unwrap();
+    copy(bench.path(), "broken");
+    copy(bench.path(), "missing");
+    let ended = bench.run(&sweep, &[]).with_code(0);
+    ended.says(&["8 cells are measured already and skipped", "0 failed"]);
+}
+
+#[test]
+fn texts_that_cannot_be_read_are_told_with_file_and_reason() {
+    let bench = Bench::new();
+    let texts = bench.path().join("texts");
+    let book = texts.join("z.txt");
+    let task = "dataset: ./texts, length: 64, chunks_per_book: 1";
+    fs::write(&book, " \n").unwrap();
+    bench.spoilt_texts(task, &["./texts/z.txt is an empty text", "remove it from the folder or fill it"]);
+    fs::write(&book, b"caf\xe9 au lait").unwrap();
+    bench.spoilt_texts(task, &["./texts/z.txt is not UTF-8: byte 3", "convert the file to UTF-8"]);
+    fs::remove_file(&book).unwrap();
+    bench.spoilt_texts(
+        "dataset: ./texts, length: 5000",
+        &["none of the 1 books has 5000 tokens", "smaller length"],
+    );
+    fs::rename(texts.join("book-0.txt"), texts.join("book-0.md")).unwrap();
+    bench.spoilt_texts(task, &["./texts holds no .txt file", "a data set is a folder of texts"]);
+    fs::remove_dir_all(&texts).unwrap();
+    bench.spoilt_texts(task, &["cannot read the folder of texts ./texts"]);
+    fs::write(bench.path().join("table.parquet"), "PAR1").unwrap();
+    bench.spoilt_texts("dataset: ./table.parquet, length: 64", &["./table.parquet"]);
+}
+
+#[test]
+fn tokens_that_cannot_be_read_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = |text: &str, says: &[&str]| {
+        fs::write(folder.path().join("tokens"), text).unwrap();
+        for rule in [&[][..], &["--policy", "tova", "--cache-size", "2"]] {
+            let score = ["score", "--model", "random-tiny", "--tokens", "tokens"];
+            let ended = run(folder.path(), &[&score[..], rule].concat()).with_code(1);
+            ended.says(says);
+            assert_eq!(ended.stdout, "");
+            eprintln!("{}", ended.stderr);
+        }
+    };
+    tokens("hello", &["tokens is no JSON list of token ids such as [1, 15, 9]"]);
+    tokens("[1, -2]", &["tokens is no JSON list of token ids", "-2"]);
+    tokens("[1, 2, 257]", &["token 257 is outside the model's vocabulary of 257", "same tokenizer"]);
+    tokens("[257]", &["token 257 is outside"]);
+    tokens("[]", &["there is no token to read"]);
+    run(folder.path(), &["score", "--model", "random-tiny", "--tokens", "nowhere"])
+        .with_code(1)
+        .says(&["cannot read nowhere"]);
+    run(folder.path(), &["score", "--model", "random-tiny", "--text", "nowhere"])
+        .with_code(1)
+        .says(&["cannot read the text nowhere"]);
+}
+
+#[test]
+fn a_hub_that_cannot_be_reached_is_told_with_ways_out() {
+    let bench = Bench::new();
+    let hub = |models: &str, data: &str, (name, value): (&str, &str), says: &[&str]| {
+        Sweep { models, tasks: &[&format!("dataset: {data}, length: 64, chunks_per_book: 1")], ..SMALL }
+            .write(bench.path());
+        let mut command = command(bench.path());
+        // Nobody listens at port 9, whatever else is said.
+        command.args(RUN).arg("r").env("HF_ENDPOINT", "http://127.0.0.1:9").env(name, value);
+        let ended = finish(command);
+        eprintln!("{}", ended.stderr);
+        ended.says(says);
+        ended
+    };
+    let unreachable =
+        ["the hub at http://127.0.0.1:9 cannot be reached", "check the network", "HF_ENDPOINT", "login node"];
+    hub("[o/n]", "random-words", ("HF_HOME", "cache"), &unreachable).with_code(4);
+    hub("[random-tiny]", "o/n", ("HF_HOME", "cache"), &unreachable).with_code(4);
+    let offline = [
+        "HF_HUB_OFFLINE is set",
+        "missing from the cache",
+        ".cache/huggingface/hub",
+        "run once without HF_HUB_OFFLINE",
+    ];
+    hub("[o/n]", "random-words", ("HF_HUB_OFFLINE", "1"), &offline).with_code(4);
+    hub("[random-tiny]", "o/n", ("HF_HUB_OFFLINE", "1"), &offline).with_code(4);
+    hub(
+        "[o/n]",
+        "random-words",
+        ("HF_ENDPOINT", "mirror"),
+        &["HF_ENDPOINT is no address", "write it like https://"],
+    )
+    .with_code(1);
+
+    // A plan asks nobody, and says so.
+    let plan = run(bench.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0);
+    assert!(plan.stdout.contains("2 cells of perplexity with o/n: not on this machine yet"), "{}", plan.stdout);
+}
+
+#[test]
+fn a_folder_without_results_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("empty")).unwrap();
+    fs::create_dir_all(folder.path().join("bare/cells")).unwrap();
+    for (results, says) in [
+        ("empty", &["empty holds no results", "hint: results are made by `tova-bench run SWEEP`"][..]),
+        ("nowhere", &["nowhere holds no results"]),
+        ("bare", &["no rows"]),
+    ] {
+        let ended = run(folder.path(), &["report", results]).with_code(1);
+        ended.says(says);
+        eprintln!("{}", ended.stderr);
+    }
+    // A plan needs no results.
+    run(folder.path(), &["plan", "--results", "nowhere"]).with_code(0);
+}
