@@ -20,7 +20,12 @@ pub fn padded(n: usize) -> usize {
 
 /// The name of the instruction set in use.
 pub fn instruction_set() -> String {
-    format!("{:?}", *ARCH).split(['(', ' ', '{']).next().unwrap_or_default().to_lowercase()
+    let name = format!("{:?}", *ARCH);
+    match name.split(['(', ' ', '{']).next().unwrap_or_default() {
+        "V4" => "AVX-512".into(),
+        "V3" => "AVX2".into(),
+        other => other.to_lowercase(),
+    }
 }
 
 /// e^x for x <= 88, relative error below 2e-7; exactly 0 below -87.

@@ -114,7 +114,7 @@ fn the_built_in_sweep_needs_nothing() {
     first.says(&["41 cells measured", "written to results/smoke"]);
     assert!(first.stdout.contains("tova-head"), "{}", first.stdout);
     let second = run(folder.path(), &["run"]).with_code(0);
-    second.says(&["41 cells are measured already and skipped", "0 cells measured, 41 were there already"]);
+    second.says(&["41 cells measured already, skipped", "0 cells measured, 41 were there already"]);
     assert_eq!(second.stdout, first.stdout);
     let report = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere"]).with_code(0);
     assert_eq!(report.stdout, first.stdout);
@@ -323,7 +323,7 @@ fn mistakes_in_a_sweep_are_told_with_their_place_and_nothing_runs() {
         ),
         (
             Sweep { cache_sizes: "[8, 0]", ..SMALL },
-            &["sweep.yaml:3:18: 0 is not a cache size", "hint: write a whole number from 1"],
+            &["sweep.yaml:3:18: 0 cannot be a cache size", "hint: write a whole number from 1"],
         ),
         (
             Sweep { policies: "[window+4]", cache_sizes: "[4]", ..SMALL },
@@ -347,7 +347,7 @@ fn mistakes_in_a_sweep_are_told_with_their_place_and_nothing_runs() {
         ),
         (
             Sweep { tasks: &["dataset: random-words, length: 1"], ..SMALL },
-            &["sweep.yaml:5:49: 1 is not `length`", "hint: write a whole number from 2"],
+            &["sweep.yaml:5:49: 1 cannot be `length`", "hint: write a whole number from 2"],
         ),
         (
             Sweep { tasks: &["length: 64"], ..SMALL },
@@ -533,7 +533,7 @@ fn a_broken_model_does_not_stop_the_others() {
     copy(bench.path(), "broken");
     copy(bench.path(), "missing");
     let ended = bench.run(&sweep, &[]).with_code(0);
-    ended.says(&["8 cells are measured already and skipped", "0 failed"]);
+    ended.says(&["8 cells measured already, skipped", "0 failed"]);
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn signals_end_a_run_with_their_code_and_the_next_one_goes_on() {
         assert!(left.cells >= 19 && left.torn == 0, "{left:?}");
 
         let next = scene.to_the_end(&name);
-        next.says(&[&format!("{} cells are measured already and skipped", left.cells)]);
+        next.says(&[&format!("{} cells measured already, skipped", left.cells)]);
         assert_eq!(skipped(&next), left.cells);
         scene.assert_same(&name);
         eprintln!("signal {number} left {left:?}");

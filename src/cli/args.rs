@@ -14,8 +14,10 @@ use crate::sweep::{Only, Selection, Shard};
 /// curves. Running the same command again continues where it stopped.
 #[derive(Debug, Parser)]
 #[command(version, about, propagate_version = true, max_term_width = 110)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 4 some cells failed, \
-130 or 143 interrupted (run again to continue).")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 4 cells failed (the others are measured),\n\
+130 or 143 interrupted (run again to continue)."
+)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::progress::interactive;
+use super::sweeps::cells_of;
 use crate::run::Event;
 
 /// Shows the events of a run on stderr.
@@ -62,7 +63,7 @@ impl State {
             Event::Started { tokens, cells, skipped } => {
                 (self.started, self.total, self.cells) = (Instant::now(), *tokens, *cells);
                 if *skipped > 0 {
-                    self.say(&format!("{skipped} cells are measured already and skipped"));
+                    self.say(&format!("{} measured already, skipped", cells_of(*skipped)));
                 }
                 if *cells > 0 && interactive() {
                     self.bars = Some(Drawn::new(*tokens));
@@ -74,7 +75,12 @@ impl State {
                 let rate = self.read as f64 / self.started.elapsed().as_secs_f64();
                 if let Some(drawn) = &self.bars {
                     drawn.sweep.set_position(self.read);
-                    drawn.sweep.set_message(format!("{}/{} cells, {rate:.0} tokens/s", self.done, self.cells));
+                    drawn.sweep.set_message(format!(
+                        "{}/{} cells  {:.1} k tokens/s",
+                        self.done,
+                        self.cells,
+                        rate / 1e3
+                    ));
                     let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
                     drawn
                         .cell
@@ -84,10 +90,11 @@ impl State {
                     self.said = Instant::now();
                     let left = (self.total.saturating_sub(self.read)) as f64 / rate;
                     eprintln!(
-                        "{:.0} % read, {}/{} cells, {rate:.0} tokens/s, {left:.0} s left",
+                        "{:.0} % read, {}/{} cells, {:.1} k tokens/s, {left:.0} s left",
                         100.0 * self.read as f64 / self.total.max(1) as f64,
                         self.done,
                         self.cells,
+                        rate / 1e3,
                     );
                 }
             }
@@ -108,7 +115,7 @@ impl Drawn {
         };
         let all = MultiProgress::new();
         let sweep = all.add(ProgressBar::new(tokens));
-        sweep.set_style(style("sweep [{bar:40}] {percent:>3} %  {msg}  {eta} left"));
+        sweep.set_style(style("[{wide_bar}] {percent:>3} %  {msg}  {eta} left"));
         let cell = all.add(ProgressBar::new_spinner());
         cell.set_style(style("{spinner} {wide_msg}"));
         sweep.enable_steady_tick(Duration::from_millis(250));

@@ -36,7 +36,15 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<String> {
     }
     line("cores", cores().to_string());
     line("vectors", vector::instruction_set());
-    line("products", format!("{:.0} GFLOP/s in f32 with one thread", matrix_rate() / 1e9));
+    line(
+        "products",
+        format!(
+            "{:.0} GFLOP/s in f32 with one thread, {:.0} with {}",
+            matrix_rate(1)? / 1e9,
+            matrix_rate(cores())? / 1e9,
+            cores()
+        ),
+    );
     line(
         "memory",
         match available_memory() {

@@ -125,7 +125,8 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
 
 fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, asked_offline: bool) -> String {
     let mut text = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    let rate = matrix_rate();
+    // Without the yardstick there is no estimate, but still a plan.
+    let rate = matrix_rate(threads).unwrap_or(f64::INFINITY);
     let mut total = 0.0;
     for group in &prepared.groups {
         let tokens: usize = group.samples.iter().map(|sample| sample.tokens.len()).sum();
@@ -146,7 +147,7 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
                 CacheRule::Unbounded => group.task.length,
                 CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => size.min(group.task.length),
             };
-            let seconds = estimate(group, cell, rate, threads);
+            let seconds = estimate(group, cell, rate);
             total += seconds;
             text += &format!(
                 "  {:<12} {:>6}  {:<28} {:>12} {:>10}\n",
@@ -178,11 +179,11 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
     let cells = prepared.groups.iter().flat_map(|group| &group.cells);
     let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
     let all = cells.count();
-    text += &format!(
-        "\n{all} cells: {done} done, {} to do, about {} with {threads} threads on this CPU\n",
-        all - done,
-        duration(total)
-    );
+    let about = match all - done {
+        0 => String::from("nothing"),
+        left => format!("{left} to do, about {} with {threads} threads on this CPU", duration(total)),
+    };
+    text += &format!("\n{}: {done} done, {about}{}\n", cells_of(all), if all == done { " to do" } else { "" });
     let unplanned: usize = prepared.unavailable.iter().map(|unavailable| unavailable.cells).sum();
     if unplanned > 0 {
         text += &format!("{unplanned} cells more are not planned, see above\n");
@@ -205,8 +206,8 @@ fn state(status: &Status, samples: usize) -> String {
     }
 }
 
-/// Seconds a cell still takes: its arithmetic at the rate of one core's products, and a third more for the rest.
-fn estimate(group: &Group, cell: &NamedCell, rate: f64, threads: usize) -> f64 {
+/// Seconds a cell still takes: its arithmetic at the rate of products, and a third more for the rest.
+fn estimate(group: &Group, cell: &NamedCell, rate: f64) -> f64 {
     let shape = &group.files.shape;
     let left = group.samples.len().saturating_sub(cell.samples_done()) as f64;
     let tokens = group.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0) as f64;
@@ -225,7 +226,7 @@ fn estimate(group: &Group, cell: &NamedCell, rate: f64, threads: usize) -> f64 {
     let weights =
         2.0 * (shape.parameters() as f64 - if shape.tied { 0.0 } else { (shape.vocab * shape.hidden) as f64 });
     let attention = 4.0 * (shape.layers * shape.heads.heads * shape.head_dim) as f64 * columns;
-    1.33 * left * own * (weights + attention) / (rate * threads as f64)
+    1.33 * left * own * (weights + attention) / rate
 }
 
 fn count(n: u64) -> String {
@@ -235,6 +236,11 @@ fn count(n: u64) -> String {
         10_000_000..10_000_000_000 => format!("{:.1} M", n as f64 / 1e6),
         _ => format!("{:.1} G", n as f64 / 1e9),
     }
+}
+
+/// `1 cell`, `2 cells`.
+pub fn cells_of(n: usize) -> String {
+    if n == 1 { "1 cell".into() } else { format!("{n} cells") }
 }
 
 pub fn bytes(n: u64) -> String {

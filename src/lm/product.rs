@@ -64,13 +64,23 @@ pub(super) fn product(
     }
 }
 
-/// Floating-point operations per second of one thread's products, on a size that fits its caches: the best of a few
-/// tries, as a yardstick for what a run could reach.
-pub fn matrix_rate() -> f64 {
+/// Floating-point operations per second of `threads` threads that each multiply matrices which fit its caches: the
+/// yardstick for what a run could reach.
+///
+/// # Errors
+/// Threads that cannot be started.
+pub fn matrix_rate(threads: usize) -> Result<f64, rayon::ThreadPoolBuildError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    Ok(pool.broadcast(|_| thread_rate()).iter().sum())
+}
+
+/// The rate of this thread: the median of some tries, so that threads which share a core do not each count their
+/// luckiest moment.
+fn thread_rate() -> f64 {
     let (m, n, k) = (512, 688, 256);
     let (lhs, rhs, mut dst) = (vec![0.5; m * k], vec![0.5; n * k], vec![0.0; m * n]);
-    let mut seconds = f64::INFINITY;
-    for _ in 0..20 {
+    let mut seconds = Vec::new();
+    for _ in 0..60 {
         let started = std::time::Instant::now();
         product(
             (m, n, k),
@@ -78,9 +88,10 @@ pub fn matrix_rate() -> f64 {
             (&lhs, Strides::row_major(k)),
             (&rhs, Strides::transposed(k)),
         );
-        seconds = seconds.min(started.elapsed().as_secs_f64());
+        seconds.push(started.elapsed().as_secs_f64());
     }
-    2.0 * (m * n * k) as f64 / seconds
+    seconds.sort_by(f64::total_cmp);
+    2.0 * (m * n * k) as f64 / seconds[seconds.len() / 2]
 }
 
 #[cfg(test)]

@@ -182,14 +182,13 @@ fn run_group(
     let model = match open(group, machine, loaded, observe) {
         Ok(model) => model,
         Err(error) => {
-            for (&index, cell) in &progress {
-                if cell.left.load(Ordering::Relaxed) > 0 {
-                    count(&|outcome| outcome.failed += 1);
-                    let cell = &group.cells[index];
-                    ledger.fail(&cell.name, &error)?;
-                }
+            let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
+            let waiting: Vec<_> = waiting.map(|(index, _)| &group.cells[*index].name).collect();
+            for name in &waiting {
+                count(&|outcome| outcome.failed += 1);
+                ledger.fail(name, &error)?;
             }
-            let name = format!("{} cells with {}", progress.len(), group.model.source);
+            let name = format!("{} cells with {}", waiting.len(), group.model.source);
             observe(Event::CellFailed { cell: &name, error: &error });
             return Ok(());
         }

@@ -269,7 +269,7 @@ impl Checker<'_> {
             Ok(count) if count >= least => Ok(count as usize),
             _ => self.refuse(
                 number.referenced,
-                format!("{} is not {what}", number.value),
+                format!("{} cannot be {what}", number.value),
                 format!("write a whole number from {least} to {}", u32::MAX),
             ),
         }

@@ -221,12 +221,12 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&swap("tova]", "toav]"), "toav", "unknown policy `toav`", "did you mean `tova`");
     refused(&swap("tova]", "snapkv]"), "snapkv", "unknown policy `snapkv`", "`define:`");
     refused(&swap("tova]", "full]"), "full]", "policy `full` stands twice", "remove");
-    refused(&swap("64, 16", "64, 0"), "0]", "0 is not a cache size", "from 1");
+    refused(&swap("64, 16", "64, 0"), "0]", "0 cannot be a cache size", "from 1");
     refused(&swap("64, 16", "64, -1"), "-1", "whole number", "configs/");
     refused(&swap("64, 16", "64, 64"), "64]", "size 64 stands twice", "remove");
     refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
     refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
-    refused(&swap("64, 16", "5000000000"), "5000", "is not a cache size", "4294967295");
+    refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
     refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` names no model", "owner/name");
     refused(&swap("random-tiny", "random-tiny, random-tiny"), "random-tiny]", "stands twice", "remove");
@@ -237,9 +237,9 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
     refused(&swap("random-words", "embedded"), "embedded", "reserved", ".txt");
     refused(&swap("random-words", "pg19"), "pg19", "`pg19` names no data set", "owner/name");
-    refused(&swap("length: 128", "length: 1"), "1}", "1 is not `length`", "from 2");
+    refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
     refused(&swap("length: 128", "length: many"), "many", "whole number", "configs/");
-    refused(&swap("length: 128", "stride: 0"), "0}", "0 is not `stride`", "from 1");
+    refused(&swap("length: 128", "stride: 0"), "0}", "0 cannot be `stride`", "from 1");
     refused(&swap("length: 128", "bos: yes"), "bos", "string \"yes\" where auto, true or false", "configs/");
     refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
     refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
