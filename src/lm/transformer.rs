@@ -22,8 +22,8 @@ use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
 use crate::eviction::SizedPolicy;
 
-/// Rows that go through the layers together: enough to keep the products busy, few enough to stay in cache.
-const SEGMENT: usize = 256;
+/// Rows a thread takes through the layers together: enough to keep the products busy, few enough to stay in cache.
+const SEGMENT: usize = 512;
 /// The same where every matrix is widened from f16 or bf16 for each product.
 const SEGMENT_WIDENED: usize = 2048;
 /// Weights below this many bytes are widened to f32 once, when they are loaded.
@@ -205,7 +205,7 @@ impl LanguageModel {
         self.shape.check_length(memory.seen + tokens.len())?;
         let started = Instant::now();
         let mut states = Vec::new();
-        let segment = self.segment.max(BLOCK * rayon::current_num_threads());
+        let segment = self.segment * rayon::current_num_threads();
         for segment in tokens.chunks(segment) {
             states.push(self.read_segment(segment, memory)?);
         }
@@ -302,7 +302,7 @@ impl LanguageModel {
     ) -> Result<Vec<R>> {
         let (rows, _) = states[0].dims2()?;
         let head = self.head.widened(states[0].dtype())?;
-        let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, SEGMENT);
+        let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
         let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
         let block = |start: usize| -> Result<R> {
             let mut logits = Vec::with_capacity(N);
