@@ -324,7 +324,7 @@ impl WithSimd for Rotate<'_> {
     }
 }
 
-/// Turns every pair (a[j], b[j]) by one angle.
+/// Turns every pair `(a[j], b[j])` by one angle.
 pub fn rotate(a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
     debug_assert_eq!(a.len(), b.len());
     ARCH.dispatch(Rotate { a, b, cos, sin });

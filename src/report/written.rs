@@ -45,7 +45,7 @@ impl Options {
     }
 }
 
-/// What [`write`] did.
+/// What [`write()`] did.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The files, in the order they were written.
