@@ -118,16 +118,16 @@ impl LanguageModel {
             WeightType::Bf16 => DType::BF16,
         };
         let weight_bytes = weights.bytes();
-        // Rounding to the asked type first and widening afterwards gives the numbers of that type.
-        let rounded = |tensor: Tensor| -> Result<Tensor> { Ok(tensor.to_dtype(dtype)?) };
+        // Taken as the asked type and widened afterwards, weights have the numbers of that type.
         let keep = if device.is_cpu() && weight_bytes < WIDEN_BELOW { DType::F32 } else { dtype };
-        let hold = |tensor: Tensor| -> Result<Tensor> { Ok(rounded(tensor)?.to_dtype(keep)?) };
         let ModelShape { hidden, head_dim, vocab, .. } = shape;
 
         // A tied checkpoint stores one of the two matrices, under either name.
         let (input, output) = ("model.embed_tokens.weight", "lm_head.weight");
         let (input_stored, output_stored) = (weights.has(input), weights.has(output));
-        let mut matrix = |name: &str| hold(weights.take(name, &[vocab, hidden], dtype, device)?);
+        let mut matrix = |name: &str| -> Result<Tensor> {
+            Ok(weights.take(name, &[vocab, hidden], dtype, device)?.to_dtype(keep)?)
+        };
         let (embedding, head) = if shape.tied {
             let shared = matrix(if input_stored { input } else { output })?;
             if input_stored && output_stored {
@@ -142,7 +142,7 @@ impl LanguageModel {
         let layers = (0..shape.layers)
             .map(|index| Layer::take(&mut weights, index, &shape, dtype, keep, device))
             .collect::<Result<Vec<_>>>()?;
-        let norm = rounded(weights.take("model.norm.weight", &[hidden], DType::F32, device)?)?;
+        let norm = weights.take("model.norm.weight", &[hidden], dtype, device)?;
         weights.finish()?;
         Ok(LanguageModel {
             frequencies: Frequencies::new(&shape.rope, head_dim),
