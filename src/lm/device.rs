@@ -66,7 +66,12 @@ fn cuda(ordinal: usize) -> Result<Device> {
     // How the driver is linked is the build's business; some ways of loading it panic where there is none.
     match std::panic::catch_unwind(|| Device::new_cuda(ordinal)) {
         Ok(Ok(device)) => Ok(device),
-        Ok(Err(error)) => bail!("CUDA device {ordinal} cannot be used: {error}; see `tova-bench doctor`"),
+        Ok(Err(error)) => {
+            // With RUST_BACKTRACE set, candle appends one to its message.
+            let message = error.to_string();
+            let reason = message.lines().next().unwrap_or_default();
+            bail!("CUDA device {ordinal} cannot be used: {reason}; see `tova-bench doctor`")
+        }
         Err(_) => bail!("the CUDA driver cannot be loaded; install it, or use --device cpu"),
     }
 }
