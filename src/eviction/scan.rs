@@ -77,11 +77,6 @@ impl<'a> BlockScan<'a> {
         }
     }
 
-    /// Columns of the block's table: the cache, then the block.
-    pub fn columns(&self) -> usize {
-        self.held + self.rows
-    }
-
     /// Columns rounded up to whole lanes: the length of a row of logits.
     pub fn stride(&self) -> usize {
         self.newest.len()
@@ -163,7 +158,8 @@ impl<'a> BlockScan<'a> {
                     vector::argmin_living(&self.roster.received[0].sums[group][candidates.clone()], mask)
                 }
                 Score::KeyNorm | Score::Random => {
-                    lowest_living(&self.roster.groups[group].priority[candidates.clone()], mask)
+                    let same = if policy.compares_norms() { SAME_NORM } else { 0.0 };
+                    lowest_living(&self.roster.groups[group].priority[candidates.clone()], mask, same)
                 }
             };
             // Only NaN logits rank nobody; then the oldest leaves, and the NaN shows in the scores.
@@ -212,11 +208,16 @@ impl<'a> BlockScan<'a> {
     }
 }
 
-/// Index of the lowest living priority, the first of equal ones.
-fn lowest_living(priority: &[f64], mask: &[f32]) -> Option<usize> {
+/// Two key norms closer than this share of themselves are equal. Where equal tokens see equal surroundings, their
+/// norms are the same number in exact arithmetic; attention in f32 tells them apart by a few units of the ninth digit.
+const SAME_NORM: f64 = 2e-8;
+
+/// Index of the lowest living priority, the first of those that differ by no more than the share `same` of themselves.
+fn lowest_living(priority: &[f64], mask: &[f32], same: f64) -> Option<usize> {
     let mut lowest: Option<usize> = None;
     for (i, value) in priority.iter().enumerate() {
-        if mask[i] == 0.0 && lowest.is_none_or(|lowest| *value < priority[lowest]) {
+        if mask[i] == 0.0 && lowest.is_none_or(|lowest| *value < priority[lowest] - same * priority[lowest].abs())
+        {
             lowest = Some(i);
         }
     }
@@ -252,5 +253,19 @@ impl Attention<'_> {
             let weights = &self.logits[at * self.stride..][..self.width];
             vector::add_scaled(&mut onto[..self.width], weights, 1.0 / self.sums[at]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn norms_that_cannot_be_told_apart_are_equal() {
+        let living = [0.0; 3];
+        assert_eq!(lowest_living(&[-1.0, -(1.0 + 1e-8), -0.5], &living, SAME_NORM), Some(0));
+        assert_eq!(lowest_living(&[-1.0, -(1.0 + 5e-8), -0.5], &living, SAME_NORM), Some(1));
+        assert_eq!(lowest_living(&[-1.0, -(1.0 + 1e-8), -0.5], &living, 0.0), Some(1));
+        assert_eq!(lowest_living(&[-2.0, -1.0, -1.0], &[f32::NEG_INFINITY, 0.0, 0.0], SAME_NORM), Some(1));
     }
 }
