@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::memory::{BLOCK, Keys, LayerCache, Store, Work};
 use super::product::{Strides, product};
 use super::rope::{Angles, Frequencies, rotate_head};
-use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
+use crate::eviction::{BlockScan, Heads, Normaliser};
 use crate::vector;
 
 /// Rotations of a read's tokens, and where some of them start.
@@ -128,7 +128,7 @@ impl Block<'_> {
         let columns = held + rows;
         let stride = vector::padded(columns);
         cache.reserve(kv_heads, dim, stride);
-        let LayerCache { roster, keys, values, capacity, shadow, log } = cache;
+        let LayerCache { roster, keys, values, capacity, shadow } = cache;
         let capacity = *capacity;
 
         for row in 0..rows {
@@ -159,13 +159,13 @@ impl Block<'_> {
                 work.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 for row in 0..rows {
-                    scan.step(row, logits, &mut scratch.normaliser, log.as_mut());
+                    scan.step(row, logits, &mut scratch.normaliser, None);
                 }
                 work.walk += clock.elapsed();
             }
             Keys::Anchored(keys) => {
                 let clock = Instant::now();
-                self.walk_anchored(keys, &mut scan, held, capacity, logits, &mut scratch.normaliser, log);
+                self.walk_anchored(keys, &mut scan, held, capacity, logits, &mut scratch.normaliser);
                 work.walk += clock.elapsed();
             }
         }
@@ -239,7 +239,6 @@ impl Block<'_> {
     }
 
     /// Where positions depend on who has left, every row's logits wait for the row before.
-    #[expect(clippy::too_many_arguments)]
     fn walk_anchored(
         &self,
         keys: &mut super::anchored::AnchoredKeys,
@@ -248,7 +247,6 @@ impl Block<'_> {
         capacity: usize,
         logits: &mut [f32],
         normaliser: &mut Normaliser,
-        log: &mut Option<Vec<Eviction>>,
     ) {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows, stride) = (self.shape.head_dim, self.tokens.rows, scan.stride());
@@ -275,7 +273,7 @@ impl Block<'_> {
                     (keys.of_head(kv_head), Strides::row_major(capacity)),
                 );
             }
-            scan.step(row, logits, normaliser, log.as_mut());
+            scan.step(row, logits, normaliser, None);
             keys.close_gaps(scan, self.shape.frequencies);
         }
     }

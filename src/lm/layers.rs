@@ -203,17 +203,22 @@ mod tests {
     #[test]
     fn rows_do_not_know_each_other() {
         let device = Device::Cpu;
-        for (input, out) in [(16, 8), (48, 24), (64, 64), (128, 384), (768, 64), (1024, 32), (256, 4096)] {
-            let all = Tensor::rand(-1f32, 1.0, (150, input), &device).unwrap();
-            let linear = Linear::new(Tensor::rand(-1f32, 1.0, (out, input), &device).unwrap(), None);
-            let whole = linear.widened(DType::F32).unwrap().forward(&all).unwrap().to_vec2::<f32>().unwrap();
-            for rows in [1, 2, 3, 7, 8, 33, 64, 65, 128] {
-                let part = linear
-                    .widened(DType::F32)
-                    .unwrap()
-                    .forward(&all.narrow(0, 150 - rows, rows).unwrap().contiguous().unwrap())
-                    .unwrap();
-                assert_eq!(part.to_vec2::<f32>().unwrap(), whole[150 - rows..], "{rows} rows of {input} -> {out}");
+        for dtype in [DType::F32, DType::F64] {
+            for (input, out) in
+                [(16, 8), (48, 24), (64, 16), (64, 64), (128, 384), (768, 64), (1024, 32), (256, 4096)]
+            {
+                let random = |rows: usize, columns: usize| {
+                    Tensor::rand(-1f32, 1.0, (rows, columns), &device).unwrap().to_dtype(dtype).unwrap()
+                };
+                let all = random(330, input);
+                let linear = Linear::new(random(out, input), None).widened(dtype).unwrap();
+                let floats = |x: Tensor| x.to_dtype(DType::F64).unwrap().to_vec2::<f64>().unwrap();
+                let whole = floats(linear.forward(&all).unwrap());
+                for rows in [1, 2, 3, 7, 8, 33, 64, 65, 74, 128, 256] {
+                    let part = all.narrow(0, 330 - rows, rows).unwrap().contiguous().unwrap();
+                    let part = floats(linear.forward(&part).unwrap());
+                    assert_eq!(part, whole[330 - rows..], "{rows} rows of {input} -> {out} in {dtype:?}");
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::anchored::AnchoredKeys;
 use super::attention::Scratch;
-use crate::eviction::{Eviction, Heads, Positions, Roster, Scope, SizedPolicy};
+use crate::eviction::{Heads, Positions, Roster, Scope, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products and more dead columns in them:
@@ -38,8 +38,6 @@ pub(super) struct LayerCache {
     pub capacity: usize,
     /// Every key ever read, at its absolute position: only to measure what eviction lost.
     pub shadow: Option<Store>,
-    /// Who left, if anybody asked.
-    pub log: Option<Vec<Eviction>>,
 }
 
 #[derive(Debug)]
@@ -106,8 +104,6 @@ pub struct MemoryPlan<'a> {
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
-    /// Keep the eviction log.
-    pub log: bool,
 }
 
 impl MemoryPlan<'_> {
@@ -121,7 +117,6 @@ impl MemoryPlan<'_> {
             marks: &[],
             expect: 0,
             measure_loss: false,
-            log: false,
         }
     }
 
@@ -153,7 +148,6 @@ impl Memory {
                 values: vec![0.0; room],
                 capacity,
                 shadow: plan.measure_loss.then(Store::default),
-                log: plan.log.then(Vec::new),
             }
         };
         Memory {
@@ -194,7 +188,6 @@ impl Memory {
                 values: copy(&layer.values, layer.capacity, capacity),
                 capacity,
                 shadow: measure_loss.then(shadow),
-                log: None,
             })
         });
         Some(Memory {
@@ -224,11 +217,6 @@ impl Memory {
     /// Where time went, and how much was computed.
     pub fn work(&self) -> Work {
         self.scratch.work
-    }
-
-    /// Evictions of a layer, if they are logged.
-    pub fn log(&self, layer: usize) -> Option<&[Eviction]> {
-        self.layers.get(layer)?.log.as_deref()
     }
 
     /// Lost attention mass of every token read, if it is measured.

@@ -9,12 +9,10 @@ use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource}
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
 
-/// What is known of a model before its weights are loaded: enough to plan, and to name results.
+/// What is known of a model before its weights are loaded.
 pub struct ModelFiles {
     pub source: ModelSource,
     pub shape: ModelShape,
-    /// Tells these weights from others: a commit, a digest over the files, or the recipe of a made model.
-    pub revision: String,
     files: Option<CheckpointFiles>,
 }
 
@@ -28,13 +26,23 @@ impl ModelFiles {
     /// Files that are missing, unreachable, or describe a model that cannot be computed.
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         if *source == ModelSource::RandomTiny {
-            let revision = RANDOM_TINY_REVISION.to_string();
-            return Ok(ModelFiles { source: source.clone(), shape: tiny_shape(), revision, files: None });
+            return Ok(ModelFiles { source: source.clone(), shape: tiny_shape(), files: None });
         }
         let files = source.resolve(hub, progress)?;
         let shape = ModelShape::read(&files.config)?;
-        let revision = files.revision()?;
-        Ok(ModelFiles { source: source.clone(), shape, revision, files: Some(files) })
+        Ok(ModelFiles { source: source.clone(), shape, files: Some(files) })
+    }
+
+    /// Tells these weights from others: a commit, a digest over the files, or the recipe of a made model. The digest
+    /// reads every file of a folder, so it is asked for once, and only where results are named after it.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    pub fn revision(&self) -> Result<String> {
+        match &self.files {
+            Some(files) => files.revision(),
+            None => Ok(RANDOM_TINY_REVISION.to_string()),
+        }
     }
 
     /// The model's tokenizer, checked against its vocabulary.

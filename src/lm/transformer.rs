@@ -44,7 +44,6 @@ pub struct LanguageModel {
     device: Device,
     dtype: DType,
     segment: usize,
-    weight_bytes: u64,
     stop: Arc<AtomicBool>,
 }
 
@@ -117,9 +116,8 @@ impl LanguageModel {
             WeightType::F16 => DType::F16,
             WeightType::Bf16 => DType::BF16,
         };
-        let weight_bytes = weights.bytes();
         // Taken as the asked type and widened afterwards, weights have the numbers of that type.
-        let keep = if device.is_cpu() && weight_bytes < WIDEN_BELOW { DType::F32 } else { dtype };
+        let keep = if device.is_cpu() && weights.bytes() < WIDEN_BELOW { DType::F32 } else { dtype };
         let ModelShape { hidden, head_dim, vocab, .. } = shape;
 
         // A tied checkpoint stores one of the two matrices, under either name.
@@ -153,7 +151,6 @@ impl LanguageModel {
             device: device.clone(),
             dtype,
             segment: if keep == compute_type(device, keep, false) { SEGMENT } else { SEGMENT_WIDENED },
-            weight_bytes,
             stop: Arc::default(),
             shape,
         })
@@ -171,11 +168,6 @@ impl LanguageModel {
     /// `f32`, `f16` or `bf16`: the type the weights are rounded to.
     pub fn dtype(&self) -> &'static str {
         self.dtype.as_str()
-    }
-
-    /// Bytes of the checkpoint's tensors as stored.
-    pub fn weight_bytes(&self) -> u64 {
-        self.weight_bytes
     }
 
     /// A memory that has read nothing.

@@ -255,7 +255,7 @@ fn open<'a>(
     loaded: &'a mut Option<(String, LanguageModel)>,
     observe: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<&'a LanguageModel> {
-    let key = format!("{} {}", group.files.revision, group.model.dtype.name());
+    let key = format!("{} {}", group.revision, group.model.dtype.name());
     if loaded.as_ref().is_none_or(|(name, _)| *name != key) {
         // Two models need not fit into memory at once.
         *loaded = None;

@@ -15,6 +15,8 @@ pub struct Group {
     pub model: ModelSpec,
     pub task: Perplexity,
     pub files: Arc<ModelFiles>,
+    /// Tells the model's weights from others.
+    pub revision: Arc<str>,
     pub samples: Arc<Vec<Sample>>,
     pub data_digest: String,
     pub bos: bool,
@@ -82,7 +84,7 @@ pub fn prepare(
     let cells = selection.of(sweep.expand())?;
     let mut prepared = Prepared { groups: Vec::new(), unavailable: Vec::new(), elsewhere: 0 };
     let mut rest = cells.as_slice();
-    let mut found: Option<(ModelSpec, Arc<ModelFiles>)> = None;
+    let mut found: Option<(ModelSpec, Found)> = None;
     while let Some(first) = rest.first() {
         // Cells come ordered by model, then by task.
         let same = |cell: &&Cell| cell.model == first.model && samples_of(&cell.task) == samples_of(&first.task);
@@ -90,11 +92,11 @@ pub fn prepare(
         let (cells, others) = rest.split_at(together);
         rest = others;
         let files = match &found {
-            Some((model, files)) if *model == first.model => Ok(Arc::clone(files)),
+            Some((model, files)) if *model == first.model => Ok(files.clone()),
             _ => find(&first.model, hub, progress),
         };
         let group = files.and_then(|files| {
-            found = Some((first.model.clone(), Arc::clone(&files)));
+            found = Some((first.model.clone(), files.clone()));
             group(files, &samples_of(&first.task), cells, hub, progress)
         });
         match group {
@@ -126,12 +128,17 @@ fn samples_of(task: &TaskSpec) -> Perplexity {
     Perplexity { compare_to_full: false, ..task.clone() }
 }
 
-fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Arc<ModelFiles>> {
-    Ok(Arc::new(ModelFiles::find(&model.source, hub, progress)?))
+/// A model's files, and what tells its weights from others.
+type Found = (Arc<ModelFiles>, Arc<str>);
+
+fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Found> {
+    let files = ModelFiles::find(&model.source, hub, progress)?;
+    let revision = files.revision()?.into();
+    Ok((Arc::new(files), revision))
 }
 
 fn group(
-    files: Arc<ModelFiles>,
+    (files, revision): Found,
     task: &Perplexity,
     cells: &[Cell],
     hub: &HubSettings,
@@ -145,13 +152,14 @@ fn group(
     let data_digest = task::digest(&books);
     let bos = task::resolve_bos(task, &tokenizer)?.is_some();
     let named = cells.iter().map(|cell| {
-        let name = cell.name(cell.id(&files.revision, &data_digest));
+        let name = cell.name(cell.id(&revision, &data_digest));
         NamedCell { cell: cell.clone(), name, status: Status::Missing }
     });
     Ok(Group {
         model: cells[0].model.clone(),
         task: task.clone(),
         cells: named.collect(),
+        revision,
         files,
         samples: Arc::new(samples),
         data_digest,

@@ -28,7 +28,7 @@ impl Provenance {
             cell: named.name.id().to_string(),
             sweep: self.sweep.clone(),
             model: group.model.source.to_string(),
-            model_revision: group.files.revision.clone(),
+            model_revision: group.revision.to_string(),
             policy: cell.policy.clone(),
             score: policy.map(|policy| policy.score.name().into()),
             scope: policy.map(|policy| policy.scope.name().into()),
