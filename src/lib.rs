@@ -15,3 +15,4 @@ pub mod run;
 pub mod sweep;
 pub mod task;
 pub mod vector;
+pub mod world;

@@ -8,19 +8,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules in the order they are built: each may use those named, which all stand before it.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("vector", &[]),
     ("columns", &[]),
+    ("world", &[]),
     ("eviction", &["vector"]),
     ("metric", &[]),
     ("lm", &["eviction", "vector"]),
-    ("task", &["lm", "metric", "eviction", "columns", "vector"]),
+    ("task", &["lm", "metric", "eviction", "columns", "vector", "world"]),
     ("sweep", &["task", "lm", "eviction"]),
     ("results", &["sweep", "columns"]),
     ("run", &["results", "sweep", "task", "lm", "metric", "eviction"]),
     // It draws from rows alone: no model, no sweep.
     ("report", &["results"]),
-    ("cli", &["report", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector"]),
+    ("cli", &["report", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector", "world"]),
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
