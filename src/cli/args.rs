@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::eviction::Positions;
 use crate::lm::{DeviceChoice, WeightType};
 use crate::sweep::{Only, Selection, Shard};
+use crate::world::{self, Split};
 
 /// How small can a transformer's key-value cache be?
 ///
@@ -35,6 +36,8 @@ pub enum Command {
     Score(ScoreArguments),
     /// List what sweeps can name
     List(ListArguments),
+    /// Print made-up texts as JSON lines, with the facts they ask a reader to recall
+    Worlds(WorldsArguments),
     /// Check this machine: device, instruction sets, speed, memory, caches, hub
     Doctor(DoctorArguments),
 }
@@ -159,6 +162,66 @@ pub struct DoctorArguments {
     /// Where to compute: cpu, cuda, cuda:N or auto
     #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
     pub device: DeviceChoice,
+}
+
+#[derive(Debug, Args)]
+pub struct WorldsArguments {
+    /// What to print
+    #[arg(value_enum)]
+    pub what: Worlds,
+    /// Worlds to learn from, or worlds to be asked about: they share no fact
+    #[arg(long, value_enum, default_value = "test")]
+    pub split: WorldSplit,
+    /// Another seed makes other worlds; 1 is the seed of the embedded texts
+    #[arg(long, default_value_t = world::EMBEDDED_SEED)]
+    pub seed: u64,
+    /// How many texts
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub count: usize,
+    /// Questions about each article or story
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    pub questions: usize,
+    /// Longest lesson, in characters
+    #[arg(long, default_value_t = 4000, value_name = "N")]
+    pub characters: usize,
+    /// Ways to say each kind of fact in lessons: 1 repeats every fact word for word
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub variety: u64,
+    /// Farthest planned distance of recalls in lessons, in tokens
+    #[arg(long, default_value_t = 4000, value_name = "N")]
+    pub farthest: usize,
+    /// Percent of lessons that are drills: facts and their recalls, nothing else
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub drills: u32,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Worlds {
+    /// Tales of 4096 tokens and more
+    Books,
+    /// Articles with questions and answers
+    Articles,
+    /// Stories with questions and reference summaries
+    Stories,
+    /// Requests to write a story
+    Prompts,
+    /// What the pocket model was trained on
+    Lessons,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum WorldSplit {
+    Train,
+    Test,
+}
+
+impl From<WorldSplit> for Split {
+    fn from(split: WorldSplit) -> Split {
+        match split {
+            WorldSplit::Train => Split::Train,
+            WorldSplit::Test => Split::Test,
+        }
+    }
 }
 
 fn parse_positions(text: &str) -> Result<Positions, String> {

@@ -8,6 +8,7 @@ mod list;
 mod progress;
 mod score;
 mod sweeps;
+mod worlds;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn perform(command: &Command) -> Result<ExitCode> {
         Command::Report(arguments) => report(arguments)?,
         Command::Score(arguments) => print(&format!("{}\n", score::score(arguments)?))?,
         Command::List(arguments) => print(&list::list(arguments.what))?,
+        Command::Worlds(arguments) => worlds::write(arguments)?,
         Command::Doctor(arguments) => print(&doctor::doctor(arguments)?)?,
     }
     Ok(ExitCode::SUCCESS)

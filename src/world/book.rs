@@ -1,0 +1,315 @@
+//! Tales: a notebook of people, read out first, then chapter by chapter remembered, asked about and corrected.
+
+use fastrand::Rng;
+
+use super::facts::{Kind, Size, Split, Subject, World};
+use super::scenery::{
+    AFTERTHOUGHTS, ARRIVALS, ASKED, FAREWELLS, GESTURES, INTRODUCTIONS, LETTERS, MOVES, OPENINGS, REGARDS,
+    REMARKS, SAID, THOUGHTS, TIMES, WEATHERS,
+};
+use super::teller::{Teller, Voice};
+use super::words::in_letters;
+
+/// How long a tale is and how it is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Length in characters, passed by less than a scene.
+    pub characters: usize,
+    /// Only the first so many ways to say each kind of fact.
+    pub variety: usize,
+    /// Tokens after which a fact comes up again, at most.
+    pub farthest: usize,
+}
+
+/// A tale of `size`.
+pub(super) fn tell(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Teller {
+    let world = World::new(rng, split, size);
+    let mut teller = Teller::new(world, rng.fork(), plan.variety, plan.farthest);
+    let hero = teller.rng.usize(..teller.world.people.len());
+    let mut tale = Tale { teller, hero, chapter: 0 };
+    tale.beginning();
+    while tale.teller.text.len() < plan.characters {
+        tale.chapter(plan.characters);
+    }
+    tale.teller
+}
+
+struct Tale {
+    teller: Teller,
+    /// The person who goes about and asks.
+    hero: usize,
+    chapter: usize,
+}
+
+impl Tale {
+    fn heading(&mut self) {
+        self.chapter += 1;
+        self.teller.paragraph();
+        let number = in_letters(self.chapter).to_uppercase();
+        self.teller.say(&format!("CHAPTER {number}"));
+        self.teller.paragraph();
+    }
+
+    /// The title, the first chapter and with it nearly all facts.
+    fn beginning(&mut self) {
+        let hero = self.teller.world.people[self.hero].clone();
+        let title = match self.teller.rng.usize(..4) {
+            0 => format!("THE NOTEBOOK OF {}", hero.full().to_uppercase()),
+            1 => format!("{} AND THE NEIGHBOURS", hero.full().to_uppercase()),
+            2 => format!("WHAT {} WROTE DOWN", hero.full().to_uppercase()),
+            _ => format!(
+                "THE PEOPLE OF {}",
+                self.teller.world.towns.first().unwrap_or(&"THE VALLEY").to_uppercase()
+            ),
+        };
+        self.teller.say(&title);
+        self.heading();
+        self.scenery(OPENINGS, self.hero);
+        let mut order: Vec<Subject> = (0..self.teller.world.people.len()).map(Subject::Person).collect();
+        order.extend((0..self.teller.world.towns.len()).map(Subject::Town));
+        self.teller.rng.shuffle(&mut order);
+        let mut towns_opened = false;
+        for subject in order {
+            match subject {
+                Subject::Person(person) => {
+                    self.teller.paragraph();
+                    if self.teller.chance(50) {
+                        self.scenery(INTRODUCTIONS, person);
+                    }
+                }
+                // Towns follow one another in a paragraph of their own.
+                Subject::Town(_) => {
+                    self.teller.paragraph();
+                    if !towns_opened {
+                        self.teller.say("Something must be said of the towns.");
+                        towns_opened = true;
+                    }
+                }
+            }
+            let mut facts = self.facts_of(subject);
+            self.teller.rng.shuffle(&mut facts);
+            for fact in facts {
+                self.teller.tell(fact, Voice::Narrator);
+                if self.teller.chance(12) {
+                    let line = self.teller.line(AFTERTHOUGHTS);
+                    self.teller.say(line);
+                }
+            }
+        }
+    }
+
+    fn facts_of(&self, subject: Subject) -> Vec<usize> {
+        let facts = self.teller.world.facts.iter().enumerate();
+        facts.filter(|(_, fact)| fact.subject == subject).map(|(number, _)| number).collect()
+    }
+
+    fn chapter(&mut self, characters: usize) {
+        self.heading();
+        self.weather();
+        self.scenery(ARRIVALS, self.hero);
+        let scenes = self.teller.rng.usize(3..7);
+        for _ in 0..scenes {
+            if self.teller.text.len() >= characters {
+                return;
+            }
+            match self.teller.rng.usize(..20) {
+                0..6 => self.thinking(),
+                6..14 => self.talk(),
+                14..17 => self.letter(),
+                17..19 => self.remembering(),
+                _ => self.news(),
+            }
+        }
+        self.teller.paragraph();
+        self.scenery(FAREWELLS, self.hero);
+    }
+
+    fn weather(&mut self) {
+        let (time, weather) = (self.teller.line(TIMES), self.teller.line(WEATHERS));
+        self.teller.say(&format!("{time} {weather}."));
+    }
+
+    /// A line of a list, about a person.
+    fn scenery(&mut self, list: &'static [&'static str], person: usize) {
+        let line = self.teller.line(list);
+        let line = self.filled(line, person);
+        self.teller.say(&line);
+    }
+
+    fn filled(&mut self, line: &str, person: usize) -> String {
+        if !line.contains('{') {
+            return line.to_string();
+        }
+        let name = self.teller.name(Subject::Person(person));
+        let woman = self.teller.world.people[person].woman;
+        let (he, his) = if woman { ("she", "her") } else { ("he", "his") };
+        line.replace("{A}", &name).replace("{he}", he).replace("{his}", his)
+    }
+
+    /// Facts whose time has come, as many as wanted, those of one subject together; else any that were told.
+    fn take(&mut self, count: usize) -> Vec<usize> {
+        let mut facts = self.teller.due();
+        facts.truncate(count);
+        if facts.is_empty() {
+            let all: Vec<usize> = (0..self.teller.world.facts.len()).collect();
+            facts = vec![self.teller.one(&all)];
+        }
+        facts.sort_by_key(|fact| match self.teller.world.facts[*fact].subject {
+            Subject::Person(person) => person,
+            Subject::Town(town) => 1000 + town,
+        });
+        facts
+    }
+
+    /// Two people of whom none of these facts is told, if there are such.
+    fn speakers(&mut self, facts: &[usize]) -> (usize, usize) {
+        let mut people: Vec<usize> = (0..self.teller.world.people.len()).collect();
+        self.teller.rng.shuffle(&mut people);
+        let spoken_of = |person: &usize| {
+            facts.iter().any(|fact| self.teller.world.facts[*fact].subject == Subject::Person(*person))
+        };
+        people.sort_by_key(spoken_of);
+        (people[0], *people.get(1).unwrap_or(&people[0]))
+    }
+
+    /// The narrator goes over some facts.
+    fn remembering(&mut self) {
+        self.teller.paragraph();
+        self.weather();
+        let count = self.teller.rng.usize(2..5);
+        for fact in self.take(count) {
+            self.teller.tell(fact, Voice::Narrator);
+            if self.teller.chance(25) {
+                let line = self.teller.line(AFTERTHOUGHTS);
+                self.teller.say(line);
+            }
+        }
+    }
+
+    fn thinking(&mut self) {
+        self.teller.paragraph();
+        self.scenery(THOUGHTS, self.hero);
+        let count = self.teller.rng.usize(2..6);
+        for fact in self.take(count) {
+            self.teller.tell(fact, Voice::Narrator);
+        }
+        if self.teller.chance(50) {
+            self.scenery(GESTURES, self.hero);
+        }
+    }
+
+    /// Two people talk about others, in questions and answers and without.
+    fn talk(&mut self) {
+        let count = self.teller.rng.usize(2..5);
+        let facts = self.take(count);
+        let (one, two) = self.speakers(&facts);
+        if self.teller.chance(40) {
+            self.teller.paragraph();
+            self.scenery(GESTURES, one);
+        }
+        for fact in facts {
+            self.teller.paragraph();
+            let (asker, teller) = if self.teller.rng.bool() { (one, two) } else { (two, one) };
+            if self.teller.chance(60) {
+                let asked = self.teller.line(ASKED);
+                let asked = self.filled(asked, asker);
+                let said = self.teller.line(SAID);
+                let said = self.filled(said, teller);
+                self.teller.ask(fact, &asked, &said);
+            } else {
+                let said = self.teller.line(SAID);
+                let said = self.filled(said, teller);
+                self.teller.open();
+                self.teller.tell(fact, Voice::Somebody);
+                self.teller.close(&said);
+            }
+            if self.teller.chance(30) {
+                let remark = self.teller.line(REMARKS);
+                self.teller.open();
+                self.teller.say(remark);
+                self.teller.close("");
+            }
+        }
+    }
+
+    fn letter(&mut self) {
+        let count = self.teller.rng.usize(2..6);
+        let facts = self.take(count);
+        let (from, to) = self.speakers(&facts);
+        let (from, to) = (self.teller.world.people[from].first, self.teller.world.people[to].first);
+        self.teller.paragraph();
+        self.teller.say(&format!("\"Dear {to},"));
+        self.teller.paragraph();
+        self.teller.open();
+        let line = self.teller.line(LETTERS);
+        self.teller.say(line);
+        for fact in facts {
+            self.teller.tell(fact, Voice::Somebody);
+        }
+        if self.teller.chance(50) {
+            let line = self.teller.line(REMARKS);
+            self.teller.say(line);
+        }
+        self.teller.paragraph();
+        let regards = self.teller.line(REGARDS);
+        self.teller.open();
+        self.teller.say(&format!("{regards}, {from}."));
+        self.teller.close("");
+    }
+
+    /// Something that was true is true no longer.
+    fn news(&mut self) {
+        let facts = self.teller.world.facts.iter().enumerate();
+        let open: Vec<usize> = facts
+            .filter(|(number, fact)| {
+                matches!(fact.kind, Kind::Home | Kind::Belonging) && self.teller.is_told(*number)
+            })
+            .map(|(number, _)| number)
+            .collect();
+        if open.is_empty() {
+            return;
+        }
+        let fact = self.teller.one(&open);
+        let kind = self.teller.world.facts[fact].kind;
+        self.teller.paragraph();
+        let line = self.teller.line(MOVES);
+        let Subject::Person(person) = self.teller.world.facts[fact].subject else { return };
+        let line = self.filled(line, person);
+        self.teller.say(&line);
+        let (old, new) = match kind {
+            Kind::Home => (" {N} was tired of {V}.", " {N} packed everything and moved to {V}."),
+            _ => (" {N} lost {his} {V} on the road.", " Soon {N} owned something else, a {V}."),
+        };
+        self.teller.write(old, fact, false);
+        if self.teller.change(fact) {
+            self.teller.write(new, fact, false);
+        }
+    }
+}
+
+/// A short drill: a few people introduced, then asked for, over and over.
+pub(super) fn lesson(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Teller {
+    let world = World::new(rng, split, size);
+    let mut teller = Teller::new(world, rng.fork(), plan.variety, plan.farthest);
+    let mut facts: Vec<usize> = (0..teller.world.facts.len()).collect();
+    if plan.variety > 1 && teller.chance(50) {
+        teller.rng.shuffle(&mut facts);
+    }
+    for fact in &facts {
+        teller.tell(*fact, Voice::Narrator);
+    }
+    while !facts.is_empty() && teller.text.len() < plan.characters {
+        let due = teller.due();
+        let fact = due.first().copied().unwrap_or_else(|| teller.one(&facts));
+        match teller.rng.usize(..3) {
+            0 => teller.tell(fact, Voice::Narrator),
+            1 => teller.tell(fact, Voice::Somebody),
+            _ => {
+                teller.paragraph();
+                teller.ask(fact, "", "");
+                teller.paragraph();
+            }
+        }
+    }
+    teller
+}
