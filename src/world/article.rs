@@ -99,7 +99,7 @@ fn write(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Teller {
                 break;
             }
             let count = teller.rng.usize(3..8);
-            for fact in teller.due().into_iter().take(count) {
+            for fact in teller.recall(count) {
                 teller.tell(fact, Voice::Narrator);
             }
             let line = teller.line(METHODS);

@@ -4,8 +4,8 @@ use fastrand::Rng;
 
 use super::facts::{Kind, Size, Split, Subject, World};
 use super::scenery::{
-    AFTERTHOUGHTS, ARRIVALS, ASKED, FAREWELLS, GESTURES, INTRODUCTIONS, LETTERS, MOVES, OPENINGS, REGARDS,
-    REMARKS, SAID, THOUGHTS, TIMES, WEATHERS,
+    AFTERTHOUGHTS, ARRIVALS, ASKED, FAREWELLS, GESTURES, INTRODUCTIONS, JOURNEYS, LETTERS, LOSSES, MOVES, OPENERS,
+    OPENINGS, REGARDS, REMARKS, REMOVALS, SAID, THOUGHTS, TIMES, WEATHERS,
 };
 use super::teller::{Teller, Voice};
 use super::words::in_letters;
@@ -66,34 +66,29 @@ impl Tale {
         self.heading();
         self.scenery(OPENINGS, self.hero);
         let mut order: Vec<Subject> = (0..self.teller.world.people.len()).map(Subject::Person).collect();
-        order.extend((0..self.teller.world.towns.len()).map(Subject::Town));
         self.teller.rng.shuffle(&mut order);
-        let mut towns_opened = false;
-        for subject in order {
-            match subject {
-                Subject::Person(person) => {
-                    self.teller.paragraph();
-                    if self.teller.chance(50) {
-                        self.scenery(INTRODUCTIONS, person);
-                    }
-                }
-                // Towns follow one another in a paragraph of their own.
-                Subject::Town(_) => {
-                    self.teller.paragraph();
-                    if !towns_opened {
-                        self.teller.say("Something must be said of the towns.");
-                        towns_opened = true;
-                    }
-                }
+        for subject in order.drain(..) {
+            self.teller.paragraph();
+            if let (Subject::Person(person), true) = (subject, self.teller.chance(50)) {
+                self.scenery(INTRODUCTIONS, person);
             }
-            let mut facts = self.facts_of(subject);
-            self.teller.rng.shuffle(&mut facts);
-            for fact in facts {
-                self.teller.tell(fact, Voice::Narrator);
-                if self.teller.chance(12) {
-                    let line = self.teller.line(AFTERTHOUGHTS);
-                    self.teller.say(line);
-                }
+            self.introduce(subject);
+        }
+        if !self.teller.world.towns.is_empty() {
+            self.teller.paragraph();
+            self.teller.say("Something must be said of the towns.");
+            (0..self.teller.world.towns.len()).for_each(|town| self.introduce(Subject::Town(town)));
+        }
+    }
+
+    fn introduce(&mut self, subject: Subject) {
+        let mut facts = self.facts_of(subject);
+        self.teller.rng.shuffle(&mut facts);
+        for fact in facts {
+            self.teller.tell(fact, Voice::Narrator);
+            if self.teller.chance(12) {
+                let line = self.teller.line(AFTERTHOUGHTS);
+                self.teller.say(line);
             }
         }
     }
@@ -113,7 +108,8 @@ impl Tale {
                 return;
             }
             match self.teller.rng.usize(..20) {
-                0..6 => self.thinking(),
+                0..3 => self.visit(),
+                3..6 => self.thinking(),
                 6..14 => self.talk(),
                 14..17 => self.letter(),
                 17..19 => self.remembering(),
@@ -146,14 +142,9 @@ impl Tale {
         line.replace("{A}", &name).replace("{he}", he).replace("{his}", his)
     }
 
-    /// Facts whose time has come, as many as wanted, those of one subject together; else any that were told.
+    /// Facts to come up again, those of one subject together.
     fn take(&mut self, count: usize) -> Vec<usize> {
-        let mut facts = self.teller.due();
-        facts.truncate(count);
-        if facts.is_empty() {
-            let all: Vec<usize> = (0..self.teller.world.facts.len()).collect();
-            facts = vec![self.teller.one(&all)];
-        }
+        let mut facts = self.teller.recall(count);
         facts.sort_by_key(|fact| match self.teller.world.facts[*fact].subject {
             Subject::Person(person) => person,
             Subject::Town(town) => 1000 + town,
@@ -186,6 +177,30 @@ impl Tale {
         }
     }
 
+    /// The hero goes to see somebody at home.
+    fn visit(&mut self) {
+        let count = self.teller.rng.usize(6..12);
+        let facts = self.teller.recall(count);
+        let home = facts.iter().find(|fact| {
+            let fact = &self.teller.world.facts[**fact];
+            fact.kind == Kind::Home && fact.subject != Subject::Person(self.hero)
+        });
+        let Some(home) = home.copied() else { return self.remembering() };
+        let Subject::Person(host) = self.teller.world.facts[home].subject else { return };
+        self.teller.paragraph();
+        self.teller.tell(home, Voice::Narrator);
+        self.scenery(JOURNEYS, self.hero);
+        self.scenery(GESTURES, host);
+        for fact in facts {
+            if fact != home && self.teller.world.facts[fact].subject == Subject::Person(host) {
+                self.teller.tell(fact, Voice::Narrator);
+            }
+        }
+        if self.teller.chance(50) {
+            self.scenery(GESTURES, host);
+        }
+    }
+
     fn thinking(&mut self) {
         self.teller.paragraph();
         self.scenery(THOUGHTS, self.hero);
@@ -206,6 +221,14 @@ impl Tale {
         if self.teller.chance(40) {
             self.teller.paragraph();
             self.scenery(GESTURES, one);
+        }
+        if self.teller.chance(40) {
+            self.teller.paragraph();
+            let (opener, said) = (self.teller.line(OPENERS), self.teller.line(SAID));
+            let said = self.filled(said, one);
+            self.teller.open();
+            self.teller.say(opener);
+            self.teller.close(if opener.ends_with('?') { "" } else { &said });
         }
         for fact in facts {
             self.teller.paragraph();
@@ -271,17 +294,19 @@ impl Tale {
         }
         let fact = self.teller.one(&open);
         let kind = self.teller.world.facts[fact].kind;
+        let Subject::Person(person) = self.teller.world.facts[fact].subject else { return };
         self.teller.paragraph();
         let line = self.teller.line(MOVES);
-        let Subject::Person(person) = self.teller.world.facts[fact].subject else { return };
         let line = self.filled(line, person);
         self.teller.say(&line);
         let (old, new) = match kind {
-            Kind::Home => (" {N} was tired of {V}.", " {N} packed everything and moved to {V}."),
-            _ => (" {N} lost {his} {V} on the road.", " Soon {N} owned something else, a {V}."),
+            Kind::Home => self.teller.one(REMOVALS),
+            _ => self.teller.one(LOSSES),
         };
+        self.teller.say("");
         self.teller.write(old, fact, false);
         if self.teller.change(fact) {
+            self.teller.say("");
             self.teller.write(new, fact, false);
         }
     }
@@ -299,8 +324,7 @@ pub(super) fn lesson(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Tel
         teller.tell(*fact, Voice::Narrator);
     }
     while !facts.is_empty() && teller.text.len() < plan.characters {
-        let due = teller.due();
-        let fact = due.first().copied().unwrap_or_else(|| teller.one(&facts));
+        let Some(fact) = teller.recall(1).pop() else { break };
         match teller.rng.usize(..3) {
             0 => teller.tell(fact, Voice::Narrator),
             1 => teller.tell(fact, Voice::Somebody),

@@ -100,8 +100,9 @@ pub(super) fn forms(kind: Kind) -> &'static Forms {
                 "{S} had turned {V} that spring.",
                 "{S} gave {his} age as {V}.",
                 "{S} did not look {V}.",
-                "The years of {N} were {V}.",
-                "{S} felt older than {V}.",
+                "{S} had seen {V} winters.",
+                "{S} was {V}, and told everybody who asked.",
+                "{S} carried {his} {V} years lightly.",
             ],
             said: &[
                 "{S} is {V} years old.",
@@ -154,7 +155,7 @@ pub(super) fn forms(kind: Kind) -> &'static Forms {
             asked: &[
                 ("What is {N's} {R} called?", "", ""),
                 ("What is the name of {N's} {R}?", "", ""),
-                ("How does {N} call the {R}?", "", ""),
+                ("What does {N} call the {R}?", "", ""),
             ],
         },
         Kind::Debt => &Forms {

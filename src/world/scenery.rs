@@ -197,4 +197,38 @@ pub(super) const MOVES: &[&str] = &[
     "Then something happened that nobody had foreseen.",
     "One thing changed that year.",
     "The news came with the coach.",
+    "It was in the newspaper, on the last page.",
+    "Nobody believed it at first.",
+];
+/// How a home changes: what was, then what is.
+pub(super) const REMOVALS: &[(&str, &str)] = &[
+    ("{N} was tired of {V}.", "{N} packed everything and moved to {V}."),
+    ("{N} had quarrelled with everybody in {V}.", "So {N} took the night coach and found rooms in {V}."),
+    ("The river rose and {N} had to leave {V}.", "From that day {N} lived in {V}."),
+    ("{N} sold the house in {V}.", "{N} bought another in {V}."),
+];
+/// How a belonging changes.
+pub(super) const LOSSES: &[(&str, &str)] = &[
+    ("{N} lost {his} {V} on the road.", "In its place {he} now had a {V}."),
+    ("Thieves came to {N} and took the {V}.", "The neighbours gave {him} a {V} instead."),
+    ("{N} sold the {V} to a stranger.", "For the money {he} bought a {V}."),
+    ("{N} dropped {his} {V} into the river.", "All {he} could find there was a {V}."),
+];
+pub(super) const OPENERS: &[&str] = &[
+    "You know everybody here.",
+    "Let us see who has the better memory.",
+    "I have only a few questions.",
+    "Before you go, one thing more.",
+    "Help me with my notes.",
+    "Nobody is listening.",
+    "Now that we are alone, we can talk.",
+    "Good evening, and what is the news?",
+];
+pub(super) const JOURNEYS: &[&str] = &[
+    "{A} went there on foot.",
+    "So {A} took the road before breakfast.",
+    "{A} found a place on a hay cart.",
+    "It was a long way, and {A} sang to pass the time.",
+    "{A} had the address on a slip of paper.",
+    "There {A} rang the bell.",
 ];

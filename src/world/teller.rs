@@ -1,7 +1,6 @@
-//! The teller: writes facts into a text, remembers what has been told and where, and when each fact is due again.
+//! The teller: writes facts into a text, remembers what has been told and where, and chooses what comes up again.
 //!
-//! After every telling a fact is due again at a distance drawn evenly on a logarithmic scale, so that every octave of
-//! distance is asked about equally often.
+//! It chooses by distance, drawn on a logarithmic scale, so that every octave of distance is asked about.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +12,10 @@ use super::{Recall, Text};
 
 /// Characters to a token of the pocket model's tokenizer in these texts, roughly: distances are planned in
 /// characters.
-pub(super) const CHARACTERS_PER_TOKEN: f64 = 3.9;
+pub(super) const CHARACTERS_PER_TOKEN: f64 = 3.7;
+
+/// Recalls are planned for distances from so many tokens on.
+const NEAREST: f64 = 16.0;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +32,9 @@ pub(super) struct Teller {
     pub recalls: Vec<Recall>,
     /// Only the first so many forms of a kind are used.
     variety: usize,
-    /// Tokens after which facts are due again, at most.
+    /// Tokens after which facts come up again, at most.
     farthest: f64,
     told: HashMap<usize, usize>,
-    due: Vec<f64>,
     values: HashMap<Kind, HashSet<String>>,
     known: HashSet<Subject>,
     /// Whom a pronoun at the start of the next sentence would mean.
@@ -46,7 +47,6 @@ pub(super) struct Teller {
 
 impl Teller {
     pub(super) fn new(world: World, rng: Rng, variety: usize, farthest: usize) -> Teller {
-        let due = vec![f64::INFINITY; world.facts.len()];
         Teller {
             world,
             rng,
@@ -55,7 +55,6 @@ impl Teller {
             variety,
             farthest: farthest as f64,
             told: HashMap::new(),
-            due,
             values: HashMap::new(),
             known: HashSet::new(),
             subject: None,
@@ -132,12 +131,22 @@ impl Teller {
         self.told.contains_key(&fact)
     }
 
-    /// Facts told before, the longest overdue first.
-    pub(super) fn due(&self) -> Vec<usize> {
-        let here = self.text.len() as f64;
-        let mut due: Vec<usize> = (0..self.due.len()).filter(|fact| self.due[*fact] <= here).collect();
-        due.sort_by(|a, b| self.due[*a].total_cmp(&self.due[*b]));
-        due
+    /// Facts told before, to be told again: for each a distance is drawn, more often far than near, and the fact taken
+    /// that was told about so far back.
+    pub(super) fn recall(&mut self, count: usize) -> Vec<usize> {
+        let here = self.text.len();
+        let mut facts: Vec<usize> = Vec::new();
+        for _ in 0..count {
+            let octaves = (self.farthest / NEAREST).max(1.0).ln() * self.rng.f64().powf(0.7);
+            let wanted = (NEAREST * octaves.exp() * CHARACTERS_PER_TOKEN).min(here as f64);
+            let off = |told: usize| ((here - told).max(1) as f64 / wanted).ln().abs();
+            let nearest = (0..self.world.facts.len())
+                .filter(|fact| !facts.contains(fact))
+                .filter_map(|fact| self.told.get(&fact).map(|told| (off(*told), fact)))
+                .min_by(|a, b| a.0.total_cmp(&b.0));
+            facts.extend(nearest.map(|(_, fact)| fact));
+        }
+        facts
     }
 
     /// The name in a running text: in full the first time and now and then, else the first name.
@@ -206,7 +215,6 @@ impl Teller {
             recall.answer = recall.answer.start + words.len()..recall.answer.end + words.len();
         }
         self.told.values_mut().for_each(|told| *told += words.len());
-        self.due.iter_mut().for_each(|due| *due += words.len() as f64);
     }
 
     /// Writes a form, and what it asks of the reader.
@@ -259,9 +267,6 @@ impl Teller {
         }
         values.insert(value.to_string());
         self.told.insert(fact, answer.end);
-        let octaves = (self.farthest / 12.0).max(1.5).ln();
-        let tokens = 12.0 * (self.rng.f64() * octaves).exp();
-        self.due[fact] = answer.end as f64 + tokens * CHARACTERS_PER_TOKEN;
     }
 
     /// Gives a fact a new value, which the text has still to tell: `false` if chance finds none.
