@@ -184,9 +184,9 @@ pub struct WorldsArguments {
     /// Longest lesson, in characters
     #[arg(long, default_value_t = 4000, value_name = "N")]
     pub characters: usize,
-    /// Ways to say each kind of fact in lessons: 1 repeats every fact word for word
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub variety: u64,
+    /// Ways to say each kind of fact in lessons: 1 repeats every fact word for word, 0 only puts values beside names
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub variety: usize,
     /// Farthest planned distance of recalls in lessons, in tokens
     #[arg(long, default_value_t = 4000, value_name = "N")]
     pub farthest: usize,

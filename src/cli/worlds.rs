@@ -13,7 +13,7 @@ pub(super) fn write(arguments: &WorldsArguments) -> Result<()> {
     let split = arguments.split.into();
     let plan = Plan {
         characters: arguments.characters,
-        variety: usize::try_from(arguments.variety).unwrap_or(usize::MAX),
+        variety: arguments.variety,
         farthest: arguments.farthest,
     };
     match what {

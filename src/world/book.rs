@@ -15,7 +15,7 @@ use super::words::in_letters;
 pub struct Plan {
     /// Length in characters, passed by less than a scene.
     pub characters: usize,
-    /// Only the first so many ways to say each kind of fact.
+    /// Only the first so many ways to say each kind of fact; 0 for notes that only put values beside names.
     pub variety: usize,
     /// Tokens after which a fact comes up again, at most.
     pub farthest: usize,
@@ -310,6 +310,25 @@ impl Tale {
             self.teller.write(new, fact, false);
         }
     }
+}
+
+/// What may stand between a name and a value in notes, the nearest first.
+const BETWEEN: [&str; 6] = [" ", ": ", " has ", ", that is ", " had to do with ", " was in the book with "];
+
+/// The barest drill: names and values, one kind of fact, over and over.
+pub(super) fn notes(rng: &mut Rng, split: Split, plan: Plan) -> Teller {
+    let people = (plan.characters / 60).clamp(2, 24);
+    let world = World::new(rng, split, Size { people, each: 1, towns: 0, alike: true });
+    let mut teller = Teller::new(world, rng.fork(), 1, plan.farthest);
+    let form = format!("{{N}}{}{{V}}.", teller.one(&BETWEEN));
+    for fact in 0..teller.world.facts.len() {
+        teller.note(&form, fact);
+    }
+    while teller.text.len() < plan.characters {
+        let Some(fact) = teller.recall(1).pop() else { break };
+        teller.note(&form, fact);
+    }
+    teller
 }
 
 /// A short drill: a few people introduced, then asked for, over and over.

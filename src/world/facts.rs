@@ -126,6 +126,8 @@ pub(super) struct Size {
     /// Facts told of each person.
     pub each: usize,
     pub towns: usize,
+    /// Whether the same kinds of facts are told of all.
+    pub alike: bool,
 }
 
 impl World {
@@ -139,8 +141,9 @@ impl World {
             people.push(Person { first: if woman { women[number] } else { men[number] }, last, woman });
         }
         let mut world = World { split, people, towns: pick(rng, &TOWNS, size.towns), facts: Vec::new() };
+        let same = pick(rng, &Kind::OF_PEOPLE, size.each);
         for person in 0..world.people.len() {
-            let mut kinds = pick(rng, &Kind::OF_PEOPLE, size.each.min(Kind::OF_PEOPLE.len()));
+            let mut kinds = if size.alike { same.clone() } else { pick(rng, &Kind::OF_PEOPLE, size.each) };
             kinds.sort();
             for kind in kinds {
                 if kind != Kind::Kin || world.people.len() > 2 {

@@ -41,9 +41,14 @@ pub struct Recall {
     /// Byte at which the last telling of the fact ends; before `answer`.
     pub told: usize,
     /// Bytes of the text that answer.
+    #[serde(serialize_with = "as_pair")]
     pub answer: Range<usize>,
     /// Values of this kind that the text names before: who guesses among them is right once in so many times.
     pub choices: u32,
+}
+
+fn as_pair<S: serde::Serializer>(range: &Range<usize>, serializer: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&[range.start, range.end], serializer)
 }
 
 pub use article::{Article, Question};
@@ -80,7 +85,7 @@ fn each<T>(
 fn size_for(rng: &mut Rng, characters: usize) -> Size {
     let each = rng.usize(3..6);
     let people = (characters / (4 * 55 * each)).clamp(2, 12);
-    Size { people, each, towns: (people / 2).max(1) }
+    Size { people, each, towns: (people / 2).max(1), alike: false }
 }
 
 /// Texts for perplexity and recall, each of 4096 tokens of the pocket model's tokenizer and more.
@@ -120,10 +125,14 @@ pub fn lessons(split: Split, seed: u64, count: usize, plan: Plan, drills: u32) -
     each("lesson", split, seed, count, move |rng, name| {
         // Every length up to the longest, so that no position is learned as the end.
         let plan = Plan { characters: plan.characters * rng.usize(55..101) / 100, ..plan };
-        let text = if rng.u32(..100) < drills {
-            let people = (plan.characters / 300).clamp(2, 14);
-            let each = rng.usize(1..5).min(1 + plan.characters / 200);
-            let size = Size { people: rng.usize(2..people + 1), each, towns: rng.usize(..3) };
+        let text = if plan.variety == 0 {
+            book::notes(rng, split, plan).finish(String::new())
+        } else if rng.u32(..100) < drills {
+            // Half of the text tells, half asks, in sentences of about 40 characters.
+            let facts = plan.characters / 80;
+            let each = rng.usize(1..5).min(1 + facts / 4);
+            let people = (facts / each).clamp(2, 24);
+            let size = Size { people, each, towns: rng.usize(..3), alike: true };
             book::lesson(rng, split, size, plan).finish(String::new())
         } else {
             let size = size_for(rng, plan.characters);

@@ -64,7 +64,7 @@ impl Teller {
     }
 
     pub(super) fn finish(self, name: String) -> Text {
-        Text { name, text: self.text, recalls: self.recalls }
+        Text { name, text: self.text.trim_end().to_string(), recalls: self.recalls }
     }
 
     pub(super) fn chance(&mut self, percent: u32) -> bool {
@@ -77,7 +77,7 @@ impl Teller {
 
     /// Starts a new paragraph: no pronoun reaches across.
     pub(super) fn paragraph(&mut self) {
-        if !self.text.is_empty() {
+        if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push_str("\n\n");
         }
         self.subject = None;
@@ -172,6 +172,12 @@ impl Teller {
         let pronoun = self.subject == Some(subject) && self.variety > 2 && self.chance(60);
         self.write(form, fact, pronoun);
         self.subject = Some(subject);
+    }
+
+    /// Tells a fact in the given form.
+    pub(super) fn note(&mut self, form: &str, fact: usize) {
+        self.space();
+        self.write(form, fact, false);
     }
 
     /// Asks for a fact in one speech and answers in the next.
