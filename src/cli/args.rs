@@ -97,7 +97,7 @@ pub struct ReportArguments {
 
 #[derive(Debug, Args)]
 pub struct ScoreArguments {
-    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, or random-tiny
+    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, pocket or random-tiny
     #[arg(long, value_name = "MODEL")]
     pub model: String,
     /// The text as a JSON list of token ids, read as it stands

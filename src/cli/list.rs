@@ -27,6 +27,7 @@ pub fn list(what: Listable) -> String {
             .into(),
         Listable::Models => "./folder, ../folder, /folder   a Hugging Face checkpoint (config.json, *.safetensors, tokenizer.json)\n\
              owner/name[@revision]          the same on the hub (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE)\n\
+             pocket                         a small trained model inside the program, for the texts of `embedded`\n\
              random-tiny                    a tiny random model made from a seed\n\n\
              Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16 and bf16\n"
             .into(),

@@ -229,7 +229,7 @@ fn estimate(group: &Group, cell: &NamedCell, rate: f64) -> f64 {
     1.33 * left * own * (weights + attention) / rate
 }
 
-fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
         10_000..10_000_000 => format!("{:.1} k", n as f64 / 1e3),

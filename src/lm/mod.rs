@@ -11,6 +11,7 @@ mod device;
 mod layers;
 mod memory;
 mod open;
+mod pocket;
 mod product;
 mod random;
 mod rope;

@@ -13,7 +13,7 @@ use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy};
-use crate::lm::source::RANDOM_TINY;
+use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::task::{DataSource, Perplexity, RANDOM_WORDS, TaskSpec};
 
 /// The names under `policies:` that are not policies.
@@ -87,13 +87,13 @@ impl Checker<'_> {
         let mut models = Vec::new();
         for Spanned { value, referenced, .. } in shapes.value {
             let Ok(source) = value.source.parse() else {
-                let near = did_you_mean(&value.source, [RANDOM_TINY]);
+                let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
                 return self.refuse(
                     referenced,
                     format!("`{}` names no model", value.source),
                     format!(
                         "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ or / \
-                         for a folder, or {RANDOM_TINY}"
+                         for a folder, {POCKET} or {RANDOM_TINY}"
                     ),
                 );
             };
