@@ -28,6 +28,6 @@ pub use memory::{BLOCK, Memory, MemoryPlan, Work};
 pub use open::ModelFiles;
 pub use product::matrix_rate;
 pub use random::tiny_shape;
-pub use score::Divergence;
+pub use score::{Divergence, Scores};
 pub use tokenizer::{Tokenizer, Tokens};
 pub use transformer::{Interrupted, LanguageModel, WeightType};

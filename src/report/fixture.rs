@@ -37,6 +37,7 @@ pub(super) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
             sample: sample.sample.into(),
             cluster: sample.cluster.into(),
             metric: "nll".into(),
+            group: None,
             value: sample.value,
             weight: sample.weight,
             output: None,
