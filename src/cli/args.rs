@@ -41,7 +41,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct SweepArguments {
-    /// The sweep's YAML file; without it the built-in sweep runs, which needs no file and no network
+    /// The sweep's YAML file, or a built-in sweep: pocket (the default) or smoke; those need no file and no network
     pub sweep: Option<PathBuf>,
     /// Results folder [default: results/<name of the sweep>]
     #[arg(short, long, env = "TOVA_BENCH_RESULTS", value_name = "DIR")]

@@ -96,9 +96,11 @@ fn meaning(panel: &Panel) -> String {
 fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
     let title = format!("{} by {}", capital(&parts.quantity().name), parts.by);
     file.push_str(&format!("#### {}\n\n", escape::markdown(&title)));
-    if parts.by == "distance" {
-        file.push_str("Columns are tokens from the end of the telling to the answer.\n\n");
-    }
+    file.push_str(match parts.by {
+        "distance" => "Columns are tokens from the end of the telling to the answer.\n\n",
+        "position" => "Columns are tokens from the start of the sample.\n\n",
+        _ => "",
+    });
     for size in parts.sizes() {
         push_grid(file, &format!("cache size {size}"), &parts.grid(size));
     }

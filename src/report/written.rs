@@ -153,7 +153,7 @@ impl Folder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, TABLE_3, rows, table_3};
+    use super::super::fixture::{Sample, TABLE_3, recall, rows, table_3};
     use super::*;
 
     fn read(path: &Path) -> String {
@@ -175,6 +175,7 @@ mod tests {
             rows.push(Row { metric: "kl_to_full".into(), value: lost * row.weight, ..row.clone() });
             rows.push(Row { metric: "top1_agreement".into(), value: (-lost).exp() * row.weight, ..row });
         }
+        rows.extend(recall(models[0].0, 12));
         let written = write(&rows, &Options::everything(out)).unwrap();
 
         let names: Vec<String> =
@@ -189,8 +190,24 @@ mod tests {
             report.contains("| tova | **9.5") && report.contains("(figures/perplexity-all-linear.svg)"),
             "{report}"
         );
-        // Header, per model one full line and 8 policies at 7 sizes, and two metrics without a full line.
-        assert_eq!(read(&out.join("report.csv")).lines().count(), 1 + 3 * (1 + 8 * 7) + 2 * 8 * 7);
+        // Header, per model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole and in
+        // eight octaves.
+        assert_eq!(
+            read(&out.join("report.csv")).lines().count(),
+            1 + 3 * (1 + 8 * 7) + 2 * 8 * 7 + 9 * (1 + 5 * 7)
+        );
+        // Recall by distance has a figure of its own, and chance a line but no table.
+        let by_distance = "figures/recall-llama-2-7b-hf-embedded-by-distance-linear";
+        for end in ["svg", "png"] {
+            assert!(names.contains(&format!("{by_distance}.{end}")), "{names:?}");
+        }
+        let svg = read(&out.join(format!("{by_distance}.svg")));
+        for word in ["cache size 64", "cache size 2048", "distance to the telling (tokens)", "chance", "embedded"]
+        {
+            assert!(svg.contains(word), "{word}: {svg}");
+        }
+        assert!(!svg.contains("cache size 4096") && !report.contains("recall_chance"), "{svg}");
+        assert!(report.contains("#### Recall (%) by distance"), "{report}");
         // A share has no logarithmic axis.
         assert!(
             names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.ends_with("linear.svg"))

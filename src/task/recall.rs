@@ -36,7 +36,7 @@ pub(super) fn locate(recalls: &[Recall], text: &Tokens) -> Vec<AskedFor> {
         let end = places.partition_point(|place| place.start < recall.answer.end);
         let told = places.partition_point(|place| place.start < recall.told).checked_sub(1)?;
         let Recall { kind, choices, .. } = *recall;
-        (told < first && first < end).then(|| AskedFor { kind, told, answer: first..end, choices })
+        (told < first && first < end).then_some(AskedFor { kind, told, answer: first..end, choices })
     });
     located.collect()
 }
@@ -64,7 +64,7 @@ pub(super) fn marks(recalls: &[AskedFor], hits: &[Option<bool>]) -> Vec<Mark> {
 }
 
 /// `512-1023`: a number with its neighbours from one power of two to the next.
-fn octave(number: usize) -> String {
+pub(super) fn octave(number: usize) -> String {
     let first = 1usize << number.max(1).ilog2();
     format!("{first}-{}", 2 * first - 1)
 }
