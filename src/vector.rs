@@ -154,6 +154,35 @@ pub fn argmin_living(values: &[f32], mask: &[f32]) -> Option<usize> {
     values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
 }
 
+struct Largest<'a>(&'a [f32]);
+
+impl WithSimd for Largest<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) -> f32 {
+        let (row, rest) = S::as_simd_f32s(self.0);
+        let mut high = [s.splat_f32s(f32::NEG_INFINITY); 4];
+        let (quads, tail) = row.as_chunks::<4>();
+        for x in quads {
+            for lane in 0..4 {
+                high[lane] = s.max_f32s(x[lane], high[lane]);
+            }
+        }
+        for x in tail {
+            high[0] = s.max_f32s(*x, high[0]);
+        }
+        let high = s.max_f32s(s.max_f32s(high[0], high[1]), s.max_f32s(high[2], high[3]));
+        rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x))
+    }
+}
+
+/// Index of the largest value, the first of equal ones; `None` if there is none, as where every value is NaN.
+pub fn argmax(row: &[f32]) -> Option<usize> {
+    let high = ARCH.dispatch(Largest(row));
+    row.iter().position(|x| *x == high)
+}
+
 struct LogSumExp<'a>(&'a [f32]);
 
 impl WithSimd for LogSumExp<'_> {
@@ -374,6 +403,22 @@ mod tests {
         assert_eq!(argmin_living(&values, &[0.0, dead, 0.0, 0.0, 0.0]), Some(3));
         assert_eq!(argmin_living(&values, &[dead; 5]), None);
         assert_eq!(argmin_living(&[f32::INFINITY], &[0.0]), Some(0));
+    }
+
+    #[test]
+    fn argmax_is_the_first_of_the_largest_at_any_place() {
+        for n in [1, 5, 16, 63, 64, 65, 257, 2048] {
+            for at in [0, n / 3, n / 2, n - 1] {
+                let mut row = numbers(n, 4.0);
+                row[at] = 5.0;
+                assert_eq!(argmax(&row), Some(at), "{n}");
+                row[n - 1] = 5.0;
+                assert_eq!(argmax(&row), Some(at), "{n}");
+            }
+        }
+        assert_eq!(argmax(&[f32::NEG_INFINITY; 40]), Some(0));
+        assert_eq!(argmax(&[f32::NAN; 40]), None);
+        assert_eq!(argmax(&[]), None);
     }
 
     #[test]

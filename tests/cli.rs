@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use support::checkpoint::{configure, copy, cut_short, golden, write_tokenizer};
 use support::program::{Ended, command, finish, run};
 use support::rows::{assert_same, measured};
 use support::sweep::{SMALL, Sweep, write_texts};
+use tova_bench::results::Row;
 
 // --- the same numbers however the work is cut ---
 
@@ -108,18 +110,18 @@ fn the_corners_of_a_sweep_work() {
 }
 
 #[test]
-fn the_built_in_sweep_needs_nothing() {
+fn the_quick_built_in_sweep_needs_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let first = run(folder.path(), &["run"]).with_code(0);
+    let first = run(folder.path(), &["run", "smoke"]).with_code(0);
     first.says(&["41 cells measured", "written to results/smoke"]);
     assert!(first.stdout.contains("tova-head"), "{}", first.stdout);
-    let second = run(folder.path(), &["run"]).with_code(0);
+    let second = run(folder.path(), &["run", "smoke"]).with_code(0);
     second.says(&["41 cells measured already, skipped", "0 cells measured, 41 were there already"]);
     assert_eq!(second.stdout, first.stdout);
     let report = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere"]).with_code(0);
     assert_eq!(report.stdout, first.stdout);
     assert!(folder.path().join("elsewhere/report.md").is_file());
-    let plan = run(folder.path(), &["plan"]).with_code(0);
+    let plan = run(folder.path(), &["plan", "smoke"]).with_code(0);
     assert!(plan.stdout.contains("41 cells: 41 done, nothing to do") && plan.stderr.is_empty(), "{plan:?}");
     for what in [
         &["list"][..],
@@ -134,6 +136,102 @@ fn the_built_in_sweep_needs_nothing() {
         let ended = run(folder.path(), what).with_code(0);
         assert!(!ended.stdout.is_empty() && ended.stderr.is_empty(), "{ended:?}");
     }
+}
+
+#[test]
+fn the_default_sweep_measures_recall_and_needs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let offline = |arguments: &[&str]| {
+        let mut command = command(folder.path());
+        command.args(arguments).env("HF_HUB_OFFLINE", "1").env("HF_ENDPOINT", "http://127.0.0.1:9");
+        finish(command).with_code(0)
+    };
+    let plan = offline(&["plan"]);
+    assert!(plan.stdout.contains("sweep pocket, results in results/pocket"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("36 cells: 0 done, 36 to do"), "{}", plan.stdout);
+    let only = ["run", "--only", "policy=full,window", "--only", "size=64", "--limit", "1"];
+    let ended = offline(&only);
+    ended.says(&["1 cells measured", "written to results/pocket"]);
+    assert!(ended.stdout.contains("perplexity · pocket · embedded"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("recall (%) · pocket · embedded"), "{}", ended.stdout);
+    let report = fs::read_to_string(folder.path().join("results/pocket/report.md")).unwrap();
+    assert!(
+        report.contains("#### Recall (%) by distance") && report.contains("#### Recall (%) by kind"),
+        "{report}"
+    );
+    assert!(folder.path().join("results/pocket/figures/recall-pocket-embedded-by-distance-linear.svg").is_file());
+}
+
+const EMBEDDED: Sweep<'static> = Sweep {
+    models: "[pocket]",
+    policies: "[full, truncate, window+4, tova, h2o, knorm]",
+    cache_sizes: "[30, 200]",
+    tasks: &["dataset: embedded, length: 512, stride: 400, books: 3, chunks_per_book: 3"],
+    more: "",
+};
+
+#[test]
+fn recall_is_the_same_however_the_work_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    EMBEDDED.write(folder);
+    run(folder, &[&RUN[..], &["one", "--threads", "1"]].concat()).with_code(0);
+    let expected = measured(&folder.join("one"));
+    run(folder, &[&RUN[..], &["three", "--threads", "3"]].concat()).with_code(0);
+    assert_same(&measured(&folder.join("three")), &expected);
+    // Alone a cell has its sample's unbounded reading to itself, or none.
+    for only in ["policy=knorm", "policy=tova,truncate", "size=30"] {
+        run(folder, &[&RUN[..], &["parts", "--only", only]].concat()).with_code(0);
+    }
+    run(folder, &[&RUN[..], &["parts"]].concat()).with_code(0);
+    assert_same(&measured(&folder.join("parts")), &expected);
+
+    // Positions of samples of 512 tokens, BOS not scored; the second of a book begins to score at its 401st.
+    let mut samples: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
+    for row in expected.iter().filter(|row| row.metric == "nll") {
+        samples.entry((&row.cell, &row.sample)).or_default().push(row);
+    }
+    for (place, rows) in samples {
+        let weight = |row: &&Row| (row.group.clone().unwrap_or_default(), row.weight);
+        let found: Vec<(String, f64)> = rows.iter().map(weight).collect();
+        let (all, first) = if place.1.ends_with("#0") { (511.0, 127.0) } else { (400.0, 16.0) };
+        let weights =
+            [("", all), ("position:0-127", first), ("position:128-255", 128.0), ("position:256-511", 256.0)];
+        assert_eq!(found, weights.map(|(group, weight)| (group.to_string(), weight)), "{place:?}");
+        let sum: f64 = rows[1..].iter().map(|row| row.value).sum();
+        assert!((sum - rows[0].value).abs() < 1e-9 * sum, "{place:?}");
+    }
+
+    // Every recall is of one kind and one distance, so parts sum to the whole.
+    let mut sums: BTreeMap<(String, String, String), BTreeMap<String, [f64; 2]>> = BTreeMap::new();
+    for row in expected.iter().filter(|row| row.metric.starts_with("recall")) {
+        let by = row.group.as_deref().map_or("", |group| group.split_once(':').unwrap().0).to_string();
+        let place = (row.cell.clone(), row.sample.clone(), row.metric.clone());
+        let sum = sums.entry(place).or_default().entry(by).or_default();
+        sum[0] += row.value;
+        sum[1] += row.weight;
+        assert!(row.weight >= 1.0 && (0.0..=row.weight).contains(&row.value), "{row:?}");
+    }
+    assert!(sums.len() > 20, "{}", sums.len());
+    for (place, sums) in sums {
+        let [whole, distance, kind] = ["", "distance", "kind"].map(|by| sums[by]);
+        assert_eq!((whole[1], whole[1]), (distance[1], kind[1]), "{place:?}");
+        assert!((whole[0] - distance[0]).abs() < 1e-9 && (whole[0] - kind[0]).abs() < 1e-9, "{place:?}");
+    }
+}
+
+#[test]
+fn the_pocket_model_is_one_experiment_with_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/pocket");
+    EMBEDDED.write(folder);
+    run(folder, &[&RUN[..], &["inside", "--only", "policy=tova"]].concat()).with_code(0);
+    Sweep { models: &format!("[{}]", checkpoint.display()), ..EMBEDDED }.write(folder);
+    run(folder, &[&RUN[..], &["outside", "--only", "policy=tova"]].concat()).with_code(0);
+    let [inside, outside] = ["inside", "outside"].map(|results| measured(&folder.join(results)));
+    let renamed: Vec<Row> = outside.into_iter().map(|row| Row { model: "pocket".into(), ..row }).collect();
+    assert_same(&renamed, &inside);
 }
 
 // --- score ---

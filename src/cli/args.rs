@@ -44,7 +44,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct SweepArguments {
-    /// The sweep's YAML file; without it the built-in sweep runs, which needs no file and no network
+    /// The sweep's YAML file, or a built-in sweep: pocket (the default) or smoke; those need no file and no network
     pub sweep: Option<PathBuf>,
     /// Results folder [default: results/<name of the sweep>]
     #[arg(short, long, env = "TOVA_BENCH_RESULTS", value_name = "DIR")]
@@ -100,7 +100,7 @@ pub struct ReportArguments {
 
 #[derive(Debug, Args)]
 pub struct ScoreArguments {
-    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, or random-tiny
+    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, pocket or random-tiny
     #[arg(long, value_name = "MODEL")]
     pub model: String,
     /// The text as a JSON list of token ids, read as it stands

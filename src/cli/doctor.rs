@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::args::DoctorArguments;
 use super::cores;
-use super::sweeps::bytes;
-use crate::lm::source::HubSettings;
-use crate::lm::{card_memory, device_name, matrix_rate};
+use super::sweeps::{bytes, count};
+use crate::lm::source::{HubSettings, ModelSource};
+use crate::lm::{ModelFiles, card_memory, device_name, matrix_rate};
 use crate::run::available_memory;
 use crate::sweep::{ENGINE_VERSION, SCHEMA_VERSION};
 use crate::vector;
@@ -61,6 +61,11 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<String> {
             hub.cache_dir.display(),
             if hub.cache_dir.is_dir() { "" } else { " (made at the first download)" }
         ),
+    );
+    let pocket = ModelFiles::find(&ModelSource::Pocket, &hub, &())?;
+    line(
+        "pocket model",
+        format!("{} parameters, {}, in the program", count(pocket.shape.parameters()), pocket.revision()?),
     );
     line("token", if hub.token.is_some() { "present" } else { "none; gated models need HF_TOKEN" }.into());
     Ok(text)

@@ -23,14 +23,23 @@ pub fn list(what: Listable) -> String {
         }
         Listable::Tasks => "perplexity   NLL of long texts cut to samples; also KL and top-1 agreement to the full cache\n\
              \x20            and the attention evicted entries would have had (compare_to_full: true)\n\
-             \x20            data: a folder of .txt, a .parquet with a text column, owner/name on the hub, random-words\n"
+             \x20            data: a folder of .txt, a .parquet with a text column, owner/name on the hub,\n\
+             \x20            random-words, or embedded: books of made-up worlds, where recall of facts is measured\n\
+             \x20            as well, by kind and by distance (16 books unless `books:` says otherwise)\n"
             .into(),
         Listable::Models => "./folder, ../folder, /folder   a Hugging Face checkpoint (config.json, *.safetensors, tokenizer.json)\n\
              owner/name[@revision]          the same on the hub (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE)\n\
+             pocket                         a small trained model inside the program, for the texts of `embedded`\n\
              random-tiny                    a tiny random model made from a seed\n\n\
              Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16 and bf16\n"
             .into(),
-        Listable::Sweeps => format!("built in: {}\n\n{}", BUILT_IN.0, BUILT_IN.1),
+        Listable::Sweeps => {
+            let mut text = String::from("Built in, by name; `run` and `plan` take the first when none is named:\n");
+            for (name, yaml) in BUILT_IN {
+                text += &format!("\n--- {name} ---\n{yaml}");
+            }
+            text
+        }
     }
 }
 

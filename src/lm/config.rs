@@ -103,7 +103,7 @@ impl ModelShape {
             .with_context(|| format!("{} describes a model that cannot be run", path.display()))
     }
 
-    fn parse(text: &str) -> Result<ModelShape> {
+    pub(super) fn parse(text: &str) -> Result<ModelShape> {
         let json: serde_json::Value = serde_json::from_str(text).context("not valid JSON")?;
         let family = json.get("model_type").and_then(|v| v.as_str()).unwrap_or("none given").to_owned();
         ensure!(

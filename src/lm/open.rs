@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use candle_core::Device;
 
 use super::config::ModelShape;
+use super::pocket;
 use super::random::tiny_shape;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
@@ -13,7 +14,16 @@ use super::transformer::{LanguageModel, WeightType};
 pub struct ModelFiles {
     pub source: ModelSource,
     pub shape: ModelShape,
-    files: Option<CheckpointFiles>,
+    weights: Weights,
+}
+
+/// Where the rest of the model is.
+enum Weights {
+    /// Drawn from a seed.
+    Random,
+    /// In the program.
+    Pocket,
+    Files(CheckpointFiles),
 }
 
 /// The recipe of `random-tiny`; another number where its weights change.
@@ -25,12 +35,15 @@ impl ModelFiles {
     /// # Errors
     /// Files that are missing, unreachable, or describe a model that cannot be computed.
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-        if *source == ModelSource::RandomTiny {
-            return Ok(ModelFiles { source: source.clone(), shape: tiny_shape(), files: None });
-        }
-        let files = source.resolve(hub, progress)?;
-        let shape = ModelShape::read(&files.config)?;
-        Ok(ModelFiles { source: source.clone(), shape, files: Some(files) })
+        let (shape, weights) = match source {
+            ModelSource::RandomTiny => (tiny_shape(), Weights::Random),
+            ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
+            ModelSource::Folder(_) | ModelSource::Hub { .. } => {
+                let files = source.resolve(hub, progress)?;
+                (ModelShape::read(&files.config)?, Weights::Files(files))
+            }
+        };
+        Ok(ModelFiles { source: source.clone(), shape, weights })
     }
 
     /// Tells these weights from others: a commit, a digest over the files, or the recipe of a made model. The digest
@@ -39,9 +52,10 @@ impl ModelFiles {
     /// # Errors
     /// Files that cannot be read.
     pub fn revision(&self) -> Result<String> {
-        match &self.files {
-            Some(files) => files.revision(),
-            None => Ok(RANDOM_TINY_REVISION.to_string()),
+        match &self.weights {
+            Weights::Files(files) => files.revision(),
+            Weights::Pocket => Ok(pocket::revision()),
+            Weights::Random => Ok(RANDOM_TINY_REVISION.to_string()),
         }
     }
 
@@ -50,7 +64,11 @@ impl ModelFiles {
     /// # Errors
     /// A tokenizer that is missing, damaged or of another model.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        let Some(files) = &self.files else { return Tokenizer::bytes() };
+        let files = match &self.weights {
+            Weights::Random => return Tokenizer::bytes(),
+            Weights::Pocket => return pocket::tokenizer(self.shape.bos),
+            Weights::Files(files) => files,
+        };
         let file = files.tokenizer.as_deref().with_context(|| {
             format!("{} has no tokenizer.json; save the tokenizer beside the weights", self.source)
         })?;
@@ -66,20 +84,23 @@ impl ModelFiles {
     /// # Errors
     /// As [`LanguageModel::load`].
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
-        let model = match &self.files {
-            Some(files) => LanguageModel::load(self.shape.clone(), &files.weights, dtype, device),
-            None => LanguageModel::random(self.shape.clone(), 1, dtype, device),
+        let shape = self.shape.clone();
+        let model = match &self.weights {
+            Weights::Files(files) => LanguageModel::load(shape, &files.weights, dtype, device),
+            Weights::Pocket => pocket::load(shape, dtype, device),
+            Weights::Random => LanguageModel::random(shape, 1, dtype, device),
         };
         model.with_context(|| format!("cannot load the model {}", self.source))
     }
 
     /// Bytes of the weight files.
     pub fn weight_bytes(&self) -> u64 {
-        match &self.files {
-            Some(files) => {
+        match &self.weights {
+            Weights::Files(files) => {
                 files.weights.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
             }
-            None => self.shape.parameters() * size_of::<f32>() as u64,
+            Weights::Pocket => pocket::WEIGHT_BYTES,
+            Weights::Random => self.shape.parameters() * size_of::<f32>() as u64,
         }
     }
 }

@@ -46,6 +46,16 @@ impl Tokenizer {
         Ok(Tokenizer::new(inner, &config, bos))
     }
 
+    /// The same from the contents of both files.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(super) fn parse(file: &str, config: &str, bos: Option<u32>) -> Result<Tokenizer> {
+        let inner = file.parse().map_err(|error| anyhow!("tokenizer.json: {error}"))?;
+        let config = serde_json::from_str(config).context("tokenizer_config.json is no valid JSON")?;
+        Ok(Tokenizer::new(inner, &config, bos))
+    }
+
     fn new(inner: tokenizers::Tokenizer, config: &Value, bos: Option<u32>) -> Tokenizer {
         let named = match &config["bos_token"] {
             Value::String(token) => inner.token_to_id(token),

@@ -4,6 +4,7 @@
 //! position's logits only and keeps its layers private, so it cannot measure perplexity or bound a cache; it serves
 //! as a reference in the tests.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,11 +97,11 @@ impl LanguageModel {
     /// As [`load`](Self::load).
     pub fn from_bytes(
         shape: ModelShape,
-        bytes: Vec<u8>,
+        bytes: impl Into<Cow<'static, [u8]>>,
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
-        LanguageModel::from_weights(shape, Weights::from_bytes(bytes)?, dtype, device)
+        LanguageModel::from_weights(shape, Weights::from_bytes(bytes.into())?, dtype, device)
     }
 
     fn from_weights(

@@ -1,5 +1,6 @@
 //! Checkpoint files: memory-mapped, checked, and every tensor taken exactly once.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ pub(super) struct Weights {
 
 enum Data {
     Mapped(Mmap),
-    Owned(Vec<u8>),
+    Held(Cow<'static, [u8]>),
 }
 
 impl std::ops::Deref for Data {
@@ -27,7 +28,7 @@ impl std::ops::Deref for Data {
     fn deref(&self) -> &[u8] {
         match self {
             Data::Mapped(map) => map,
-            Data::Owned(bytes) => bytes,
+            Data::Held(bytes) => bytes,
         }
     }
 }
@@ -55,9 +56,9 @@ impl Weights {
     }
 
     /// A safetensors file that is in memory already.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<Weights> {
+    pub fn from_bytes(bytes: Cow<'static, [u8]>) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
-        weights.add(Path::new("(in memory)"), Data::Owned(bytes))?;
+        weights.add(Path::new("(in memory)"), Data::Held(bytes))?;
         Ok(weights)
     }
 

@@ -14,10 +14,17 @@ pub const TOP1_AGREEMENT: &str = "top1_agreement";
 /// Attention mass, mean over layers and heads, that evicted entries would have received.
 pub const EVICTED_MASS: &str = "evicted_mass";
 
+/// Recalls whose every token was the most likely one, given the true text before it.
+pub const RECALL: &str = "recall";
+/// How many of the same recalls a guess among the values named so far would find.
+pub const RECALL_CHANCE: &str = "recall_chance";
+
 /// One metric of one sample.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     pub metric: &'static str,
+    /// Which part of the sample it is about, such as `kind:home`; `None`: all of it.
+    pub group: Option<String>,
     /// The sum over the sample.
     pub value: f64,
     /// What it is a sum over.
@@ -25,7 +32,8 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// A mark of a whole sample.
     pub fn new(metric: &'static str, value: f64, weight: f64) -> Mark {
-        Mark { metric, value, weight }
+        Mark { metric, group: None, value, weight }
     }
 }

@@ -1,12 +1,15 @@
-//! One panel as a chart: cache size across, the quantity up, a line with markers per policy, the full cache dashed.
+//! A chart: something that doubles across, a quantity up, a line with markers per policy, the full cache dashed.
 //!
-//! It knows the anatomy of a chart and hands shapes to a scene; which charts share a figure, and the legend, are not its
-//! business.
+//! It knows the anatomy of a chart and hands shapes to a scene; where its lines come from, which charts share a figure,
+//! and the legend, are not its business.
+
+use plotters::style::RGBColor;
 
 use super::axis::{Axis, Scale, Tick, within_reach};
 use super::clip;
 use super::ink::{self, BLACK, GREY, Look, PALE};
 use super::points::{Panel, Point};
+use super::quantity::Quantity;
 use super::scene::{Across, Scene, Shape, Spot};
 use super::{escape, font};
 
@@ -34,11 +37,47 @@ pub(super) enum Shown {
     Nothing,
 }
 
-pub(super) struct Chart<'a> {
-    panel: &'a Panel,
+pub(super) struct Chart {
     title: String,
-    sizes: Axis,
+    quantity: Quantity,
+    across_name: &'static str,
+    across: Axis,
     values: Axis,
+    /// In the order of the policies.
+    lines: Vec<Line>,
+    full: Option<Reference>,
+    /// What a guess would reach.
+    chance: Option<Reference>,
+    /// Whether the bands are of the difference to the full cache.
+    pub(super) paired: bool,
+}
+
+/// A policy's line.
+pub(super) struct Line {
+    pub(super) policy: String,
+    pub(super) spots: Vec<Measurement>,
+}
+
+pub(super) struct Measurement {
+    pub(super) across: f64,
+    pub(super) value: f64,
+    pub(super) band: Option<(f64, f64)>,
+}
+
+/// What lines are held against.
+pub(super) enum Reference {
+    /// The same all across.
+    Level(f64),
+    /// (across, value)
+    Curve(Vec<Spot>),
+}
+
+/// How a line looks in the legend.
+#[derive(Clone, Copy)]
+pub(super) enum Stroke {
+    Policy(Look),
+    Full,
+    Chance,
 }
 
 /// The rectangle between the axes, in points.
@@ -50,41 +89,82 @@ struct Plot {
     bottom: f64,
 }
 
-impl<'a> Chart<'a> {
-    pub(super) fn new(panel: &'a Panel, title: String, scale: Scale) -> Self {
-        let full = panel.full().map(|full| full.estimate.value);
-        let series: Vec<Vec<f64>> = panel
-            .policies()
-            .into_iter()
-            .filter(|policy| *policy != "full")
-            .map(|policy| line_of(panel, policy).map(|point| point.estimate.value).collect())
-            .collect();
-        let values = match scale {
-            Scale::Linear => within_reach(&series, full),
-            Scale::Log => series.into_iter().flatten().chain(full).collect(),
+impl Reference {
+    fn values(&self) -> Vec<f64> {
+        match self {
+            Self::Level(value) => vec![*value],
+            Self::Curve(spots) => spots.iter().map(|(_, value)| *value).collect(),
+        }
+    }
+}
+
+impl Chart {
+    /// A panel over the cache size.
+    pub(super) fn by_size(panel: &Panel, title: String, scale: Scale) -> Self {
+        let policies = panel.policies().into_iter().filter(|policy| *policy != "full");
+        let lines = policies.map(|policy| {
+            let points = panel.points.iter().filter(|point| point.policy == policy);
+            let spots = points.filter_map(|point| Some(measurement(panel, point, f64::from(point.cache_size?))));
+            Line { policy: policy.to_owned(), spots: spots.collect() }
+        });
+        Self::new(
+            (title, &panel.quantity),
+            ("cache size (tokens)", Axis::of_sizes(&panel.sizes())),
+            scale,
+            lines.collect(),
+            panel.full().map(|full| Reference::Level(full.estimate.value)),
+            panel.chance.map(Reference::Level),
+        )
+    }
+
+    pub(super) fn new(
+        (title, quantity): (String, &Quantity),
+        (across_name, across): (&'static str, Axis),
+        scale: Scale,
+        lines: Vec<Line>,
+        full: Option<Reference>,
+        chance: Option<Reference>,
+    ) -> Self {
+        let series: Vec<Vec<f64>> =
+            lines.iter().map(|line| line.spots.iter().map(|spot| spot.value).collect()).collect();
+        let values = match (quantity.range(), &full) {
+            (Some((low, high)), _) => vec![low, high],
+            (None, Some(Reference::Level(full))) if scale == Scale::Linear => within_reach(&series, Some(*full)),
+            (None, None) if scale == Scale::Linear => within_reach(&series, None),
+            (None, full) => series.into_iter().flatten().chain(full.iter().flat_map(Reference::values)).collect(),
         };
-        Self { panel, title, sizes: Axis::of_sizes(&panel.sizes()), values: Axis::of_values(&values, scale) }
+        let paired = quantity.has_difference && full.is_some();
+        let values = Axis::of_values(&values, scale);
+        Self { title, quantity: quantity.clone(), across_name, across, values, lines, full, chance, paired }
+    }
+
+    pub(super) fn has_full(&self) -> bool {
+        self.full.is_some()
+    }
+
+    pub(super) fn has_chance(&self) -> bool {
+        self.chance.is_some()
     }
 
     pub(super) fn height(plot: f64) -> f64 {
         TITLE_ROW + plot + TICK_ROW + LABEL_ROW
     }
 
-    /// How much of a policy lies within the value axis; `None` where this panel does not have it.
+    /// How much of a policy lies within the value axis; `None` where this chart does not have it.
     pub(super) fn shown(&self, policy: &str) -> Option<Shown> {
-        let inside: Vec<bool> =
-            line_of(self.panel, policy).map(|point| self.values.contains(point.estimate.value)).collect();
-        match inside.iter().filter(|inside| **inside).count() {
-            _ if inside.is_empty() => None,
+        let line = self.lines.iter().find(|line| line.policy == policy)?;
+        let inside = line.spots.iter().filter(|spot| self.values.contains(spot.value)).count();
+        match inside {
+            _ if line.spots.is_empty() => None,
             0 => Some(Shown::Nothing),
-            n if n < inside.len() => Some(Shown::Part),
+            n if n < line.spots.len() => Some(Shown::Part),
             _ => Some(Shown::All),
         }
     }
 
     /// Whether any point has a band.
     pub(super) fn has_bands(&self) -> bool {
-        self.panel.points.iter().any(|point| !point.is_full() && band_of(self.panel, point).is_some())
+        self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
     }
 
     /// Draws into the rectangle at `corner`; `looks` by policy. The label of the value axis is left out where a
@@ -97,8 +177,11 @@ impl<'a> Chart<'a> {
         looks: &dyn Fn(&str) -> Option<Look>,
         labelled: bool,
     ) {
-        let full = self.panel.full().map(|full| full.estimate.value).filter(|value| self.values.contains(*value));
-        let full_label = full.map(|value| self.panel.quantity.show(value)).unwrap_or_default();
+        let level = match self.full {
+            Some(Reference::Level(value)) if self.values.contains(value) => Some(value),
+            _ => None,
+        };
+        let full_label = level.map(|value| self.quantity.show(value)).unwrap_or_default();
         let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, TICK)).fold(0.0, f64::max);
         let plot = Plot {
             left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
@@ -113,7 +196,7 @@ impl<'a> Chart<'a> {
         let title_at = centre.clamp(corner.0 + half, (corner.0 + width - half).max(corner.0 + half));
         scene.text((title_at, corner.1 + TITLE_ROW / 2.0 - 1.0), &title, TITLE, BLACK, Across::Centre);
         if labelled {
-            let name = font::fit(&self.panel.quantity.name, LABEL, plot_height + TITLE_ROW);
+            let name = font::fit(&self.quantity.name, LABEL, plot_height + TITLE_ROW);
             let at = (corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0);
             scene.shapes.push(Shape::Text {
                 at,
@@ -125,25 +208,25 @@ impl<'a> Chart<'a> {
             });
         }
         self.draw_value_axis(scene, plot);
-        for policy in self.panel.policies() {
-            self.draw_band(scene, plot, policy, looks);
+        for line in &self.lines {
+            self.draw_band(scene, plot, line, looks);
         }
-        if let Some(value) = full {
-            let y = self.y(plot, value);
-            scene.stroke(vec![(plot.left, y), (plot.right, y)], BLACK, LINE_WIDTH, Some(DASH));
-            scene.text((plot.right + 2.5, y), &full_label, SMALL, BLACK, Across::Left);
+        self.draw_reference(scene, plot, self.chance.as_ref(), GREY);
+        self.draw_reference(scene, plot, self.full.as_ref(), BLACK);
+        if let Some(value) = level {
+            scene.text((plot.right + 2.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
         }
-        let mut policies = self.panel.policies();
-        policies.sort_by_key(|policy| ink::is_usual(policy));
-        for policy in policies {
-            self.draw_line(scene, plot, policy, looks);
+        let mut lines: Vec<&Line> = self.lines.iter().collect();
+        lines.sort_by_key(|line| ink::is_usual(&line.policy));
+        for line in lines {
+            self.draw_line(scene, plot, line, looks);
         }
         self.draw_size_axis(scene, plot);
-        scene.text((centre, plot.bottom + TICK_ROW + 5.0), "cache size (tokens)", LABEL, BLACK, Across::Centre);
+        scene.text((centre, plot.bottom + TICK_ROW + 5.0), self.across_name, LABEL, BLACK, Across::Centre);
     }
 
     fn x(&self, plot: Plot, size: f64) -> f64 {
-        plot.left + (plot.right - plot.left) * self.sizes.share(size)
+        plot.left + (plot.right - plot.left) * self.across.share(size)
     }
 
     fn y(&self, plot: Plot, value: f64) -> f64 {
@@ -166,13 +249,13 @@ impl<'a> Chart<'a> {
         scene.stroke(frame, BLACK, 0.6, None);
         // Centre and half width of each label, from the right.
         let place = |tick: &Tick| (self.x(plot, tick.value), font::width(&tick.label, TICK) / 2.0 + 0.4);
-        let places: Vec<(f64, f64)> = self.sizes.ticks.iter().rev().map(place).collect();
+        let places: Vec<(f64, f64)> = self.across.ticks.iter().rev().map(place).collect();
         let clear = |every: &usize| {
             let kept: Vec<_> = places.iter().step_by(*every).collect();
             kept.windows(2).all(|pair| pair[0].0 - pair[0].1 >= pair[1].0 + pair[1].1)
         };
         let every = (1..=places.len()).find(clear).unwrap_or(1);
-        for (i, (tick, (x, _))) in self.sizes.ticks.iter().rev().zip(&places).enumerate() {
+        for (i, (tick, (x, _))) in self.across.ticks.iter().rev().zip(&places).enumerate() {
             scene.stroke(vec![(*x, plot.bottom), (*x, plot.bottom + 2.0)], BLACK, 0.6, None);
             if i % every == 0 {
                 scene.text((*x, plot.bottom + 6.5), &tick.label, TICK, BLACK, Across::Centre);
@@ -180,12 +263,29 @@ impl<'a> Chart<'a> {
         }
     }
 
-    fn draw_band(&self, scene: &mut Scene, plot: Plot, policy: &str, looks: &dyn Fn(&str) -> Option<Look>) {
-        let (Some(look), true) = (looks(policy), policy != "full") else { return };
+    fn draw_reference(&self, scene: &mut Scene, plot: Plot, reference: Option<&Reference>, color: RGBColor) {
+        let spots: Vec<Spot> = match reference {
+            None => return,
+            Some(Reference::Level(value)) => {
+                let y = self.y(plot, *value);
+                vec![(plot.left, y), (plot.right, y)]
+            }
+            Some(Reference::Curve(spots)) => {
+                spots.iter().map(|(across, value)| (self.x(plot, *across), self.y(plot, *value))).collect()
+            }
+        };
+        let drawable: Vec<Spot> = spots.into_iter().filter(|(_, y)| y.is_finite()).collect();
+        for piece in clip::line(&drawable, plot.top, plot.bottom) {
+            scene.stroke(piece, color, LINE_WIDTH, Some(DASH));
+        }
+    }
+
+    fn draw_band(&self, scene: &mut Scene, plot: Plot, line: &Line, looks: &dyn Fn(&str) -> Option<Look>) {
+        let Some(look) = looks(&line.policy) else { return };
         let mut edges: (Vec<Spot>, Vec<Spot>) = (Vec::new(), Vec::new());
-        for point in line_of(self.panel, policy) {
-            let (Some((low, high)), Some(size)) = (band_of(self.panel, point), point.cache_size) else { continue };
-            let x = self.x(plot, f64::from(size));
+        for spot in &line.spots {
+            let Some((low, high)) = spot.band else { continue };
+            let x = self.x(plot, spot.across);
             // A logarithmic axis has no zero; the band then ends at the frame.
             let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
             edges.0.push((x, y(low)));
@@ -198,14 +298,10 @@ impl<'a> Chart<'a> {
         }
     }
 
-    fn draw_line(&self, scene: &mut Scene, plot: Plot, policy: &str, looks: &dyn Fn(&str) -> Option<Look>) {
-        let (Some(look), true) = (looks(policy), policy != "full") else { return };
-        let spots: Vec<Spot> = line_of(self.panel, policy)
-            .filter_map(|point| {
-                Some((self.x(plot, f64::from(point.cache_size?)), self.y(plot, point.estimate.value)))
-            })
-            .filter(|(_, y)| y.is_finite())
-            .collect();
+    fn draw_line(&self, scene: &mut Scene, plot: Plot, line: &Line, looks: &dyn Fn(&str) -> Option<Look>) {
+        let Some(look) = looks(&line.policy) else { return };
+        let spots = line.spots.iter().map(|spot| (self.x(plot, spot.across), self.y(plot, spot.value)));
+        let spots: Vec<Spot> = spots.filter(|(_, y)| y.is_finite()).collect();
         for piece in clip::line(&spots, plot.top, plot.bottom) {
             scene.stroke(piece, look.color, LINE_WIDTH, None);
         }
@@ -229,14 +325,15 @@ pub(super) fn draw_marker(scene: &mut Scene, at: Spot, look: Look) {
 }
 
 /// A line as the legend shows it.
-pub(super) fn draw_sample(scene: &mut Scene, (x, y): Spot, width: f64, look: Option<Look>) {
+pub(super) fn draw_sample(scene: &mut Scene, (x, y): Spot, width: f64, stroke: Stroke) {
     let ends = vec![(x, y), (x + width, y)];
-    match look {
-        Some(look) => {
+    match stroke {
+        Stroke::Policy(look) => {
             scene.stroke(ends, look.color, LINE_WIDTH, None);
             draw_marker(scene, (x + width / 2.0, y), look);
         }
-        None => scene.stroke(ends, BLACK, LINE_WIDTH, Some(DASH)),
+        Stroke::Full => scene.stroke(ends, BLACK, LINE_WIDTH, Some(DASH)),
+        Stroke::Chance => scene.stroke(ends, GREY, LINE_WIDTH, Some(DASH)),
     }
 }
 
@@ -244,9 +341,9 @@ pub(super) fn draw_caption(scene: &mut Scene, at: Spot, text: &str) {
     scene.text(at, text, SMALL - 0.5, GREY, Across::Left);
 }
 
-/// The points of a policy's line, by size.
-fn line_of<'a>(panel: &'a Panel, policy: &'a str) -> impl Iterator<Item = &'a Point> {
-    panel.points.iter().filter(move |point| point.policy == policy && point.cache_size.is_some())
+/// A point of a panel, somewhere across a chart.
+pub(super) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurement {
+    Measurement { across, value: point.estimate.value, band: band_of(panel, point) }
 }
 
 /// The band around a point: what its difference to the full cache may be, since texts differ far more in level than

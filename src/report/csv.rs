@@ -6,7 +6,7 @@ use super::bootstrap::Estimate;
 use super::escape;
 use super::points::Panel;
 
-const HEADER: [&str; 27] = [
+const HEADER: [&str; 29] = [
     "task",
     "dataset",
     "model",
@@ -20,6 +20,7 @@ const HEADER: [&str; 27] = [
     "positions",
     "prefill",
     "metric",
+    "group",
     "quantity",
     "policy",
     "cache_size",
@@ -29,6 +30,7 @@ const HEADER: [&str; 27] = [
     "minus_full",
     "minus_full_low",
     "minus_full_high",
+    "chance",
     "samples",
     "samples_expected",
     "clusters",
@@ -68,6 +70,7 @@ pub(super) fn file(panels: &[Panel]) -> String {
                 setting.positions.clone(),
                 setting.prefill.clone(),
                 panel.quantity.metric.clone(),
+                panel.group.clone().unwrap_or_default(),
                 panel.quantity.name.clone(),
                 point.policy.clone(),
                 point.cache_size.map_or_else(String::new, |size| size.to_string()),
@@ -77,6 +80,7 @@ pub(super) fn file(panels: &[Panel]) -> String {
                 minus_full,
                 minus_full_low,
                 minus_full_high,
+                panel.chance.map_or_else(String::new, |chance| chance.to_string()),
                 point.samples.to_string(),
                 panel.samples.to_string(),
                 point.clusters.to_string(),
@@ -105,7 +109,7 @@ mod tests {
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("task,dataset,model,"));
-        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,1,1,1,1,true"), "{}", lines[1]);
-        assert!(lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,1,1,1,1,true"), "{}", lines[2]);
+        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,1,1,1,1,true"), "{}", lines[1]);
+        assert!(lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,,1,1,1,1,true"), "{}", lines[2]);
     }
 }

@@ -1,12 +1,13 @@
 //! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3; each linear
-//! and logarithmic, as SVG and PNG.
+//! and logarithmic. And recall by distance, a chart for each cache size.
 //!
 //! It decides what goes on one page and where the legend stands (below, where it cannot cover data), and names files.
 
 use std::collections::BTreeMap;
 
 use super::axis::Scale;
-use super::chart::{self, Chart, SMALL, Shown};
+use super::breakdown::Breakdown;
+use super::chart::{self, Chart, SMALL, Shown, Stroke};
 use super::escape;
 use super::font;
 use super::ink::{self, BLACK, Look};
@@ -21,6 +22,9 @@ const SIDE: f64 = 2.3 * 72.0;
 const MOST_ABREAST: usize = 3;
 /// More panels than this are no overview any more.
 const MOST_TOGETHER: usize = 12;
+/// The end of a file name.
+const LINEAR: &str = "linear";
+const BY_DISTANCE: &str = "-by-distance";
 const MARGIN: f64 = 2.0;
 const GAP: f64 = 6.0;
 
@@ -29,8 +33,11 @@ pub(super) struct Figure<'a> {
     /// The file name without `-linear.svg` and its like.
     pub(super) stem: String,
     pub(super) title: String,
-    panels: Vec<(&'a Panel, String)>,
+    /// The same with one scale or another, and the ends of the file names.
+    pub(super) drawings: Vec<(&'static str, Vec<Chart>)>,
     looks: &'a Looks,
+    /// What the titles of the charts leave unsaid.
+    subject: Option<String>,
 }
 
 /// How every policy of the report looks.
@@ -44,6 +51,13 @@ impl Looks {
         names.dedup();
         Self(names.iter().map(|name| (*name).to_owned()).zip(ink::looks(&names)).collect())
     }
+
+    /// The policies as tables order them.
+    fn in_order(&self) -> Vec<(&str, Look)> {
+        let mut all: Vec<(&str, Look)> = self.0.iter().map(|(policy, look)| (policy.as_str(), *look)).collect();
+        all.sort_by_key(|(policy, _)| super::order::of(policy));
+        all
+    }
 }
 
 /// The figure of each panel that has a curve to show, and those of several panels.
@@ -54,35 +68,37 @@ pub(super) struct Figures<'a> {
     pub(super) combined: Vec<Figure<'a>>,
 }
 
-pub(super) fn figures<'a>(panels: &'a [Panel], looks: &'a Looks) -> Figures<'a> {
+pub(super) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
     let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
     let stems = stems(panels, &settings);
-    let single: Vec<Option<Figure>> = panels
-        .iter()
-        .zip(stems)
-        .map(|(panel, stem)| {
-            let title = panel.setting.title(&settings);
-            (!panel.sizes().is_empty()).then(|| Figure {
-                stem,
-                title: format!("{} by cache size: {title}", panel.quantity.name),
-                panels: vec![(panel, title)],
-                looks,
-            })
-        })
-        .collect();
-    let mut combined: BTreeMap<(usize, &str), Figure> = BTreeMap::new();
-    for (panel, title) in single.iter().flatten().flat_map(|figure| &figure.panels) {
-        let figure = combined.entry(panel.quantity.order()).or_insert_with(|| Figure {
-            stem: format!("{}-all", panel.quantity.slug()),
-            title: format!("{} by cache size", panel.quantity.name),
-            panels: Vec::new(),
-            looks,
-        });
-        figure.panels.push((panel, title.clone()));
+    let mut together: BTreeMap<(usize, &str), Vec<(&Panel, String)>> = BTreeMap::new();
+    let mut single = Vec::new();
+    for (panel, stem) in panels.iter().zip(stems) {
+        let title = panel.setting.title(&settings);
+        single.push((!panel.sizes().is_empty()).then(|| {
+            together.entry(panel.quantity.order()).or_default().push((panel, title.clone()));
+            let long = format!("{} by cache size: {title}", panel.quantity.name);
+            Figure::by_size(stem, long, &[(panel, title)], looks)
+        }));
     }
-    let combined =
-        combined.into_values().filter(|figure| (2..=MOST_TOGETHER).contains(&figure.panels.len())).collect();
-    Figures { single, combined }
+    let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
+    let combined = combined.map(|panels| {
+        let quantity = &panels[0].0.quantity;
+        let (stem, title) = (format!("{}-all", quantity.slug()), format!("{} by cache size", quantity.name));
+        Figure::by_size(stem, title, &panels, looks)
+    });
+    Figures { combined: combined.collect(), single }
+}
+
+/// The figure of a breakdown by distance, a chart for each cache size, beside the figure of the `whole`; `title` says
+/// which setting it is of.
+pub(super) fn by_distance<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title: String) -> Option<Figure<'a>> {
+    let charts: Option<Vec<Chart>> = breakdown.sizes().into_iter().map(|size| breakdown.chart(size)).collect();
+    let charts = charts.filter(|charts| !charts.is_empty())?;
+    let name = &breakdown.quantity().name;
+    let long = format!("{name} by distance: {title}");
+    let stem = format!("{}{BY_DISTANCE}", whole.stem);
+    Some(Figure { stem, title: long, drawings: vec![(LINEAR, charts)], looks: whole.looks, subject: Some(title) })
 }
 
 /// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.
@@ -95,7 +111,11 @@ fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
             std::iter::once(panel.quantity.slug()).chain(parts).collect::<Vec<_>>().join("-")
         })
         .collect();
-    let reserved = |stem: &str| plain.iter().filter(|other| *other == stem).count() > 1 || stem.ends_with("-all");
+    let reserved = |stem: &str| {
+        plain.iter().filter(|other| *other == stem).count() > 1
+            || stem.ends_with("-all")
+            || stem.ends_with(BY_DISTANCE)
+    };
     let distinct = |(stem, panel): (&String, &Panel)| {
         if reserved(stem) {
             format!("{stem}-{}", escape::fingerprint(&format!("{:?} {}", panel.setting, panel.quantity.metric)))
@@ -107,16 +127,18 @@ fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
 }
 
 impl Figure<'_> {
-    /// The scales worth drawing, with the ends of their file names.
-    pub(super) fn scales(&self) -> Vec<(Scale, &'static str)> {
-        let log = self.panels.iter().all(|(panel, _)| panel.quantity.has_log_axis());
-        let scales = [(Scale::Linear, "linear"), (Scale::Log, "log")];
-        scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).collect()
+    /// Panels over the cache size, in the scales worth drawing.
+    fn by_size<'a>(stem: String, title: String, panels: &[(&Panel, String)], looks: &'a Looks) -> Figure<'a> {
+        let log = panels.iter().all(|(panel, _)| panel.quantity.has_log_axis());
+        let scales = [(Scale::Linear, LINEAR), (Scale::Log, "log")];
+        let drawings =
+            scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
+                (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
+            });
+        Figure { stem, title, drawings: drawings.collect(), looks, subject: None }
     }
 
-    pub(super) fn scene(&self, scale: Scale) -> Scene {
-        let charts: Vec<Chart> =
-            self.panels.iter().map(|(panel, title)| Chart::new(panel, title.clone(), scale)).collect();
+    pub(super) fn scene(&self, charts: &[Chart]) -> Scene {
         let abreast = charts.len().min(MOST_ABREAST);
         let (chart_width, plot_height) = if charts.len() == 1 { (COLUMN, 122.0) } else { (SIDE, 108.0) };
         // The first chart of a row also names the axis; its plot is as wide as the others' all the same.
@@ -134,30 +156,26 @@ impl Figure<'_> {
             chart.draw(&mut scene, corner, room, &looks, column == 0);
         }
         let mut bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
-        bottom = self.draw_legend(&mut scene, bottom, &charts);
-        if charts.iter().any(Chart::has_bands) {
-            chart::draw_caption(&mut scene, (MARGIN + 4.0, bottom + 3.5), self.bands());
+        bottom = self.draw_legend(&mut scene, bottom, charts);
+        let bands = charts.iter().any(Chart::has_bands).then(|| bands(charts).to_owned());
+        let caption: Vec<String> = self.subject.iter().cloned().chain(bands).collect();
+        if !caption.is_empty() {
+            chart::draw_caption(&mut scene, (MARGIN + 4.0, bottom + 3.5), &caption.join("; "));
             bottom += 8.0;
         }
         scene.height = bottom + MARGIN;
         scene
     }
 
-    /// What the bands are.
-    fn bands(&self) -> &'static str {
-        let paired = self.panels.iter().all(|(panel, _)| panel.quantity.has_difference && panel.full().is_some());
-        if paired { "bands: 95 % bootstrap of the difference to full" } else { "bands: 95 % bootstrap" }
-    }
-
     /// Names below the charts, in as many columns as fit; returns where it ends.
     fn draw_legend(&self, scene: &mut Scene, top: f64, charts: &[Chart]) -> f64 {
         const SAMPLE: f64 = 16.0;
         const ROW: f64 = 9.5;
-        let mut entries: Vec<(String, Option<Look>)> = Vec::new();
-        if self.panels.iter().any(|(panel, _)| panel.full().is_some()) {
-            entries.push(("full".to_owned(), None));
+        let mut entries: Vec<(String, Stroke)> = Vec::new();
+        if charts.iter().any(Chart::has_full) {
+            entries.push(("full".to_owned(), Stroke::Full));
         }
-        for (policy, look) in self.in_order() {
+        for (policy, look) in self.looks.in_order() {
             // The worst of the charts: one where it is missing must be explained.
             let Some(shown) = charts.iter().filter_map(|chart| chart.shown(policy)).max() else { continue };
             let note = match shown {
@@ -165,31 +183,34 @@ impl Figure<'_> {
                 Shown::Part => " (partly off scale)",
                 Shown::Nothing => " (off scale)",
             };
-            entries.push((format!("{}{note}", escape::plain(policy)), Some(look)));
+            entries.push((format!("{}{note}", escape::plain(policy)), Stroke::Policy(look)));
+        }
+        if charts.iter().any(Chart::has_chance) {
+            entries.push(("chance".to_owned(), Stroke::Chance));
         }
         let room = scene.width - 2.0 * MARGIN - 8.0;
         let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
         let column = (SAMPLE + 3.0 + widest + 8.0).min(room);
         let columns = ((room / column) as usize).clamp(1, entries.len().max(1));
         let rows = entries.len().div_ceil(columns);
-        for (i, (name, look)) in entries.iter().enumerate() {
+        for (i, (name, stroke)) in entries.iter().enumerate() {
             // Down first, so that a family of policies stays together.
             let (x, y) =
                 (MARGIN + 4.0 + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
-            chart::draw_sample(scene, (x, y), SAMPLE, *look);
+            chart::draw_sample(scene, (x, y), SAMPLE, *stroke);
             let name = font::fit(name, SMALL, column - SAMPLE - 3.0);
             scene.text((x + SAMPLE + 3.0, y), &name, SMALL, BLACK, Across::Left);
         }
         top + rows as f64 * ROW + 1.0
     }
+}
 
-    /// The policies of this figure with their looks, as tables order them.
-    fn in_order(&self) -> Vec<(&str, Look)> {
-        let mut all: Vec<(&str, Look)> =
-            self.looks.0.iter().map(|(policy, look)| (policy.as_str(), *look)).collect();
-        all.sort_by_key(|(policy, _)| super::order::of(policy));
-        all.retain(|(policy, _)| self.panels.iter().any(|(panel, _)| panel.policies().contains(policy)));
-        all
+/// What the bands are.
+fn bands(charts: &[Chart]) -> &'static str {
+    if charts.iter().all(|chart| chart.paired) {
+        "bands: 95 % bootstrap of the difference to full"
+    } else {
+        "bands: 95 % bootstrap"
     }
 }
 
@@ -224,10 +245,10 @@ mod tests {
         let looks = Looks::of(&panels);
         let figures = figures(&panels, &looks);
         let figure = figures.single[0].as_ref().unwrap();
-        let linear = figure.scene(Scale::Linear);
+        let [linear, log] = &figure.drawings[..] else { panic!("two scales expected") };
+        let (linear, log) = (figure.scene(&linear.1), figure.scene(&log.1));
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|text| text == expected);
         assert!(has(&linear, "window (off scale)"), "{:?}", texts(&linear));
-        let log = figure.scene(Scale::Log);
         assert!(has(&log, "window") && has(&log, "5.00"), "{:?}", texts(&log));
         assert!(figures.combined.is_empty());
     }
@@ -240,7 +261,9 @@ mod tests {
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300), ..row }).collect();
         let panels = points::panels(&all);
         let looks = Looks::of(&panels);
-        let scene = figures(&panels, &looks).single[0].as_ref().unwrap().scene(Scale::Log);
+        let figures = figures(&panels, &looks);
+        let figure = figures.single[0].as_ref().unwrap();
+        let scene = figure.scene(&figure.drawings[1].1);
         for shape in &scene.shapes {
             let ends = match shape {
                 Shape::Fill { points, .. } | Shape::Stroke { points, .. } => points.clone(),

@@ -1,4 +1,4 @@
-//! Rows for the tests: a few by hand, and the paper's Table 3 spread over books.
+//! Rows for the tests: a few by hand, the paper's Table 3 spread over books, and recall as a policy might have it.
 
 use crate::results::Row;
 
@@ -37,6 +37,7 @@ pub(super) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
             sample: sample.sample.into(),
             cluster: sample.cluster.into(),
             metric: "nll".into(),
+            group: None,
             value: sample.value,
             weight: sample.weight,
             output: None,
@@ -97,6 +98,63 @@ pub(super) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
         for (size, perplexity) in SIZES.into_iter().zip(perplexities) {
             cell(policy, Some(size), perplexity);
         }
+    }
+    all
+}
+
+/// Recall of a thousand facts at doubling distances: the full cache finds nearly all, a window what it still holds, TOVA
+/// forgets slowly; and every guess is one among eight.
+pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
+    let names: Vec<String> = (0..books).map(|book| format!("book-{book}")).collect();
+    let mut all = Vec::new();
+    let mut cell = |policy: &str, size: Option<u32>, share: &dyn Fn(u32) -> f64| {
+        let mut add = |metric: &str, group: Option<String>, share: f64, weight: f64| {
+            let samples: Vec<Sample> = names
+                .iter()
+                .enumerate()
+                .map(|(book, name)| {
+                    // Books differ a little, and whole facts are found.
+                    let value = (weight * (share + 0.02 * (book % 5) as f64 - 0.04)).round().clamp(0.0, weight);
+                    let value = if metric == "recall" { value } else { weight * share };
+                    Sample { sample: name, cluster: name, value, weight }
+                })
+                .collect();
+            all.extend(rows(policy, size, &samples).into_iter().map(|row| Row {
+                model: model.into(),
+                dataset: "embedded".into(),
+                cell: format!("{model}-recall-{}", row.cell),
+                metric: metric.into(),
+                group: group.clone(),
+                ..row
+            }));
+        };
+        let octaves = (4..12).map(|power| 1 << power);
+        let mean = octaves.clone().map(share).sum::<f64>() / 8.0;
+        add("recall", None, mean, 200.0);
+        add("recall_chance", None, 0.125, 200.0);
+        for first in octaves {
+            let group = format!("distance:{first}-{}", 2 * first - 1);
+            add("recall", Some(group.clone()), share(first), 25.0);
+            add("recall_chance", Some(group), 0.125, 25.0);
+        }
+    };
+    cell("full", None, &|first| 0.97 - 0.01 * f64::from(first.ilog2()));
+    for size in SIZES {
+        let holds = move |first: u32| {
+            if size >= 2 * first {
+                0.9
+            } else if size > first {
+                0.5
+            } else {
+                0.12
+            }
+        };
+        cell("window", Some(size), &move |first| holds(first) - 0.05);
+        cell("window+4", Some(size), &holds);
+        let fades = move |first: u32| 0.15 + 0.75 / (1.0 + (f64::from(first) / f64::from(size) / 2.0).powi(2));
+        cell("tova", Some(size), &fades);
+        cell("h2o", Some(size), &move |first| 0.8 * fades(first));
+        cell("truncate", Some(size), &move |first| 0.6 * holds(first));
     }
     all
 }

@@ -34,14 +34,17 @@ pub(super) type Claims<'a> = BTreeMap<&'a str, Measured<'a>>;
 /// The places of one panel.
 pub(super) type Places<'a> = BTreeMap<Place<'a>, Claims<'a>>;
 
-/// Every panel's places, by setting and metric.
-pub(super) fn gather(rows: &[Row]) -> BTreeMap<(Setting, &str), Places<'_>> {
+/// What a panel is about: setting, metric, and the part of the samples; `None`: all of them.
+pub(super) type Subject<'a> = (Setting, &'a str, Option<&'a str>);
+
+/// Every panel's places.
+pub(super) fn gather(rows: &[Row]) -> BTreeMap<Subject<'_>, Places<'_>> {
     let mut settings: BTreeMap<Setting, BTreeSet<Setting>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !is_shared(row)) {
         let setting = Setting::of(row);
         settings.entry(setting.without_cache()).or_default().insert(setting);
     }
-    let mut panels: BTreeMap<(Setting, &str), Places> = BTreeMap::new();
+    let mut panels: BTreeMap<Subject, Places> = BTreeMap::new();
     for row in rows {
         let own = Setting::of(row);
         let homes = match settings.get(&own.without_cache()) {
@@ -49,7 +52,7 @@ pub(super) fn gather(rows: &[Row]) -> BTreeMap<(Setting, &str), Places<'_>> {
             _ => vec![own],
         };
         for home in homes {
-            let places = panels.entry((home, row.metric.as_str())).or_default();
+            let places = panels.entry((home, row.metric.as_str(), row.group.as_deref())).or_default();
             let claims = places.entry((row.policy.as_str(), row.cache_size)).or_default();
             claims.entry(row.cell.as_str()).or_default().add(row);
         }

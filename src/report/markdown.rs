@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::bootstrap::RESAMPLES;
+use super::breakdown::Breakdown;
 use super::escape;
 use super::points::Panel;
 use super::quantity::Better;
@@ -19,7 +20,13 @@ pub(super) struct Link {
 }
 
 /// The whole file; `links` has the figures of each panel, and `overview` those that show panels side by side.
-pub(super) fn file(rows: &[Row], panels: &[Panel], links: &[Vec<Link>], overview: &[Link]) -> String {
+pub(super) fn file(
+    rows: &[Row],
+    panels: &[Panel],
+    breakdowns: &[Breakdown<'_>],
+    links: &[Vec<Link>],
+    overview: &[Link],
+) -> String {
     let mut file = String::from("# Cache size against quality\n\n");
     file.push_str(&provenance(rows));
     file.push_str(
@@ -36,6 +43,9 @@ pub(super) fn file(rows: &[Row], panels: &[Panel], links: &[Vec<Link>], overview
             last = Some(&panel.setting);
         }
         push_panel(&mut file, panel, links);
+        for parts in breakdowns.iter().filter(|parts| parts.is_of(panel)) {
+            push_breakdown(&mut file, parts);
+        }
     }
     file
 }
@@ -43,11 +53,11 @@ pub(super) fn file(rows: &[Row], panels: &[Panel], links: &[Vec<Link>], overview
 fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
     file.push_str(&format!("### {}\n\n{}\n\n", escape::markdown(&capital(&panel.quantity.name)), meaning(panel)));
     if let Some(grid) = table::grid(panel, Show::Value) {
-        push_grid(file, &grid);
+        push_grid(file, "policy", &grid);
     }
     if let Some(grid) = table::grid(panel, Show::Difference) {
         file.push_str("Difference to the full cache:\n\n");
-        push_grid(file, &grid);
+        push_grid(file, "policy", &grid);
     }
     if panel.points.iter().any(|point| !point.complete) {
         file.push_str("† not over all samples of this table\n\n");
@@ -76,11 +86,29 @@ fn meaning(panel: &Panel) -> String {
     } else {
         String::new()
     };
-    format!("{better}{samples}{spread}.")
+    let chance = panel.chance.map_or_else(String::new, |chance| {
+        format!(" A guess among the values named so far would reach {}.", panel.quantity.show(chance))
+    });
+    format!("{better}{samples}{spread}.{chance}")
 }
 
-fn push_grid(file: &mut String, grid: &Grid) {
-    file.push_str(&format!("| policy | {} |\n", grid.columns.join(" | ")));
+/// A table for each cache size.
+fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
+    let title = format!("{} by {}", capital(&parts.quantity().name), parts.by);
+    file.push_str(&format!("#### {}\n\n", escape::markdown(&title)));
+    file.push_str(match parts.by {
+        "distance" => "Columns are tokens from the end of the telling to the answer.\n\n",
+        "position" => "Columns are tokens from the start of the sample.\n\n",
+        _ => "",
+    });
+    for size in parts.sizes() {
+        push_grid(file, &format!("cache size {size}"), &parts.grid(size));
+    }
+}
+
+fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
+    let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
+    file.push_str(&format!("| {corner} | {} |\n", columns.join(" | ")));
     file.push_str(&format!("|---|{}\n", "---:|".repeat(grid.columns.len())));
     for line in &grid.lines {
         let cells: Vec<String> =
@@ -161,7 +189,7 @@ mod tests {
             .into_iter()
             .map(|row| Row { model: "x|y<script>".into(), ..row })
             .collect();
-        let file = file(&all, &panels(&all), &[vec![]], &[]);
+        let file = file(&all, &panels(&all), &[], &[vec![]], &[]);
         assert!(file.contains("| a\\|b | **2.72** |"), "{file}");
         assert!(file.contains("| tova | 7.39 |"), "{file}");
         assert!(!file.contains("<script>"), "{file}");

@@ -6,6 +6,7 @@
 
 mod axis;
 mod bootstrap;
+mod breakdown;
 mod chart;
 mod clip;
 mod csv;

@@ -1,4 +1,4 @@
-//! The order of policies in tables and legends: the paper's, then whatever a user defined.
+//! The order of policies in tables and legends: the paper's, then whatever a user defined; and of parts of samples.
 //!
 //! Only names are known here; what a policy does is no concern of the report.
 
@@ -9,4 +9,11 @@ pub(super) fn of(policy: &str) -> (usize, bool, u32, &str) {
     let (family, variant) = base.split_once('-').map_or((base, false), |(family, _)| (family, true));
     let rank = FAMILIES.iter().position(|known| *known == family).unwrap_or(FAMILIES.len());
     (rank, variant, sinks.parse().unwrap_or(u32::MAX), policy)
+}
+
+/// Parts of one kind together, by their first number where they have one: compares as (kind, number, name).
+pub(super) fn of_group(group: &str) -> (&str, u64, &str) {
+    let (kind, name) = group.split_once(':').unwrap_or((group, ""));
+    let digits = name.find(|c: char| !c.is_ascii_digit()).map_or(name, |end| &name[..end]);
+    (kind, digits.parse().unwrap_or(u64::MAX), name)
 }

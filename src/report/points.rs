@@ -1,6 +1,6 @@
 //! From rows to points: pooled numbers with intervals and paired differences, panel by panel.
 //!
-//! A panel is everything that may stand in one table: one setting, one metric. All its points are resampled with the
+//! A panel is everything that may stand in one table: one setting, one metric, one part of the samples. All its points are resampled with the
 //! same draws of clusters. It knows how to pool and to compare, and what is wrong with the data behind a number; it
 //! refuses to know how anything is drawn.
 
@@ -42,11 +42,15 @@ impl Point {
     }
 }
 
-/// What may stand in one table: one setting, one metric, all policies and cache sizes.
+/// What may stand in one table: one setting, one metric, one part of the samples, all policies and cache sizes.
 #[derive(Clone, Debug)]
 pub struct Panel {
     pub setting: Setting,
     pub quantity: Quantity,
+    /// The part of every sample the panel is about, such as `distance:512-1023`; `None`: all of it.
+    pub group: Option<String>,
+    /// What a guess would reach, where that is known.
+    pub chance: Option<f64>,
     /// Ordered by policy (as the paper orders them), then by cache size.
     pub points: Vec<Point>,
     /// Samples and clusters that any point has.
@@ -56,17 +60,41 @@ pub struct Panel {
     pub notes: Vec<String>,
 }
 
-/// Every panel of the rows, ordered by setting, then metric.
+/// Every panel of the rows, ordered by setting, then metric; the whole samples before their parts.
 pub fn panels(rows: &[Row]) -> Vec<Panel> {
-    let mut panels: Vec<Panel> = gather::gather(rows)
-        .into_iter()
-        .map(|((setting, metric), places)| panel(setting, metric, &places))
+    let gathered = gather::gather(rows);
+    let mut panels: Vec<Panel> = gathered
+        .iter()
+        // Chance is no result of a policy: it stands beside what it is the chance of.
+        .filter(|((_, metric, _), _)| *metric != CHANCE.1)
+        .map(|((setting, metric, group), places)| {
+            let mut panel = panel(setting.clone(), metric, places);
+            panel.group = group.map(str::to_owned);
+            if *metric == CHANCE.0 {
+                let guessed = gathered.get(&(setting.clone(), CHANCE.1, *group));
+                panel.chance = guessed.and_then(level).map(|pooled| panel.quantity.of_pooled(pooled));
+            }
+            panel
+        })
         .collect();
-    panels.sort_by(|a, b| (&a.setting, a.quantity.order()).cmp(&(&b.setting, b.quantity.order())));
+    panels.sort_by(|a, b| a.order().cmp(&b.order()));
     panels
 }
 
+/// A metric, and the metric that says what a guess would make of it.
+const CHANCE: (&str, &str) = ("recall", "recall_chance");
+
+/// The pooled value where it is the same for every policy; those that cover most speak for all.
+fn level(places: &Places) -> Option<f64> {
+    let newest = places.values().filter_map(gather::newest).map(|(_, measured)| measured);
+    newest.max_by_key(|measured| measured.marks.len()).and_then(pooled_of)
+}
+
 impl Panel {
+    fn order(&self) -> impl Ord + '_ {
+        (&self.setting, self.quantity.order(), self.group.as_deref().map(order::of_group))
+    }
+
     pub fn full(&self) -> Option<&Point> {
         self.points.iter().find(|point| point.is_full())
     }
@@ -124,7 +152,8 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
         points.push(point);
     }
     notes.extend(doubts_about_clusters(clusters.len()));
-    Panel { setting, quantity, points, samples: samples.len(), clusters: clusters.len(), notes }
+    let (samples, clusters) = (samples.len(), clusters.len());
+    Panel { setting, quantity, group: None, chance: None, points, samples, clusters, notes }
 }
 
 /// What all points of a panel share when they are pooled.
@@ -260,6 +289,36 @@ mod tests {
         // With two books the ends are one book taken twice: exp(6/4) and exp(6/2).
         let interval = tova.estimate.interval.unwrap();
         assert_eq!((interval.low, interval.high), (1.5f64.exp(), 3f64.exp()));
+    }
+
+    #[test]
+    fn parts_stand_apart_and_chance_beside() {
+        let at = |metric: &str, group: Option<&str>, value| {
+            let sample = [Sample { sample: "a", cluster: "a", value, weight: 8.0 }];
+            let rows = rows("tova", Some(64), &sample).into_iter();
+            rows.map(|row| Row { metric: metric.into(), group: group.map(str::to_owned), ..row })
+                .collect::<Vec<_>>()
+        };
+        let all = [
+            at("recall", Some("kind:home"), 1.0),
+            at("recall", Some("distance:128-255"), 2.0),
+            at("recall", Some("distance:16-31"), 4.0),
+            at("recall", None, 6.0),
+            at("recall_chance", None, 2.0),
+            at("recall_chance", Some("distance:16-31"), 1.0),
+        ];
+        let panels = panels(&all.concat());
+        let found: Vec<_> = panels
+            .iter()
+            .map(|panel| (panel.group.as_deref(), panel.points[0].estimate.value, panel.chance))
+            .collect();
+        let expected = [
+            (None, 75.0, Some(25.0)),
+            (Some("distance:16-31"), 50.0, Some(12.5)),
+            (Some("distance:128-255"), 25.0, None),
+            (Some("kind:home"), 12.5, None),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -51,7 +51,8 @@ impl Quantity {
             "kl_to_full" => (2, "KL to full (nats)", Lower, false, Shape::Plain),
             "top1_agreement" => (3, "top-1 agreement (%)", Higher, false, Shape::Share),
             "evicted_mass" => (4, "evicted attention (%)", Lower, false, Shape::Share),
-            other => (5, other, Unknown, true, Shape::Plain),
+            "recall" => (5, "recall (%)", Higher, true, Shape::Share),
+            other => (6, other, Unknown, true, Shape::Plain),
         };
         Self { metric: metric.to_owned(), name: escape::plain(name), better, has_difference, shape, rank }
     }
@@ -68,6 +69,11 @@ impl Quantity {
     /// Whether a logarithmic axis makes sense: shares have a natural scale already.
     pub fn has_log_axis(&self) -> bool {
         self.shape != Shape::Share
+    }
+
+    /// The ends of the value axis, where the quantity has a natural scale that differences must be seen on.
+    pub(super) fn range(&self) -> Option<(f64, f64)> {
+        (self.metric == "recall").then_some((0.0, 100.0))
     }
 
     /// The part of a file name that says what is drawn.

@@ -1,4 +1,4 @@
-//! The short answer, for a terminal: one table per setting and what it is worth.
+//! The short answer, for a terminal: a table or two per setting and what they are worth.
 //!
 //! Plain text without colour. The report file says more; this says the first thing.
 
@@ -9,9 +9,11 @@ use super::setting::Setting;
 use super::table::{self, Show};
 use crate::results::Row;
 
-/// Tables of the first quantity of each setting (perplexity where there is one), with the difference to the full cache.
+/// Tables of the first quantity of each setting (perplexity where there is one) with the difference to the full cache,
+/// and of recall.
 pub fn terminal(rows: &[Row]) -> String {
-    text(&points::panels(rows))
+    let panels = points::panels(rows);
+    text(&panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>())
 }
 
 pub(super) fn text(panels: &[Panel]) -> String {
@@ -23,6 +25,9 @@ pub(super) fn text(panels: &[Panel]) -> String {
     for of_setting in panels.chunk_by(|a, b| a.setting == b.setting) {
         let [panel, others @ ..] = of_setting else { continue };
         blocks.push(block(panel, &panel.setting.title(&settings)));
+        let (recall, others): (Vec<&Panel>, Vec<&Panel>) =
+            others.iter().partition(|panel| panel.quantity.metric == "recall");
+        blocks.extend(recall.iter().map(|panel| block(panel, &panel.setting.title(&settings))));
         if !others.is_empty() {
             let names: Vec<&str> = others.iter().map(|panel| panel.quantity.name.as_str()).collect();
             blocks.push(format!("also measured: {}\n", names.join("; ")));
@@ -49,6 +54,9 @@ fn block(panel: &Panel, title: &str) -> String {
     }
     if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
         block.push_str("; ± half of the 95 % bootstrap interval");
+    }
+    if let Some(chance) = panel.chance {
+        block.push_str(&format!("; a guess would reach {}", panel.quantity.show(chance)));
     }
     if panel.points.iter().any(|point| !point.complete) {
         block.push_str("; † not over all samples");

@@ -63,7 +63,7 @@ pub(super) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
     (!lines.is_empty()).then_some(Grid { columns, lines })
 }
 
-fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
+pub(super) fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
     let estimate = match show {
         Show::Value => point.estimate,
         Show::Difference => point.to_full?,
@@ -79,7 +79,7 @@ fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
 
 /// The best policy's number at a size as it is shown, so that equals are marked together; `None` where nothing is better
 /// than anything else.
-fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
+pub(super) fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
     let at_size = |point: &&Point| {
         point.is_policy() && point.cache_size == size && point.complete && point.estimate.value.is_finite()
     };

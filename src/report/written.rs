@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::breakdown::{self, Breakdown};
 use super::curve::{self, Figure, Looks};
 use super::markdown::{self, Link};
 use super::points::{self, Panel};
+use super::setting::Setting;
 use super::{csv, summary};
 use crate::results::Row;
 
@@ -56,18 +58,20 @@ pub struct Written {
 
 /// Writes the report of the rows.
 pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
-    let panels = points::panels(rows);
-    if panels.is_empty() {
+    let all = points::panels(rows);
+    if all.is_empty() {
         bail!("there are no rows to report on");
     }
     let mut folder = Folder { out: &options.out, formats: &options.formats, files: Vec::new() };
+    let breakdowns = breakdown::breakdowns(&all);
+    let panels: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
     let looks = Looks::of(&panels);
-    let (links, overview) = folder.write_figures(&panels, &looks)?;
+    let (links, overview) = folder.write_figures(&panels, &breakdowns, &looks)?;
     if options.formats.contains(&Format::Csv) {
-        folder.write_file("report.csv", &csv::file(&panels))?;
+        folder.write_file("report.csv", &csv::file(&all))?;
     }
     if options.formats.contains(&Format::Markdown) {
-        folder.write_file("report.md", &markdown::file(rows, &panels, &links, &overview))?;
+        folder.write_file("report.md", &markdown::file(rows, &panels, &breakdowns, &links, &overview))?;
     }
     Ok(Written { files: folder.files, terminal: summary::text(&panels) })
 }
@@ -80,23 +84,39 @@ struct Folder<'a> {
 
 impl Folder<'_> {
     /// The links of every panel, and of the figures that show several.
-    fn write_figures(&mut self, panels: &[Panel], looks: &Looks) -> Result<(Vec<Vec<Link>>, Vec<Link>)> {
+    fn write_figures(
+        &mut self,
+        panels: &[Panel],
+        breakdowns: &[Breakdown<'_>],
+        looks: &Looks,
+    ) -> Result<(Vec<Vec<Link>>, Vec<Link>)> {
         let figures = curve::figures(panels, looks);
         let mut overview = Vec::new();
         for figure in &figures.combined {
             overview.extend(self.write_figure(figure)?);
         }
         let mut links = Vec::new();
-        for figure in &figures.single {
-            links.push(figure.as_ref().map_or_else(|| Ok(Vec::new()), |figure| self.write_figure(figure))?);
+        let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+        for (panel, figure) in panels.iter().zip(&figures.single) {
+            let mut own = Vec::new();
+            if let Some(figure) = figure {
+                own.extend(self.write_figure(figure)?);
+                let by_distance = breakdowns.iter().filter(|parts| parts.by == "distance" && parts.is_of(panel));
+                for parts in by_distance {
+                    if let Some(figure) = curve::by_distance(parts, figure, panel.setting.title(&settings)) {
+                        own.extend(self.write_figure(&figure)?);
+                    }
+                }
+            }
+            links.push(own);
         }
         Ok((links, overview))
     }
 
     fn write_figure(&mut self, figure: &Figure) -> Result<Vec<Link>> {
         let mut links = Vec::new();
-        for (scale, name) in figure.scales() {
-            let scene = figure.scene(scale);
+        for (name, charts) in &figure.drawings {
+            let scene = figure.scene(charts);
             // The SVG is linked where both are written: it stays sharp.
             let mut link = None;
             if self.formats.contains(&Format::Png) {
@@ -133,7 +153,7 @@ impl Folder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, TABLE_3, rows, table_3};
+    use super::super::fixture::{Sample, TABLE_3, recall, rows, table_3};
     use super::*;
 
     fn read(path: &Path) -> String {
@@ -155,6 +175,7 @@ mod tests {
             rows.push(Row { metric: "kl_to_full".into(), value: lost * row.weight, ..row.clone() });
             rows.push(Row { metric: "top1_agreement".into(), value: (-lost).exp() * row.weight, ..row });
         }
+        rows.extend(recall(models[0].0, 12));
         let written = write(&rows, &Options::everything(out)).unwrap();
 
         let names: Vec<String> =
@@ -169,8 +190,24 @@ mod tests {
             report.contains("| tova | **9.5") && report.contains("(figures/perplexity-all-linear.svg)"),
             "{report}"
         );
-        // Header, per model one full line and 8 policies at 7 sizes, and two metrics without a full line.
-        assert_eq!(read(&out.join("report.csv")).lines().count(), 1 + 3 * (1 + 8 * 7) + 2 * 8 * 7);
+        // Header, per model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole and in
+        // eight octaves.
+        assert_eq!(
+            read(&out.join("report.csv")).lines().count(),
+            1 + 3 * (1 + 8 * 7) + 2 * 8 * 7 + 9 * (1 + 5 * 7)
+        );
+        // Recall by distance has a figure of its own, and chance a line but no table.
+        let by_distance = "figures/recall-llama-2-7b-hf-embedded-by-distance-linear";
+        for end in ["svg", "png"] {
+            assert!(names.contains(&format!("{by_distance}.{end}")), "{names:?}");
+        }
+        let svg = read(&out.join(format!("{by_distance}.svg")));
+        for word in ["cache size 64", "cache size 2048", "distance to the telling (tokens)", "chance", "embedded"]
+        {
+            assert!(svg.contains(word), "{word}: {svg}");
+        }
+        assert!(!svg.contains("cache size 4096") && !report.contains("recall_chance"), "{svg}");
+        assert!(report.contains("#### Recall (%) by distance"), "{report}");
         // A share has no logarithmic axis.
         assert!(
             names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.ends_with("linear.svg"))

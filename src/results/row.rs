@@ -55,8 +55,10 @@ pub struct Row {
     /// What samples share and bootstrap resamples together: the book, story or paper.
     pub cluster: String,
     // --- what
-    /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, ...
+    /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, ...
     pub metric: String,
+    /// Which part of the sample the number is about, such as `distance:512-1023` or `kind:home`; `None`: all of it.
+    pub group: Option<String>,
     /// The sum over the sample; pooled metrics are `sum(value) / sum(weight)`.
     #[serde(with = "any_f64")]
     pub value: f64,
@@ -150,6 +152,7 @@ pub(super) mod tests {
             sample: format!("book#{sample}"),
             cluster: text("book"),
             metric: text("nll"),
+            group: Some(text("kind:home")),
             value: 0.1 + f64::from(sample),
             weight: 127.0,
             output: None,

@@ -59,6 +59,7 @@ row_columns!(
     sample,
     cluster,
     metric,
+    group,
     value,
     weight,
     output,
@@ -136,6 +137,7 @@ mod tests {
         let mut rows: Vec<Row> = (0..100).map(row).collect();
         rows[1].score = None;
         rows[1].cache_size = None;
+        rows[1].group = None;
         rows[2].output = Some("größe\n\"quoted\"\0".repeat(10_000));
         rows[3].value = f64::INFINITY;
         rows[4].value = f64::MIN_POSITIVE / 2.0;

@@ -48,6 +48,7 @@ impl Provenance {
             sample: sample.name.clone(),
             cluster: sample.cluster.clone(),
             metric: mark.metric.into(),
+            group: mark.group.clone(),
             value: mark.value,
             weight: mark.weight,
             output: None,

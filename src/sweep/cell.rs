@@ -19,7 +19,7 @@ pub const ENGINE_VERSION: u32 = 1;
 
 /// Version of the result rows' schema (`results::Row`), bumped when a column is added, removed or changes its
 /// meaning; part of every cell id.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// One experiment: one model under one cache rule doing one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,7 @@ impl Cell {
     /// the hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts.
     ///
     /// ```text
-    /// schema=1
+    /// schema=2
     /// engine=1
     /// model=<revision>
     /// dtype=auto | f32 | f16 | bf16

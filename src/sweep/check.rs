@@ -13,8 +13,8 @@ use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy};
-use crate::lm::source::RANDOM_TINY;
-use crate::task::{DataSource, Perplexity, RANDOM_WORDS, TaskSpec};
+use crate::lm::source::{POCKET, RANDOM_TINY};
+use crate::task::{DataSource, EMBEDDED, MOST_EMBEDDED_BOOKS, Perplexity, RANDOM_WORDS, TaskSpec};
 
 /// The names under `policies:` that are not policies.
 const RESERVED: [&str; 2] = ["full", "truncate"];
@@ -87,13 +87,13 @@ impl Checker<'_> {
         let mut models = Vec::new();
         for Spanned { value, referenced, .. } in shapes.value {
             let Ok(source) = value.source.parse() else {
-                let near = did_you_mean(&value.source, [RANDOM_TINY]);
+                let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
                 return self.refuse(
                     referenced,
                     format!("`{}` names no model", value.source),
                     format!(
                         "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ or / \
-                         for a folder, or {RANDOM_TINY}"
+                         for a folder, {POCKET} or {RANDOM_TINY}"
                     ),
                 );
             };
@@ -228,16 +228,9 @@ impl Checker<'_> {
     fn perplexity(&self, shape: PerplexityShape) -> Result<Perplexity, ConfigError> {
         let Spanned { value: dataset, referenced, .. } = shape.dataset;
         let forms = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set owner/name, \
-                     or random-words";
-        if dataset == "embedded" {
-            return self.refuse(
-                referenced,
-                "`embedded` is reserved: no text is embedded yet",
-                format!("use {forms}"),
-            );
-        }
+                     embedded or random-words";
         let Ok(dataset) = dataset.parse::<DataSource>() else {
-            let near = did_you_mean(&dataset, [RANDOM_WORDS]);
+            let near = did_you_mean(&dataset, [EMBEDDED, RANDOM_WORDS]);
             return self.refuse(
                 referenced,
                 format!("`{dataset}` names no data set"),
@@ -248,6 +241,16 @@ impl Checker<'_> {
             Some(number) => self.count(what, number, 1).map(Some),
             None => Ok(None),
         };
+        let books = limit("`books`", &shape.books)?;
+        if let (DataSource::Embedded, Some(asked)) = (&dataset, &shape.books)
+            && asked.value > MOST_EMBEDDED_BOOKS as u64
+        {
+            return self.refuse(
+                asked.referenced,
+                format!("`{EMBEDDED}` has no {} books", asked.value),
+                format!("ask for at most {MOST_EMBEDDED_BOOKS}"),
+            );
+        }
         Ok(Perplexity {
             dataset,
             length: match &shape.length {
@@ -257,7 +260,7 @@ impl Checker<'_> {
             stride: limit("`stride`", &shape.stride)?,
             bos: shape.bos.0,
             tail: shape.tail,
-            books: limit("`books`", &shape.books)?,
+            books,
             chunks_per_book: limit("`chunks_per_book`", &shape.chunks_per_book)?,
             compare_to_full: shape.compare_to_full,
         })

@@ -53,7 +53,9 @@ impl<'de> Deserialize<'de> for ModelShape {
         impl<'de> Visitor<'de> for Model {
             type Value = ModelShape;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a model: a folder (./ ../ /), owner/name[@revision], random-tiny, or {source, dtype}")
+                f.write_str(
+                    "a model: a folder (./ ../ /), owner/name[@revision], pocket, random-tiny, or {source, dtype}",
+                )
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelShape, E> {
                 Ok(ModelShape { source: source.to_string(), dtype: WeightType::Auto })

@@ -70,15 +70,15 @@ fn a_published_id_stays() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=1\nengine=1\nmodel=0123abc\ndtype=auto\n\
+        "schema=2\nengine=1\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
          compare_to_full=false\ndata=sha256:ff\n"
     );
     let id = cells[5].id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
-    assert_eq!(id.to_string(), "016324ba044eaabc");
-    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__016324ba044eaabc");
+    assert_eq!(id.to_string(), "15cf4018f00199b6");
+    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__15cf4018f00199b6");
 }
 
 #[test]
@@ -235,7 +235,13 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&swap("[random-tiny]", "[{sauce: ./m}]"), "sauce", "unknown key `sauce`", "source");
     refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
     refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
-    refused(&swap("random-words", "embedded"), "embedded", "reserved", ".txt");
+    refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
+    refused(
+        &swap("random-words, length: 128", "embedded, books: 10001"),
+        "10001",
+        "has no 10001 books",
+        "at most",
+    );
     refused(&swap("random-words", "pg19"), "pg19", "`pg19` names no data set", "owner/name");
     refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
     refused(&swap("length: 128", "length: many"), "many", "whole number", "configs/");

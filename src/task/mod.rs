@@ -4,11 +4,13 @@
 //! known here.
 
 mod perplexity;
+mod recall;
 mod samples;
 mod settings;
 mod texts;
 
 pub use perplexity::{Measured, Reading, Topline, measure};
+pub use recall::AskedFor;
 pub use samples::{Sample, cut, resolve_bos};
-pub use settings::{Bos, DataSource, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
-pub use texts::{Book, digest, read_books, read_text};
+pub use settings::{Bos, DataSource, EMBEDDED, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
+pub use texts::{Book, MOST_EMBEDDED_BOOKS, digest, read_books, read_text};

@@ -1,14 +1,16 @@
-//! Perplexity of one sample under one cache rule, exactly, sharing what rules have in common.
+//! Perplexity and recall of one sample under one cache rule, exactly, sharing what rules have in common.
 //!
 //! A bounded cache equals the unbounded one until it is full, so the cells of a sample go on from one unbounded
 //! reading ([`Topline`]); a cache at least as large as the sample is that reading. Where a cell takes over depends on
 //! the cell alone, never on what else the sweep holds: a resumed sweep gives the same bits.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::recall::{self, octave};
 use super::samples::Sample;
 use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
@@ -211,6 +213,9 @@ fn score(
     topline: Option<&Topline>,
 ) -> Result<Vec<Mark>> {
     let (mut nll, mut scored, mut kl, mut same_top) = (0.0, 0usize, 0.0, 0u64);
+    let asked = sample.answer_tokens();
+    let mut hits = vec![None; sample.tokens.len()];
+    let mut parts: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
     for Segment { states, predicts } in segments {
         // The last state of a segment predicts what comes after it, which another segment, or nobody, scores.
         let last = (predicts.end - 1).min(sample.tokens.len());
@@ -220,21 +225,35 @@ fn score(
         }
         let expected = &sample.tokens[targets.clone()];
         let states = states.narrow(0, targets.start - predicts.start, targets.len())?;
-        let values = match topline {
-            Some(topline) => {
-                let unbounded = topline.states.narrow(0, targets.start - 1, targets.len())?;
-                let (values, divergence) = model.nll_and_divergence(&states, &unbounded, expected)?;
-                kl += divergence.kl;
-                same_top += divergence.same_top;
-                values
-            }
-            None => model.nll(&states, expected)?,
+        let unbounded = match topline {
+            Some(topline) => Some(topline.states.narrow(0, targets.start - 1, targets.len())?),
+            None => None,
         };
-        nll += values.iter().map(|nll| f64::from(*nll)).sum::<f64>();
+        let here = asked.iter().filter(|token| targets.contains(token));
+        let here: Vec<usize> = here.map(|token| token - targets.start).collect();
+        let scores = model.score(&states, expected, &here, unbounded.as_ref())?;
+        for (row, hit) in here.into_iter().zip(scores.hits) {
+            hits[targets.start + row] = Some(hit);
+        }
+        for (position, nll) in targets.clone().zip(&scores.nll) {
+            let [sum, tokens] = parts.entry(part(position)).or_default();
+            *sum += f64::from(*nll);
+            *tokens += 1.0;
+        }
+        nll += scores.nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
+        kl += scores.divergence.kl;
+        same_top += scores.divergence.same_top;
         scored += targets.len();
     }
     let weight = scored as f64;
     let mut marks = vec![Mark::new(NLL, nll, weight)];
+    // One part alone would say the same again.
+    if parts.len() > 1 {
+        marks.extend(parts.into_iter().map(|(first, [nll, tokens])| {
+            let name = if first == 0 { format!("0-{}", FIRST_PART - 1) } else { octave(first) };
+            Mark { group: Some(format!("position:{name}")), ..Mark::new(NLL, nll, tokens) }
+        }));
+    }
     // Words whose tokens are not all scored would make the word-level figure too good.
     if sample.words > 0 && scored == sample.scored.len() {
         marks.push(Mark::new(NLL_WORD, nll, sample.words as f64));
@@ -243,5 +262,14 @@ fn score(
         marks.push(Mark::new(KL_TO_FULL, kl, weight));
         marks.push(Mark::new(TOP1_AGREEMENT, same_top as f64, weight));
     }
+    marks.extend(recall::marks(&sample.recalls, &hits));
     Ok(marks)
+}
+
+/// The first positions of a sample are one part: octaves of a few tokens would say little and cost rows.
+const FIRST_PART: usize = 128;
+
+/// Where the part of a position begins.
+fn part(position: usize) -> usize {
+    if position < FIRST_PART { 0 } else { 1 << position.ilog2() }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 
+use super::recall::{self, AskedFor};
 use super::settings::{Bos, Perplexity, Tail};
 use super::texts::Book;
 use crate::lm::Tokenizer;
@@ -23,6 +24,18 @@ pub struct Sample {
     pub scored: Range<usize>,
     /// Words that start in the scored part of the text.
     pub words: usize,
+    /// What the scored part asks for and the sample told; in the sample's tokens.
+    pub recalls: Vec<AskedFor>,
+}
+
+impl Sample {
+    /// The tokens that answer a recall, each once, ascending.
+    pub(super) fn answer_tokens(&self) -> Vec<usize> {
+        let mut tokens: Vec<usize> = self.recalls.iter().flat_map(|recall| recall.answer.clone()).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
 }
 
 /// Whether samples start with BOS.
@@ -61,6 +74,7 @@ fn cut_book(book: &Book, settings: &Perplexity, tokenizer: &Tokenizer, bos: Opti
     let (whole, stride) = (settings.text_tokens(bos.is_some()), settings.stride(bos.is_some()));
     let lead = usize::from(bos.is_some());
     let starts = word_starts(&book.text);
+    let recalls = recall::locate(&book.recalls, &text);
     let mut samples = Vec::new();
     for (index, start) in (0..text.ids.len()).step_by(stride).enumerate() {
         if samples.len() == settings.chunks_per_book.unwrap_or(usize::MAX) {
@@ -78,11 +92,18 @@ fn cut_book(book: &Book, settings: &Perplexity, tokenizer: &Tokenizer, bos: Opti
         let from = text.places[start + scored.start - lead].start;
         let to = text.places[end - 1].end;
         let words = starts.partition_point(|at| *at < to) - starts.partition_point(|at| *at < from);
+        let inside = recalls.iter().filter(|recall| recall.told >= start).filter_map(|recall| {
+            let [told, first, last] =
+                [recall.told, recall.answer.start, recall.answer.end].map(|token| token - start + lead);
+            let is_scored = first >= scored.start && last <= scored.end;
+            is_scored.then(|| AskedFor { told, answer: first..last, ..recall.clone() })
+        });
         samples.push(Sample {
             name: format!("{}#{index}", book.name),
             cluster: book.name.clone(),
             tokens: bos.into_iter().chain(text.ids[start..end].iter().copied()).collect(),
             bos,
+            recalls: inside.collect(),
             scored,
             words,
         });
@@ -111,6 +132,7 @@ fn word_starts(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::Recall;
 
     fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Perplexity {
         Perplexity {
@@ -126,7 +148,7 @@ mod tests {
     }
 
     fn samples(text: &str, settings: &Perplexity) -> Vec<(usize, Range<usize>, usize)> {
-        let book = Book { name: "b".into(), text: text.into() };
+        let book = Book { name: "b".into(), text: text.into(), ..Book::default() };
         let cut = cut(&[book], settings, &Tokenizer::bytes().unwrap()).unwrap();
         cut.into_iter().map(|s| (s.tokens.len(), s.scored, s.words)).collect()
     }
@@ -167,8 +189,27 @@ mod tests {
     }
 
     #[test]
+    fn a_recall_needs_its_telling_in_the_sample_and_its_answer_among_what_is_scored() {
+        let recall = |told, answer| Recall { kind: "home", told, answer, choices: 2 };
+        let recalls = vec![recall(1, 2..4), recall(1, 6..7), recall(5, 7..9), recall(6, 7..8)];
+        let book = Book { name: "b".into(), text: TEXT.into(), recalls };
+        let cut = |stride| {
+            let settings = settings(5, stride, Bos::Always, Tail::Drop);
+            let cut = cut(std::slice::from_ref(&book), &settings, &Tokenizer::bytes().unwrap()).unwrap();
+            cut.into_iter()
+                .map(|s| s.recalls.into_iter().map(|r| (r.told, r.answer)).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
+        // Text tokens 0..4 and 4..8 after BOS: one answer ends outside, one telling is in the first sample.
+        assert_eq!(cut(None), [vec![(1, 3..5)], vec![(2, 4..5)]]);
+        // 0..4, 2..6, 4..8, 6..10: the telling at 5 is in the last sample's past, and its answer crosses what the
+        // third scores.
+        assert_eq!(cut(Some(2)), [vec![(1, 3..5)], vec![], vec![(2, 4..5)], vec![]]);
+    }
+
+    #[test]
     fn nothing_long_enough_is_an_error() {
-        let book = Book { name: "b".into(), text: TEXT.into() };
+        let book = Book { name: "b".into(), text: TEXT.into(), ..Book::default() };
         let error = cut(&[book], &settings(50, None, Bos::Always, Tail::Drop), &Tokenizer::bytes().unwrap());
         assert!(error.unwrap_err().to_string().contains("tail: keep"));
     }

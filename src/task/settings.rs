@@ -68,10 +68,15 @@ pub struct Perplexity {
 /// The data set that needs no file: seeded random words.
 pub const RANDOM_WORDS: &str = "random-words";
 
+/// The data set that needs no file and asks for recall: books of made-up worlds.
+pub const EMBEDDED: &str = "embedded";
+
 /// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DataSource {
     RandomWords,
+    /// The test books of [`world`](crate::world).
+    Embedded,
     /// A folder of `.txt` files, or a `.parquet` file with a `text` column.
     Path(String),
     /// A data set of the hub, of which the Parquet files of its test split are read.
@@ -85,6 +90,8 @@ impl FromStr for DataSource {
         let path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start));
         Ok(if text == RANDOM_WORDS {
             DataSource::RandomWords
+        } else if text == EMBEDDED {
+            DataSource::Embedded
         } else if path || text == "." || text == ".." || text.ends_with(".parquet") {
             DataSource::Path(text.to_string())
         } else {
@@ -97,6 +104,7 @@ impl fmt::Display for DataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DataSource::RandomWords => f.write_str(RANDOM_WORDS),
+            DataSource::Embedded => f.write_str(EMBEDDED),
             DataSource::Path(path) => f.write_str(path),
             DataSource::Hub(repo) => write!(f, "{repo}"),
         }

@@ -1,4 +1,4 @@
-//! Texts as they come: a folder of files, a Parquet column, a data set of the hub, or made-up words.
+//! Texts as they come: a folder of files, a Parquet column, a data set of the hub, made-up words or worlds.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,15 @@ use sha2::{Digest, Sha256};
 use super::settings::DataSource;
 use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
+use crate::world::{self, Recall};
 
 /// A named text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Book {
     pub name: String,
     pub text: String,
+    /// What it asks a reader to remember; nothing where nobody knows.
+    pub recalls: Vec<Recall>,
 }
 
 /// A text file.
@@ -40,20 +43,21 @@ pub fn read_books(
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Vec<Book>> {
-    let limit = limit.unwrap_or(usize::MAX);
+    let most = limit.unwrap_or(usize::MAX);
     match dataset {
-        DataSource::RandomWords => Ok((0..limit.min(RANDOM_BOOKS)).map(random_book).collect()),
+        DataSource::Embedded => Ok(embedded_books(limit.unwrap_or(EMBEDDED_BOOKS))),
+        DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
         DataSource::Hub(repo) => {
             // The other splits were made to train on.
             let test = |name: &str| name.ends_with(".parquet") && name.contains("test");
-            books_of_tables(&Hub::new(hub, progress)?.dataset_files(repo, None, test)?.files, limit)
+            books_of_tables(&Hub::new(hub, progress)?.dataset_files(repo, None, test)?.files, most)
         }
         DataSource::Path(path) => {
             let path = expand_home(path)?;
             if path.extension().is_some_and(|extension| extension == "parquet") {
-                books_of_tables(&[path], limit)
+                books_of_tables(&[path], most)
             } else {
-                books_of_folder(&path, limit)
+                books_of_folder(&path, most)
             }
         }
     }
@@ -73,7 +77,7 @@ fn books_of_folder(path: &Path, limit: usize) -> Result<Vec<Book>> {
         .take(limit)
         .map(|file| {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Ok(Book { name, text: read_text(file)? })
+            Ok(Book { name, text: read_text(file)?, ..Book::default() })
         })
         .collect()
 }
@@ -88,23 +92,43 @@ fn books_of_tables(files: &[PathBuf], limit: usize) -> Result<Vec<Book>> {
             }
             ensure!(!text.trim().is_empty(), "row {row} of {} is an empty text", file.display());
             let name = if files.len() == 1 { format!("row {row:05}") } else { format!("{stem} row {row:05}") };
-            books.push(Book { name, text });
+            books.push(Book { name, text, ..Book::default() });
         }
     }
     ensure!(!books.is_empty(), "the data set holds no text");
     Ok(books)
 }
 
-/// `sha256:` and 16 hex digits over names and texts.
+/// `sha256:` and 16 hex digits over names, texts and what is asked of them.
 pub fn digest(books: &[Book]) -> String {
     let mut hash = Sha256::new();
-    for part in books.iter().flat_map(|book| [&book.name, &book.text]) {
+    let mut add = |part: &str| {
         hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part.as_bytes());
+        hash.update(part);
+    };
+    for Book { name, text, recalls } in books {
+        add(name);
+        add(text);
+        for Recall { kind, told, answer, choices } in recalls {
+            add(&format!("{kind} {told} {answer:?} {choices}"));
+        }
     }
     let digest = hash.finalize();
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
+}
+
+/// Books of `embedded` unless the sweep asks for another number.
+const EMBEDDED_BOOKS: usize = 16;
+/// They are made to order, so only memory ends them.
+pub const MOST_EMBEDDED_BOOKS: usize = 10_000;
+/// The seed of the books that are measured on; nobody trains on them. It is not the sweep's, so that the data set
+/// is one and the same.
+const TEST_SEED: u64 = 7;
+
+fn embedded_books(count: usize) -> Vec<Book> {
+    let books = world::books(TEST_SEED, count).into_iter();
+    books.map(|world::Text { name, text, recalls }| Book { name, text, recalls }).collect()
 }
 
 const RANDOM_BOOKS: usize = 4;
@@ -125,7 +149,7 @@ fn random_book(index: usize) -> Book {
         text.push_str(&word(number));
         text.push_str(if position % 11 == 10 { ".\n" } else { " " });
     }
-    Book { name: format!("random-{index}"), text }
+    Book { name: format!("random-{index}"), text, ..Book::default() }
 }
 
 #[cfg(test)]
@@ -159,10 +183,29 @@ mod tests {
 
     #[test]
     fn the_digest_sees_names_texts_and_their_border() {
-        let book = |name: &str, text: &str| Book { name: name.into(), text: text.into() };
+        let book = |name: &str, text: &str| Book { name: name.into(), text: text.into(), ..Book::default() };
         let one = digest(&[book("a", "bc")]);
         assert_ne!(one, digest(&[book("ab", "c")]));
         assert_ne!(one, digest(&[book("a", "bd")]));
         assert_eq!(one, digest(&[book("a", "bc")]));
+        let asks = |choices| Recall { kind: "home", told: 0, answer: 1..2, choices };
+        let asking = |choices| digest(&[Book { recalls: vec![asks(choices)], ..book("a", "bc") }]);
+        assert!(asking(2) != one && asking(2) != asking(3));
+    }
+
+    #[test]
+    fn embedded_books_are_the_same_however_many_are_asked_for() {
+        let books = |limit| read_books(&DataSource::Embedded, limit, &HubSettings::with_cache_dir("nowhere"), &());
+        let (two, all) = (books(Some(2)).unwrap(), books(None).unwrap());
+        assert_eq!((two.len(), all.len()), (2, EMBEDDED_BOOKS));
+        assert_eq!(two, all[..2]);
+        for book in &all {
+            assert!(!book.recalls.is_empty(), "{}", book.name);
+            // The answer stands where it is said to stand, after its telling.
+            for Recall { told, answer, choices, .. } in &book.recalls {
+                assert!(*told <= answer.start && *choices > 0, "{}: {answer:?}", book.name);
+                assert!(!book.text[answer.clone()].trim().is_empty(), "{}: {answer:?}", book.name);
+            }
+        }
     }
 }

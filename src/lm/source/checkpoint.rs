@@ -48,25 +48,43 @@ impl CheckpointFiles {
 /// `sha256:` and 16 hex digits over names and contents of the configuration, the weights and the tokenizer.
 pub fn digest(files: &CheckpointFiles) -> Result<String> {
     let root = files.config.parent().unwrap_or(Path::new(""));
-    let mut hash = Sha256::new();
+    let mut fingerprint = Fingerprint::default();
     let mut buffer = vec![0; 1 << 20];
     for path in [&files.config].into_iter().chain(&files.weights).chain(&files.tokenizer) {
         let reading = || format!("cannot read {}", path.display());
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
         let mut file = File::open(path).with_context(reading)?;
-        // Lengths first, so that no two different sets of files give the same bytes.
-        hash.update((name.len() as u64).to_le_bytes());
-        hash.update(name.as_bytes());
-        hash.update(file.metadata().with_context(reading)?.len().to_le_bytes());
+        fingerprint.file(&name, file.metadata().with_context(reading)?.len());
         loop {
             match file.read(&mut buffer).with_context(reading)? {
                 0 => break,
-                read => hash.update(&buffer[..read]),
+                read => fingerprint.bytes(&buffer[..read]),
             }
         }
     }
-    let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("sha256:{hex}"))
+    Ok(fingerprint.finish())
+}
+
+/// The digest of files in the making, wherever their bytes come from.
+#[derive(Default)]
+pub(in crate::lm) struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    /// Begins a file. Lengths come first, so that no two different sets of files give the same bytes.
+    pub fn file(&mut self, name: &str, length: u64) {
+        self.0.update((name.len() as u64).to_le_bytes());
+        self.0.update(name.as_bytes());
+        self.0.update(length.to_le_bytes());
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn finish(self) -> String {
+        let hex: String = self.0.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{hex}")
+    }
 }
 
 /// A place with the files of one checkpoint.

@@ -1,6 +1,6 @@
 //! Where a model comes from: the text a user writes, and the files it stands for.
 //!
-//! A source is a folder, a repository of the Hugging Face hub, or the built-in random model. This module turns the
+//! A source is a folder, a repository of the Hugging Face hub, or one of two models that need no file. This module turns the
 //! text into a [`ModelSource`] and a source into [`CheckpointFiles`], paths that exist on this machine. It refuses
 //! to know what is inside the files, and a name that comes from a file or from the network never leads outside the
 //! folder it belongs to.
@@ -23,6 +23,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+pub(super) use checkpoint::Fingerprint;
 pub use checkpoint::{CheckpointFiles, digest};
 pub use error::HubError;
 pub use hub::{DatasetFiles, Hub};
@@ -33,6 +34,9 @@ pub use settings::{HubSettings, Token};
 /// The branch a repository is read from when none is named.
 pub const DEFAULT_REVISION: &str = "main";
 
+/// The name of the trained model in the program.
+pub const POCKET: &str = "pocket";
+
 /// The name of the built-in random model.
 pub const RANDOM_TINY: &str = "random-tiny";
 
@@ -42,6 +46,8 @@ pub const RANDOM_TINY: &str = "random-tiny";
 pub enum ModelSource {
     /// A tiny model with random weights, made in memory; it has no files.
     RandomTiny,
+    /// The trained model in the program.
+    Pocket,
     /// A folder, as written; `~/` is the home directory.
     Folder(String),
     /// A repository of the hub at a branch, tag or commit.
@@ -52,7 +58,7 @@ impl ModelSource {
     /// The files on this machine, fetched from the hub first where needed.
     pub fn resolve(&self, settings: &HubSettings, progress: &dyn DownloadProgress) -> Result<CheckpointFiles> {
         match self {
-            ModelSource::RandomTiny => bail!("`{RANDOM_TINY}` is made in memory and has no files"),
+            ModelSource::RandomTiny | ModelSource::Pocket => bail!("it is in the program and has no files"),
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
             ModelSource::Hub { repo, revision } => {
                 Hub::new(settings, progress).and_then(|hub| hub.checkpoint(repo, revision))
@@ -66,10 +72,13 @@ impl FromStr for ModelSource {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        ensure!(!text.is_empty(), "a model needs a name: `./folder`, `owner/name` or `{RANDOM_TINY}`");
+        ensure!(!text.is_empty(), "a model needs a name: `./folder`, `owner/name`, `{POCKET}` or `{RANDOM_TINY}`");
         ensure!(!text.chars().any(char::is_control), "{text:?} is no model: it has control characters");
         if text == RANDOM_TINY {
             return Ok(ModelSource::RandomTiny);
+        }
+        if text == POCKET {
+            return Ok(ModelSource::Pocket);
         }
         if text.starts_with(['/', '.']) || text == "~" || text.starts_with("~/") {
             let trimmed = text.trim_end_matches('/');
@@ -78,7 +87,7 @@ impl FromStr for ModelSource {
         ensure!(
             text.contains('/'),
             "`{text}` is no model: write `./{text}` for a folder, `owner/name` for a repository of the hub, \
-             or `{RANDOM_TINY}`"
+             `{POCKET}` or `{RANDOM_TINY}`"
         );
         let (repo, revision) = text.split_once('@').unwrap_or((text, DEFAULT_REVISION));
         repo::check_revision(revision).with_context(|| format!("`{text}` is no model"))?;
@@ -95,6 +104,7 @@ impl fmt::Display for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ModelSource::RandomTiny => f.write_str(RANDOM_TINY),
+            ModelSource::Pocket => f.write_str(POCKET),
             ModelSource::Folder(text) => f.write_str(text),
             ModelSource::Hub { repo, revision } if revision == DEFAULT_REVISION => write!(f, "{repo}"),
             ModelSource::Hub { repo, revision } => write!(f, "{repo}@{revision}"),
@@ -144,6 +154,8 @@ mod tests {
         let folder = |text: &str| ModelSource::Folder(text.to_owned());
         for (text, expected) in [
             ("random-tiny", ModelSource::RandomTiny),
+            ("pocket", ModelSource::Pocket),
+            ("./pocket", folder("./pocket")),
             ("/models/a", folder("/models/a")),
             ("./a", folder("./a")),
             ("./a@b", folder("./a@b")),
@@ -162,9 +174,13 @@ mod tests {
 
     #[test]
     fn the_canonical_text_parses_to_the_same_source() {
-        for (text, canonical) in
-            [("random-tiny", "random-tiny"), ("./a//", "./a"), ("o/n@main", "o/n"), ("o/n@v1", "o/n@v1")]
-        {
+        for (text, canonical) in [
+            ("random-tiny", "random-tiny"),
+            ("pocket", "pocket"),
+            ("./a//", "./a"),
+            ("o/n@main", "o/n"),
+            ("o/n@v1", "o/n@v1"),
+        ] {
             let source: ModelSource = text.parse().unwrap();
             assert_eq!(source.to_string(), canonical);
             assert_eq!(canonical.parse::<ModelSource>().unwrap(), source);

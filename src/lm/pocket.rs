@@ -1,0 +1,72 @@
+//! The pocket model: a checkpoint folder inside the program, so that a first run needs no file and no network.
+//!
+//! Knows the bytes of `models/pocket` and that they are read as any checkpoint is: the same folder on disk gives the
+//! same revision and the same bits. What the model has learnt is said in its card, not here.
+
+use anyhow::{Context, Result};
+use candle_core::Device;
+
+use super::config::ModelShape;
+use super::source::Fingerprint;
+use super::tokenizer::Tokenizer;
+use super::transformer::{LanguageModel, WeightType};
+
+const CONFIG: &str = include_str!("../../models/pocket/config.json");
+const TOKENIZER: &str = include_str!("../../models/pocket/tokenizer.json");
+const TOKENIZER_CONFIG: &str = include_str!("../../models/pocket/tokenizer_config.json");
+const WEIGHTS: &[u8] = include_bytes!("../../models/pocket/model.safetensors");
+
+pub(super) const WEIGHT_BYTES: u64 = WEIGHTS.len() as u64;
+
+pub(super) fn shape() -> Result<ModelShape> {
+    ModelShape::parse(CONFIG).context("the pocket model's config.json")
+}
+
+/// What a folder with the same files has as its revision.
+pub(super) fn revision() -> String {
+    let mut fingerprint = Fingerprint::default();
+    for (name, bytes) in [
+        ("config.json", CONFIG.as_bytes()),
+        ("model.safetensors", WEIGHTS),
+        ("tokenizer.json", TOKENIZER.as_bytes()),
+    ] {
+        fingerprint.file(name, bytes.len() as u64);
+        fingerprint.bytes(bytes);
+    }
+    fingerprint.finish()
+}
+
+pub(super) fn tokenizer(bos: Option<u32>) -> Result<Tokenizer> {
+    Tokenizer::parse(TOKENIZER, TOKENIZER_CONFIG, bos).context("the pocket model's tokenizer")
+}
+
+pub(super) fn load(shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+    LanguageModel::from_bytes(shape, WEIGHTS, dtype, device)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::memory::MemoryPlan;
+    use super::super::open::ModelFiles;
+    use super::super::source::HubSettings;
+    use super::*;
+
+    #[test]
+    fn the_folder_and_the_program_hold_one_model() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/pocket");
+        let hub = HubSettings::with_cache_dir("nowhere");
+        let [inside, outside] = ["pocket", folder.to_str().unwrap()].map(|name| {
+            let files = ModelFiles::find(&name.parse().unwrap(), &hub, &()).unwrap();
+            let tokens = files.tokenizer().unwrap().encode("Mara lives in Tarn. It rained; she stayed.").unwrap();
+            let tokens = [vec![files.tokenizer().unwrap().bos().unwrap()], tokens.ids].concat();
+            let model = files.load(WeightType::Auto, &Device::Cpu).unwrap();
+            let states = model.read(&tokens, &mut model.new_memory(&MemoryPlan::unbounded())).unwrap();
+            let nll = model.nll(&states.narrow(0, 0, tokens.len() - 1).unwrap(), &tokens[1..]).unwrap();
+            let nll: Vec<u32> = nll.into_iter().map(f32::to_bits).collect();
+            (files.revision().unwrap(), files.weight_bytes(), model.dtype(), tokens, nll)
+        });
+        assert_eq!(inside, outside);
+    }
+}

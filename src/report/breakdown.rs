@@ -1,0 +1,212 @@
+//! A quantity by parts of the samples: by how far back a fact was told, by its kind.
+//!
+//! It knows how panels of parts belong together, which cache sizes are worth a look, and makes tables and charts of
+//! them; a table's looks and a chart's anatomy are not its business.
+
+use super::axis::{Axis, Scale};
+use super::chart::{self, Chart, Line, Reference};
+use super::points::{Panel, Point};
+use super::quantity::Quantity;
+use super::table::{self, Entry, Grid, Show};
+
+/// Panels of one setting and quantity that differ in one kind of part only.
+pub(super) struct Breakdown<'a> {
+    /// `distance`, `kind`.
+    pub(super) by: &'a str,
+    /// One per part, in their order.
+    panels: Vec<&'a Panel>,
+}
+
+/// More charts than this are no figure, and more tables no report.
+const MOST_SIZES: usize = 6;
+
+/// The breakdowns of the panels that are about parts.
+pub(super) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
+    let parts: Vec<&Panel> = panels.iter().filter(|panel| panel.group.is_some()).collect();
+    let same =
+        |a: &&Panel, b: &&Panel| a.setting == b.setting && a.quantity == b.quantity && split(a).0 == split(b).0;
+    parts.chunk_by(same).map(|panels| Breakdown { by: split(panels[0]).0, panels: panels.to_vec() }).collect()
+}
+
+/// `distance:16-31` as kind and name.
+fn split(panel: &Panel) -> (&str, &str) {
+    let group = panel.group.as_deref().unwrap_or_default();
+    group.split_once(':').unwrap_or((group, ""))
+}
+
+impl Breakdown<'_> {
+    pub(super) fn quantity(&self) -> &Quantity {
+        &self.panels[0].quantity
+    }
+
+    /// Whether it is of the same samples and quantity as a panel of whole samples.
+    pub(super) fn is_of(&self, whole: &Panel) -> bool {
+        self.panels[0].setting == whole.setting && *self.quantity() == whole.quantity
+    }
+
+    /// The cache sizes that are smaller than a sample, spread evenly if there are too many.
+    pub(super) fn sizes(&self) -> Vec<u32> {
+        let mut sizes: Vec<u32> = self.panels.iter().flat_map(|panel| panel.sizes()).collect();
+        sizes.retain(|size| *size < self.panels[0].setting.length);
+        sizes.sort_unstable();
+        sizes.dedup();
+        let shown = sizes.len().min(MOST_SIZES);
+        (0..shown).map(|i| sizes[(i * (sizes.len() - 1)).checked_div(shown - 1).unwrap_or(0)]).collect()
+    }
+
+    /// Policies down, parts across, at one cache size; below them what a guess would reach, and the number of things
+    /// measured.
+    pub(super) fn grid(&self, size: u32) -> Grid {
+        let bests: Vec<Option<String>> =
+            self.panels.iter().map(|panel| table::best_number(panel, Some(size))).collect();
+        let entry = |policy: &str, panel: &Panel, best: &Option<String>| {
+            let point = at(panel, policy, size)?;
+            let mut entry = table::entry(panel, point, Show::Value)?;
+            entry.best = point.is_policy() && best.as_ref() == Some(&entry.number);
+            Some(entry)
+        };
+        let mut lines: Vec<table::Line> = self
+            .policies()
+            .into_iter()
+            .map(|policy| {
+                let cells = self.panels.iter().zip(&bests).map(|(panel, best)| entry(policy, panel, best));
+                table::Line { policy: policy.to_owned(), cells: cells.collect() }
+            })
+            .filter(|line| line.cells.iter().any(Option::is_some))
+            .collect();
+        let mut fixed = |name: &str, number: &dyn Fn(&Panel) -> Option<String>| {
+            let entry = |number| Entry { number, spread: None, best: false, partial: false };
+            let cells: Vec<Option<Entry>> = self.panels.iter().map(|panel| number(panel).map(entry)).collect();
+            if cells.iter().any(Option::is_some) {
+                lines.push(table::Line { policy: name.to_owned(), cells });
+            }
+        };
+        fixed("(chance)", &|panel| panel.chance.map(|chance| panel.quantity.show(chance)));
+        fixed("(measured)", &|panel| {
+            let weights = panel.points.iter().map(|point| point.weight);
+            weights.max_by(f64::total_cmp).map(|weight| weight.to_string())
+        });
+        Grid { columns: self.panels.iter().map(|panel| split(panel).1.to_owned()).collect(), lines }
+    }
+
+    /// A chart over octaves at one cache size; `None` where the parts are none.
+    pub(super) fn chart(&self, size: u32) -> Option<Chart> {
+        let octaves: Vec<(u32, u32)> = self.panels.iter().map(|panel| octave(panel)).collect::<Option<_>>()?;
+        // A point stands for its whole octave, so it stands in the middle, and the ticks at the borders.
+        let middles: Vec<f64> =
+            octaves.iter().map(|&(first, last)| (f64::from(first) * (f64::from(last) + 1.0)).sqrt()).collect();
+        let (first, end) = (octaves.first()?.0, octaves.last()?.1.checked_add(1)?);
+        let borders: Vec<u32> =
+            std::iter::successors(Some(first), |border| border.checked_mul(2)).take_while(|b| *b <= end).collect();
+        let across = |policy: &str| -> Vec<(&Panel, &Point, f64)> {
+            let parts = self.panels.iter().zip(&middles);
+            parts.filter_map(|(panel, middle)| Some((*panel, at(panel, policy, size)?, *middle))).collect()
+        };
+        let lines = self.policies().into_iter().filter(|policy| *policy != "full").map(|policy| Line {
+            policy: policy.to_owned(),
+            spots: across(policy)
+                .into_iter()
+                .map(|(panel, point, middle)| chart::measurement(panel, point, middle))
+                .collect(),
+        });
+        let full: Vec<_> =
+            across("full").into_iter().map(|(_, point, middle)| (middle, point.estimate.value)).collect();
+        let chance: Vec<_> = self
+            .panels
+            .iter()
+            .zip(&middles)
+            .filter_map(|(panel, middle)| Some((*middle, panel.chance?)))
+            .collect();
+        let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
+        Some(Chart::new(
+            (format!("cache size {size}"), self.quantity()),
+            ("distance to the telling (tokens)", Axis::of_sizes(&borders)),
+            Scale::Linear,
+            lines.collect(),
+            curve(full),
+            curve(chance),
+        ))
+    }
+
+    /// The policies of any part, in order.
+    fn policies(&self) -> Vec<&str> {
+        let mut policies: Vec<&str> = self.panels.iter().flat_map(|panel| panel.policies()).collect();
+        policies.sort_by_key(|policy| super::order::of(policy));
+        policies.dedup();
+        policies
+    }
+}
+
+/// A policy's point at a size; the full cache has none, so its point is at every one.
+fn at<'a>(panel: &'a Panel, policy: &str, size: u32) -> Option<&'a Point> {
+    panel.point(policy, Some(size)).or_else(|| panel.point(policy, None))
+}
+
+/// The ends of `distance:16-31`.
+fn octave(panel: &Panel) -> Option<(u32, u32)> {
+    let (first, last) = split(panel).1.split_once('-')?;
+    Some((first.parse().ok().filter(|first| *first > 0)?, last.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows};
+    use super::super::points::panels;
+    use super::*;
+    use crate::results::Row;
+
+    /// Recall of two facts in each of two octaves and of one kind.
+    fn recalls() -> Vec<Row> {
+        let at = |policy: &str, size, metric: &str, group: &str, value| {
+            let sample = [Sample { sample: "a", cluster: "a", value, weight: 2.0 }];
+            let rows = rows(policy, size, &sample).into_iter();
+            let group = (!group.is_empty()).then(|| group.to_owned());
+            rows.map(move |row| Row { metric: metric.into(), group: group.clone(), ..row }).collect::<Vec<_>>()
+        };
+        let mut all = Vec::new();
+        for group in ["", "distance:16-31", "distance:64-127", "kind:home"] {
+            all.extend(at("full", None, "recall", group, 2.0));
+            all.extend(at("full", None, "recall_chance", group, 0.5));
+            for size in [32, 4096] {
+                all.extend(at("tova", Some(size), "recall", group, 1.0));
+            }
+        }
+        all.extend(at("window", Some(32), "recall", "distance:16-31", 2.0));
+        all
+    }
+
+    #[test]
+    fn parts_become_tables_and_charts() {
+        let panels = panels(&recalls());
+        let breakdowns = breakdowns(&panels);
+        let [distance, kind] = &breakdowns[..] else { panic!("two breakdowns expected") };
+        assert_eq!((distance.by, kind.by), ("distance", "kind"));
+        assert!(distance.is_of(&panels[0]) && panels[0].group.is_none());
+        // A cache as large as a sample is the full one.
+        assert_eq!(distance.sizes(), [32]);
+        let shown = table::text(&distance.grid(32));
+        let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        let expected = [
+            &["cache", "size", "16-31", "64-127"][..],
+            &["full", "100.0", "100.0"],
+            &["window", "100.0*", "-"],
+            &["tova", "50.00", "50.00"],
+            &["(chance)", "25.00", "25.00"],
+            &["(measured)", "2", "2"],
+        ];
+        assert_eq!(words, expected, "{shown}");
+        let chart = distance.chart(32).unwrap();
+        assert!(chart.has_full() && chart.has_chance());
+        assert_eq!((chart.shown("tova"), chart.shown("h2o")), (Some(chart::Shown::All), None));
+        assert!(kind.chart(32).is_none());
+    }
+
+    #[test]
+    fn many_sizes_are_thinned() {
+        let rows: Vec<Row> = recalls().into_iter().filter(|row| row.cache_size == Some(32)).collect();
+        let all =
+            (1..=20).flat_map(|n| rows.iter().map(move |row| Row { cache_size: Some(n * 8), ..row.clone() }));
+        let panels = panels(&all.collect::<Vec<_>>());
+        assert_eq!(breakdowns(&panels)[0].sizes(), [8, 32, 64, 96, 128, 160]);
+    }
+}

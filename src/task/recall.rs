@@ -1,0 +1,142 @@
+//! Recall of what a text told before: where its facts are asked for in tokens, and marks of what was found.
+//!
+//! A recall is found if every token of its answer was the most likely one, given the true text before it. Knows
+//! tokens and hits; how a model reads, and what a book tells, is not known here.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::lm::Tokens;
+use crate::metric::{Mark, RECALL, RECALL_CHANCE};
+use crate::world::Recall;
+
+/// A recall, in tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedFor {
+    pub kind: &'static str,
+    /// The token that ends the telling.
+    pub told: usize,
+    /// The tokens that overlap the answer: a space before it may be part of the first.
+    pub answer: Range<usize>,
+    pub choices: u32,
+}
+
+impl AskedFor {
+    /// Tokens from the telling to the answer.
+    fn distance(&self) -> usize {
+        self.answer.start - self.told
+    }
+}
+
+/// The recalls of a text in its tokens; those whose answer has no token of its own are left out.
+pub(super) fn locate(recalls: &[Recall], text: &Tokens) -> Vec<AskedFor> {
+    let places = &text.places;
+    let located = recalls.iter().filter_map(|recall| {
+        let first = places.partition_point(|place| place.end <= recall.answer.start);
+        let end = places.partition_point(|place| place.start < recall.answer.end);
+        let told = places.partition_point(|place| place.start < recall.told).checked_sub(1)?;
+        let Recall { kind, choices, .. } = *recall;
+        (told < first && first < end).then_some(AskedFor { kind, told, answer: first..end, choices })
+    });
+    located.collect()
+}
+
+/// Marks of the recalls whose answer was predicted at all: over all of them, by kind and by distance. `hits` says
+/// of every token whether it was the most likely one, and nothing where nobody predicted it.
+pub(super) fn marks(recalls: &[AskedFor], hits: &[Option<bool>]) -> Vec<Mark> {
+    let mut sums: BTreeMap<Option<String>, [f64; 3]> = BTreeMap::new();
+    for recall in recalls {
+        let hits: Option<Vec<bool>> = hits[recall.answer.clone()].iter().copied().collect();
+        let Some(hits) = hits else { continue };
+        let found = f64::from(u8::from(hits.iter().all(|hit| *hit)));
+        let distance = format!("distance:{}", octave(recall.distance()));
+        for group in [None, Some(distance), Some(format!("kind:{}", recall.kind))] {
+            let sum = sums.entry(group).or_default();
+            let more = [found, 1.0 / f64::from(recall.choices), 1.0];
+            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        }
+    }
+    let marks = sums.into_iter().flat_map(|(group, [found, chance, measured])| {
+        [(RECALL, found), (RECALL_CHANCE, chance)]
+            .map(|(metric, value)| Mark { group: group.clone(), ..Mark::new(metric, value, measured) })
+    });
+    marks.collect()
+}
+
+/// `512-1023`: a number with its neighbours from one power of two to the next.
+pub(super) fn octave(number: usize) -> String {
+    let first = 1usize << number.max(1).ilog2();
+    format!("{first}-{}", 2 * first - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lm::Tokenizer;
+
+    #[test]
+    fn answers_are_the_tokens_that_overlap_them() {
+        // Tokens of " the", " fox" and so on: the answer's first token begins with the space before it.
+        let text = Tokens { ids: vec![7; 5], places: vec![0..3, 3..7, 7..11, 11..14, 14..17] };
+        let recall = |told, answer| Recall { kind: "home", told, answer, choices: 4 };
+        let asked = |recall: Recall| {
+            locate(&[recall], &text).first().map(|asked| (asked.told, asked.answer.clone(), asked.distance()))
+        };
+        assert_eq!(asked(recall(3, 8..11)), Some((0, 2..3, 2)));
+        assert_eq!(asked(recall(4, 8..12)), Some((1, 2..4, 1)));
+        assert_eq!(asked(recall(7, 14..17)), Some((1, 4..5, 3)));
+        // Telling and answer in one token.
+        assert_eq!(asked(recall(5, 6..7)), None);
+        assert_eq!(asked(recall(0, 8..11)), None);
+        // Every byte its own token: the count of bytes between.
+        let text = Tokenizer::bytes().unwrap().encode("Tarn. In Tarn").unwrap();
+        assert_eq!(
+            locate(&[recall(4, 9..13)], &text)[0],
+            AskedFor { kind: "home", told: 3, answer: 9..13, choices: 4 }
+        );
+    }
+
+    #[test]
+    fn marks_by_hand() {
+        let asked = |kind, told, answer, choices| AskedFor { kind, told, answer, choices };
+        let recalls = [
+            asked("home", 1, 4..6, 2),   // 3 tokens, found
+            asked("trade", 2, 4..7, 4),  // 2 tokens, its last token missed
+            asked("home", 3, 20..21, 4), // 17 tokens, found
+            asked("home", 3, 22..24, 8), // predicted in part only
+        ];
+        let mut hits = vec![None; 30];
+        for (token, hit) in [(4, true), (5, true), (6, false), (20, true), (22, true)] {
+            hits[token] = Some(hit);
+        }
+        let mut found: Vec<(&str, String, f64, f64)> = marks(&recalls, &hits)
+            .into_iter()
+            .map(|mark| (mark.metric, mark.group.unwrap_or_default(), mark.value, mark.weight))
+            .collect();
+        found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        let expected = [
+            ("recall", "", 2.0, 3.0),
+            ("recall", "distance:16-31", 1.0, 1.0),
+            ("recall", "distance:2-3", 1.0, 2.0),
+            ("recall", "kind:home", 2.0, 2.0),
+            ("recall", "kind:trade", 0.0, 1.0),
+            ("recall_chance", "", 1.0, 3.0),
+            ("recall_chance", "distance:16-31", 0.25, 1.0),
+            ("recall_chance", "distance:2-3", 0.75, 2.0),
+            ("recall_chance", "kind:home", 0.75, 2.0),
+            ("recall_chance", "kind:trade", 0.25, 1.0),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(metric, group, value, weight)| (metric, group.to_string(), value, weight))
+        );
+        assert!(marks(&[], &hits).is_empty());
+    }
+
+    #[test]
+    fn octaves_meet() {
+        for (number, name) in [(1, "1-1"), (2, "2-3"), (3, "2-3"), (511, "256-511"), (512, "512-1023")] {
+            assert_eq!(octave(number), name);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Recall against the slow and obvious way: a random model, one token at a time, the largest logit by a plain loop.
+
+use std::collections::BTreeMap;
+
+use tova_bench::eviction::{CacheRule, Positions, presets};
+use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
+use tova_bench::task::{AskedFor, Measured, Reading, Sample, Topline, measure};
+
+const TOKENS: usize = 400;
+
+fn model() -> LanguageModel {
+    LanguageModel::random(tiny_shape(), 5, WeightType::Auto, &Device::Cpu).unwrap()
+}
+
+/// The most likely next token, the first of equals.
+fn favourite(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
+    let state = model.read(&[token], memory).unwrap();
+    let largest = |_, [logits]: [&[f32]; 1]| {
+        let mut best = 0;
+        for (i, logit) in logits.iter().enumerate() {
+            if *logit > logits[best] {
+                best = i;
+            }
+        }
+        Ok(best as u32)
+    };
+    model.map_logits([&state], largest).unwrap()[0]
+}
+
+/// A text half of which the unbounded model expects, and recalls all over it.
+fn sample(model: &LanguageModel) -> Sample {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut memory = model.new_memory(&MemoryPlan::unbounded());
+    let mut tokens = vec![0];
+    while tokens.len() < TOKENS {
+        let expected = favourite(model, tokens[tokens.len() - 1], &mut memory);
+        // Runs, so that answers of two and three tokens can be found as well.
+        tokens.push(if tokens.len() % 16 < 9 { expected } else { random.u32(1..257) });
+    }
+    let recall = |at: usize| AskedFor {
+        kind: if at.is_multiple_of(2) { "home" } else { "trade" },
+        told: at * 37 % (at - 3),
+        answer: at..at + 1 + at % 3,
+        choices: 2 + (at % 5) as u32,
+    };
+    let recalls = (20..TOKENS - 4).step_by(3).map(recall).collect();
+    let (name, cluster) = ("sample".into(), "book".into());
+    Sample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, words: 0, recalls }
+}
+
+/// Group to found, measured and chance.
+type Table = BTreeMap<String, [f64; 3]>;
+
+fn slowly(model: &LanguageModel, sample: &Sample, rule: CacheRule) -> Table {
+    let plan = match rule {
+        CacheRule::Evict { policy, size } => MemoryPlan::bounded(policy.at(size).unwrap()),
+        _ => MemoryPlan::unbounded(),
+    };
+    let mut memory = model.new_memory(&plan);
+    let mut favourites = vec![u32::MAX];
+    let mut in_piece = 0;
+    for &token in &sample.tokens {
+        if let CacheRule::Truncate { size } = rule
+            && in_piece == size
+        {
+            // The paper's baseline begins anew with BOS; what it expects then is of the token after.
+            memory = model.new_memory(&plan);
+            favourites.pop();
+            favourites.push(favourite(model, 0, &mut memory));
+            in_piece = 1;
+        }
+        favourites.push(favourite(model, token, &mut memory));
+        in_piece += 1;
+    }
+    let mut table = Table::new();
+    for AskedFor { kind, told, answer, choices } in &sample.recalls {
+        let found = answer.clone().all(|token| favourites[token] == sample.tokens[token]);
+        let distance = answer.start - told;
+        let octave = (0..).map(|power| 1 << power).find(|first| distance < 2 * first).unwrap();
+        for group in [String::new(), format!("kind:{kind}"), format!("distance:{octave}-{}", 2 * octave - 1)] {
+            let sums = table.entry(group).or_default();
+            sums[0] += f64::from(u8::from(found));
+            sums[1] += 1.0;
+            sums[2] += 1.0 / f64::from(*choices);
+        }
+    }
+    table
+}
+
+fn read(model: &LanguageModel, sample: &Sample, readings: &[Reading]) -> Vec<Measured> {
+    let topline = Topline::read(model, sample, readings).unwrap();
+    readings.iter().map(|reading| measure(model, sample, reading, topline.as_ref()).unwrap()).collect()
+}
+
+fn table(measured: &Measured) -> Table {
+    let mut table = Table::new();
+    for mark in measured.marks.iter().filter(|mark| mark.metric.starts_with("recall")) {
+        let sums = table.entry(mark.group.clone().unwrap_or_default()).or_default();
+        sums[if mark.metric == "recall" { 0 } else { 2 }] = mark.value;
+        sums[1] = mark.weight;
+    }
+    table
+}
+
+fn readings() -> Vec<Reading> {
+    let names =
+        ["full", "truncate", "window", "window+4", "tova", "tova-head", "h2o", "h2o-layer", "knorm", "random"];
+    let rules = names.iter().flat_map(|name| {
+        [9, 130, 390].map(|size| match presets::by_name(name) {
+            Some(policy) => CacheRule::Evict { policy, size },
+            None if *name == "full" => CacheRule::Unbounded,
+            None => CacheRule::Truncate { size },
+        })
+    });
+    rules.map(|rule| Reading { rule, positions: Positions::Absolute, seed: 0, compare: false }).collect()
+}
+
+#[test]
+fn every_policy_finds_what_reading_token_by_token_finds() {
+    let model = model();
+    let sample = sample(&model);
+    let readings = readings();
+    let mut shares = Vec::new();
+    for (reading, measured) in readings.iter().zip(read(&model, &sample, &readings)) {
+        let expected = slowly(&model, &sample, reading.rule);
+        let found = table(&measured);
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (group, [hits, weight, chance]) in expected {
+            let rule = reading.rule;
+            assert_eq!(found[&group][..2], [hits, weight], "{rule:?} {group}");
+            assert!((found[&group][2] - chance).abs() < 1e-9, "{rule:?} {group}");
+        }
+        shares.push(found[""][0] / found[""][1]);
+    }
+    // The text was made so that there is something to find and to miss.
+    let (low, high) =
+        shares.iter().fold((1.0f64, 0.0f64), |(low, high), share| (low.min(*share), high.max(*share)));
+    assert!(low < 0.3 && (0.3..0.8).contains(&high), "{shares:?}");
+}
+
+#[test]
+fn neither_company_nor_threads_nor_a_comparison_change_a_bit() {
+    let model = model();
+    let sample = sample(&model);
+    let together = read(&model, &sample, &readings());
+    for (reading, expected) in readings().into_iter().zip(&together) {
+        let compared = Reading { compare: true, ..reading };
+        for (readings, threads) in [([reading], 1), ([reading], 3), ([compared], 2)] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let alone = pool.install(|| read(&model, &sample, &readings)).remove(0);
+            let common = |measured: &Measured| {
+                let marks = measured.marks.iter().filter(|mark| !mark.metric.contains("full"));
+                let marks = marks.filter(|mark| !["top1_agreement", "evicted_mass"].contains(&mark.metric));
+                marks.map(|mark| (mark.metric, mark.group.clone(), mark.value.to_bits())).collect::<Vec<_>>()
+            };
+            assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", reading.rule);
+        }
+    }
+}
