@@ -11,11 +11,7 @@ use crate::world::{self, Plan};
 pub(super) fn write(arguments: &WorldsArguments) -> Result<()> {
     let WorldsArguments { what, seed, count, questions, drills, .. } = *arguments;
     let split = arguments.split.into();
-    let plan = Plan {
-        characters: arguments.characters,
-        variety: arguments.variety,
-        farthest: arguments.farthest,
-    };
+    let plan = Plan { characters: arguments.characters, variety: arguments.variety, farthest: arguments.farthest };
     match what {
         Worlds::Books => print(world::books(split, seed, count)),
         Worlds::Articles => print(world::articles(split, seed, count, questions)),

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::settings::DataSource;
 use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
-use crate::world::{self, Recall};
+use crate::world::{self, EMBEDDED_SEED, Recall, Split};
 
 /// A named text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,12 +122,8 @@ pub fn digest(books: &[Book]) -> String {
 const EMBEDDED_BOOKS: usize = 16;
 /// They are made to order, so only memory ends them.
 pub const MOST_EMBEDDED_BOOKS: usize = 10_000;
-/// The seed of the books that are measured on; nobody trains on them. It is not the sweep's, so that the data set
-/// is one and the same.
-const TEST_SEED: u64 = 7;
-
 fn embedded_books(count: usize) -> Vec<Book> {
-    let books = world::books(TEST_SEED, count).into_iter();
+    let books = world::books(Split::Test, EMBEDDED_SEED, count);
     books.map(|world::Text { name, text, recalls }| Book { name, text, recalls }).collect()
 }
 

@@ -128,8 +128,11 @@ impl Tale {
     /// A line of a list, about a person.
     fn scenery(&mut self, list: &'static [&'static str], person: usize) {
         let line = self.teller.line(list);
-        let line = self.filled(line, person);
-        self.teller.say(&line);
+        let filled = self.filled(line, person);
+        self.teller.say(&filled);
+        if line.contains("{A}") {
+            self.teller.was_about(Subject::Person(person));
+        }
     }
 
     fn filled(&mut self, line: &str, person: usize) -> String {
@@ -313,19 +316,19 @@ impl Tale {
 }
 
 /// What may stand between a name and a value in notes, the nearest first.
-const BETWEEN: [&str; 6] = [" ", ": ", " has ", ", that is ", " had to do with ", " was in the book with "];
+const BETWEEN: [&str; 5] = [" ", ": ", " has ", " lived in ", ", that is "];
 
 /// The barest drill: names and values, one kind of fact, over and over.
 pub(super) fn notes(rng: &mut Rng, split: Split, plan: Plan) -> Teller {
     let people = (plan.characters / 60).clamp(2, 24);
     let world = World::new(rng, split, Size { people, each: 1, towns: 0, alike: true });
     let mut teller = Teller::new(world, rng.fork(), 1, plan.farthest);
-    let form = format!("{{N}}{}{{V}}.", teller.one(&BETWEEN));
+    let form = format!("{{F}}{}{{V}}.", teller.one(&BETWEEN));
     for fact in 0..teller.world.facts.len() {
         teller.note(&form, fact);
     }
-    while teller.text.len() < plan.characters {
-        let Some(fact) = teller.recall(1).pop() else { break };
+    while !teller.world.facts.is_empty() && teller.text.len() < plan.characters {
+        let fact = teller.rng.usize(..teller.world.facts.len());
         teller.note(&form, fact);
     }
     teller
@@ -343,7 +346,8 @@ pub(super) fn lesson(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Tel
         teller.tell(*fact, Voice::Narrator);
     }
     while !facts.is_empty() && teller.text.len() < plan.characters {
-        let Some(fact) = teller.recall(1).pop() else { break };
+        // Any fact: in the order of distances the facts of a drill would come round like a rhyme.
+        let fact = teller.one(&facts);
         match teller.rng.usize(..3) {
             0 => teller.tell(fact, Voice::Narrator),
             1 => teller.tell(fact, Voice::Somebody),

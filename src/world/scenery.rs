@@ -57,6 +57,12 @@ pub(super) const ARRIVALS: &[&str] = &[
     "The gate was open, and {A} went in without calling.",
     "{A} had meant to stay an hour and stayed three days.",
     "The ferry had put {A} ashore with two hens and a barrel.",
+    "{A} came in by the back door, as friends do.",
+    "The dog knew {A} and did not bark.",
+    "{A} left the horse at the well and went on alone.",
+    "Two geese and {A} crossed the market place.",
+    "{A} brought a bottle of cider and no good news.",
+    "They had kept a bed for {A}, and a bowl of soup.",
 ];
 pub(super) const GESTURES: &[&str] = &[
     "{A} said nothing for a while.",
@@ -77,6 +83,14 @@ pub(super) const GESTURES: &[&str] = &[
     "{A} yawned behind {his} hand.",
     "{A} drew a chair to the table.",
     "{A} lit {his} pipe again.",
+    "{A} took off {his} spectacles and wiped them.",
+    "{A} listened to the clock.",
+    "{A} stirred the soup and burned {his} tongue.",
+    "{A} looked as if {he} knew more.",
+    "{A} mended a glove while they talked.",
+    "{A} drew a line with the toe of {his} boot.",
+    "{A} had to cough.",
+    "{A} folded the paper twice and put it away.",
 ];
 pub(super) const REMARKS: &[&str] = &[
     "I never forget such a thing.",
@@ -97,6 +111,16 @@ pub(super) const REMARKS: &[&str] = &[
     "It is no secret.",
     "I should write it down if I were you.",
     "Nobody tells me anything, and yet I hear it all.",
+    "Ask me something harder.",
+    "I was there, you know.",
+    "My grandmother used to say the same.",
+    "It is a pity, but so it is.",
+    "If it were not true, I should have heard.",
+    "People have gone to prison for less.",
+    "You will forget it before you reach the gate.",
+    "I only say what I have seen.",
+    "That costs you a glass of beer.",
+    "Do not look at me like that.",
 ];
 pub(super) const THOUGHTS: &[&str] = &[
     "{A} lay awake and went through the names again.",
@@ -107,6 +131,14 @@ pub(super) const THOUGHTS: &[&str] = &[
     "{A} walked up and down and put {his} knowledge in order.",
     "It was quiet, and {A} went over everything once more.",
     "{A} waited for the ferry, and the time was long enough to think of everybody.",
+    "{A} read the old pages by the light of the stove.",
+    "So much had been said that {A} needed a walk.",
+    "{A} counted people as others count sheep.",
+    "In the coach {A} closed {his} eyes and saw them all.",
+    "{A} sharpened the pencil and began a new page.",
+    "Waiting made {A} thoughtful.",
+    "The church was cool, and {A} sat down to think.",
+    "It was a good day for remembering, and {A} remembered.",
 ];
 pub(super) const AFTERTHOUGHTS: &[&str] = &[
     "Some said that it was nobody's business.",
@@ -125,6 +157,14 @@ pub(super) const AFTERTHOUGHTS: &[&str] = &[
     "What else should one say of it?",
     "There is little to add.",
     "Children sang about it.",
+    "Strangers were always told that first.",
+    "The children made a rhyme of it.",
+    "It was the talk of one summer and then no more.",
+    "There was a reason for it, but it is too long to tell.",
+    "So it stood in the papers, and so it was.",
+    "Only the new curate did not know it.",
+    "Whoever doubts it may go and see.",
+    "That was all there was to say.",
 ];
 pub(super) const FAREWELLS: &[&str] = &[
     "They parted at the bridge.",
@@ -137,6 +177,12 @@ pub(super) const FAREWELLS: &[&str] = &[
     "{A} slept that night as if {he} had been paid for it.",
     "The bells rang, and everybody went home.",
     "And with that {A} had to be content.",
+    "The fire had gone out, and it was time.",
+    "They shook hands, and the door was shut.",
+    "\"Until market day,\" they said, and meant it.",
+    "{A} walked home under a large moon.",
+    "What came next belongs in another chapter.",
+    "{A} blew out the lamp.",
 ];
 pub(super) const SAID: &[&str] = &[
     " said {A}.",
@@ -173,6 +219,12 @@ pub(super) const INTRODUCTIONS: &[&str] = &[
     "You could hear {A} from afar.",
     "A good deal was known about {A}.",
     "{A} must not be left out.",
+    "On the next page stood {A}.",
+    "Whoever had met {A} once remembered it.",
+    "About {A} opinions differed.",
+    "Who does not know {A}?",
+    "{A} asked not to be written down, and was written down.",
+    "The best soup was to be had from {A}.",
 ];
 pub(super) const OPENINGS: &[&str] = &[
     "This is the story of {A}, who went from town to town and wrote down what people told.",

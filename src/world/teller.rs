@@ -89,6 +89,11 @@ impl Teller {
         self.text.push_str(words);
     }
 
+    /// Says that the words just written were about somebody: the next sentence may start with a pronoun.
+    pub(super) fn was_about(&mut self, subject: Subject) {
+        self.subject = Some(subject);
+    }
+
     /// Opens a quotation.
     pub(super) fn open(&mut self) {
         self.space();
@@ -169,7 +174,7 @@ impl Teller {
         };
         let form = self.one(&all[..all.len().min(self.variety)]);
         self.space();
-        let pronoun = self.subject == Some(subject) && self.variety > 2 && self.chance(60);
+        let pronoun = self.subject == Some(subject) && self.variety > 2 && self.chance(75);
         self.write(form, fact, pronoun);
         self.subject = Some(subject);
     }
@@ -240,6 +245,10 @@ impl Teller {
                     let name = self.name(subject);
                     self.text.push_str(&name);
                 }
+                "F" => match subject {
+                    Subject::Person(person) => self.text.push_str(self.world.people[person].first),
+                    Subject::Town(town) => self.text.push_str(self.world.towns[town]),
+                },
                 "S's" | "N's" => {
                     let name = self.name(subject);
                     self.text.push_str(&name);

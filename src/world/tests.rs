@@ -19,7 +19,8 @@ fn every_form_names_its_subject_before_its_value() {
     for kind in Kind::OF_PEOPLE.into_iter().chain(Kind::OF_TOWNS) {
         let forms = forms(kind);
         assert!(!forms.told.is_empty() && !forms.said.is_empty() && !forms.asked.is_empty());
-        let questions = forms.asked.iter().map(|(question, before, after)| format!("{question}{before}{{V}}{after}"));
+        let questions =
+            forms.asked.iter().map(|(question, before, after)| format!("{question}{before}{{V}}{after}"));
         for form in forms.told.iter().chain(forms.said).map(|form| form.to_string()).chain(questions) {
             let slots: Vec<&str> = form.split('{').skip(1).map(|rest| rest.split_once('}').unwrap().0).collect();
             let value = slots.iter().position(|slot| *slot == "V").unwrap();
@@ -49,8 +50,10 @@ fn no_two_values_of_a_kind_are_the_same() {
 
 #[test]
 fn what_is_asked_was_told() {
-    let texts: Vec<Text> =
-        books(Split::Test, 2, 3).chain(lessons_of(Split::Train, 6000, 0)).chain(lessons_of(Split::Train, 900, 100)).collect();
+    let texts: Vec<Text> = books(Split::Test, 2, 3)
+        .chain(lessons_of(Split::Train, 6000, 0))
+        .chain(lessons_of(Split::Train, 900, 100))
+        .collect();
     let mut recalls = 0;
     for Text { name, text, recalls: asked } in &texts {
         for recall in asked {
@@ -67,7 +70,11 @@ fn what_is_asked_was_told() {
         for bad in ["{", "}", "  ", "\n\n\n", " .", "..", " ,", "\" \"", ",,"] {
             assert!(!text.contains(bad), "{name} contains {bad:?}");
         }
-        assert_eq!(text.matches('"').count() % 2, text.matches("\"Dear ").count() % 2, "{name}: a quotation is open");
+        assert_eq!(
+            text.matches('"').count() % 2,
+            text.matches("\"Dear ").count() % 2,
+            "{name}: a quotation is open"
+        );
     }
     assert!(recalls > 3000, "{recalls}");
 }
@@ -87,7 +94,12 @@ fn no_fact_is_told_in_both_splits() {
                     world.facts.push(facts::Fact { value, ..old });
                 }
             }
-            all.extend(world.facts.iter().map(|fact| (world.name(fact.subject), fact.kind, fact.noun, fact.value.clone())));
+            all.extend(
+                world
+                    .facts
+                    .iter()
+                    .map(|fact| (world.name(fact.subject), fact.kind, fact.noun, fact.value.clone())),
+            );
         }
         all
     };
@@ -114,8 +126,10 @@ fn books_ask_over_every_distance_and_are_long_enough() {
 #[test]
 fn articles_answer_their_questions_unless_they_cannot() {
     let articles: Vec<Article> = articles(Split::Test, 1, 6, 12).collect();
-    let questions: Vec<(&Article, &Question)> =
-        articles.iter().flat_map(|article| article.questions.iter().map(move |question| (article, question))).collect();
+    let questions: Vec<(&Article, &Question)> = articles
+        .iter()
+        .flat_map(|article| article.questions.iter().map(move |question| (article, question)))
+        .collect();
     let unanswerable = questions.iter().filter(|(_, question)| question.kind == "unanswerable").count();
     assert!((5..40).contains(&unanswerable), "{unanswerable} of {}", questions.len());
     for (article, question) in questions {
