@@ -14,7 +14,9 @@ use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy};
 use crate::lm::source::{POCKET, RANDOM_TINY};
-use crate::task::{DataSource, EMBEDDED, MOST_EMBEDDED_BOOKS, Perplexity, RANDOM_WORDS, TaskSpec};
+use crate::task::{
+    DataSource, EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, Perplexity, RANDOM_WORDS, TaskSpec,
+};
 
 /// The names under `policies:` that are not policies.
 const RESERVED: [&str; 2] = ["full", "truncate"];
@@ -228,9 +230,9 @@ impl Checker<'_> {
     fn perplexity(&self, shape: PerplexityShape) -> Result<Perplexity, ConfigError> {
         let Spanned { value: dataset, referenced, .. } = shape.dataset;
         let forms = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set owner/name, \
-                     embedded or random-words";
+                     embedded, embedded-questions or random-words";
         let Ok(dataset) = dataset.parse::<DataSource>() else {
-            let near = did_you_mean(&dataset, [EMBEDDED, RANDOM_WORDS]);
+            let near = did_you_mean(&dataset, [EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS]);
             return self.refuse(
                 referenced,
                 format!("`{dataset}` names no data set"),
@@ -242,12 +244,12 @@ impl Checker<'_> {
             None => Ok(None),
         };
         let books = limit("`books`", &shape.books)?;
-        if let (DataSource::Embedded, Some(asked)) = (&dataset, &shape.books)
+        if let (DataSource::Embedded | DataSource::EmbeddedQuestions, Some(asked)) = (&dataset, &shape.books)
             && asked.value > MOST_EMBEDDED_BOOKS as u64
         {
             return self.refuse(
                 asked.referenced,
-                format!("`{EMBEDDED}` has no {} books", asked.value),
+                format!("`{dataset}` has no {} texts", asked.value),
                 format!("ask for at most {MOST_EMBEDDED_BOOKS}"),
             );
         }

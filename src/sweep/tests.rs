@@ -239,7 +239,7 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(
         &swap("random-words, length: 128", "embedded, books: 10001"),
         "10001",
-        "has no 10001 books",
+        "has no 10001 texts",
         "at most",
     );
     refused(&swap("random-words", "pg19"), "pg19", "`pg19` names no data set", "owner/name");

@@ -12,5 +12,5 @@ mod texts;
 pub use perplexity::{Measured, Reading, Topline, measure};
 pub use recall::AskedFor;
 pub use samples::{Sample, cut, resolve_bos};
-pub use settings::{Bos, DataSource, EMBEDDED, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
+pub use settings::{Bos, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
 pub use texts::{Book, MOST_EMBEDDED_BOOKS, digest, read_books, read_text};

@@ -70,6 +70,8 @@ pub const RANDOM_WORDS: &str = "random-words";
 
 /// The data set that needs no file and asks for recall: books of made-up worlds.
 pub const EMBEDDED: &str = "embedded";
+/// The data set of articles of the same worlds, with questions and answers below them.
+pub const EMBEDDED_QUESTIONS: &str = "embedded-questions";
 
 /// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +79,8 @@ pub enum DataSource {
     RandomWords,
     /// The test books of [`world`](crate::world).
     Embedded,
+    /// Articles of the same worlds with questions and answers below them.
+    EmbeddedQuestions,
     /// A folder of `.txt` files, or a `.parquet` file with a `text` column.
     Path(String),
     /// A data set of the hub, of which the Parquet files of its test split are read.
@@ -92,6 +96,8 @@ impl FromStr for DataSource {
             DataSource::RandomWords
         } else if text == EMBEDDED {
             DataSource::Embedded
+        } else if text == EMBEDDED_QUESTIONS {
+            DataSource::EmbeddedQuestions
         } else if path || text == "." || text == ".." || text.ends_with(".parquet") {
             DataSource::Path(text.to_string())
         } else {
@@ -105,6 +111,7 @@ impl fmt::Display for DataSource {
         match self {
             DataSource::RandomWords => f.write_str(RANDOM_WORDS),
             DataSource::Embedded => f.write_str(EMBEDDED),
+            DataSource::EmbeddedQuestions => f.write_str(EMBEDDED_QUESTIONS),
             DataSource::Path(path) => f.write_str(path),
             DataSource::Hub(repo) => write!(f, "{repo}"),
         }

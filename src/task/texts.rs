@@ -45,7 +45,12 @@ pub fn read_books(
 ) -> Result<Vec<Book>> {
     let most = limit.unwrap_or(usize::MAX);
     match dataset {
-        DataSource::Embedded => Ok(embedded_books(limit.unwrap_or(EMBEDDED_BOOKS))),
+        DataSource::Embedded => {
+            Ok(told(world::books(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
+        }
+        DataSource::EmbeddedQuestions => {
+            Ok(told(world::quizzes(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
+        }
         DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
         DataSource::Hub(repo) => {
             // The other splits were made to train on.
@@ -118,13 +123,12 @@ pub fn digest(books: &[Book]) -> String {
     format!("sha256:{hex}")
 }
 
-/// Books of `embedded` unless the sweep asks for another number.
+/// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.
 const EMBEDDED_BOOKS: usize = 16;
 /// They are made to order, so only memory ends them.
 pub const MOST_EMBEDDED_BOOKS: usize = 10_000;
-fn embedded_books(count: usize) -> Vec<Book> {
-    let books = world::books(Split::Test, EMBEDDED_SEED, count);
-    books.map(|world::Text { name, text, recalls }| Book { name, text, recalls }).collect()
+fn told(texts: impl Iterator<Item = world::Text>) -> Vec<Book> {
+    texts.map(|world::Text { name, text, recalls }| Book { name, text, recalls }).collect()
 }
 
 const RANDOM_BOOKS: usize = 4;

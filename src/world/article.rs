@@ -6,7 +6,7 @@ use super::facts::{Fact, Kind, Size, Split, Subject, World, pick};
 use super::forms::forms;
 use super::teller::{Teller, Voice};
 use super::words::{ANIMALS, KINSWOMEN};
-use super::{Plan, Text};
+use super::{Plan, Recall, Text};
 
 /// A question and every answer that counts.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -27,7 +27,8 @@ pub struct Article {
 
 /// What stands for an answer that the article does not give, as in QASPER.
 pub const UNANSWERABLE: &str = "unanswerable";
-const UNANSWERABLE_KIND: &str = "unanswerable";
+/// So many questions of a hundred have no answer.
+const UNANSWERABLE_PERCENT: u32 = 20;
 
 /// The words before an article, as ZeroSCROLLS has them for QASPER.
 pub const INSTRUCTION: &str = "You are given a scientific article and a question. Answer the question as concisely as \
@@ -153,10 +154,8 @@ pub(super) fn article(rng: &mut Rng, split: Split, size: Size, plan: Plan, quest
     teller.rng.shuffle(&mut facts);
     let mut asked = Vec::new();
     for fact in facts.into_iter().take(questions) {
-        asked.push(match teller.chance(20).then(|| unanswerable(&mut teller)).flatten() {
-            Some(question) => {
-                Question { question, answers: vec![UNANSWERABLE.to_string()], kind: UNANSWERABLE_KIND }
-            }
+        asked.push(match teller.chance(UNANSWERABLE_PERCENT).then(|| unanswerable(&mut teller)).flatten() {
+            Some(question) => Question { question, answers: vec![UNANSWERABLE.to_string()], kind: UNANSWERABLE },
             None => {
                 let (question, (before, after)) = teller.question(fact);
                 let Fact { kind, value, .. } = &teller.world.facts[fact];
@@ -169,16 +168,21 @@ pub(super) fn article(rng: &mut Rng, split: Split, size: Size, plan: Plan, quest
     Article { name: String::new(), text: teller.text, questions: asked }
 }
 
-/// An article with questions and their answers below it, to learn from.
-pub(super) fn lesson(rng: &mut Rng, split: Split, size: Size, plan: Plan, questions: usize) -> Text {
+/// An article with questions and their answers below it.
+pub(super) fn answered(rng: &mut Rng, split: Split, size: Size, plan: Plan, questions: usize) -> Text {
     let mut teller = write(rng, split, size, plan);
     let before = if teller.chance(40) { format!("{INSTRUCTION}\n\nArticle:\n") } else { "Article:\n".to_string() };
     teller.precede(&before);
+    let article = teller.text.len();
     let facts: Vec<usize> = (0..teller.world.facts.len()).collect();
     for fact in pick(rng, &facts, questions) {
         teller.paragraph();
-        if let Some(question) = teller.chance(20).then(|| unanswerable(&mut teller)).flatten() {
-            teller.say(&format!("Question:\n{question}\n\nAnswer:\n{UNANSWERABLE}"));
+        if let Some(question) = teller.chance(UNANSWERABLE_PERCENT).then(|| unanswerable(&mut teller)).flatten() {
+            teller.say(&format!("Question:\n{question}\n\nAnswer:\n"));
+            let answer = teller.text.len()..teller.text.len() + UNANSWERABLE.len();
+            teller.text.push_str(UNANSWERABLE);
+            let choices = 100 / UNANSWERABLE_PERCENT;
+            teller.recalls.push(Recall { kind: UNANSWERABLE, told: article, answer, choices });
         } else {
             let (question, _) = teller.question(fact);
             teller.say(&format!("Question:\n{question}\n\nAnswer:\n"));
@@ -186,4 +190,12 @@ pub(super) fn lesson(rng: &mut Rng, split: Split, size: Size, plan: Plan, questi
         }
     }
     teller.finish(String::new())
+}
+
+/// The same, asking for nothing but the answers.
+pub(super) fn quiz(rng: &mut Rng, split: Split, size: Size, plan: Plan, questions: usize) -> Text {
+    let mut text = answered(rng, split, size, plan, questions);
+    let first = text.text.find("\n\nQuestion:\n").unwrap_or(text.text.len());
+    text.recalls.retain(|recall| recall.answer.start > first);
+    text
 }

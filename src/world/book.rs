@@ -251,7 +251,7 @@ impl Tale {
             }
             if self.teller.chance(30) {
                 let remark = self.teller.line(REMARKS);
-                self.teller.open();
+                self.teller.reopen();
                 self.teller.say(remark);
                 self.teller.close("");
             }

@@ -97,6 +97,15 @@ pub fn books(split: Split, seed: u64, count: usize) -> impl Iterator<Item = Text
     })
 }
 
+/// Articles with questions and answers below them, of about 4000 tokens in all, for the recall of the answers.
+pub fn quizzes(split: Split, seed: u64, count: usize) -> impl Iterator<Item = Text> {
+    let plan = Plan { characters: 11_000, variety: usize::MAX, farthest: FARTHEST };
+    each("quiz", split, seed, count, move |rng, name| {
+        let size = size_for(rng, plan.characters);
+        Text { name, ..article::quiz(rng, split, size, plan, 24) }
+    })
+}
+
 /// Articles of about 3000 tokens with questions about them.
 pub fn articles(split: Split, seed: u64, count: usize, questions: usize) -> impl Iterator<Item = Article> {
     let plan = Plan { characters: 12_000, variety: usize::MAX, farthest: FARTHEST };
@@ -139,7 +148,7 @@ pub fn lessons(split: Split, seed: u64, count: usize, plan: Plan, drills: u32) -
             let questions = 2 + plan.characters / 1200;
             match rng.u32(..100) {
                 0..55 => book::tell(rng, split, size, plan).finish(String::new()),
-                55..80 => article::lesson(rng, split, size, plan, questions),
+                55..80 => article::answered(rng, split, size, plan, questions),
                 80..95 => story::lesson(rng, split, size, plan, 3),
                 _ => story::answered_prompt(rng, split, size, plan),
             }

@@ -102,6 +102,14 @@ impl Teller {
         self.subject = None;
     }
 
+    /// Goes on in the quotation that has just ended, or opens another if somebody was named after it.
+    pub(super) fn reopen(&mut self) {
+        match self.text.ends_with('"') {
+            true => drop(self.text.pop()),
+            false => self.open(),
+        }
+    }
+
     /// Closes a quotation and says whose it was: a full stop at its end becomes a comma before ` said ...`.
     pub(super) fn close(&mut self, by: &str) {
         if !by.is_empty() && self.text.ends_with('.') {
@@ -215,6 +223,8 @@ impl Teller {
     /// A question of the forms, about a subject by its full name.
     pub(super) fn asked_of(&self, question: &str, subject: Subject, noun: &str) -> String {
         let name = self.world.name(subject);
+        let woman = matches!(subject, Subject::Person(person) if self.world.people[person].woman);
+        let question = question.replace("{his}", if woman { "her" } else { "his" });
         question.replace("{N's}", &format!("{name}'s")).replace("{N}", &name).replace("{R}", noun)
     }
 
