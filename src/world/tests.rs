@@ -70,11 +70,8 @@ fn what_is_asked_was_told() {
         for bad in ["{", "}", "  ", "\n\n\n", " .", "..", " ,", "\" \"", ",,"] {
             assert!(!text.contains(bad), "{name} contains {bad:?}");
         }
-        assert_eq!(
-            text.matches('"').count() % 2,
-            text.matches("\"Dear ").count() % 2,
-            "{name}: a quotation is open"
-        );
+        // A letter opens a quotation in each of its three paragraphs, and closes one in the last.
+        assert!(text.matches('"').count().is_multiple_of(2), "{name}: a quotation is open");
     }
     assert!(recalls > 3000, "{recalls}");
 }
@@ -157,5 +154,5 @@ fn the_embedded_books_are_what_they_were() {
     let digest = books(Split::Test, EMBEDDED_SEED, 2)
         .flat_map(|book| book.text.into_bytes())
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    assert_eq!(format!("{digest:016x}"), "DIGEST");
+    assert_eq!(format!("{digest:016x}"), "cc188075d3b6bd86");
 }
