@@ -184,9 +184,9 @@ pub(super) fn answered(rng: &mut Rng, split: Split, size: Size, plan: Plan, ques
             let choices = 100 / UNANSWERABLE_PERCENT;
             teller.recalls.push(Recall { kind: UNANSWERABLE, told: article, answer, choices });
         } else {
-            let (question, _) = teller.question(fact);
+            let (question, (before, after)) = teller.question(fact);
             teller.say(&format!("Question:\n{question}\n\nAnswer:\n"));
-            teller.write("{V}", fact, false);
+            teller.answer(fact, before, after);
         }
     }
     teller.finish(String::new())

@@ -204,11 +204,17 @@ impl Teller {
         self.paragraph();
         self.open();
         self.opened = false;
-        let before_value = self.text.len();
-        self.write(&format!("{before}{{V}}{after}."), fact, false);
-        let first = self.text.remove(before_value);
-        self.text.insert(before_value, first.to_ascii_uppercase());
+        self.answer(fact, before, after);
+        self.text.push('.');
         self.close(answered_by);
+    }
+
+    /// Writes an answer, with a capital letter.
+    pub(super) fn answer(&mut self, fact: usize, before: &str, after: &str) {
+        let start = self.text.len();
+        self.write(&format!("{before}{{V}}{after}"), fact, false);
+        let first = self.text.remove(start);
+        self.text.insert(start, first.to_ascii_uppercase());
     }
 
     /// A question about a fact as a reader would put it, and what may stand before and after the value in its answer.
