@@ -1037,8 +1037,8 @@ STAGES = [
     dict(name="drills", texts=["notes", "drill1", "drill2"], tokens=5e6, length=512, lr=2.5e-3, answer_weight=5),
     dict(name="variety", texts=["drill3"], tokens=4e6, length=1024, lr=2.5e-3, answer_weight=5),
     dict(name="short", texts=["short"], tokens=8e6, length=2048, lr=2e-3, answer_weight=4, prose_share=0.15),
-    dict(name="middle", texts=["middle"], tokens=14e6, length=4096, lr=1.5e-3, answer_weight=3, prose_share=0.25),
-    dict(name="long", texts=["long"], tokens=20e6, length=4096, lr=1e-3, lr_end=1e-4, answer_weight=2, prose_share=0.3),
+    dict(name="middle", texts=["middle"], tokens=12e6, length=4096, lr=1.5e-3, answer_weight=3, prose_share=0.25),
+    dict(name="long", texts=["long"], tokens=14e6, length=4096, lr=1e-3, lr_end=1e-4, answer_weight=2, prose_share=0.3),
 ]
 
 
