@@ -1072,7 +1072,7 @@ def cmd_recipe(args):
                     work / "run", "--shape", *SHAPE, "--micro-tokens", "4096", "--prose", args.prose, "--tokenizer",
                     tok, "--validation", *[str(work / f"{t}.npz") for t in TRIALS], "--eval-minutes", "10"], check=True)
     subprocess.run([sys.executable, __file__, "export", "--checkpoint", work / "run/checkpoint.pt", "--tokenizer", tok,
-                    "--out", args.model, "--dtype", "f32"], check=True)
+                    "--out", args.model, "--dtype", "bf16"], check=True)
 
 
 def main():

@@ -115,8 +115,7 @@ fn write(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Teller {
 }
 
 fn subject(teller: &mut Teller, subject: Subject) {
-    let mut facts: Vec<usize> =
-        (0..teller.world.facts.len()).filter(|fact| teller.world.facts[*fact].subject == subject).collect();
+    let mut facts = teller.world.facts_of(subject);
     teller.rng.shuffle(&mut facts);
     for fact in facts {
         teller.tell(fact, Voice::Narrator);

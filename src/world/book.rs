@@ -82,7 +82,7 @@ impl Tale {
     }
 
     fn introduce(&mut self, subject: Subject) {
-        let mut facts = self.facts_of(subject);
+        let mut facts = self.teller.world.facts_of(subject);
         self.teller.rng.shuffle(&mut facts);
         for fact in facts {
             self.teller.tell(fact, Voice::Narrator);
@@ -91,11 +91,6 @@ impl Tale {
                 self.teller.say(line);
             }
         }
-    }
-
-    fn facts_of(&self, subject: Subject) -> Vec<usize> {
-        let facts = self.teller.world.facts.iter().enumerate();
-        facts.filter(|(_, fact)| fact.subject == subject).map(|(number, _)| number).collect()
     }
 
     fn chapter(&mut self, characters: usize) {

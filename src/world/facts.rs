@@ -26,10 +26,7 @@ impl Split {
 
     /// The split a fact belongs to, whoever tells it: one in eight is for tests (FNV-1a over its words).
     pub(super) fn of(subject: &str, relation: &str, value: &str) -> Split {
-        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-        for byte in [subject, "\0", relation, "\0", value].iter().flat_map(|part| part.bytes()) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        let hash = fnv1a([subject, "\0", relation, "\0", value].iter().flat_map(|part| part.bytes()));
         if (hash ^ (hash >> 32)).is_multiple_of(8) { Split::Test } else { Split::Train }
     }
 }
@@ -158,6 +155,11 @@ impl World {
         world
     }
 
+    /// The facts about a subject.
+    pub(super) fn facts_of(&self, subject: Subject) -> Vec<usize> {
+        (0..self.facts.len()).filter(|fact| self.facts[*fact].subject == subject).collect()
+    }
+
     pub(super) fn name(&self, subject: Subject) -> String {
         match subject {
             Subject::Person(person) => self.people[person].full(),
@@ -214,6 +216,11 @@ impl World {
             (free && Split::of(&name, &format!("{} {noun}", kind.name()), &value) == self.split).then_some(value)
         })
     }
+}
+
+/// The FNV-1a hash: what splits facts and makes seeds of names may never change, as a standard library's hash may.
+pub(super) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Some of a list, each once, in a random order.

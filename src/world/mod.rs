@@ -21,7 +21,7 @@ use fastrand::Rng;
 pub use book::Plan;
 pub use facts::{Kind, Split};
 
-use facts::Size;
+use facts::{Size, fnv1a};
 
 /// A text and what it asks a reader to remember.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -74,9 +74,7 @@ fn each<T>(
     (0..count).map(move |number| {
         let name = format!("{what}-{}-{seed}-{number}", split.name());
         // Seeds from names, so that no kind of text repeats another's worlds.
-        let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let seed = fnv1a(name.bytes());
         make(&mut Rng::with_seed(seed), name)
     })
 }
