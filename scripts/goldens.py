@@ -3,7 +3,10 @@
 
     python3 scripts/goldens.py make       (numpy) make tests/golden/variants anew
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
-    python3 scripts/goldens.py torch      (torch, a recent transformers) the full-cache cases, computed by transformers in float64
+    python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden anew; more checkpoint folders may
+                                          follow, as NAME=FOLDER, whose texts begin with the tokens of NAME/prompt.json
+    python3 scripts/goldens.py torch      (torch, a recent transformers) the full-cache cases, computed by transformers in
+                                          float64; the same folders may follow
 """
 import json, sys
 from pathlib import Path
@@ -83,13 +86,64 @@ def check():
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, survivors equal, NLLs within {worst:.1e}")
 
 
+WRITTEN = [("full", None, False, prompt, 200) for prompt in (1, 17, 100)] + [
+    (policy, size, one_shot, 90, 60)
+    for policy in ("tova", "h2o", "window+4", "tova-head", "knorm") for size in (12, 33) for one_shot in (False, True)]
+# A choice between two tokens whose logits are closer could go either way in f32.
+UNSURE = 1e-3
+
+
+def places():
+    """Checkpoint folders by where their written.json goes."""
+    more = dict(pair.split("=", 1) for pair in sys.argv[2:])
+    return {folder: folder for folder in folders()} | {ROOT / name: Path(folder) for name, folder in more.items()}
+
+
+def beginning(golden):
+    file = golden / "prompt.json"
+    return json.loads((file if file.exists() else golden / "tokens.json").read_text())
+
+
+def written():
+    import oracle
+    for golden, folder in places().items():
+        start, cases = beginning(golden), []
+        for policy, size, one_shot, prompt, new in WRITTEN:
+            r = oracle.run(folder, start[:prompt], policy, size, write=new, one_shot=one_shot, log=True)
+            sure = next((i for i, m in enumerate(r["margins"]) if m < UNSURE), new)
+            # Ties of equal keys are decided by the definition, everything else this close by rounding.
+            if sure >= 20 and (policy == "knorm" or r["narrowest"] > NARROW):
+                cases.append(dict(policy=policy, size=size, one_shot=one_shot, prompt=prompt, written=r["written"][:sure]))
+        lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
+        (golden / "written.json").write_text(f'{{"cases": [\n{lines}\n]}}\n')
+        print(f"{golden.relative_to(ROOT)}: {len(cases)} of {len(WRITTEN)} cases")
+
+
+def torch_written(model, golden):
+    """How many of the full cache's tokens transformers chooses too."""
+    import torch
+    start, same, all_ = beginning(golden), 0, 0
+    for case in json.loads((golden / "written.json").read_text())["cases"]:
+        if case["policy"] == "full":
+            ids = torch.tensor([start[:case["prompt"]]])
+            n = len(case["written"])
+            out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=n,
+                                 min_new_tokens=n, eos_token_id=None, pad_token_id=0)
+            same += sum(a == b for a, b in zip(out[0, case["prompt"]:].tolist(), case["written"]))
+            all_ += n
+    return f"{same} of {all_} written tokens equal"
+
+
 def torch_full():
     import torch, transformers
     print(f"torch {torch.__version__}, transformers {transformers.__version__}")
-    for folder in folders():
+    for golden, folder in places().items():
         model, loading = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float64, attn_implementation="eager", output_loading_info=True)
         assert not any(loading.values()), f"{folder}: {loading}"
+        print(f"{golden.relative_to(ROOT)}: {torch_written(model.eval(), golden)}")
+        if not (golden / "golden.json").exists():
+            continue
         ids = torch.tensor([tokens(folder)])
         with torch.inference_mode():
             z = model.eval()(ids, use_cache=False).logits[0, :-1]
@@ -99,4 +153,4 @@ def torch_full():
 
 
 if __name__ == "__main__":
-    {"make": make, "check": check, "torch": torch_full}[sys.argv[1] if len(sys.argv) == 2 else sys.exit(__doc__)]()
+    {"make": make, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

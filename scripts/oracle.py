@@ -5,14 +5,17 @@ What tova-bench computes must agree with this file: the same survivors, and next
 The `tova` branch was checked against the authors' released code, fed one token at a time (max NLL difference 7e-6), and
 the full cache against transformers (tests/golden/README.md).
 
-    python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--log] [--f32]
+    python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--log] [--f32] [--write N] [--one-shot]
 
 MODEL_DIR   a Hugging Face checkpoint folder (config.json, one or many safetensors) of a Llama, Mistral or Qwen2 model
 TOKENS.json a list of token ids
 POLICY      full, window, window+I, h2o, h2o-layer, tova, tova-head, tova+I, knorm
 SIZE        entries that survive each step, per layer and per key-value head
 --f32       compute in float32 instead of float64
-Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log}
+--write N   go on with N tokens more, always the most likely one
+--one-shot  nobody leaves while TOKENS is read; its last token then cuts the cache to SIZE at once
+Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log,
+"written": optional tokens}
 
 Conventions (the paper's released code: attend first, evict after):
  * step t: the new token joins the cache, attends to up to SIZE + 1 entries including itself, and then one entry leaves;
@@ -119,7 +122,7 @@ def cache_positions(born, mode):
     return np.cumsum(gaps)
 
 
-def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64):
+def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, one_shot=False):
     cfg = json.loads((Path(model_dir) / "config.json").read_text())
     w = load_weights(model_dir, dtype)
     if cfg["model_type"] not in ("llama", "mistral", "qwen2"):
@@ -140,7 +143,8 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
     lm_head = embed if cfg.get("tie_word_embeddings") else w.get("lm_head.weight", embed)
     n_groups = kvh if scope == "head" else 1
     state = [[dict(born=[], acc=[], k=[], v=[]) for _ in range(n_groups)] for _ in range(layers)]
-    nll, evicted, narrowest = [], [], math.inf
+    nll, evicted, narrowest, margins = [], [], math.inf, []
+    prompt, tokens = len(tokens), list(tokens)
     for t, tok in enumerate(tokens):
         x = embed[tok]
         for l in range(layers):
@@ -164,7 +168,7 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                 mean = np.mean(rows, 0)
                 s["acc"] = [c + m for c, m in zip(s["acc"], mean)]
                 n = len(s["born"])
-                if score is None or n <= size:
+                if score is None or n <= size or one_shot and t < prompt - 1:
                     continue
                 if score == "recency":
                     val = np.array(s["born"], float)
@@ -179,26 +183,37 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                 val[np.array(s["born"]) < keep_first] = np.inf
                 if keep_recent:
                     val[n - keep_recent:] = np.inf
-                i = int(np.argmin(val))
-                if score != "recency":
-                    second = np.delete(val, i).min()
-                    narrowest = min(narrowest, abs(second - val[i]) / abs(val[i]))
-                if log:
-                    evicted.append([t, l, g, s["born"][i]])
-                for key in ("born", "acc", "k", "v"):
-                    del s[key][i]
+                for _ in range(n - size):
+                    i = int(np.argmin(val))
+                    if score != "recency":
+                        second = np.delete(val, i).min()
+                        narrowest = min(narrowest, abs(second - val[i]) / abs(val[i]))
+                    if log:
+                        evicted.append([t, l, g, s["born"][i]])
+                    for key in ("born", "acc", "k", "v"):
+                        del s[key][i]
+                    val = np.delete(val, i)
             x = x + linear(p + "self_attn.o_proj", out.reshape(-1))
             h = rms(x, w[p + "post_attention_layernorm.weight"])
             gate, up = linear(p + "mlp.gate_proj", h), linear(p + "mlp.up_proj", h)
             x = x + linear(p + "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
         z = lm_head @ rms(x, w["model.norm.weight"])
+        if prompt - 1 <= t < prompt - 1 + write:
+            best, second = np.argsort(-z, kind="stable")[:2]
+            margins.append(float(z[best] - z[second]))
+            tokens.append(int(best))
         if t + 1 < len(tokens):
             m = z.max()
             nll.append(float(m + math.log(np.exp(z - m).sum()) - z[tokens[t + 1]]))
+        if write and t + 2 == prompt + write:
+            break
     out = dict(nll=nll, survivors=[[g["born"] for g in layer] for layer in state])
     if log:
         # how close the closest decision was, relative to its score: what rounding it takes to change a survivor
         out |= dict(evicted=evicted, narrowest=float(narrowest))
+    if write:
+        # with how far each was ahead of the next best, in logits; the last token is chosen, but not read
+        out |= dict(written=tokens[prompt:], margins=margins)
     return out
 
 
@@ -208,6 +223,8 @@ if __name__ == "__main__":
     ap.add_argument("--positions", default="absolute", choices=["absolute", "slot", "squeezed"])
     ap.add_argument("--log", action="store_true")
     ap.add_argument("--f32", action="store_true")
+    ap.add_argument("--write", type=int, default=0)
+    ap.add_argument("--one-shot", action="store_true")
     a = ap.parse_args()
     dtype = np.float32 if a.f32 else np.float64
-    json.dump(run(a.model, json.loads(Path(a.tokens).read_text()), a.policy, a.size, a.positions, a.log, dtype), sys.stdout)
+    json.dump(run(a.model, json.loads(Path(a.tokens).read_text()), a.policy, a.size, a.positions, a.log, dtype, a.write, a.one_shot), sys.stdout)

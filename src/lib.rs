@@ -2,11 +2,13 @@
 //!
 //! A cache-bounded transformer is a recurrent network ([`lm`]) whose memory a policy ([`eviction`]) keeps bounded.
 //! A sweep ([`sweep`]) names experiments, [`run`] performs them, the ledger ([`results`]) keeps what was measured,
-//! and [`report`] draws from the ledger alone. ARCHITECTURE.md has the bird's-eye view.
+//! [`judge`] asks another model which stories in it are better, and [`report`] draws from the ledger alone.
+//! ARCHITECTURE.md has the bird's-eye view.
 
 pub mod cli;
 pub mod columns;
 pub mod eviction;
+pub mod judge;
 pub mod lm;
 pub mod metric;
 pub mod report;

@@ -359,6 +359,67 @@ pub fn rotate(a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
     ARCH.dispatch(Rotate { a, b, cos, sin });
 }
 
+struct RowProducts<'a> {
+    x: &'a [f32],
+    input: usize,
+    weights: &'a [f32],
+    out: &'a mut [f32],
+}
+
+/// Dot products of one row of weights with N others. Each adds up in the same order whatever N is.
+#[inline(always)]
+fn dots<S: Simd, const N: usize>(s: S, weights: &[f32], x: &[f32]) -> [f32; N] {
+    let input = weights.len();
+    let (body, tail) = S::as_simd_f32s(weights);
+    let rows: [_; N] = std::array::from_fn(|i| S::as_simd_f32s(&x[i * input..][..input]));
+    let mut sums = [[s.splat_f32s(0.0); 2]; N];
+    let (pairs, rest) = body.as_chunks::<2>();
+    for (at, pair) in pairs.iter().enumerate() {
+        for (sums, (row, _)) in sums.iter_mut().zip(&rows) {
+            sums[0] = s.mul_add_e_f32s(pair[0], row[2 * at], sums[0]);
+            sums[1] = s.mul_add_e_f32s(pair[1], row[2 * at + 1], sums[1]);
+        }
+    }
+    for (w, at) in rest.iter().zip(2 * pairs.len()..) {
+        for (sums, (row, _)) in sums.iter_mut().zip(&rows) {
+            sums[0] = s.mul_add_e_f32s(*w, row[at], sums[0]);
+        }
+    }
+    std::array::from_fn(|i| {
+        let end: f32 = tail.iter().zip(rows[i].1).map(|(w, x)| w * x).sum();
+        s.reduce_sum_f32s(s.add_f32s(sums[i][0], sums[i][1])) + end
+    })
+}
+
+impl WithSimd for RowProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, s: S) {
+        let RowProducts { x, input, weights, out } = self;
+        let rows = x.len() / input;
+        for (weights, out) in weights.chunks_exact(input).zip(out.chunks_exact_mut(rows)) {
+            let mut at = 0;
+            while at + 4 <= rows {
+                out[at..at + 4].copy_from_slice(&dots::<S, 4>(s, weights, &x[at * input..]));
+                at += 4;
+            }
+            while at < rows {
+                out[at..at + 1].copy_from_slice(&dots::<S, 1>(s, weights, &x[at * input..]));
+                at += 1;
+            }
+        }
+    }
+}
+
+/// `out (outputs, rows) <- weights (outputs, input) x^T`, where x is (rows, input). For few rows, where reading the
+/// weights is what takes time: each weight is read once, and a row's bits don't depend on the rows beside it.
+pub fn row_products(x: &[f32], input: usize, weights: &[f32], out: &mut [f32]) {
+    assert!(input > 0 && x.len().is_multiple_of(input) && weights.len().is_multiple_of(input));
+    assert_eq!(out.len(), weights.len() / input * (x.len() / input));
+    ARCH.dispatch(RowProducts { x, input, weights, out });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -451,6 +512,26 @@ mod tests {
         silu_mul(&mut gate, &[1.0; 16]);
         assert_eq!((gate[2], gate[3], gate[4]), (0.0, 90.0, 1000.0));
         assert!(gate[0].abs() < 1e-30 && gate[1].abs() < 1e-30);
+    }
+
+    #[test]
+    fn few_rows_by_hand_and_alone() {
+        for input in [1, 5, 16, 33, 64, 130] {
+            let weights = numbers(7 * input, 1.0);
+            let x = numbers(6 * input, 2.0);
+            let mut all = vec![0.0; 7 * 6];
+            row_products(&x, input, &weights, &mut all);
+            for row in 0..6 {
+                let mut alone = vec![0.0; 7];
+                row_products(&x[row * input..][..input], input, &weights, &mut alone);
+                for out in 0..7 {
+                    let pairs = x[row * input..][..input].iter().zip(&weights[out * input..][..input]);
+                    let want: f64 = pairs.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
+                    assert!((f64::from(all[out * 6 + row]) - want).abs() < 1e-4, "{input}");
+                    assert_eq!(all[out * 6 + row].to_bits(), alone[out].to_bits(), "{input}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn the_default_sweep_measures_recall_and_needs_nothing() {
     };
     let plan = offline(&["plan"]);
     assert!(plan.stdout.contains("sweep pocket, results in results/pocket"), "{}", plan.stdout);
-    assert!(plan.stdout.contains("72 cells: 0 done, 72 to do"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("144 cells: 0 done, 144 to do"), "{}", plan.stdout);
     let only = ["run", "--only", "policy=full,window", "--only", "size=64", "--limit", "1"];
     let ended = offline(&only);
     ended.says(&["1 cells measured", "written to results/pocket"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tova_bench::eviction::{CacheRule, Positions, presets};
 use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
-use tova_bench::task::{AskedFor, Measured, Reading, Sample, Topline, measure};
+use tova_bench::task::{AskedFor, Measured, Prefill, Reading, Sample, Topline, measure};
 
 const TOKENS: usize = 400;
 
@@ -88,7 +88,7 @@ fn slowly(model: &LanguageModel, sample: &Sample, rule: CacheRule) -> Table {
 }
 
 fn read(model: &LanguageModel, sample: &Sample, readings: &[Reading]) -> Vec<Measured> {
-    let topline = Topline::read(model, sample, readings).unwrap();
+    let topline = Topline::read(model, &sample.tokens, readings).unwrap();
     readings.iter().map(|reading| measure(model, sample, reading, topline.as_ref()).unwrap()).collect()
 }
 
@@ -112,7 +112,16 @@ fn readings() -> Vec<Reading> {
             None => CacheRule::Truncate { size },
         })
     });
-    rules.map(|rule| Reading { rule, positions: Positions::Absolute, seed: 0, compare: false }).collect()
+    rules
+        .map(|rule| Reading {
+            rule,
+            positions: Positions::Absolute,
+            prefill: Prefill::Stream,
+            query_aware: true,
+            seed: 0,
+            compare: false,
+        })
+        .collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules in the order they are built: each may use those named, which all stand before it.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("vector", &[]),
     ("columns", &[]),
     ("world", &[]),
@@ -19,20 +19,31 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("sweep", &["task", "lm", "eviction"]),
     ("results", &["sweep", "columns"]),
     ("run", &["results", "sweep", "task", "lm", "metric", "eviction"]),
+    // It reads stories from rows and shows the judge what was asked for: no model of ours, no run.
+    ("judge", &["results", "sweep", "task"]),
     // It draws from rows alone: no model, no sweep.
     ("report", &["results"]),
-    ("cli", &["report", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector", "world"]),
+    (
+        "cli",
+        &["report", "judge", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector", "world"],
+    ),
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 14] = [
+const HOMES: [(&str, &[&str]); 19] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
     ("safetensors", &["lm"]),
     ("tokenizers", &["lm"]),
     ("hf_hub", &["lm"]),
+    // The hub's files come through hf-hub, which has a ureq of its own inside.
+    ("ureq", &["judge"]),
     ("gemm", &["lm"]),
+    ("minijinja", &["lm"]),
+    ("minijinja_contrib", &["lm"]),
+    ("deunicode", &["metric"]),
+    ("zip", &["task"]),
     ("pulp", &["vector"]),
     ("polars", &["columns"]),
     ("plotters", &["report"]),

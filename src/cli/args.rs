@@ -32,8 +32,17 @@ pub enum Command {
     Plan(PlanArguments),
     /// Draw tables and curves from results; no model is needed
     Report(ReportArguments),
+    /// Ask another model which of two stories is better: a bounded cache's, or the full cache's
+    ///
+    /// Each pair is asked about twice, with places swapped. Every verdict is written into the results; running the
+    /// same command again asks only what has no answer yet.
+    Judge(JudgeArguments),
     /// Read one text under one cache rule and print its NLLs and survivors as JSON
     Score(ScoreArguments),
+    /// Write texts under one cache rule and print their tokens as JSON
+    Write(WriteArguments),
+    /// Write answers down in the form of others' scoring programs
+    Export(ExportArguments),
     /// List what sweeps can name
     List(ListArguments),
     /// Print made-up texts as JSON lines, with the facts they ask a reader to recall
@@ -99,7 +108,40 @@ pub struct ReportArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct ScoreArguments {
+pub struct JudgeArguments {
+    /// Results folder with stories, the full cache's among them; verdicts are added to it
+    #[arg(value_name = "RESULTS")]
+    pub results: PathBuf,
+    /// The judge, as its endpoint calls it, such as gpt-4-0613
+    #[arg(long, env = "TOVA_BENCH_JUDGE_MODEL", value_name = "NAME")]
+    pub judge_model: String,
+    /// Address of an OpenAI-compatible server; `/chat/completions` follows it
+    #[arg(long, env = "TOVA_BENCH_JUDGE_URL", value_name = "URL", default_value = "https://api.openai.com/v1")]
+    #[arg(hide_env_values = true)]
+    pub base_url: String,
+    /// The environment variable that holds the key; where it is not set no key is sent, as local servers need none
+    #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
+    pub key_env: String,
+    /// Calls at the same time
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub concurrency: u32,
+    /// Only the first N pairs
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Only stories of cells with this value, such as policy=tova or size=256; may be given several times
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub only: Vec<Only>,
+    /// Seconds a request may take
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeout: u32,
+    /// How often a request is made again after a limit (429), a server's error (5xx) or a broken connection
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub retries: u32,
+}
+
+/// One text under one cache rule.
+#[derive(Debug, Args)]
+pub struct TextArguments {
     /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, pocket or random-tiny
     #[arg(long, value_name = "MODEL")]
     pub model: String,
@@ -127,18 +169,81 @@ pub struct ScoreArguments {
     /// Type the weights are rounded to: auto, f32, f16 or bf16
     #[arg(long, default_value = "auto", value_parser = parse_dtype)]
     pub dtype: WeightType,
-    /// Seed of the policy `random`
+    /// Seed of the policy `random`, and of words that are drawn
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Threads to use [default: all cores]
     #[arg(long, env = "TOVA_BENCH_THREADS", value_name = "N")]
     pub threads: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub struct ScoreArguments {
+    #[command(flatten)]
+    pub text: TextArguments,
     /// Read the text this many times more, and report the time of each reading
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub repeat: usize,
     /// Add "timing": seconds, tokens per second, and the share of each part
     #[arg(long)]
     pub timing: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct WriteArguments {
+    #[command(flatten)]
+    pub text: TextArguments,
+    /// Tokens to write at most
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    pub max_new_tokens: usize,
+    /// 0 takes the most likely token, always
+    #[arg(long, default_value_t = 0.0, value_name = "T")]
+    pub temperature: f64,
+    /// Draw from the K most likely tokens only
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Draw from the fewest tokens that reach this probability together
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f64>,
+    /// Divide the logits of tokens that occurred; 1 changes nothing
+    #[arg(long, default_value_t = 1.0, value_name = "X")]
+    pub repetition_penalty: f32,
+    /// A string that ends a text; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+    /// Go on after the model's own end of a text
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Read the prompt whole and cut the cache once, as the paper's released code does
+    #[arg(long)]
+    pub one_shot: bool,
+    /// Put the model's chat template around the text
+    #[arg(long, conflicts_with = "tokens")]
+    pub chat: bool,
+    /// Write so many texts side by side, from seeds that follow each other
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub batch: usize,
+    /// Add "timing": seconds of reading and of writing, tokens per second
+    #[arg(long)]
+    pub timing: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    /// What form to write
+    #[arg(value_enum)]
+    pub form: Form,
+    /// Results folder
+    pub results: PathBuf,
+    /// Where the files go [default: the results folder]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Form {
+    /// CSV files for submission, `Task,ID,Prediction`: one for each model, policy and cache size
+    Zeroscrolls,
 }
 
 #[derive(Debug, Args)]

@@ -25,7 +25,16 @@ pub fn list(what: Listable) -> String {
              \x20            and the attention evicted entries would have had (compare_to_full: true)\n\
              \x20            data: a folder of .txt, a .parquet with a text column, owner/name on the hub,\n\
              \x20            random-words, or embedded: books of made-up worlds, where recall of facts is measured\n\
-             \x20            as well, by kind and by distance (16 books unless `books:` says otherwise)\n"
+             \x20            as well, by kind and by distance (16 books unless `books:` says otherwise)\n\
+             squality     questions about stories, answered in a paragraph: ROUGE (512 new tokens)\n\
+             qasper       questions about articles, answered in a few words: F1 (128 new tokens)\n\
+             \x20            data of both: the original release, ZeroSCROLLS' files, owner/name of its hub layout\n\
+             \x20            (tau/zero_scrolls), or embedded; prompt: zeroscrolls or paper\n\
+             story        stories on request, one per seed: length, variety, NLL under the full cache; `judge`\n\
+             \x20            compares them; request: paper, embedded, or a text of your own\n\
+             needle       one fact in a long text, by length and depth; data as for perplexity\n\n\
+             All that write take write: {prefill: stream | one_shot, query_aware, max_new_tokens, temperature,\n\
+             top_k, top_p, repetition_penalty, chat_template, stop}\n"
             .into(),
         Listable::Models => "./folder, ../folder, /folder   a Hugging Face checkpoint (config.json, *.safetensors, tokenizer.json)\n\
              owner/name[@revision]          the same on the hub (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE)\n\

@@ -3,12 +3,15 @@
 mod args;
 mod bars;
 mod doctor;
+mod export;
 mod failure;
+mod judge;
 mod list;
 mod progress;
 mod score;
 mod sweeps;
 mod worlds;
+mod write;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -43,7 +46,10 @@ fn perform(command: &Command) -> Result<ExitCode> {
         Command::Run(arguments) => return sweeps::run(arguments),
         Command::Plan(arguments) => return sweeps::plan(arguments),
         Command::Report(arguments) => report(arguments)?,
+        Command::Judge(arguments) => return judge::judge(arguments),
         Command::Score(arguments) => print(&format!("{}\n", score::score(arguments)?))?,
+        Command::Write(arguments) => print(&format!("{}\n", write::write(arguments)?))?,
+        Command::Export(arguments) => print(&export::export(arguments)?)?,
         Command::List(arguments) => print(&list::list(arguments.what))?,
         Command::Worlds(arguments) => worlds::write(arguments)?,
         Command::Doctor(arguments) => print(&doctor::doctor(arguments)?)?,

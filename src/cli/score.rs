@@ -5,12 +5,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::args::ScoreArguments;
+use super::args::{ScoreArguments, TextArguments};
 use super::failure::Usage;
 use super::progress::Downloads;
 use crate::eviction::{CacheRule, Policy, presets};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{LanguageModel, MemoryPlan, ModelFiles, Work};
+use crate::lm::{LanguageModel, MemoryPlan, ModelFiles, Tokenizer, Work};
 
 /// One reading of a text.
 struct Reading {
@@ -24,36 +24,21 @@ struct Reading {
 }
 
 pub fn score(arguments: &ScoreArguments) -> Result<Value> {
-    let rule = rule(arguments)?;
-    let threads = super::threads(arguments.threads)?;
-    let source: ModelSource = arguments.model.parse().map_err(Usage::from_error)?;
-    let files = ModelFiles::find(&source, &HubSettings::from_env()?, &Downloads::new())?;
-    let tokens = match (&arguments.tokens, &arguments.text) {
-        (Some(path), _) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            serde_json::from_str(&text)
-                .with_context(|| format!("{} is no JSON list of token ids such as [1, 15, 9]", path.display()))?
-        }
-        (None, Some(path)) => {
-            let text = crate::task::read_text(path)?;
-            let tokenizer = files.tokenizer()?;
-            let mut tokens = if tokenizer.adds_bos() { vec![tokenizer.bos()?] } else { Vec::new() };
-            tokens.extend(tokenizer.encode(&text)?.ids);
-            tokens
-        }
-        (None, None) => bail!(Usage::new("either --tokens or --text is needed", "")),
-    };
-    ensure!(!tokens.is_empty(), "there is no token to read");
-    let device = arguments.device.open()?;
-    let model = files.load(arguments.dtype, &device)?;
+    let asked = &arguments.text;
+    let rule = rule(asked)?;
+    let threads = super::threads(asked.threads)?;
+    let files = files(asked)?;
+    let tokens = tokens(asked, &files)?;
+    let device = asked.device.open()?;
+    let model = files.load(asked.dtype, &device)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     pool.install(|| {
-        let reading = read(&model, &tokens, rule, arguments)?;
+        let reading = read(&model, &tokens, rule, asked)?;
         let mut answer = json!({ "nll": reading.nll, "survivors": reading.survivors });
         if arguments.timing {
             let mut runs = vec![reading];
             for _ in 0..arguments.repeat {
-                runs.push(read(&model, &tokens, rule, arguments)?);
+                runs.push(read(&model, &tokens, rule, asked)?);
             }
             answer["timing"] = timing(&model, tokens.len(), threads, &runs);
         }
@@ -61,13 +46,41 @@ pub fn score(arguments: &ScoreArguments) -> Result<Value> {
     })
 }
 
-fn rule(arguments: &ScoreArguments) -> Result<CacheRule> {
+/// The model's files.
+pub(super) fn files(asked: &TextArguments) -> Result<ModelFiles> {
+    let source: ModelSource = asked.model.parse().map_err(Usage::from_error)?;
+    ModelFiles::find(&source, &HubSettings::from_env()?, &Downloads::new())
+}
+
+/// The text in tokens; at least one.
+pub(super) fn tokens(asked: &TextArguments, files: &ModelFiles) -> Result<Vec<u32>> {
+    let tokens: Vec<u32> = match (&asked.tokens, &asked.text) {
+        (Some(path), _) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            serde_json::from_str(&text)
+                .with_context(|| format!("{} is no JSON list of token ids such as [1, 15, 9]", path.display()))?
+        }
+        (None, Some(path)) => with_bos(&files.tokenizer()?, &crate::task::read_text(path)?)?,
+        (None, None) => bail!(Usage::new("either --tokens or --text is needed", "")),
+    };
+    ensure!(!tokens.is_empty(), "there is no token to read");
+    Ok(tokens)
+}
+
+/// A text's tokens, after BOS where the tokenizer adds it and the text does not.
+pub(super) fn with_bos(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
+    let ids = tokenizer.encode(text)?.ids;
+    let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
+    Ok(bos.filter(|bos| ids.first() != Some(bos)).into_iter().chain(ids).collect())
+}
+
+pub(super) fn rule(asked: &TextArguments) -> Result<CacheRule> {
     let size = || {
-        arguments.cache_size.ok_or_else(|| {
-            Usage::new(format!("policy {} needs a size", arguments.policy), "add --cache-size K, such as 64")
+        asked.cache_size.ok_or_else(|| {
+            Usage::new(format!("policy {} needs a size", asked.policy), "add --cache-size K, such as 64")
         })
     };
-    Ok(match arguments.policy.as_str() {
+    Ok(match asked.policy.as_str() {
         "full" => CacheRule::Unbounded,
         "truncate" => {
             let size = size()?;
@@ -86,7 +99,7 @@ fn rule(arguments: &ScoreArguments) -> Result<CacheRule> {
     })
 }
 
-fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, arguments: &ScoreArguments) -> Result<Reading> {
+fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, arguments: &TextArguments) -> Result<Reading> {
     let started = Instant::now();
     let plan = MemoryPlan {
         policy: match rule {

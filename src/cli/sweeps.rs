@@ -79,9 +79,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
         format!("what was measured is kept, but not drawn; `tova-bench report {}` draws it", folder.display())
     })?;
     if outcome.interrupted {
-        let signal = signal.load(Ordering::Relaxed);
-        eprintln!("interrupted; run the same command again to continue");
-        return Ok(ExitCode::from(128 + if signal == SIGTERM as usize { SIGTERM } else { SIGINT } as u8));
+        return Ok(interrupted(&signal));
     }
     Ok(ExitCode::from(if outcome.failed > 0 { 4 } else { 0 }))
 }
@@ -93,8 +91,15 @@ fn draw(rows: &[Row], folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Says that a signal ended the work; the exit code tells which.
+pub(super) fn interrupted(signal: &AtomicUsize) -> ExitCode {
+    let signal = signal.load(Ordering::Relaxed);
+    eprintln!("interrupted; run the same command again to continue");
+    ExitCode::from(128 + if signal == SIGTERM as usize { SIGTERM } else { SIGINT } as u8)
+}
+
 /// SIGINT and SIGTERM set the flag, and the number of the signal; a second one ends the program at once.
-fn listen() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>)> {
+pub(super) fn listen() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>)> {
     let stop = Arc::new(AtomicBool::new(false));
     let signal = Arc::new(AtomicUsize::new(0));
     for number in [SIGINT, SIGTERM] {
@@ -134,14 +139,14 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
     let rate = matrix_rate(threads).unwrap_or(f64::INFINITY);
     let mut total = 0.0;
     for group in &prepared.groups {
-        let tokens: usize = group.samples.iter().map(|sample| sample.tokens.len()).sum();
+        let (longest, tokens) = group.samples.longest_and_all();
         let shape = &group.files.shape;
         text += &format!(
             "\n{} ({} parameters, {} of weights) reading {} ({} samples, {} tokens, BOS {})\n",
             group.model.source,
             count(shape.parameters()),
             bytes(group.files.weight_bytes()),
-            group.task.dataset,
+            group.task.dataset(),
             group.samples.len(),
             count(tokens as u64),
             if group.bos { "yes" } else { "no" },
@@ -149,8 +154,8 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
         text += &format!("  {:<12} {:>6}  {:<28} {:>12} {:>10}\n", "policy", "size", "state", "cache", "about");
         for cell in &group.cells {
             let entries = match cell.cell.rule {
-                CacheRule::Unbounded => group.task.length,
-                CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => size.min(group.task.length),
+                CacheRule::Unbounded => group.task.length(),
+                CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => size.min(group.task.length()),
             };
             let seconds = estimate(group, cell, rate);
             total += seconds;
@@ -163,7 +168,6 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
                 duration(seconds),
             );
         }
-        let longest = group.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
         text += &format!(
             "  memory: the weights, and at most {} for each text read at the same time ({threads} at most)\n",
             bytes(bytes_per_worker(shape, longest)),
@@ -215,7 +219,7 @@ fn state(status: &Status, samples: usize) -> String {
 fn estimate(group: &Group, cell: &NamedCell, rate: f64) -> f64 {
     let shape = &group.files.shape;
     let left = group.samples.len().saturating_sub(cell.samples_done()) as f64;
-    let tokens = group.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0) as f64;
+    let tokens = group.samples.longest_and_all().0 as f64;
     let size = cell.cell.size().map_or(f64::INFINITY, |size| size as f64).min(tokens);
     // What a cell shares with the unbounded reading is counted there.
     let own = match cell.cell.rule {

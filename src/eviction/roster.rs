@@ -57,6 +57,10 @@ pub struct Roster {
     pub(super) heads: Heads,
     pub(super) groups: Vec<Group>,
     pub(super) received: Vec<Received>,
+    /// Entries beyond which one leaves: the policy's size, or no limit while a prompt is read whole.
+    pub(super) limit: usize,
+    /// The newest row's attention, (groups)(entries): what a prompt that is read whole is cut by.
+    pub(super) newest: Vec<Vec<f32>>,
     /// Tokens read so far.
     pub(super) seen: usize,
     /// Places where an unbounded roster remembers its sums, so that a bounded one can start there.
@@ -77,6 +81,8 @@ impl Roster {
             heads,
             groups: vec![Group::default()],
             received,
+            limit: usize::MAX,
+            newest: Vec::new(),
             seen: 0,
             marks: marks.to_vec(),
             remembered: Vec::new(),
@@ -89,6 +95,65 @@ impl Roster {
         let watch: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
         let unbounded = Roster::unbounded(heads, watch, &[], salt);
         unbounded.fork(0, policy).expect("nothing has been read, so nothing can have been forgotten")
+    }
+
+    /// A roster for a policy that lets everybody stay until [`cut`](Self::cut): a prompt read in one shot.
+    pub fn holding(heads: Heads, policy: SizedPolicy, salt: u64) -> Roster {
+        let bounded = Roster::bounded(heads, policy, salt);
+        let newest = if policy.score == Score::LastAttention { bounded.groups.len() } else { 0 };
+        Roster { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
+    }
+
+    /// Cuts a [`holding`](Self::holding) roster down to its policy's size at once: the protected stay, and of the
+    /// others those with the highest scores, the newer of equals; from here on one entry leaves at a time. This is
+    /// what the paper's released code does with a prompt. Returns the columns each group keeps, in order:
+    /// (groups)(entries); `None` if everybody fits.
+    pub fn cut(&mut self) -> Option<Vec<Vec<u32>>> {
+        let policy = self.policy?;
+        self.limit = policy.size;
+        let newest = std::mem::take(&mut self.newest);
+        let entries = self.len();
+        if entries <= policy.size {
+            return None;
+        }
+        let candidates = policy.keep_first..entries - policy.keep_recent;
+        let room = policy.size - policy.keep_first - policy.keep_recent;
+        let kept: Vec<Vec<u32>> = (0..self.groups.len())
+            .map(|group| {
+                let score = |column: usize| match policy.score {
+                    Score::Recency => column as f64,
+                    Score::LastAttention => f64::from(newest[group][column]),
+                    Score::AccumulatedAttention => f64::from(self.received[0].sums[group][column]),
+                    Score::KeyNorm | Score::Random => self.groups[group].priority[column],
+                };
+                let mut ranked: Vec<usize> = candidates.clone().collect();
+                // NaN ranks nobody; it shows in the scores.
+                ranked.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
+                ranked.truncate(room);
+                let mut kept: Vec<u32> = ranked.into_iter().map(|column| column as u32).collect();
+                kept.extend(0..candidates.start as u32);
+                kept.extend(candidates.end as u32..entries as u32);
+                kept.sort_unstable();
+                kept
+            })
+            .collect();
+        self.keep(&kept);
+        Some(kept)
+    }
+
+    /// Keeps the columns `kept` of every group: (groups)(entries), ascending.
+    pub(super) fn keep(&mut self, kept: &[Vec<u32>]) {
+        for received in &mut self.received {
+            for (sums, kept) in received.sums.iter_mut().zip(kept) {
+                keep(sums, kept);
+            }
+        }
+        for (group, kept) in self.groups.iter_mut().zip(kept) {
+            keep(&mut group.born, kept);
+            if !group.priority.is_empty() {
+                keep(&mut group.priority, kept);
+            }
+        }
     }
 
     /// A bounded roster that goes on after the first `len` tokens of this unbounded one. `None` if the policy needs
@@ -113,6 +178,8 @@ impl Roster {
             heads: self.heads,
             groups: vec![Group::default(); self.heads.groups(policy.scope)],
             received,
+            limit: policy.size,
+            newest: Vec::new(),
             seen: len,
             marks: Vec::new(),
             remembered: Vec::new(),
@@ -128,6 +195,11 @@ impl Roster {
     /// Tokens read so far.
     pub fn seen(&self) -> usize {
         self.seen
+    }
+
+    /// Entries beyond which one leaves.
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Entries per key-value head.
@@ -170,6 +242,14 @@ impl Roster {
             _ => None,
         }
     }
+}
+
+/// Keeps the entries at the ascending indices `kept`.
+fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
+    for (to, &from) in kept.iter().enumerate() {
+        values[to] = values[from as usize];
+    }
+    values.truncate(kept.len());
 }
 
 /// A number in [0, 1) that depends on nothing but its arguments, so that chunking cannot change a draw.

@@ -134,7 +134,15 @@ impl<'a> BlockScan<'a> {
                 attention.add_to(sums, received.scope, group);
             }
         }
-        if self.roster.policy.is_some_and(|policy| self.alive > policy.size) {
+        if row + 1 == rows && !self.roster.newest.is_empty() {
+            let scope = self.roster.policy.map_or(Scope::Layer, |policy| policy.scope);
+            for (group, newest) in self.roster.newest.iter_mut().enumerate() {
+                newest.clear();
+                newest.resize(width, 0.0);
+                attention.add_to(newest, scope, group);
+            }
+        }
+        if self.alive > self.roster.limit {
             self.evict(&attention, log);
         }
     }
@@ -189,20 +197,12 @@ impl<'a> BlockScan<'a> {
             masks.iter().map(living).collect()
         });
         for received in &mut roster.received {
-            for (group, sums) in received.sums.iter_mut().enumerate() {
+            for sums in &mut received.sums {
                 sums.truncate(columns);
-                if let Some(kept) = &kept {
-                    keep(sums, &kept[group]);
-                }
             }
         }
         if let Some(kept) = &kept {
-            for (group, kept) in roster.groups.iter_mut().zip(kept) {
-                keep(&mut group.born, kept);
-                if !group.priority.is_empty() {
-                    keep(&mut group.priority, kept);
-                }
-            }
+            roster.keep(kept);
         }
         kept
     }
@@ -222,14 +222,6 @@ fn lowest_living(priority: &[f64], mask: &[f32], same: f64) -> Option<usize> {
         }
     }
     lowest
-}
-
-/// Keeps the entries at the ascending indices `kept`.
-fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
-    for (to, &from) in kept.iter().enumerate() {
-        values[to] = values[from as usize];
-    }
-    values.truncate(kept.len());
 }
 
 /// One row's attention weights, not yet divided by their sums.

@@ -69,6 +69,13 @@ pub(super) struct Scratch {
     pub work: Work,
 }
 
+impl Clone for Scratch {
+    /// Tables are made again where they are needed.
+    fn clone(&self) -> Scratch {
+        Scratch { work: self.work, ..Scratch::default() }
+    }
+}
+
 /// A vector's first `len` floats, grown if need be; their contents are left over from before.
 fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
@@ -284,11 +291,14 @@ fn close_up(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usi
     for kv_head in 0..kv_heads {
         let kept = &kept[if kept.len() == 1 { 0 } else { kv_head }];
         let head = &mut table[kv_head * capacity * dim..][..capacity * dim];
-        for (to, &from) in kept.iter().enumerate() {
-            let from = from as usize;
+        let mut to = 0;
+        // Neighbours move together: where one entry left there are two runs.
+        for run in kept.chunk_by(|a, b| a + 1 == *b) {
+            let from = run[0] as usize;
             if from != to {
-                head.copy_within(from * dim..(from + 1) * dim, to * dim);
+                head.copy_within(from * dim..(from + run.len()) * dim, to * dim);
             }
+            to += run.len();
         }
     }
 }

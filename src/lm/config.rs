@@ -32,6 +32,8 @@ pub struct ModelShape {
     /// Tokens a query may look back, itself included, if the architecture limits that.
     pub sliding_window: Option<usize>,
     pub bos: Option<u32>,
+    /// Tokens that end a text, unless generation_config.json names others.
+    pub eos: Vec<u32>,
 }
 
 /// How positions become angles.
@@ -83,9 +85,24 @@ struct ConfigFile {
     #[serde(default)]
     bos_token_id: Option<serde_json::Value>,
     #[serde(default)]
+    eos_token_id: Option<serde_json::Value>,
+    #[serde(default)]
     quantization_config: Option<serde_json::Value>,
     #[serde(default)]
     partial_rotary_factor: Option<f64>,
+}
+
+/// A token id.
+fn token(json: &serde_json::Value) -> Option<u32> {
+    json.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
+/// One token id, or a list of them.
+pub(super) fn tokens(json: &serde_json::Value) -> Vec<u32> {
+    match json {
+        serde_json::Value::Array(ids) => ids.iter().filter_map(token).collect(),
+        id => token(id).into_iter().collect(),
+    }
 }
 
 /// Larger numbers than any model has; what is larger is a damaged or hostile file.
@@ -168,7 +185,8 @@ impl ModelShape {
             tied: config.tie_word_embeddings.unwrap_or(false),
             max_positions: config.max_position_embeddings.unwrap_or(2048),
             sliding_window: config.sliding_window.filter(|_| window_used),
-            bos: config.bos_token_id.and_then(|v| v.as_u64()).and_then(|id| u32::try_from(id).ok()),
+            bos: config.bos_token_id.as_ref().and_then(token),
+            eos: config.eos_token_id.as_ref().map(tokens).unwrap_or_default(),
         })
     }
 

@@ -4,7 +4,7 @@ use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 
 use super::config::ModelShape;
-use super::layers::{Linear, Widened, add, compute_type, rms_norm, silu_mul};
+use super::layers::{Linear, Products, Ready, add, compute_type, rms_norm, silu_mul};
 use super::weights::Weights;
 
 /// A layer as it is held.
@@ -21,15 +21,15 @@ pub(super) struct Layer {
 }
 
 /// A layer ready to multiply.
-pub(super) struct WidenedLayer<'a> {
+pub(super) struct ReadyLayer<'a> {
     held: &'a Layer,
-    query: Widened,
-    key: Widened,
-    value: Widened,
-    output: Widened,
-    gate: Widened,
-    up: Widened,
-    down: Widened,
+    query: Ready,
+    key: Ready,
+    value: Ready,
+    output: Ready,
+    gate: Ready,
+    up: Ready,
+    down: Ready,
 }
 
 impl Layer {
@@ -67,22 +67,22 @@ impl Layer {
         })
     }
 
-    /// The layer with its matrices in the type they are multiplied in.
-    pub fn widened(&self, dtype: DType) -> Result<WidenedLayer<'_>> {
-        Ok(WidenedLayer {
+    /// The layer with its matrices ready for products of a kind.
+    pub fn ready(&self, products: Products) -> Result<ReadyLayer<'_>> {
+        Ok(ReadyLayer {
             held: self,
-            query: self.query.widened(dtype)?,
-            key: self.key.widened(dtype)?,
-            value: self.value.widened(dtype)?,
-            output: self.output.widened(dtype)?,
-            gate: self.gate.widened(dtype)?,
-            up: self.up.widened(dtype)?,
-            down: self.down.widened(dtype)?,
+            query: self.query.ready(products)?,
+            key: self.key.ready(products)?,
+            value: self.value.ready(products)?,
+            output: self.output.ready(products)?,
+            gate: self.gate.ready(products)?,
+            up: self.up.ready(products)?,
+            down: self.down.ready(products)?,
         })
     }
 }
 
-impl WidenedLayer<'_> {
+impl ReadyLayer<'_> {
     /// Queries (rows, heads * head_dim), keys and values (rows, kv_heads * head_dim) of x (rows, hidden).
     pub fn project(&self, x: &Tensor, eps: f32) -> Result<[Tensor; 3]> {
         let normed = rms_norm(x, &self.held.attention_norm, eps)?; // (rows, hidden)

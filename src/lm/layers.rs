@@ -42,22 +42,54 @@ impl Linear {
         Ok(Linear { weight: self.weight.to_dtype(dtype)?, bias })
     }
 
-    /// The matrix in the type the products are to be computed in.
-    pub fn widened(&self, dtype: DType) -> Result<Widened> {
-        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
-        Ok(Widened { weight: self.weight.to_dtype(dtype)?, bias })
+    /// The matrix ready for products of a kind.
+    pub fn ready(&self, products: Products) -> Result<Ready> {
+        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(products.dtype())).transpose()?;
+        let weight = match products {
+            Products::Many(dtype) => self.weight.to_dtype(dtype)?,
+            Products::Few => self.weight.clone(),
+        };
+        Ok(Ready { weight, bias, few: products == Products::Few })
+    }
+}
+
+/// How products with weights are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Products {
+    /// Of any number of rows, in a type the weights are widened to first.
+    Many(DType),
+    /// Of a few rows in f32 on the host: weights are read once, as they are held.
+    Few,
+}
+
+impl Products {
+    /// The type rows have.
+    pub fn dtype(self) -> DType {
+        match self {
+            Products::Many(dtype) => dtype,
+            Products::Few => DType::F32,
+        }
     }
 }
 
 /// A [`Linear`] ready to multiply.
-pub(super) struct Widened {
+pub(super) struct Ready {
     weight: Tensor,
     bias: Option<Tensor>,
+    few: bool,
 }
 
-impl Widened {
+impl Ready {
     /// (rows, in) -> (rows, out)
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let y = if self.few { x.apply_op2_no_bwd(&self.weight, &FewRows)? } else { self.many(x)? };
+        Ok(match &self.bias {
+            Some(bias) => y.broadcast_add(bias)?,
+            None => y,
+        })
+    }
+
+    fn many(&self, x: &Tensor) -> Result<Tensor> {
         let (rows, input) = x.dims2()?;
         let (out, _) = self.weight.dims2()?;
         // The kernels for very few rows, and those for two small sides, add in another order. Padding to where the
@@ -66,12 +98,74 @@ impl Widened {
         let least = if out <= 64 && input > 512 { 65 } else { 8usize.max(257usize.div_ceil(out)) };
         let padded = if rows < least { x.pad_with_zeros(0, 0, least - rows)? } else { x.clone() };
         let y = padded.matmul(&self.weight.t()?)?;
-        let y = if rows < least { y.narrow(0, 0, rows)?.contiguous()? } else { y };
-        Ok(match &self.bias {
-            Some(bias) => y.broadcast_add(bias)?,
-            None => y,
-        })
+        Ok(if rows < least { y.narrow(0, 0, rows)?.contiguous()? } else { y })
     }
+}
+
+/// x W^T for few rows x (rows, in) of f32, W (out, in) as it is held.
+struct FewRows;
+
+/// Rows of weights one thread takes at a time.
+const OUTPUTS: usize = 64;
+
+impl CustomOp2 for FewRows {
+    fn name(&self) -> &'static str {
+        "few-rows"
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_at: &Layout,
+        weight: &CpuStorage,
+        weight_at: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (x, (rows, input)) = (floats(x, x_at)?, x_at.shape().dims2()?);
+        let (out, _) = weight_at.shape().dims2()?;
+        let mut columns = vec![0.0; out * rows]; // (out, rows)
+        let parts = columns.par_chunks_mut(OUTPUTS * rows).enumerate();
+        // A row of weights is widened where it is needed, in cache.
+        match weight {
+            CpuStorage::F32(_) => {
+                let weight = floats(weight, weight_at)?;
+                parts.for_each(|(part, columns)| {
+                    let from = part * OUTPUTS * input;
+                    let weights = &weight[from..from + columns.len() / rows * input];
+                    vector::row_products(x, input, weights, columns);
+                });
+            }
+            CpuStorage::BF16(weight) => {
+                let weight = contiguous(weight, weight_at)?;
+                parts.for_each(|(part, columns)| widened(x, input, &weight[part * OUTPUTS * input..], columns));
+            }
+            CpuStorage::F16(weight) => {
+                let weight = contiguous(weight, weight_at)?;
+                parts.for_each(|(part, columns)| widened(x, input, &weight[part * OUTPUTS * input..], columns));
+            }
+            _ => candle_core::bail!("weights of f32, bf16 or f16 are needed"),
+        }
+        let y = (0..rows * out).map(|at| columns[at % out * rows + at / out]).collect();
+        Ok((CpuStorage::F32(y), Shape::from((rows, out))))
+    }
+}
+
+/// Products with weights of half precision, one widened row after the other.
+fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], columns: &mut [f32]) {
+    let mut row = vec![0.0; input];
+    for (weights, out) in weights.chunks_exact(input).zip(columns.chunks_exact_mut(x.len() / input)) {
+        for (to, from) in row.iter_mut().zip(weights) {
+            *to = (*from).into();
+        }
+        vector::row_products(x, input, &row, out);
+    }
+}
+
+/// The elements of a contiguous tensor.
+fn contiguous<'a, T>(elements: &'a [T], layout: &Layout) -> candle_core::Result<&'a [T]> {
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
+    };
+    Ok(&elements[start..end])
 }
 
 /// Products run in f32 on the CPU, whatever the weights are stored as, and in the weights' type elsewhere; in f64
@@ -117,10 +211,7 @@ pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
 
 /// The floats of a contiguous f32 tensor on the host, without a copy.
 pub(super) fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
-    };
-    Ok(&storage.as_slice::<f32>()?[start..end])
+    contiguous(storage.as_slice::<f32>()?, layout)
 }
 
 struct RmsNorm {
@@ -199,7 +290,7 @@ fn floats_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::
 mod tests {
     use super::*;
 
-    /// The claim [`Widened::forward`] pads for: the bits of a row don't depend on how many rows there are.
+    /// The claim [`Ready::many`] pads for: the bits of a row don't depend on how many rows there are.
     #[test]
     fn rows_do_not_know_each_other() {
         let device = Device::Cpu;
@@ -211,7 +302,7 @@ mod tests {
                     Tensor::rand(-1f32, 1.0, (rows, columns), &device).unwrap().to_dtype(dtype).unwrap()
                 };
                 let all = random(330, input);
-                let linear = Linear::new(random(out, input), None).widened(dtype).unwrap();
+                let linear = Linear::new(random(out, input), None).ready(Products::Many(dtype)).unwrap();
                 let floats = |x: Tensor| x.to_dtype(DType::F64).unwrap().to_vec2::<f64>().unwrap();
                 let whole = floats(linear.forward(&all).unwrap());
                 for rows in [1, 2, 3, 7, 8, 33, 64, 65, 74, 128, 256] {
@@ -220,6 +311,22 @@ mod tests {
                     assert_eq!(part, whole[330 - rows..], "{rows} rows of {input} -> {out} in {dtype:?}");
                 }
             }
+        }
+    }
+
+    /// Few rows and many give the same numbers, however the weights are held.
+    #[test]
+    fn few_rows_are_rows() {
+        let device = Device::Cpu;
+        for held in [DType::F32, DType::BF16, DType::F16] {
+            let weight = Tensor::rand(-1f32, 1.0, (150, 70), &device).unwrap().to_dtype(held).unwrap();
+            let bias = Tensor::rand(-1f32, 1.0, 150, &device).unwrap();
+            let linear = Linear::new(weight, Some(bias));
+            let x = Tensor::rand(-1f32, 1.0, (5, 70), &device).unwrap();
+            let [few, many] = [Products::Few, Products::Many(DType::F32)].map(|products| {
+                linear.ready(products).unwrap().forward(&x).unwrap().to_vec2::<f32>().unwrap().concat()
+            });
+            assert!(few.iter().zip(&many).all(|(few, many)| (few - many).abs() < 1e-5), "{held:?}");
         }
     }
 }

@@ -14,8 +14,9 @@ use crate::vector;
 /// for 512 entries 64 and 128 were measured alike and 256 seven per cent slower, for 128 entries 64 four per cent faster.
 pub const BLOCK: usize = 128;
 
-/// The state of the network after reading some tokens.
-#[derive(Debug)]
+/// The state of the network after reading some tokens. A clone goes its own way: a document read once can be asked
+/// several questions.
+#[derive(Clone, Debug)]
 pub struct Memory {
     pub(super) layers: Vec<LayerCache>,
     pub(super) seen: usize,
@@ -28,7 +29,7 @@ pub struct Memory {
 }
 
 /// Everything one layer keeps.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LayerCache {
     pub roster: Roster,
     pub keys: Keys,
@@ -40,7 +41,7 @@ pub(super) struct LayerCache {
     pub shadow: Option<Store>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Keys {
     /// Rotated once, at the token's position in the text: (kv_heads, capacity, head_dim)
     Absolute(Vec<f32>),
@@ -104,6 +105,8 @@ pub struct MemoryPlan<'a> {
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
+    /// Nobody leaves until [`Memory::cut`]: a prompt read in one shot (absolute positions).
+    pub one_shot: bool,
 }
 
 impl MemoryPlan<'_> {
@@ -117,6 +120,7 @@ impl MemoryPlan<'_> {
             marks: &[],
             expect: 0,
             measure_loss: false,
+            one_shot: false,
         }
     }
 
@@ -132,6 +136,9 @@ impl Memory {
             let salt = salt(plan.seed, index);
             let (roster, capacity) = match plan.policy {
                 None => (Roster::unbounded(heads, plan.watch, plan.marks, salt), vector::padded(plan.expect)),
+                Some(policy) if plan.one_shot => {
+                    (Roster::holding(heads, policy, salt), vector::padded(plan.expect.max(policy.size()) + BLOCK))
+                }
                 Some(policy) => (Roster::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK)),
             };
             let room = heads.kv_heads * capacity * head_dim;
@@ -197,6 +204,41 @@ impl Memory {
             careful: policy.compares_norms(),
             lost: measure_loss.then(|| vec![0.0; len]),
         })
+    }
+
+    /// Ends the one shot in which a prompt was read ([`MemoryPlan::one_shot`]): every layer is cut down to its
+    /// policy's size, by the prompt's last token, and the room of the others is given back. Shapes are the network's.
+    pub(super) fn cut(&mut self, heads: Heads, head_dim: usize) {
+        for layer in &mut self.layers {
+            let kept = layer.roster.cut();
+            let capacity = vector::padded(layer.roster.limit() + BLOCK);
+            let Keys::Absolute(keys) = &mut layer.keys else {
+                unreachable!("a prompt is read in one shot with absolute positions only");
+            };
+            let group = |kv_head: usize| layer.roster.group_of(kv_head);
+            let copy = |from: &[f32]| {
+                let mut to = vec![0.0; heads.kv_heads * capacity * head_dim];
+                for kv_head in 0..heads.kv_heads {
+                    let from = &from[kv_head * layer.capacity * head_dim..][..layer.capacity * head_dim];
+                    let to = &mut to[kv_head * capacity * head_dim..][..capacity * head_dim];
+                    match &kept {
+                        Some(kept) => {
+                            for (to, &at) in to.chunks_exact_mut(head_dim).zip(&kept[group(kv_head)]) {
+                                to.copy_from_slice(&from[at as usize * head_dim..][..head_dim]);
+                            }
+                        }
+                        None => {
+                            let held = layer.roster.len() * head_dim;
+                            to[..held].copy_from_slice(&from[..held]);
+                        }
+                    }
+                }
+                to
+            };
+            *keys = copy(keys);
+            layer.values = copy(&layer.values);
+            layer.capacity = capacity;
+        }
     }
 
     /// Tokens read so far.

@@ -5,6 +5,7 @@
 
 mod anchored;
 mod attention;
+mod chat;
 mod config;
 mod decoder;
 mod device;
@@ -20,8 +21,10 @@ pub mod source;
 mod tokenizer;
 mod transformer;
 mod weights;
+mod write;
 
 pub use candle_core::{Device, Tensor};
+pub use chat::{ChatTemplate, Frame};
 pub use config::{ModelShape, RopeScaling, RopeShape};
 pub use device::{DeviceChoice, card_memory, device_name};
 pub use memory::{BLOCK, Memory, MemoryPlan, Work};
@@ -30,4 +33,5 @@ pub use product::matrix_rate;
 pub use random::tiny_shape;
 pub use score::{Divergence, Scores};
 pub use tokenizer::{Tokenizer, Tokens};
-pub use transformer::{Interrupted, LanguageModel, WeightType};
+pub use transformer::{Interrupted, LanguageModel, WeightType, same_error};
+pub use write::{Decode, Sampling, Start, Writing, Written};

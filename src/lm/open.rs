@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use candle_core::Device;
 
-use super::config::ModelShape;
+use super::chat::ChatTemplate;
+use super::config::{self, ModelShape};
 use super::pocket;
 use super::random::tiny_shape;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
@@ -77,6 +78,36 @@ impl ModelFiles {
             .check_vocabulary(self.shape.vocab)
             .with_context(|| format!("{} does not fit the model", file.display()))?;
         Ok(tokenizer)
+    }
+
+    /// Tokens that end a text: those of generation_config.json, or else of config.json.
+    ///
+    /// # Errors
+    /// A generation_config.json that cannot be read.
+    pub fn stop_tokens(&self) -> Result<Vec<u32>> {
+        let text = match &self.weights {
+            Weights::Random => None,
+            Weights::Pocket => Some(pocket::generation_config().to_owned()),
+            Weights::Files(CheckpointFiles { generation_config: None, .. }) => None,
+            Weights::Files(CheckpointFiles { generation_config: Some(path), .. }) => {
+                Some(std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?)
+            }
+        };
+        let Some(text) = text else { return Ok(self.shape.eos.clone()) };
+        let json: serde_json::Value = serde_json::from_str(&text)
+            .with_context(|| format!("generation_config.json of {} is no valid JSON", self.source))?;
+        let own = config::tokens(&json["eos_token_id"]);
+        Ok(if own.is_empty() { self.shape.eos.clone() } else { own })
+    }
+
+    /// The model's template for conversations; `None` if it has none.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::read`].
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
+        let Weights::Files(files) = &self.weights else { return Ok(None) };
+        ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
+            .with_context(|| format!("model {}", self.source))
     }
 
     /// Loads the weights.

@@ -14,6 +14,7 @@ use super::transformer::{LanguageModel, WeightType};
 const CONFIG: &str = include_str!("../../models/pocket/config.json");
 const TOKENIZER: &str = include_str!("../../models/pocket/tokenizer.json");
 const TOKENIZER_CONFIG: &str = include_str!("../../models/pocket/tokenizer_config.json");
+const GENERATION_CONFIG: &str = include_str!("../../models/pocket/generation_config.json");
 const WEIGHTS: &[u8] = include_bytes!("../../models/pocket/model.safetensors");
 
 pub(super) const WEIGHT_BYTES: u64 = WEIGHTS.len() as u64;
@@ -38,6 +39,10 @@ pub(super) fn revision() -> String {
 
 pub(super) fn tokenizer(bos: Option<u32>) -> Result<Tokenizer> {
     Tokenizer::parse(TOKENIZER, TOKENIZER_CONFIG, bos).context("the pocket model's tokenizer")
+}
+
+pub(super) fn generation_config() -> &'static str {
+    GENERATION_CONFIG
 }
 
 pub(super) fn load(shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {

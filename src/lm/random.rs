@@ -27,6 +27,7 @@ pub fn tiny_shape() -> ModelShape {
         max_positions: 4096,
         sliding_window: None,
         bos: Some(0),
+        eos: vec![0],
     }
 }
 

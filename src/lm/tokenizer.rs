@@ -106,6 +106,14 @@ impl Tokenizer {
         Ok(Tokens { ids: encoding.get_ids().to_vec(), places })
     }
 
+    /// The text of some tokens; special tokens have none.
+    ///
+    /// # Errors
+    /// Tokens the tokenizer does not know.
+    pub fn decode(&self, tokens: &[u32]) -> Result<String> {
+        self.inner.decode(tokens, true).map_err(|error| anyhow!("the tokens cannot be made text: {error}"))
+    }
+
     /// Whether a text starts with BOS when nothing is said.
     pub fn adds_bos(&self) -> bool {
         self.adds_bos

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use super::attention::{AttentionShape, Placed, Projections, attend};
 use super::config::ModelShape;
 use super::decoder::Layer;
-use super::layers::{Linear, compute_type, floats, rms_norm};
+use super::layers::{Linear, Products, compute_type, floats, rms_norm};
 use super::memory::{BLOCK, Memory, MemoryPlan};
 use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
@@ -52,6 +52,15 @@ pub struct LanguageModel {
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
+
+/// An error once more, for somebody else it stopped: its message, and whether it was an interruption.
+pub fn same_error(error: &anyhow::Error) -> anyhow::Error {
+    if error.chain().any(|cause| cause.is::<Interrupted>()) {
+        Interrupted.into()
+    } else {
+        anyhow::anyhow!("{error:#}")
+    }
+}
 
 /// Type the weights are rounded to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -188,13 +197,7 @@ impl LanguageModel {
     /// # Errors
     /// A token outside the vocabulary, a text longer than the model's window, or [`Interrupted`].
     pub fn read(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
-        ensure!(!tokens.is_empty(), "there is nothing to read");
-        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.shape.vocab) {
-            bail!(
-                "token {token} is outside the model's vocabulary of {}; text and model need the same tokenizer",
-                self.shape.vocab
-            );
-        }
+        self.check_tokens(tokens)?;
         self.shape.check_length(memory.seen + tokens.len())?;
         let started = Instant::now();
         let mut states = Vec::new();
@@ -206,16 +209,103 @@ impl LanguageModel {
         joined(states)
     }
 
+    fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
+        ensure!(!tokens.is_empty(), "there is nothing to read");
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.shape.vocab) {
+            bail!(
+                "token {token} is outside the model's vocabulary of {}; text and model need the same tokenizer",
+                self.shape.vocab
+            );
+        }
+        Ok(())
+    }
+
+    /// The tokens' vectors: (rows, hidden)
+    fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
+        let tokens = Tensor::new(tokens, &self.device)?;
+        Ok(self.embedding.index_select(&tokens, 0)?.to_dtype(compute)?)
+    }
+
+    /// Ends the one shot in which a prompt was read, see [`MemoryPlan::one_shot`].
+    pub fn cut(&self, memory: &mut Memory) {
+        memory.cut(self.shape.heads, self.shape.head_dim);
+    }
+
+    /// Reads one token into each of some memories, which may have read different lengths under different bounds, in
+    /// one product per matrix. Returns the states, (texts, hidden). A text's bits don't depend on the texts beside it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn step(&self, tokens: &[u32], memories: &mut [&mut Memory]) -> Result<Tensor> {
+        self.check_tokens(tokens)?;
+        ensure!(tokens.len() == memories.len(), "{} tokens for {} texts", tokens.len(), memories.len());
+        for memory in memories.iter() {
+            self.shape.check_length(memory.seen + 1)?;
+        }
+        let careful = memories.iter().any(|memory| memory.careful);
+        let compute = compute_type(&self.device, self.dtype, careful);
+        let products = self.few(compute);
+        let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
+        let angles = self.frequencies.angles(memories.iter().map(|memory| memory.seen as f64));
+        let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
+        let (width, kv_width) = (heads.heads * head_dim, heads.kv_heads * head_dim);
+        let mut x = self.embed(tokens, compute)?; // (texts, hidden)
+        for (index, layer) in self.layers.iter().enumerate() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Interrupted.into());
+            }
+            let layer = layer.ready(products)?;
+            let [queries, keys, values] = layer.project(&x, eps)?;
+            let norms = if careful { Some(key_norms(&keys, head_dim)?) } else { None };
+            let mut mixed = vec![0.0; tokens.len() * width];
+            on_host([&queries, &keys, &values], |[queries, keys, values]| {
+                let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
+                texts.for_each(|(text, (mixed, memory))| {
+                    let norms = norms.as_ref().filter(|_| memory.careful);
+                    let token = Projections {
+                        queries: &queries[text * width..][..width],
+                        keys: &keys[text * kv_width..][..kv_width],
+                        values: &values[text * kv_width..][..kv_width],
+                        norms: norms.map(|norms| &norms[text * heads.kv_heads..][..heads.kv_heads]),
+                        rows: 1,
+                    };
+                    let Memory { layers, scratch, .. } = &mut **memory;
+                    let placed = Placed { angles: &angles, first: text };
+                    attend(&shape, &mut layers[index], token, placed, mixed, None, scratch);
+                });
+            })?;
+            let mixed = Tensor::from_vec(mixed, (tokens.len(), width), &Device::Cpu)?;
+            let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
+            x = layer.finish(&x, &mixed, eps)?;
+        }
+        for memory in memories {
+            memory.seen += 1;
+        }
+        let states = rms_norm(&x, &self.norm, eps)?;
+        Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
+    }
+
+    /// Products of a few rows in some type.
+    fn few(&self, compute: DType) -> Products {
+        if self.device.is_cpu() && compute == DType::F32 { Products::Few } else { Products::Many(compute) }
+    }
+
+    /// Logits over the vocabulary of a few states, one row each.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn few_logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
+        let logits = self.head.ready(self.few(states.dtype()))?.forward(states)?; // (rows, vocab)
+        Ok(logits.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.to_vec2()?)
+    }
+
     fn read_segment(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
         let compute = compute_type(&self.device, self.dtype, memory.careful);
         // Every thread takes some rows through all that is not attention: their results don't depend on each other.
         let threads = if self.device.is_cpu() { rayon::current_num_threads() } else { 1 };
         let part = rows.div_ceil(threads).next_multiple_of(BLOCK);
-        let embed = |ids: &[u32]| -> Result<Tensor> {
-            let ids = Tensor::new(ids, &self.device)?;
-            Ok(self.embedding.index_select(&ids, 0)?.to_dtype(compute)?)
-        };
+        let embed = |ids: &[u32]| self.embed(ids, compute);
         let mut parts = tokens.chunks(part).map(embed).collect::<Result<Vec<_>>>()?; // (rows, hidden) each
         let positions = memory.seen..memory.seen + rows;
         let angles = self.frequencies.angles(positions.map(|position| position as f64));
@@ -251,7 +341,7 @@ impl LanguageModel {
     ) -> Result<Vec<Tensor>> {
         let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let clock = Instant::now();
-        let layer = layer.widened(parts[0].dtype())?;
+        let layer = layer.ready(Products::Many(parts[0].dtype()))?;
         let projections = parts.par_iter().map(|x| layer.project(x, eps)).collect::<Result<Vec<_>>>()?; // (rows, heads * head_dim) each
         let mut dense = clock.elapsed();
         let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
@@ -294,7 +384,7 @@ impl LanguageModel {
         map: impl Fn(usize, [&[f32]; N]) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         let (rows, _) = states[0].dims2()?;
-        let head = self.head.widened(states[0].dtype())?;
+        let head = self.head.ready(Products::Many(states[0].dtype()))?;
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
         let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
         let block = |start: usize| -> Result<R> {

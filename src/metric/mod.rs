@@ -2,6 +2,19 @@
 //!
 //! A mark is a sum over a sample and the weight it is a sum over, so that pooling is one division whatever the
 //! metric: perplexity pools NLL over tokens and is never a mean of perplexities.
+//!
+//! Written text is scored here as well, against references ([`best_rouge`], [`best_f1`]) and by itself
+//! ([`diversity`]). The scores equal those of the Python packages that published numbers come from, text by text;
+//! who wrote, and what was asked, is not known.
+
+mod diversity;
+mod f1;
+mod overlap;
+mod rouge;
+
+pub use diversity::{Diversity, diversity};
+pub use f1::{Letters, best_exact_match, best_f1, exact_match, f1};
+pub use rouge::{Rouge, best_rouge, geometric_mean, rouge};
 
 /// Sum of NLL in nats over scored tokens; perplexity is e to its mean.
 pub const NLL: &str = "nll";
@@ -18,6 +31,43 @@ pub const EVICTED_MASS: &str = "evicted_mass";
 pub const RECALL: &str = "recall";
 /// How many of the same recalls a guess among the values named so far would find.
 pub const RECALL_CHANCE: &str = "recall_chance";
+
+/// F-measure of the words that a written text and its reference share, 0 to 1, the best over references.
+pub const ROUGE1: &str = "rouge1";
+/// The same of pairs of neighbouring words.
+pub const ROUGE2: &str = "rouge2";
+/// The same of the longest common subsequence of words.
+pub const ROUGEL: &str = "rougeL";
+/// Geometric mean of a sample's three ROUGEs. The published score is that of the three means over all samples.
+pub const ROUGE_GEO_INSTANCE: &str = "rouge_geo_instance";
+/// F1 of the words that an answer and its reference share as SQuAD normalises them, the best over references.
+pub const F1: &str = "f1";
+/// [`F1`] with letters beyond ASCII folded, as ZeroSCROLLS does it.
+pub const F1_IN_ASCII: &str = "f1_ascii";
+/// Answers that hold the words they were asked for, in any case of letters.
+pub const FOUND: &str = "found";
+/// Answers that are one of their references, as SQuAD normalises them.
+pub const EXACT_MATCH: &str = "exact_match";
+
+/// What a trivial answer would score: of [`F1`] the commonest answer of the data set, of the others the document's
+/// first words, as many as its references have.
+pub const F1_TRIVIAL: &str = "f1_trivial";
+pub const ROUGE1_TRIVIAL: &str = "rouge1_trivial";
+pub const ROUGE2_TRIVIAL: &str = "rouge2_trivial";
+pub const ROUGEL_TRIVIAL: &str = "rougeL_trivial";
+
+/// Tokens that were written.
+pub const NEW_TOKENS: &str = "new_tokens";
+/// Different words among all words of a written text.
+pub const DISTINCT_1: &str = "distinct_1";
+/// Different pairs of neighbouring words among all such pairs.
+pub const DISTINCT_2: &str = "distinct_2";
+/// Different runs of three words among all such runs.
+pub const DISTINCT_3: &str = "distinct_3";
+/// Runs of four words that occurred before in the same written text, among all such runs.
+pub const REPETITION_4: &str = "repetition_4";
+/// Sum of NLL in nats that the model with an unbounded cache gives to what was written.
+pub const NLL_FULL_OF_WRITTEN: &str = "nll_written";
 
 /// One metric of one sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,4 +86,11 @@ impl Mark {
     pub fn new(metric: &'static str, value: f64, weight: f64) -> Mark {
         Mark { metric, group: None, value, weight }
     }
+}
+
+/// The words of a text as Python's `str.split()` finds them, which also splits at four separators of ASCII that
+/// are not white space to Unicode.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_space = |c: char| c.is_whitespace() || matches!(c, '\x1c'..='\x1f');
+    text.split(is_space).filter(|word| !word.is_empty())
 }

@@ -34,14 +34,21 @@ impl Interval {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sums {
     pub(super) value: f64,
+    /// Sums of two metrics more, for a quantity made of three.
+    pub(super) beside: [f64; 2],
     pub(super) weight: f64,
 }
 
-/// `sum(value) / sum(weight)`; `None` where nothing was weighed.
-pub(super) fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<f64> {
-    let (value, weight) =
-        sums.into_iter().fold((0.0, 0.0), |(value, weight), sums| (value + sums.value, weight + sums.weight));
-    (weight > 0.0).then(|| value / weight)
+/// `sum(value) / sum(weight)` of a metric and the two beside it; `None` where nothing was weighed.
+pub(super) fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f64; 3]> {
+    let mut all = Sums::default();
+    for sums in sums {
+        all.value += sums.value;
+        all.beside[0] += sums.beside[0];
+        all.beside[1] += sums.beside[1];
+        all.weight += sums.weight;
+    }
+    (all.weight > 0.0).then(|| [all.value, all.beside[0], all.beside[1]].map(|sum| sum / all.weight))
 }
 
 /// The draws that every point of a panel shares.
@@ -90,34 +97,40 @@ mod tests {
     use super::*;
 
     fn mean_of(sums: &[Sums]) -> impl Fn(&[u32]) -> Option<f64> {
-        |draw| pooled(draw.iter().map(|&cluster| &sums[cluster as usize]))
+        |draw| pooled(draw.iter().map(|&cluster| &sums[cluster as usize])).map(|[value, ..]| value)
     }
 
     #[test]
     fn pooling_weighs() {
         // (10 + 2) / (4 + 2), not the mean of 2.5 and 1.
-        let sums = [Sums { value: 10.0, weight: 4.0 }, Sums { value: 2.0, weight: 2.0 }];
-        assert_eq!(pooled(&sums), Some(2.0));
+        let sums = [
+            Sums { value: 10.0, weight: 4.0, ..Sums::default() },
+            Sums { value: 2.0, weight: 2.0, ..Sums::default() },
+        ];
+        assert_eq!(pooled(&sums), Some([2.0, 0.0, 0.0]));
         assert_eq!(pooled(&[]), None);
     }
 
     #[test]
     fn constant_data_has_an_interval_without_width() {
-        let sums = vec![Sums { value: 6.0, weight: 3.0 }; 7];
+        let sums = vec![Sums { value: 6.0, weight: 3.0, ..Sums::default() }; 7];
         let interval = Draws::new(7).interval(mean_of(&sums)).unwrap();
         assert_eq!((interval.low, interval.high), (2.0, 2.0));
     }
 
     #[test]
     fn one_cluster_gives_no_interval() {
-        assert_eq!(Draws::new(1).interval(mean_of(&[Sums { value: 6.0, weight: 3.0 }])), None);
+        assert_eq!(Draws::new(1).interval(mean_of(&[Sums { value: 6.0, weight: 3.0, ..Sums::default() }])), None);
         assert_eq!(Draws::new(0).interval(|_| Some(1.0)), None);
     }
 
     #[test]
     fn two_clusters_reach_both_ends() {
         // A quarter of the draws takes the same cluster twice, so the 2.5 % ends are the clusters themselves.
-        let sums = [Sums { value: 1.0, weight: 1.0 }, Sums { value: 3.0, weight: 1.0 }];
+        let sums = [
+            Sums { value: 1.0, weight: 1.0, ..Sums::default() },
+            Sums { value: 3.0, weight: 1.0, ..Sums::default() },
+        ];
         let interval = Draws::new(2).interval(mean_of(&sums)).unwrap();
         assert_eq!((interval.low, interval.high), (1.0, 3.0));
     }
@@ -125,7 +138,8 @@ mod tests {
     #[test]
     fn the_interval_of_a_mean_has_the_textbook_width() {
         // 0..100 equally often: standard error = sqrt((n^2 - 1) / 12 / n) = 2.887, half width 1.96 of those.
-        let sums: Vec<Sums> = (0..100).map(|i| Sums { value: f64::from(i), weight: 1.0 }).collect();
+        let sums: Vec<Sums> =
+            (0..100).map(|i| Sums { value: f64::from(i), weight: 1.0, ..Sums::default() }).collect();
         let interval = Draws::new(100).interval(mean_of(&sums)).unwrap();
         assert!((interval.half_width() - 1.96 * 2.887).abs() < 0.3, "{interval:?}");
         assert_eq!(Draws::new(100).interval(mean_of(&sums)), Some(interval), "the same draws every time");

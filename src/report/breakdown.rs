@@ -50,6 +50,10 @@ impl Breakdown<'_> {
         sizes.retain(|size| *size < self.panels[0].setting.length);
         sizes.sort_unstable();
         sizes.dedup();
+        if sizes.is_empty() {
+            // The full cache alone has parts too; it is shown at every size.
+            sizes.push(self.panels[0].setting.length);
+        }
         let shown = sizes.len().min(MOST_SIZES);
         (0..shown).map(|i| sizes[(i * (sizes.len() - 1)).checked_div(shown - 1).unwrap_or(0)]).collect()
     }

@@ -142,6 +142,11 @@ impl Chart {
         self.full.is_some()
     }
 
+    /// Whether what it shows beside the policies is a guess, not an answer.
+    pub(super) fn is_recall(&self) -> bool {
+        self.quantity.metric == "recall"
+    }
+
     pub(super) fn has_chance(&self) -> bool {
         self.chance.is_some()
     }

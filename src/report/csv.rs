@@ -6,7 +6,7 @@ use super::bootstrap::Estimate;
 use super::escape;
 use super::points::Panel;
 
-const HEADER: [&str; 29] = [
+const HEADER: [&str; 30] = [
     "task",
     "dataset",
     "model",
@@ -16,6 +16,7 @@ const HEADER: [&str; 29] = [
     "stride",
     "bos",
     "tail",
+    "asked",
     "seed",
     "positions",
     "prefill",
@@ -66,6 +67,7 @@ pub(super) fn file(panels: &[Panel]) -> String {
                 setting.stride.to_string(),
                 setting.bos.to_string(),
                 setting.tail.clone(),
+                setting.asked.clone(),
                 setting.seed.to_string(),
                 setting.positions.clone(),
                 setting.prefill.clone(),

@@ -186,7 +186,8 @@ impl Figure<'_> {
             entries.push((format!("{}{note}", escape::plain(policy)), Stroke::Policy(look)));
         }
         if charts.iter().any(Chart::has_chance) {
-            entries.push(("chance".to_owned(), Stroke::Chance));
+            let name = if charts.iter().all(Chart::is_recall) { "chance" } else { "trivial answer" };
+            entries.push((name.to_owned(), Stroke::Chance));
         }
         let room = scene.width - 2.0 * MARGIN - 8.0;
         let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);

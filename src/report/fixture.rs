@@ -33,6 +33,7 @@ pub(super) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
             stride: 4096,
             bos: true,
             tail: "drop".into(),
+            asked: None,
             seed: 0,
             sample: sample.sample.into(),
             cluster: sample.cluster.into(),

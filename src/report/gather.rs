@@ -16,11 +16,13 @@ pub(super) type Place<'a> = (&'a str, Option<u32>);
 pub(super) struct Mark<'a> {
     pub(super) cluster: &'a str,
     pub(super) value: f64,
+    /// Values of two metrics more, for a quantity made of three.
+    pub(super) beside: [f64; 2],
     pub(super) weight: f64,
 }
 
 /// What one cell measured for one metric.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Measured<'a> {
     pub(super) marks: BTreeMap<&'a str, Mark<'a>>,
     /// Engine version and date, by which the newest of several cells is found.
@@ -60,6 +62,27 @@ pub(super) fn gather(rows: &[Row]) -> BTreeMap<Subject<'_>, Places<'_>> {
     panels
 }
 
+/// A metric made of three others, from the cells that measured all of them.
+pub(super) fn combine<'a>([first, second, third]: [&Places<'a>; 3]) -> Places<'a> {
+    let mut combined = Places::new();
+    for (place, claims) in first {
+        for (cell, measured) in claims {
+            let other = |places: &Places<'a>| places.get(place)?.get(cell).cloned();
+            let (Some(second), Some(third)) = (other(second), other(third)) else { continue };
+            let mut all = measured.clone();
+            all.marks.retain(|sample, mark| {
+                let [Some(second), Some(third)] = [&second, &third].map(|other| other.marks.get(sample)) else {
+                    return false;
+                };
+                mark.beside = [second.value, third.value];
+                true
+            });
+            combined.entry(*place).or_default().insert(cell, all);
+        }
+    }
+    combined
+}
+
 /// `full` and `truncate` never evict, so where a cache's keys live and how it is filled does not concern them.
 fn is_shared(row: &Row) -> bool {
     matches!(row.policy.as_str(), "full" | "truncate")
@@ -67,7 +90,7 @@ fn is_shared(row: &Row) -> bool {
 
 impl<'a> Measured<'a> {
     fn add(&mut self, row: &'a Row) {
-        let mark = Mark { cluster: &row.cluster, value: row.value, weight: row.weight };
+        let mark = Mark { cluster: &row.cluster, value: row.value, beside: [0.0; 2], weight: row.weight };
         self.age = self.age.max((row.engine, &row.date));
         if let Some(first) = self.marks.get(row.sample.as_str()) {
             // The same file read twice is harmless; two numbers for one sample are not.

@@ -87,7 +87,7 @@ fn meaning(panel: &Panel) -> String {
         String::new()
     };
     let chance = panel.chance.map_or_else(String::new, |chance| {
-        format!(" A guess among the values named so far would reach {}.", panel.quantity.show(chance))
+        format!(" For comparison, {} would reach {}.", panel.quantity.guess(), panel.quantity.show(chance))
     });
     format!("{better}{samples}{spread}.{chance}")
 }
@@ -136,7 +136,9 @@ fn setting_line(setting: &Setting) -> String {
         format!("dataset {}", escape::markdown(&setting.dataset)),
         format!("task {}", escape::markdown(&setting.task)),
     ];
-    fields.extend(setting.details().iter().map(|(name, value)| format!("{name} {}", escape::markdown(value))));
+    let details = setting.details();
+    let told = details.iter().filter(|(_, value)| !value.is_empty());
+    fields.extend(told.map(|(name, value)| format!("{name} {}", escape::markdown(value))));
     format!("{}\n\n", fields.join(" \u{B7} "))
 }
 

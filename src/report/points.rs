@@ -62,16 +62,29 @@ pub struct Panel {
 
 /// Every panel of the rows, ordered by setting, then metric; the whole samples before their parts.
 pub fn panels(rows: &[Row]) -> Vec<Panel> {
-    let gathered = gather::gather(rows);
+    let mut gathered = gather::gather(rows);
+    // ROUGE as the field reports it: the geometric mean of three means over the corpus.
+    for (whole, parts) in [ROUGE, ROUGE_TRIVIAL] {
+        let combined: Vec<_> = gathered
+            .iter()
+            .filter(|((_, metric, _), _)| *metric == parts[0])
+            .filter_map(|((setting, _, group), first)| {
+                let other = |metric| gathered.get(&(setting.clone(), metric, *group));
+                let places = gather::combine([first, other(parts[1])?, other(parts[2])?]);
+                Some(((setting.clone(), whole, *group), places))
+            })
+            .collect();
+        gathered.extend(combined);
+    }
     let mut panels: Vec<Panel> = gathered
         .iter()
         // Chance is no result of a policy: it stands beside what it is the chance of.
-        .filter(|((_, metric, _), _)| *metric != CHANCE.1)
+        .filter(|((_, metric, _), _)| !metric.ends_with("_chance") && !metric.ends_with("_trivial"))
         .map(|((setting, metric, group), places)| {
             let mut panel = panel(setting.clone(), metric, places);
             panel.group = group.map(str::to_owned);
-            if *metric == CHANCE.0 {
-                let guessed = gathered.get(&(setting.clone(), CHANCE.1, *group));
+            if let Some((_, chance)) = CHANCE.iter().find(|(of, _)| of == metric) {
+                let guessed = gathered.get(&(setting.clone(), chance, *group));
                 panel.chance = guessed.and_then(level).map(|pooled| panel.quantity.of_pooled(pooled));
             }
             panel
@@ -81,11 +94,23 @@ pub fn panels(rows: &[Row]) -> Vec<Panel> {
     panels
 }
 
-/// A metric, and the metric that says what a guess would make of it.
-const CHANCE: (&str, &str) = ("recall", "recall_chance");
+/// A metric made of three others.
+type OfThree = (&'static str, [&'static str; 3]);
+const ROUGE: OfThree = ("rouge", ["rouge1", "rouge2", "rougeL"]);
+const ROUGE_TRIVIAL: OfThree = ("rouge_trivial", ["rouge1_trivial", "rouge2_trivial", "rougeL_trivial"]);
+
+/// Metrics, and those that say what a guess or a trivial answer would make of them.
+const CHANCE: [(&str, &str); 6] = [
+    ("recall", "recall_chance"),
+    ("f1", "f1_trivial"),
+    ("rouge", "rouge_trivial"),
+    ("rouge1", "rouge1_trivial"),
+    ("rouge2", "rouge2_trivial"),
+    ("rougeL", "rougeL_trivial"),
+];
 
 /// The pooled value where it is the same for every policy; those that cover most speak for all.
-fn level(places: &Places) -> Option<f64> {
+fn level(places: &Places) -> Option<[f64; 3]> {
     let newest = places.values().filter_map(gather::newest).map(|(_, measured)| measured);
     newest.max_by_key(|measured| measured.marks.len()).and_then(pooled_of)
 }
@@ -123,7 +148,7 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
     let mut chosen = Vec::new();
     for (&(policy, cache_size), claims) in places {
         let Some((cell, measured)) = gather::newest(claims) else { continue };
-        let bits = |measured: &Measured| pooled_of(measured).map(f64::to_bits);
+        let bits = |measured: &Measured| pooled_of(measured).map(|pooled| pooled.map(f64::to_bits));
         if claims.values().any(|other| bits(other) != bits(measured)) {
             let (n, at) = (claims.len(), place(policy, cache_size));
             notes.push(format!("{at}: {n} cells with different numbers; the newest ({cell}) is shown"));
@@ -210,6 +235,8 @@ impl Pool<'_> {
         for (_, mark) in measured.marks.iter().filter(|(sample, _)| counts(sample)) {
             if let Ok(cluster) = self.clusters.binary_search(&mark.cluster) {
                 sums[cluster].value += mark.value;
+                sums[cluster].beside[0] += mark.beside[0];
+                sums[cluster].beside[1] += mark.beside[1];
                 sums[cluster].weight += mark.weight;
             }
         }
@@ -217,8 +244,9 @@ impl Pool<'_> {
     }
 }
 
-fn pooled_of(measured: &Measured) -> Option<f64> {
-    let sums = measured.marks.values().map(|mark| Sums { value: mark.value, weight: mark.weight });
+fn pooled_of(measured: &Measured) -> Option<[f64; 3]> {
+    let sums =
+        measured.marks.values().map(|mark| Sums { value: mark.value, beside: mark.beside, weight: mark.weight });
     pooled(&sums.collect::<Vec<_>>())
 }
 

@@ -23,6 +23,8 @@ enum Shape {
     Plain,
     /// A share of one, written in percent.
     Share,
+    /// The geometric mean of three shares, in percent.
+    GeometricShare,
 }
 
 /// One metric, as the report shows it.
@@ -52,23 +54,48 @@ impl Quantity {
             "top1_agreement" => (3, "top-1 agreement (%)", Higher, false, Shape::Share),
             "evicted_mass" => (4, "evicted attention (%)", Lower, false, Shape::Share),
             "recall" => (5, "recall (%)", Higher, true, Shape::Share),
-            other => (6, other, Unknown, true, Shape::Plain),
+            "rouge" => (6, "ROUGE (geometric mean)", Higher, true, Shape::GeometricShare),
+            "f1" => (7, "F1 (%)", Higher, true, Shape::Share),
+            "found" => (8, "needles found (%)", Higher, true, Shape::Share),
+            "exact_match" => (9, "exact match (%)", Higher, true, Shape::Share),
+            "f1_ascii" => (10, "F1, ASCII (%)", Higher, true, Shape::Share),
+            "rouge1" => (11, "ROUGE-1", Higher, true, Shape::Share),
+            "rouge2" => (12, "ROUGE-2", Higher, true, Shape::Share),
+            "rougeL" => (13, "ROUGE-L", Higher, true, Shape::Share),
+            "rouge_geo_instance" => (14, "ROUGE (geometric mean of each)", Higher, true, Shape::Share),
+            "nll_written" => (15, "perplexity of what was written", Unknown, true, Shape::Perplexity),
+            "new_tokens" => (16, "tokens written", Unknown, true, Shape::Plain),
+            "distinct_1" => (17, "distinct words (%)", Unknown, true, Shape::Share),
+            "distinct_2" => (18, "distinct word pairs (%)", Unknown, true, Shape::Share),
+            "distinct_3" => (19, "distinct word triples (%)", Unknown, true, Shape::Share),
+            "repetition_4" => (20, "repeated word quadruples (%)", Lower, true, Shape::Share),
+            other => (21, other, Unknown, true, Shape::Plain),
         };
         Self { metric: metric.to_owned(), name: escape::plain(name), better, has_difference, shape, rank }
     }
 
-    /// From the pooled metric to the quantity.
-    pub fn of_pooled(&self, pooled: f64) -> f64 {
+    /// From the pooled metric, and the two beside it where it is made of three, to the quantity.
+    pub(super) fn of_pooled(&self, [pooled, second, third]: [f64; 3]) -> f64 {
         match self.shape {
             Shape::Perplexity => pooled.exp(),
             Shape::Plain => pooled,
             Shape::Share => 100.0 * pooled,
+            Shape::GeometricShare => 100.0 * (pooled * second * third).cbrt(),
+        }
+    }
+
+    /// What would reach the level that stands beside the measured numbers.
+    pub(super) fn guess(&self) -> &'static str {
+        match self.metric.as_str() {
+            "recall" => "a guess among the values named so far",
+            "f1" => "the commonest answer",
+            _ => "the document's first words",
         }
     }
 
     /// Whether a logarithmic axis makes sense: shares have a natural scale already.
     pub fn has_log_axis(&self) -> bool {
-        self.shape != Shape::Share
+        !matches!(self.shape, Shape::Share | Shape::GeometricShare)
     }
 
     /// The ends of the value axis, where the quantity has a natural scale that differences must be seen on.
@@ -150,12 +177,18 @@ mod tests {
         assert_eq!(perplexity.show_spread(913.6, 4812.27), "±914");
         assert_eq!(perplexity.show_spread(0.26, 7.16), "±0.26");
         assert_eq!(Quantity::of("kl_to_full").show(0.01234), "0.0123");
-        assert_eq!(Quantity::of("top1_agreement").of_pooled(0.875), 87.5);
+        assert_eq!(Quantity::of("top1_agreement").of_pooled([0.875, 0.0, 0.0]), 87.5);
     }
 
     #[test]
     fn an_unknown_metric_keeps_its_name() {
-        let rouge = Quantity::of("rouge_geo");
-        assert_eq!((rouge.name.as_str(), rouge.better), ("rouge_geo", Better::Unknown));
+        let rouge = Quantity::of("bleu");
+        assert_eq!((rouge.name.as_str(), rouge.better), ("bleu", Better::Unknown));
+    }
+
+    #[test]
+    fn a_geometric_mean_of_three() {
+        let rouge = Quantity::of("rouge");
+        assert!((rouge.of_pooled([0.722_222, 0.333_333, 0.722_222]) - 55.8136).abs() < 1e-3);
     }
 }

@@ -17,6 +17,7 @@ pub struct Setting {
     pub stride: u32,
     pub bos: bool,
     pub tail: String,
+    pub asked: String,
     pub seed: u64,
     pub positions: String,
     pub prefill: String,
@@ -34,6 +35,7 @@ impl Setting {
             stride: row.stride,
             bos: row.bos,
             tail: row.tail.clone(),
+            asked: row.asked.clone().unwrap_or_default(),
             seed: row.seed,
             positions: row.positions.clone(),
             prefill: row.prefill.clone(),
@@ -46,15 +48,17 @@ impl Setting {
         Self { positions: String::new(), prefill: String::new(), ..self.clone() }
     }
 
-    /// The fields below the headline, by name, for the line of settings and for telling panels apart.
-    pub(super) fn details(&self) -> [(&'static str, String); 9] {
+    /// The fields below the headline, by name, for the line of settings and for telling panels apart. What does not
+    /// concern the task is empty.
+    pub(super) fn details(&self) -> [(&'static str, String); 10] {
         [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.clone()),
             ("length", self.length.to_string()),
-            ("stride", self.stride.to_string()),
+            ("stride", if self.stride == 0 { String::new() } else { self.stride.to_string() }),
             ("bos", if self.bos { "yes" } else { "no" }.to_owned()),
             ("tail", self.tail.clone()),
+            ("asked", self.asked.clone()),
             ("seed", self.seed.to_string()),
             ("positions", self.positions.clone()),
             ("prefill", self.prefill.clone()),
@@ -75,7 +79,11 @@ impl Setting {
         }
         for (place, (name, value)) in self.details().into_iter().enumerate() {
             let differs = |other: &Setting| {
-                other.model == self.model && other.dataset == self.dataset && other.details()[place].1 != value
+                let same = |field: fn(&Setting) -> &str| field(other) == field(self);
+                same(|s| &s.model)
+                    && same(|s| &s.dataset)
+                    && same(|s| &s.task)
+                    && other.details()[place].1 != value
             };
             if among.iter().any(differs) {
                 parts.push(format!("{name} {}", escape::plain(&value)));

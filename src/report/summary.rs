@@ -56,7 +56,7 @@ fn block(panel: &Panel, title: &str) -> String {
         block.push_str("; ± half of the 95 % bootstrap interval");
     }
     if let Some(chance) = panel.chance {
-        block.push_str(&format!("; a guess would reach {}", panel.quantity.show(chance)));
+        block.push_str(&format!("; {} would reach {}", panel.quantity.guess(), panel.quantity.show(chance)));
     }
     if panel.points.iter().any(|point| !point.complete) {
         block.push_str("; † not over all samples");

@@ -96,6 +96,17 @@ impl Journal {
         done
     }
 
+    /// The rows that are written down, by sample.
+    ///
+    /// # Errors
+    /// A journal that can't be read.
+    pub fn rows(&self) -> Result<Vec<Row>> {
+        // Whoever holds the state may be in the middle of a line.
+        let _state = self.state();
+        let (samples, _) = read(&self.path, self.name.id())?;
+        Ok(samples.into_values().flatten().collect())
+    }
+
     /// Writes down a finished sample.
     ///
     /// # Errors

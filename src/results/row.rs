@@ -35,27 +35,30 @@ pub struct Row {
     pub cache_size: Option<u32>,
     /// `absolute`, `slot` or `squeezed`.
     pub positions: String,
-    /// `stream` or `one_shot`.
+    /// How a prompt gets into the cache: `stream`, `one_shot`, or `one_shot_document`, which is cut before the
+    /// question.
     pub prefill: String,
-    /// `perplexity`, ...
+    /// `perplexity`, `squality`, `qasper`, `story`, `needle`, ...
     pub task: String,
     /// Where the texts came from, as the sweep names it.
     pub dataset: String,
-    /// Tokens per sample, BOS included.
+    /// Tokens per sample, BOS and what is written included.
     pub length: u32,
-    /// Text tokens from the start of one sample to the start of the next.
+    /// Text tokens from the start of one sample to the start of the next; 0 for tasks that write.
     pub stride: u32,
     /// Whether every sample starts with the tokenizer's BOS.
     pub bos: bool,
-    /// `drop` or `keep`: what becomes of a book's last, shorter sample.
+    /// `drop` or `keep`: what becomes of a book's last, shorter sample; empty for tasks that write.
     pub tail: String,
+    /// How text was asked for and written, `key=value` with spaces between; `None` for scored tasks.
+    pub asked: Option<String>,
     pub seed: u64,
     /// The sample's name: `10146.txt#3` is the fourth chunk of a book.
     pub sample: String,
     /// What samples share and bootstrap resamples together: the book, story or paper.
     pub cluster: String,
     // --- what
-    /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, ...
+    /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `f1`, `rouge1`, ...
     pub metric: String,
     /// Which part of the sample the number is about, such as `distance:512-1023` or `kind:home`; `None`: all of it.
     pub group: Option<String>,
@@ -66,7 +69,7 @@ pub struct Row {
     #[serde(with = "any_f64")]
     pub weight: f64,
     // --- proof
-    /// Text the model wrote; `None` for scored tasks.
+    /// Text the model wrote, on the row of `new_tokens`; `None` on the others and for scored tasks.
     pub output: Option<String>,
     pub prompt_tokens: u32,
     pub new_tokens: u32,
@@ -148,6 +151,7 @@ pub(super) mod tests {
             stride: 127,
             bos: true,
             tail: text("drop"),
+            asked: Some(text("temperature=0")),
             seed: 1 << 60,
             sample: format!("book#{sample}"),
             cluster: text("book"),

@@ -55,6 +55,7 @@ row_columns!(
     stride,
     bos,
     tail,
+    asked,
     seed,
     sample,
     cluster,

@@ -110,7 +110,7 @@ pub fn run(
 
 /// Tokens a group still has to read, over its cells.
 fn left(group: &Group) -> u64 {
-    let tokens: u64 = group.samples.iter().map(|sample| sample.tokens.len() as u64).sum();
+    let tokens = group.samples.longest_and_all().1 as u64;
     let samples = group.samples.len() as u64;
     let cells = group.cells.iter();
     cells.map(|cell| tokens * samples.saturating_sub(cell.samples_done() as u64) / samples).sum()
@@ -134,7 +134,7 @@ fn run_group(
 ) -> Result<()> {
     let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
     let mut jobs: Vec<SampleJob> =
-        (0..group.samples.len()).map(|sample| SampleJob { sample, cells: Vec::new() }).collect();
+        group.samples.jobs().into_iter().map(|samples| SampleJob { samples, cells: Vec::new() }).collect();
     for (index, cell) in group.cells.iter().enumerate().filter(|(_, cell)| cell.status != Status::Done) {
         let journal = match ledger.journal(&cell.name) {
             Ok(journal) => journal,
@@ -153,8 +153,11 @@ fn run_group(
         };
         let done = journal.done();
         let missing: Vec<usize> = (0..group.samples.len()).filter(|sample| !done.contains(sample)).collect();
-        for &sample in &missing {
-            jobs[sample].cells.push(index);
+        for job in &mut jobs {
+            let wanted: Vec<usize> = job.samples.clone().filter(|sample| !done.contains(sample)).collect();
+            if !wanted.is_empty() {
+                job.cells.push((index, wanted));
+            }
         }
         let left = AtomicUsize::new(missing.len());
         progress.insert(index, Progress { journal, left, failed: AtomicBool::new(false) });
@@ -205,13 +208,12 @@ fn run_group(
     };
     let report = |index: usize, sample: usize, measured: Result<Measured>| -> bool {
         let (cell, state) = (&group.cells[index], &progress[&index]);
-        let sample_of = &group.samples[sample];
+        let (name, _) = group.samples.name(sample);
         let measured = match measured {
             Ok(measured) => measured,
             Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return false,
             Err(error) => {
-                let error =
-                    error.context(format!("sample {}", sample_of.name)).context(cell.name.stem().to_string());
+                let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
                 if !state.failed.swap(true, Ordering::Relaxed) {
                     count(&|outcome| outcome.failed += 1);
                     observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
@@ -222,15 +224,15 @@ fn run_group(
                 return true;
             }
         };
-        if let Err(error) = state.journal.append(sample, provenance.rows(group, cell, sample_of, &measured)) {
+        if let Err(error) = state.journal.append(sample, provenance.rows(group, cell, sample, &measured)) {
             let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
             return end(error.context(hint));
         }
         let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
         observe(Event::Sample {
             cell,
-            sample: &sample_of.name,
-            tokens: sample_of.tokens.len() as u64,
+            sample: name,
+            tokens: group.samples.tokens(sample) as u64,
             samples_left: left,
             seconds: measured.seconds,
         });
@@ -264,7 +266,7 @@ fn open<'a>(
         model.stop_on(Arc::clone(&machine.stop));
         *loaded = Some((key, model));
     }
-    let longest = group.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
+    let (longest, _) = group.samples.longest_and_all();
     if longest > group.files.shape.max_positions {
         observe(Event::Warning(format!(
             "{} was trained on texts of {} tokens, and samples have {longest}: its perplexity beyond is its own",
@@ -276,8 +278,8 @@ fn open<'a>(
 
 /// Workers, and threads for each of their products: as many texts side by side as cores and memory allow.
 fn workers(group: &Group, model: &LanguageModel, machine: &Machine) -> (usize, usize) {
-    let longest = group.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
-    let per_worker = bytes_per_worker(model.shape(), longest);
+    let (longest, _) = group.samples.longest_and_all();
+    let per_worker = bytes_per_worker(model.shape(), longest) * group.samples.side_by_side() as u64;
     let room = available_memory().map_or(usize::MAX, |bytes| (bytes * 8 / 10 / per_worker.max(1)) as usize);
     let workers = machine.threads.min(room).max(1);
     (workers, (machine.threads / workers).max(1))

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::results::{Ledger, Status};
 use crate::sweep::{Cell, CellName, ModelSpec, Selection, Sweep};
-use crate::task::{self, Perplexity, Reading, Sample, TaskSpec};
+use crate::task::{Asking, Reading, Samples, TaskSpec};
 
 /// One model and one task: what is opened together.
 pub struct Group {
     pub model: ModelSpec,
-    pub task: Perplexity,
+    pub task: TaskSpec,
     pub files: Arc<ModelFiles>,
     /// Tells the model's weights from others.
     pub revision: Arc<str>,
-    pub samples: Arc<Vec<Sample>>,
+    pub samples: Samples,
     pub data_digest: String,
     pub bos: bool,
     pub cells: Vec<NamedCell>,
@@ -34,12 +34,14 @@ pub struct NamedCell {
 impl NamedCell {
     /// How this cell reads a sample.
     pub fn reading(&self) -> Reading {
-        let TaskSpec::Perplexity(task) = &self.cell.task;
+        let task = &self.cell.task;
         Reading {
             rule: self.cell.rule,
             positions: self.cell.positions,
+            prefill: task.prefill(),
+            query_aware: task.style().is_none_or(|style| style.query_aware),
             seed: self.cell.seed,
-            compare: task.compare_to_full,
+            compare: matches!(task, TaskSpec::Perplexity(perplexity) if perplexity.compare_to_full),
         }
     }
 
@@ -87,7 +89,8 @@ pub fn prepare(
     let mut found: Option<(ModelSpec, Found)> = None;
     while let Some(first) = rest.first() {
         // Cells come ordered by model, then by task.
-        let same = |cell: &&Cell| cell.model == first.model && samples_of(&cell.task) == samples_of(&first.task);
+        let task = first.task.clone().samples();
+        let same = |cell: &&Cell| cell.model == first.model && cell.task.clone().samples() == task;
         let together = rest.iter().take_while(same).count();
         let (cells, others) = rest.split_at(together);
         rest = others;
@@ -97,7 +100,7 @@ pub fn prepare(
         };
         let group = files.and_then(|files| {
             found = Some((first.model.clone(), files.clone()));
-            group(files, &samples_of(&first.task), cells, hub, progress)
+            group(files, &task, cells, hub, progress)
         });
         match group {
             Ok(mut group) => {
@@ -122,12 +125,6 @@ pub fn prepare(
     Ok(prepared)
 }
 
-/// The settings that decide which samples a task has: cells that agree in these share their readings.
-fn samples_of(task: &TaskSpec) -> Perplexity {
-    let TaskSpec::Perplexity(task) = task;
-    Perplexity { compare_to_full: false, ..task.clone() }
-}
-
 /// A model's files, and what tells its weights from others.
 type Found = (Arc<ModelFiles>, Arc<str>);
 
@@ -139,18 +136,12 @@ fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -
 
 fn group(
     (files, revision): Found,
-    task: &Perplexity,
+    task: &TaskSpec,
     cells: &[Cell],
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Group> {
-    files.shape.check_length(task.length).with_context(|| format!("model {}", files.source))?;
-    let tokenizer = files.tokenizer()?;
-    let books = task::read_books(&task.dataset, task.books, hub, progress)
-        .with_context(|| format!("data set {}", task.dataset))?;
-    let samples = task::cut(&books, task, &tokenizer).with_context(|| format!("data set {}", task.dataset))?;
-    let data_digest = task::digest(&books);
-    let bos = task::resolve_bos(task, &tokenizer)?.is_some();
+    let Asking { samples, digest: data_digest, bos } = Asking::prepare(task, &files, hub, progress)?;
     let named = cells.iter().map(|cell| {
         let name = cell.name(cell.id(&revision, &data_digest));
         NamedCell { cell: cell.clone(), name, status: Status::Missing }
@@ -161,7 +152,7 @@ fn group(
         cells: named.collect(),
         revision,
         files,
-        samples: Arc::new(samples),
+        samples,
         data_digest,
         bos,
     })

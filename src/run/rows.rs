@@ -3,7 +3,7 @@
 use crate::eviction::{CacheRule, Policy};
 use crate::results::Row;
 use crate::sweep::ENGINE_VERSION;
-use crate::task::{Measured, Sample};
+use crate::task::{Measured, TaskSpec};
 
 use super::prepare::{Group, NamedCell};
 
@@ -16,15 +16,21 @@ pub(super) struct Provenance {
 
 impl Provenance {
     /// Rows of one cell's sample.
-    pub fn rows(&self, group: &Group, named: &NamedCell, sample: &Sample, measured: &Measured) -> Vec<Row> {
+    pub fn rows(&self, group: &Group, named: &NamedCell, sample: usize, measured: &Measured) -> Vec<Row> {
         let cell = &named.cell;
+        let (sample, cluster) = group.samples.name(sample);
+        let (stride, tail) = match &cell.task {
+            TaskSpec::Perplexity(task) => (task.stride(group.bos), task.tail.name()),
+            _ => (0, ""),
+        };
+        let asked = cell.task.asked(group.samples.template());
         let (policy, size): (Option<Policy>, Option<usize>) = match cell.rule {
             CacheRule::Unbounded => (None, None),
             CacheRule::Truncate { size } => (None, Some(size)),
             CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(size)),
         };
         let date = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-        let row = |mark: &crate::metric::Mark| Row {
+        let row = |(number, mark): (usize, &crate::metric::Mark)| Row {
             cell: named.name.id().to_string(),
             sweep: self.sweep.clone(),
             model: group.model.source.to_string(),
@@ -36,24 +42,25 @@ impl Provenance {
             keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
             cache_size: size.map(|size| size as u32),
             positions: cell.positions.name().into(),
-            // A scored text is read token by token in effect; prompts will know another way.
-            prefill: "stream".into(),
+            prefill: cell.task.prefill_name().into(),
             task: cell.task.name().into(),
-            dataset: cell.task.dataset().to_string(),
-            length: group.task.length as u32,
-            stride: group.task.stride(group.bos) as u32,
+            dataset: cell.task.dataset(),
+            length: cell.task.length() as u32,
+            stride: stride as u32,
             bos: group.bos,
-            tail: group.task.tail.name().into(),
+            tail: tail.into(),
+            asked: asked.clone(),
             seed: cell.seed,
-            sample: sample.name.clone(),
-            cluster: sample.cluster.clone(),
+            sample: sample.into(),
+            cluster: cluster.into(),
             metric: mark.metric.into(),
             group: mark.group.clone(),
             value: mark.value,
             weight: mark.weight,
-            output: None,
-            prompt_tokens: sample.tokens.len() as u32,
-            new_tokens: 0,
+            // Once for each sample: texts are long, and metrics many.
+            output: measured.output.clone().filter(|_| number == 0),
+            prompt_tokens: measured.prompt_tokens as u32,
+            new_tokens: measured.new_tokens as u32,
             engine: ENGINE_VERSION,
             commit: option_env!("TOVA_BENCH_COMMIT").map(str::to_string),
             device: self.device.clone(),
@@ -62,6 +69,6 @@ impl Provenance {
             peak_cache_bytes: measured.peak_cache_bytes,
             date: date.clone(),
         };
-        measured.marks.iter().map(row).collect()
+        measured.marks.iter().enumerate().map(row).collect()
     }
 }

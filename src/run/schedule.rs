@@ -5,19 +5,20 @@
 //! new samples, so no more samples are in memory than there are workers.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use anyhow::Result;
 
 use super::prepare::Group;
-use crate::lm::LanguageModel;
-use crate::task::{Measured, Reading, Topline, measure};
+use crate::lm::{LanguageModel, same_error};
+use crate::task::{Measured, Reading, Topline};
 
-/// The cells one sample is still to be measured under.
+/// Samples that share what is read, and the cells they are still to be measured under.
 pub(super) struct SampleJob {
-    pub sample: usize,
-    /// Indices into the group's cells.
-    pub cells: Vec<usize>,
+    pub samples: Range<usize>,
+    /// Indices into the group's cells, each with the samples it lacks.
+    pub cells: Vec<(usize, Vec<usize>)>,
 }
 
 /// Who is told about a measurement: cell, sample, result. Returning false ends the work.
@@ -25,20 +26,20 @@ pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<Measured>) -> bool
 
 struct Queue {
     samples: VecDeque<SampleJob>,
-    cells: VecDeque<(Arc<Shared>, usize)>,
+    cells: VecDeque<(Arc<Shared>, usize, Vec<usize>)>,
     /// Workers that may still add cells.
     busy: usize,
     ended: bool,
 }
 
 struct Shared {
-    sample: usize,
+    samples: Range<usize>,
     topline: Option<Topline>,
 }
 
 enum Job {
     Sample(SampleJob),
-    Cell(Arc<Shared>, usize),
+    Cell(Arc<Shared>, usize, Vec<usize>),
 }
 
 /// Works through the jobs with `workers` threads of `threads` product threads each.
@@ -95,7 +96,7 @@ impl Worker<'_> {
             let mut turn = Turn { worker: self, go_on: false };
             turn.go_on = match job {
                 Job::Sample(job) => self.read_sample(job),
-                Job::Cell(shared, cell) => self.measure_cell(&shared, cell),
+                Job::Cell(shared, cell, wanted) => self.measure_cell(&shared, cell, &wanted),
             };
         }
     }
@@ -111,7 +112,7 @@ impl Worker<'_> {
                 return None;
             }
             let job = match queue.cells.pop_front() {
-                Some((shared, cell)) => Some(Job::Cell(shared, cell)),
+                Some((shared, cell, wanted)) => Some(Job::Cell(shared, cell, wanted)),
                 None => queue.samples.pop_front().map(Job::Sample),
             };
             if job.is_some() {
@@ -130,30 +131,26 @@ impl Worker<'_> {
     }
 
     fn read_sample(&self, job: SampleJob) -> bool {
-        let readings: Vec<Reading> = job.cells.iter().map(|cell| self.reading(*cell)).collect();
-        match Topline::read(self.model, &self.group.samples[job.sample], &readings) {
+        let readings: Vec<Reading> = job.cells.iter().map(|(cell, _)| self.reading(*cell)).collect();
+        match self.group.samples.begin(self.model, job.samples.clone(), &readings) {
             Ok(topline) => {
-                let shared = Arc::new(Shared { sample: job.sample, topline });
-                self.lock().cells.extend(job.cells.into_iter().map(|cell| (Arc::clone(&shared), cell)));
+                let shared = Arc::new(Shared { samples: job.samples, topline });
+                let cells = job.cells.into_iter();
+                self.lock().cells.extend(cells.map(|(cell, wanted)| (Arc::clone(&shared), cell, wanted)));
                 true
             }
-            Err(error) => {
-                // Every cell of the sample fails for the same reason; the chain is told to each.
-                let told = format!("{error:#}");
-                let interrupted = error.is::<crate::lm::Interrupted>();
-                job.cells.iter().all(|cell| {
-                    let error =
-                        if interrupted { crate::lm::Interrupted.into() } else { anyhow::anyhow!("{told}") };
-                    (self.report)(*cell, job.sample, Err(error))
-                })
-            }
+            // Every cell of the samples fails for the same reason.
+            Err(error) => job.cells.iter().all(|(cell, wanted)| {
+                wanted.iter().all(|sample| (self.report)(*cell, *sample, Err(same_error(&error))))
+            }),
         }
     }
 
-    fn measure_cell(&self, shared: &Shared, cell: usize) -> bool {
-        let sample = &self.group.samples[shared.sample];
-        let measured = measure(self.model, sample, &self.reading(cell), shared.topline.as_ref());
-        (self.report)(cell, shared.sample, measured)
+    fn measure_cell(&self, shared: &Shared, cell: usize, wanted: &[usize]) -> bool {
+        let together = (shared.samples.clone(), wanted);
+        let measured =
+            self.group.samples.measure(self.model, together, &self.reading(cell), shared.topline.as_ref());
+        measured.into_iter().all(|(sample, measured)| (self.report)(cell, sample, measured))
     }
 }
 
@@ -175,7 +172,11 @@ mod tests {
         let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &()).unwrap();
         let group = &prepared.groups[0];
         let model = group.files.load(WeightType::Auto, &Device::Cpu).unwrap();
-        let jobs = || (0..group.samples.len()).map(|sample| SampleJob { sample, cells: vec![0, 1] }).collect();
+        let jobs = || {
+            let jobs = group.samples.jobs().into_iter();
+            let cells = |sample: usize| vec![(0, vec![sample]), (1, vec![sample])];
+            jobs.map(|samples| SampleJob { cells: cells(samples.start), samples }).collect()
+        };
         let told = AtomicUsize::new(0);
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             work(&model, group, jobs(), (3, 1), &|_, _, measured| {

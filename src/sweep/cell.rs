@@ -19,7 +19,7 @@ pub const ENGINE_VERSION: u32 = 1;
 
 /// Version of the result rows' schema (`results::Row`), bumped when a column is added, removed or changes its
 /// meaning; part of every cell id.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// One experiment: one model under one cache rule doing one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +30,7 @@ pub struct Cell {
     pub rule: CacheRule,
     pub positions: Positions,
     pub task: TaskSpec,
-    /// Only a random score uses it.
+    /// Only a random score, or writing that draws, uses it.
     pub seed: u64,
 }
 
@@ -42,6 +42,12 @@ impl CellId {
     /// The id as a number, evenly spread: what shards are made of.
     pub fn number(self) -> u64 {
         self.0
+    }
+
+    fn of(meaning: &str) -> CellId {
+        let digest: [u8; 32] = Sha256::digest(meaning).into();
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        CellId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
 }
 
@@ -67,6 +73,13 @@ impl CellName {
     pub fn stem(&self) -> &str {
         &self.stem
     }
+
+    /// The name of a cell that no sweep describes, such as what a judge says of another cell. The id is the hash of
+    /// `meaning`, which must say all that can change a number of the cell; the rest only makes the name readable.
+    pub fn derived(task: &str, model: &str, policy: &str, size: Option<usize>, meaning: &str) -> CellName {
+        let id = CellId::of(meaning);
+        CellName { id, stem: stem(task, model, policy, size, id) }
+    }
 }
 
 impl Cell {
@@ -80,29 +93,25 @@ impl Cell {
 
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
-        matches!(self.rule, CacheRule::Evict { policy: Policy { score: Score::Random, .. }, .. })
+        let draws = self.task.style().is_some_and(crate::task::Style::draws);
+        draws || matches!(self.rule, CacheRule::Evict { policy: Policy { score: Score::Random, .. }, .. })
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is
     /// the hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts.
     ///
     /// ```text
-    /// schema=2
+    /// schema=3
     /// engine=1
     /// model=<revision>
     /// dtype=auto | f32 | f16 | bf16
     /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
     /// positions=absolute | slot | squeezed
-    /// task=perplexity
-    /// length=<tokens>
-    /// stride=sample | <text tokens>
-    /// bos=auto | true | false
-    /// tail=drop | keep
-    /// books=all | <n>
-    /// chunks_per_book=all | <n>
-    /// compare_to_full=false | true
+    /// task=perplexity | squality | qasper | story | needle
+    /// length=<tokens>                   and the other settings of the task, as its `Display` gives them
+    /// ...
     /// data=<digest>
-    /// seed=<n>                          only where the score is random
+    /// seed=<n>                          only where the score or the writing is random
     /// ```
     pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {
         let mut text = format!("schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\n");
@@ -130,9 +139,7 @@ impl Cell {
 
     /// The content id.
     pub fn id(&self, model_revision: &str, data_digest: &str) -> CellId {
-        let digest: [u8; 32] = Sha256::digest(self.canonical_text(model_revision, data_digest)).into();
-        let [a, b, c, d, e, f, g, h, ..] = digest;
-        CellId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+        CellId::of(&self.canonical_text(model_revision, data_digest))
     }
 
     /// The names of the cell's files.
@@ -143,10 +150,13 @@ impl Cell {
             ModelSource::Folder(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,
         };
-        let size = self.size().map_or("unbounded".to_string(), |size| size.to_string());
-        let (model, policy) = (slug(model.unwrap_or(&source)), slug(&self.policy));
-        CellName { id, stem: format!("{}__{model}__{policy}__{size}__{id}", self.task.name()) }
+        CellName { id, stem: stem(self.task.name(), model.unwrap_or(&source), &self.policy, self.size(), id) }
     }
+}
+
+fn stem(task: &str, model: &str, policy: &str, size: Option<usize>, id: CellId) -> String {
+    let size = size.map_or("unbounded".to_string(), |size| size.to_string());
+    format!("{task}__{}__{}__{size}__{id}", slug(model), slug(policy))
 }
 
 /// A name as a safe part of a file name: ASCII letters, digits, `.`, `+` and single `-`, at most 48 of them.

@@ -8,14 +8,18 @@ use std::hash::Hash;
 
 use super::model::ModelSpec;
 use super::nearest::did_you_mean;
-use super::shape::{Entries, PerplexityShape, PolicyShape, SweepShape, TaskShape};
+use super::shape::{
+    AnsweringShape, Entries, NeedleShape, PerplexityShape, PolicyShape, StoryShape, SweepShape, TaskShape,
+    WriteShape,
+};
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
-use crate::eviction::{CacheRule, Policy};
+use crate::eviction::{CacheRule, Policy, Positions};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::task::{
-    DataSource, EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, Perplexity, RANDOM_WORDS, TaskSpec,
+    Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, Needle, Perplexity,
+    Prefill, PromptStyle, RANDOM_WORDS, Real, Split, StoryRequest, Storytelling, Style, TaskSpec,
 };
 
 /// The names under `policies:` that are not policies.
@@ -32,7 +36,7 @@ pub(super) fn check(shape: SweepShape, file: &str, stem: &str) -> Result<Sweep, 
     let defined = checker.definitions(shape.define)?;
     let policies = checker.policies(&shape.policies, &defined)?;
     let cache_sizes = checker.sizes(&shape.cache_sizes, &shape.policies, &policies)?;
-    let tasks = checker.tasks(shape.tasks)?;
+    let tasks = checker.tasks(shape.tasks, shape.positions)?;
     Ok(Sweep { name, models, policies, cache_sizes, positions: shape.positions, tasks, seed: shape.seed })
 }
 
@@ -215,11 +219,28 @@ impl Checker<'_> {
         Ok(sizes)
     }
 
-    fn tasks(&self, shapes: Spanned<Vec<Spanned<TaskShape>>>) -> Result<Vec<TaskSpec>, ConfigError> {
+    fn tasks(
+        &self,
+        shapes: Spanned<Vec<Spanned<TaskShape>>>,
+        positions: Positions,
+    ) -> Result<Vec<TaskSpec>, ConfigError> {
         let mut tasks = Vec::new();
         for Spanned { value, referenced, .. } in shapes.value {
-            let TaskShape::Perplexity(shape) = value;
-            tasks.push((TaskSpec::Perplexity(self.perplexity(shape)?), referenced));
+            let task = match value {
+                TaskShape::Perplexity(shape) => TaskSpec::Perplexity(self.perplexity(shape)?),
+                TaskShape::Squality(shape) => TaskSpec::Answering(self.answering(Benchmark::Squality, shape)?),
+                TaskShape::Qasper(shape) => TaskSpec::Answering(self.answering(Benchmark::Qasper, shape)?),
+                TaskShape::Story(shape) => TaskSpec::Story(self.story(shape)?),
+                TaskShape::Needle(shape) => TaskSpec::Needle(self.needle(shape)?),
+            };
+            if task.prefill() == Prefill::OneShot && positions != Positions::Absolute {
+                return self.refuse(
+                    referenced,
+                    format!("`prefill: one_shot` needs `positions: absolute`, not {}", positions.name()),
+                    "a prompt read whole has its own positions; write `prefill: stream`, or leave out `positions`",
+                );
+            }
+            tasks.push((task, referenced));
         }
         self.distinct("tasks", shapes.referenced, &tasks, |task| {
             format!("the same task ({} of {})", task.name(), task.dataset())
@@ -227,24 +248,27 @@ impl Checker<'_> {
         Ok(tasks.into_iter().map(|(task, _)| task).collect())
     }
 
-    fn perplexity(&self, shape: PerplexityShape) -> Result<Perplexity, ConfigError> {
-        let Spanned { value: dataset, referenced, .. } = shape.dataset;
-        let forms = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set owner/name, \
-                     embedded, embedded-questions or random-words";
-        let Ok(dataset) = dataset.parse::<DataSource>() else {
-            let near = did_you_mean(&dataset, [EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS]);
-            return self.refuse(
-                referenced,
-                format!("`{dataset}` names no data set"),
+    /// A data set by name; `forms` says what names there are.
+    fn dataset(&self, dataset: &Spanned<String>, forms: &str) -> Result<DataSource, ConfigError> {
+        dataset.value.parse().or_else(|_| {
+            let near = did_you_mean(&dataset.value, [EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS]);
+            self.refuse(
+                dataset.referenced,
+                format!("`{}` names no data set", dataset.value),
                 format!("{near}use {forms}"),
-            );
-        };
-        let limit = |what: &str, number: &Option<Spanned<u64>>| match number {
-            Some(number) => self.count(what, number, 1).map(Some),
-            None => Ok(None),
-        };
-        let books = limit("`books`", &shape.books)?;
-        if let (DataSource::Embedded | DataSource::EmbeddedQuestions, Some(asked)) = (&dataset, &shape.books)
+            )
+        })
+    }
+
+    /// A limit of texts, which made-up ones have too.
+    fn texts(
+        &self,
+        dataset: &DataSource,
+        what: &str,
+        number: &Option<Spanned<u64>>,
+    ) -> Result<Option<usize>, ConfigError> {
+        let limit = self.limit(what, number)?;
+        if let (DataSource::Embedded | DataSource::EmbeddedQuestions, Some(asked)) = (dataset, number)
             && asked.value > MOST_EMBEDDED_BOOKS as u64
         {
             return self.refuse(
@@ -253,17 +277,190 @@ impl Checker<'_> {
                 format!("ask for at most {MOST_EMBEDDED_BOOKS}"),
             );
         }
+        Ok(limit)
+    }
+
+    fn limit(&self, what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, ConfigError> {
+        number.as_ref().map(|number| self.count(what, number, 1)).transpose()
+    }
+
+    fn length(&self, length: &Option<Spanned<u64>>) -> Result<usize, ConfigError> {
+        match length {
+            Some(length) => self.count("`length`", length, 2),
+            None => Ok(Perplexity::DEFAULT_LENGTH),
+        }
+    }
+
+    fn answering(&self, benchmark: Benchmark, shape: AnsweringShape) -> Result<Answering, ConfigError> {
+        let name = benchmark.name();
+        let forms = format!(
+            "embedded, a file or folder of {name} (starting with ./, ../ or /), or a hub data set with {name}.zip, \
+             such as tau/zero_scrolls"
+        );
+        let dataset = self.dataset(&shape.dataset, &forms)?;
+        if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
+            return self.refuse(
+                shape.dataset.referenced,
+                format!("`{dataset}` holds no questions for {name}"),
+                format!("use {forms}"),
+            );
+        }
+        // What ZeroSCROLLS reserves for an answer.
+        let (most, stop) = match benchmark {
+            Benchmark::Squality => (512, Vec::new()),
+            Benchmark::Qasper => (128, Vec::new()),
+        };
+        let length = self.length(&shape.length)?;
+        Ok(Answering {
+            benchmark,
+            documents: self.texts(&dataset, "`documents`", &shape.documents)?,
+            dataset,
+            split: shape.split.unwrap_or(Split::Test),
+            prompt: shape.prompt.unwrap_or(PromptStyle::ZeroScrolls),
+            questions: self.limit("`questions`", &shape.questions)?,
+            style: self.style(shape.write, length, Style { stop, ..Style::greedy(most) })?,
+            length,
+        })
+    }
+
+    fn story(&self, shape: StoryShape) -> Result<Storytelling, ConfigError> {
+        let length = self.length(&shape.length)?;
+        let request = match shape.request {
+            None => StoryRequest::Paper,
+            Some(Spanned { value, .. }) if value == "paper" => StoryRequest::Paper,
+            Some(Spanned { value, .. }) if value == EMBEDDED => StoryRequest::Embedded,
+            Some(Spanned { value, referenced, .. }) if value.trim().is_empty() => {
+                return self.refuse(
+                    referenced,
+                    format!("`{value}` asks for nothing"),
+                    "write what the story is about",
+                );
+            }
+            Some(Spanned { value, .. }) => StoryRequest::Text(value),
+        };
+        // The paper's number of stories; it says nothing of how they were drawn.
+        let drawn = Style { temperature: Real(1.0), ..Style::greedy(length.saturating_sub(256).max(1)) };
+        Ok(Storytelling {
+            request,
+            stories: self.limit("`stories`", &shape.stories)?.unwrap_or(100),
+            style: self.style(shape.write, length, drawn)?,
+            length,
+        })
+    }
+
+    fn needle(&self, shape: NeedleShape) -> Result<Needle, ConfigError> {
+        let forms =
+            "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
+        let dataset = self.dataset(&shape.dataset, forms)?;
+        let numbers =
+            |what: &str, list: &[Spanned<u64>], least: u32| -> Result<Vec<(usize, Location)>, ConfigError> {
+                list.iter().map(|n| Ok((self.count(what, n, least)?, n.referenced))).collect()
+            };
+        let mut lengths = numbers("a length", &shape.lengths, 2)?;
+        if lengths.is_empty() {
+            lengths.push((Perplexity::DEFAULT_LENGTH, Location::UNKNOWN));
+        }
+        self.distinct("lengths", Location::UNKNOWN, &lengths, |length| format!("length {length}"))?;
+        let mut depths = numbers("a depth", &shape.depths, 0)?;
+        if let Some((depth, location)) = depths.iter().find(|(depth, _)| *depth > 100) {
+            return self.refuse(
+                *location,
+                format!("a depth of {depth} percent is beyond the text"),
+                "write depths from 0 (the text's beginning) to 100 (its end)",
+            );
+        }
+        if depths.is_empty() {
+            depths = [0, 25, 50, 75, 100].map(|depth| (depth, Location::UNKNOWN)).to_vec();
+        }
+        self.distinct("depths", Location::UNKNOWN, &depths, |depth| format!("depth {depth}"))?;
+        let shortest = lengths.iter().map(|(length, _)| *length).min().unwrap_or(0);
+        Ok(Needle {
+            texts: self.texts(&dataset, "`texts`", &shape.texts)?.unwrap_or(10),
+            dataset,
+            lengths: lengths.into_iter().map(|(length, _)| length).collect(),
+            depths: depths.into_iter().map(|(depth, _)| depth).collect(),
+            fact: shape.fact,
+            style: self.style(shape.write, shortest, Style::greedy(32))?,
+        })
+    }
+
+    /// `write:` over the task's own defaults. `length` are the tokens of prompt and text together.
+    fn style(&self, shape: WriteShape, length: usize, default: Style) -> Result<Style, ConfigError> {
+        let real = |what: &str, number: &Option<Spanned<f64>>, least: f64, most: f64, default: Real| match number {
+            None => Ok(default),
+            Some(number) if number.value >= least && number.value <= most => Ok(Real(number.value)),
+            Some(number) => self.refuse(
+                number.referenced,
+                format!("{} cannot be {what}", number.value),
+                format!("write a number from {least} to {most}"),
+            ),
+        };
+        let most = match &shape.max_new_tokens {
+            Some(most) => self.count("`max_new_tokens`", most, 1)?,
+            None => default.max_new_tokens.min(length / 2),
+        };
+        if let Some(asked) = shape.max_new_tokens.filter(|_| most >= length) {
+            return self.refuse(
+                asked.referenced,
+                format!("{most} new tokens leave no room for a prompt in a length of {length}"),
+                "write a smaller number, or a larger `length`",
+            );
+        }
+        let temperature = real("`temperature`", &shape.temperature, 0.0, 100.0, default.temperature)?;
+        let top_p = match &shape.top_p {
+            None => None,
+            some => Some(real("`top_p`", some, 0.0, 1.0, Real(1.0))?),
+        };
+        let top_k = self.limit("`top_k`", &shape.top_k)?;
+        if temperature.0 == 0.0 {
+            let useless = [shape.top_k.as_ref().map(|k| k.referenced), shape.top_p.as_ref().map(|p| p.referenced)];
+            if let Some(place) = useless.into_iter().flatten().next() {
+                return self.refuse(
+                    place,
+                    "at temperature 0 the most likely token is always taken",
+                    "write a `temperature` above 0, or leave out `top_k` and `top_p`",
+                );
+            }
+        }
+        if let Some(empty) = shape.stop.iter().find(|stop| stop.value.is_empty()) {
+            return self.refuse(empty.referenced, "an empty string ends every text", "remove it");
+        }
+        if let Some(aware) = shape.query_aware.as_ref().filter(|aware| !aware.value)
+            && shape.prefill == Prefill::Stream
+        {
+            return self.refuse(
+                aware.referenced,
+                "`query_aware: false` says where a prompt read in one shot is cut",
+                "add `prefill: one_shot`, or remove it: a stream never sees the question early",
+            );
+        }
+        let stop: Vec<String> = shape.stop.into_iter().map(|stop| stop.value).collect();
+        Ok(Style {
+            prefill: shape.prefill,
+            query_aware: shape.query_aware.is_none_or(|aware| aware.value),
+            max_new_tokens: most,
+            temperature,
+            top_k,
+            top_p,
+            repetition_penalty: real("`repetition_penalty`", &shape.repetition_penalty, 0.01, 100.0, Real(1.0))?,
+            chat_template: shape.chat_template.unwrap_or(true),
+            stop: if stop.is_empty() { default.stop } else { stop },
+        })
+    }
+
+    fn perplexity(&self, shape: PerplexityShape) -> Result<Perplexity, ConfigError> {
+        let forms = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set owner/name, \
+                     embedded, embedded-questions or random-words";
+        let dataset = self.dataset(&shape.dataset, forms)?;
+        let books = self.texts(&dataset, "`books`", &shape.books)?;
         Ok(Perplexity {
             dataset,
-            length: match &shape.length {
-                Some(length) => self.count("`length`", length, 2)?,
-                None => Perplexity::DEFAULT_LENGTH,
-            },
-            stride: limit("`stride`", &shape.stride)?,
+            length: self.length(&shape.length)?,
+            stride: self.limit("`stride`", &shape.stride)?,
             bos: shape.bos.0,
             tail: shape.tail,
             books,
-            chunks_per_book: limit("`chunks_per_book`", &shape.chunks_per_book)?,
+            chunks_per_book: self.limit("`chunks_per_book`", &shape.chunks_per_book)?,
             compare_to_full: shape.compare_to_full,
         })
     }

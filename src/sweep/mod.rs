@@ -96,8 +96,7 @@ impl Sweep {
                     let sizes = if policy.rule == Rule::Full { &[0][..] } else { &self.cache_sizes };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
-                        if seen.insert(cell.canonical_text(&model.source.to_string(), &task.dataset().to_string()))
-                        {
+                        if seen.insert(cell.canonical_text(&model.source.to_string(), &task.dataset())) {
                             cells.push(cell);
                         }
                     }
@@ -110,12 +109,11 @@ impl Sweep {
     /// One cell, with the settings erased that cannot change its numbers.
     fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: usize) -> Cell {
         let rule = policy.rule.at(size);
-        let mut task = task.clone();
-        if rule == CacheRule::Unbounded {
-            // The unbounded cache compared with itself.
-            let TaskSpec::Perplexity(perplexity) = &mut task;
-            perplexity.compare_to_full = false;
-        }
+        let task = match rule {
+            CacheRule::Unbounded => task.clone().unbounded(),
+            CacheRule::Truncate { .. } => task.clone().uncut(),
+            CacheRule::Evict { .. } => task.clone(),
+        };
         // Where nothing leaves, the three kinds of positions are the same.
         let positions = if matches!(rule, CacheRule::Evict { .. }) { self.positions } else { Positions::Absolute };
         Cell { model: model.clone(), policy: policy.name.clone(), rule, positions, task, seed: self.seed }

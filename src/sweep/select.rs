@@ -69,8 +69,13 @@ pub struct Only {
 }
 
 impl Only {
+    /// Whether something is selected that has these values, be it a cell or not.
+    pub fn admits(&self, value_of: impl FnOnce(Field) -> Option<String>) -> bool {
+        value_of(self.field).is_some_and(|has| self.values.contains(&has))
+    }
+
     fn holds(&self, cell: &Cell) -> bool {
-        self.field.of(cell).is_some_and(|has| self.values.contains(&has))
+        self.admits(|field| field.of(cell))
     }
 
     fn check(&self, cells: &[Cell]) -> Result<(), SelectionError> {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use super::yaml::Spanned;
 use crate::eviction::{Amount, Positions, Scope, Score};
 use crate::lm::WeightType;
-use crate::task::{Bos, Tail};
+use crate::task::{Bos, Fact, Prefill, PromptStyle, Split, Tail};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +125,81 @@ impl<'de> Deserialize<'de> for AmountShape {
 #[serde(rename_all = "snake_case")]
 pub(super) enum TaskShape {
     Perplexity(PerplexityShape),
+    Squality(AnsweringShape),
+    Qasper(AnsweringShape),
+    Story(StoryShape),
+    Needle(NeedleShape),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnsweringShape {
+    pub dataset: Spanned<String>,
+    #[serde(default)]
+    pub split: Option<Split>,
+    #[serde(default)]
+    pub prompt: Option<PromptStyle>,
+    #[serde(default)]
+    pub length: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub documents: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub questions: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub write: WriteShape,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoryShape {
+    #[serde(default)]
+    pub request: Option<Spanned<String>>,
+    #[serde(default)]
+    pub stories: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub length: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub write: WriteShape,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NeedleShape {
+    pub dataset: Spanned<String>,
+    #[serde(default)]
+    pub lengths: Vec<Spanned<u64>>,
+    #[serde(default)]
+    pub depths: Vec<Spanned<u64>>,
+    #[serde(default)]
+    pub texts: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub fact: Option<Fact>,
+    #[serde(default)]
+    pub write: WriteShape,
+}
+
+/// How texts are written: `write:` of a task.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteShape {
+    #[serde(default)]
+    pub prefill: Prefill,
+    #[serde(default)]
+    pub query_aware: Option<Spanned<bool>>,
+    #[serde(default)]
+    pub max_new_tokens: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub temperature: Option<Spanned<f64>>,
+    #[serde(default)]
+    pub top_k: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub top_p: Option<Spanned<f64>>,
+    #[serde(default)]
+    pub repetition_penalty: Option<Spanned<f64>>,
+    #[serde(default)]
+    pub chat_template: Option<bool>,
+    #[serde(default)]
+    pub stop: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lm::WeightType;
-use crate::task::{Bos, Perplexity, Tail};
+use crate::task::{Answering, Benchmark, Bos, Perplexity, Prefill, PromptStyle, Real, Split, Style, Tail};
 
 const SMALL: &str = "\
 models: [random-tiny]
@@ -70,15 +70,15 @@ fn a_published_id_stays() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=2\nengine=1\nmodel=0123abc\ndtype=auto\n\
+        "schema=3\nengine=1\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
          compare_to_full=false\ndata=sha256:ff\n"
     );
     let id = cells[5].id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
-    assert_eq!(id.to_string(), "15cf4018f00199b6");
-    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__15cf4018f00199b6");
+    assert_eq!(id.to_string(), "df39d721b3a1c83a");
+    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__df39d721b3a1c83a");
 }
 
 #[test]
@@ -196,7 +196,7 @@ seed: 42
     let Rule::Policy(h2o) = sweep.policies[1].rule else { panic!("a policy") };
     assert_eq!(h2o.keep_recent.of(64), 7);
     assert_eq!((sweep.positions, sweep.seed), (Positions::Slot, 42));
-    let TaskSpec::Perplexity(task) = &sweep.tasks[0];
+    let TaskSpec::Perplexity(task) = &sweep.tasks[0] else { panic!("perplexity") };
     let expected = Perplexity {
         dataset: "emozilla/pg19-test".parse().unwrap(),
         length: 1024,
@@ -208,6 +208,116 @@ seed: 42
         compare_to_full: true,
     };
     assert_eq!(*task, expected);
+}
+
+/// A sweep of one task that writes.
+fn writes(task: &str, more: &str) -> String {
+    format!("models: [random-tiny]\npolicies: [full, truncate, tova]\ncache_sizes: [64]\ntasks: [{task}]\n{more}")
+}
+
+#[test]
+fn every_setting_of_writing_is_read() {
+    let yaml = writes(
+        "{squality: {dataset: ./s, split: validation, prompt: paper, length: 2048, documents: 3, questions: 2, \
+         write: {prefill: one_shot, query_aware: false, max_new_tokens: 100, temperature: 0.7, top_k: 40, \
+         top_p: 0.9, repetition_penalty: 1.2, chat_template: false, stop: [\"\\n\"]}}}",
+        "",
+    );
+    let sweep = sweep(&yaml);
+    let TaskSpec::Answering(task) = &sweep.tasks[0] else { panic!("questions") };
+    let style = Style {
+        prefill: Prefill::OneShot,
+        query_aware: false,
+        max_new_tokens: 100,
+        temperature: Real(0.7),
+        top_k: Some(40),
+        top_p: Some(Real(0.9)),
+        repetition_penalty: Real(1.2),
+        chat_template: false,
+        stop: vec!["\n".into()],
+    };
+    let expected = Answering {
+        benchmark: Benchmark::Squality,
+        dataset: "./s".parse().unwrap(),
+        split: Split::Validation,
+        prompt: PromptStyle::Paper,
+        length: 2048,
+        documents: Some(3),
+        questions: Some(2),
+        style,
+    };
+    assert_eq!(*task, expected);
+    // What a cache that evicts nobody cannot notice is no part of its meaning.
+    let cells = sweep.expand();
+    assert_eq!(
+        cells.iter().map(|cell| cell.task.prefill_name()).collect::<Vec<_>>(),
+        ["stream", "stream", "one_shot_document"]
+    );
+}
+
+#[test]
+fn writing_has_the_fields_defaults() {
+    let style = |task: &str| sweep(&writes(task, "")).tasks[0].style().unwrap().clone();
+    assert_eq!(style("{squality: {dataset: ./s}}"), Style::greedy(512));
+    assert_eq!(style("{qasper: {dataset: tau/zero_scrolls}}"), Style::greedy(128));
+    assert_eq!(style("{needle: {dataset: ./texts}}"), Style::greedy(32));
+    assert!(style("story: {}").draws());
+    // A seed matters where it is used, and only there.
+    let id = |task: &str, seed: &str| sweep(&writes(task, seed)).expand()[2].id("r", "d");
+    assert_eq!(id("{qasper: {dataset: ./q}}", ""), id("{qasper: {dataset: ./q}}", "seed: 3"));
+    assert_ne!(id("story: {}", ""), id("story: {}", "seed: 3"));
+    let mut ids: Vec<_> = [
+        "{qasper: {dataset: ./q}}",
+        "{squality: {dataset: ./q}}",
+        "{qasper: {dataset: ./q, prompt: paper}}",
+        "{qasper: {dataset: ./q, split: validation}}",
+        "{qasper: {dataset: ./q, questions: 1}}",
+        "{qasper: {dataset: ./q, documents: 1}}",
+        "{qasper: {dataset: ./q, write: {max_new_tokens: 64}}}",
+        "{qasper: {dataset: ./q, write: {prefill: one_shot}}}",
+        "{qasper: {dataset: ./q, write: {prefill: one_shot, query_aware: false}}}",
+        "{qasper: {dataset: ./q, write: {temperature: 1}}}",
+        "{qasper: {dataset: ./q, write: {temperature: 1, top_k: 5}}}",
+        "{qasper: {dataset: ./q, write: {temperature: 1, top_p: 0.5}}}",
+        "{qasper: {dataset: ./q, write: {repetition_penalty: 2}}}",
+        "{qasper: {dataset: ./q, write: {chat_template: false}}}",
+        "{qasper: {dataset: ./q, write: {stop: [\"a\"]}}}",
+        "{needle: {dataset: ./q}}",
+        "{needle: {dataset: ./q, depths: [50]}}",
+        "{needle: {dataset: ./q, lengths: [128]}}",
+        "{needle: {dataset: ./q, texts: 2}}",
+        "{needle: {dataset: ./q, fact: {needle: a, question: b, answer: c}}}",
+        "{story: {stories: 2}}",
+    ]
+    .map(|task| id(task, ""))
+    .to_vec();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+}
+
+#[test]
+fn mistakes_in_writing_are_told() {
+    let qasper = |rest: &str| writes(&format!("{{qasper: {{dataset: ./q{rest}}}}}"), "");
+    refused(&qasper(", write: {max_new_tokens: 5000}"), "5000", "leave no room", "larger `length`");
+    refused(&qasper(", write: {temperature: -1}"), "-1", "-1 cannot be `temperature`", "from 0");
+    refused(&qasper(", write: {temperature: .nan}"), ".nan", "cannot be `temperature`", "from 0");
+    refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
+    refused(&qasper(", write: {temperature: 1, top_p: 2}"), "2}", "2 cannot be `top_p`", "to 1");
+    refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
+    refused(
+        &qasper(", write: {query_aware: false}"),
+        "false",
+        "where a prompt read in one shot",
+        "prefill: one_shot",
+    );
+    refused(&qasper(", prompt: mine"), "mine", "unknown name `mine`", "zeroscrolls");
+    refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
+    refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
+    refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
+    let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
+    refused(&slot, "{qasper", "needs `positions: absolute`", "stream");
 }
 
 #[test]

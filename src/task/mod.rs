@@ -3,14 +3,40 @@
 //! Knows texts, their cutting and the marks of an answer; which experiments exist, and where their results go, is not
 //! known here.
 
+mod answers;
+mod archive;
+mod asking;
+mod needle;
 mod perplexity;
+mod prompt;
+mod qasper;
+mod question;
+mod questions;
+mod reading;
 mod recall;
+mod requests;
 mod samples;
 mod settings;
+mod source;
+mod squality;
+mod story;
+mod story_prompt;
 mod texts;
+mod zeroscrolls;
 
-pub use perplexity::{Measured, Reading, Topline, measure};
+pub use asking::{Asking, Samples};
+pub use perplexity::{Measured, measure};
+pub use prompt::{Fitted, Prompt};
+pub use question::{Benchmark, PromptStyle, Question, Split, questions_digest, require_references};
+pub use reading::{Reading, Topline};
 pub use recall::AskedFor;
+pub use requests::{Asked, Request, Requests};
 pub use samples::{Sample, cut, resolve_bos};
-pub use settings::{Bos, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Perplexity, RANDOM_WORDS, Tail, TaskSpec};
+pub use settings::{
+    Answering, Bos, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, Needle, Perplexity, Prefill, RANDOM_WORDS,
+    Real, StoryRequest, Storytelling, Style, Tail, TaskSpec,
+};
+pub use source::read_questions;
+pub use story::request_of;
+pub use story_prompt::{STORY_PROMPT, STORY_REQUEST};
 pub use texts::{Book, MOST_EMBEDDED_BOOKS, digest, read_books, read_text};

@@ -10,21 +10,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::reading::{Reading, Topline};
 use super::recall::{self, octave};
 use super::samples::Sample;
-use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
-use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
+use crate::eviction::{CacheRule, Positions, SizedPolicy};
+use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use crate::metric::{EVICTED_MASS, KL_TO_FULL, Mark, NLL, NLL_WORD, TOP1_AGREEMENT};
-
-/// How a sample is to be read.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    pub rule: CacheRule,
-    pub positions: Positions,
-    pub seed: u64,
-    /// Compare every prediction with the unbounded cache's.
-    pub compare: bool,
-}
 
 /// What was measured, and what it took.
 #[derive(Clone, Debug)]
@@ -33,78 +24,10 @@ pub struct Measured {
     /// Without the shared reading, except for the rule that is that reading.
     pub seconds: f64,
     pub peak_cache_bytes: u64,
-}
-
-/// The sample read with the unbounded cache, as far as somebody needs it.
-pub struct Topline {
-    memory: Memory,
-    /// (rows, hidden): the states after the first tokens.
-    states: Tensor,
-    read: usize,
-    seconds: f64,
-}
-
-impl Reading {
-    /// Tokens of the unbounded reading this one needs: all of them, or those it starts from.
-    fn needs(&self, tokens: usize) -> usize {
-        match self.rule {
-            CacheRule::Unbounded => tokens,
-            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => {
-                tokens
-            }
-            CacheRule::Truncate { .. } => 0,
-            CacheRule::Evict { .. } => self.start(),
-        }
-    }
-
-    /// Where a bounded cache takes over from the unbounded one: the last block's end before it is full.
-    fn start(&self) -> usize {
-        match self.sized() {
-            Some(policy) if self.positions == Positions::Absolute && !policy.compares_norms() => {
-                policy.size() / BLOCK * BLOCK
-            }
-            _ => 0,
-        }
-    }
-
-    fn sized(&self) -> Option<SizedPolicy> {
-        match self.rule {
-            CacheRule::Evict { policy, size } => policy.at(size).ok(),
-            _ => None,
-        }
-    }
-}
-
-impl Topline {
-    /// Reads a sample as far as `readings` need it; `None` if none of them does.
-    ///
-    /// # Errors
-    /// What [`LanguageModel::read`] reports.
-    pub fn read(model: &LanguageModel, sample: &Sample, readings: &[Reading]) -> Result<Option<Topline>> {
-        let started = Instant::now();
-        let tokens = sample.tokens.len();
-        let read = readings.iter().map(|reading| reading.needs(tokens)).max().unwrap_or(0);
-        if read == 0 {
-            return Ok(None);
-        }
-        let mut watch: Vec<Scope> = Vec::new();
-        let mut marks = Vec::new();
-        for reading in readings {
-            let Some(policy) = reading.sized().filter(|policy| policy.size() < tokens) else { continue };
-            if policy.score() == Score::AccumulatedAttention && reading.start() > 0 {
-                watch.push(policy.scope());
-                marks.push(reading.start());
-            }
-        }
-        watch.sort_by_key(|scope| scope.name());
-        watch.dedup();
-        marks.sort_unstable();
-        marks.dedup();
-        let plan = MemoryPlan { watch: &watch, marks: &marks, expect: read, ..MemoryPlan::unbounded() };
-        let mut memory = model.new_memory(&plan);
-        let states = model.read(&sample.tokens[..read], &mut memory)?;
-        Ok(Some(Topline { memory, states, read, seconds: started.elapsed().as_secs_f64() }))
-    }
+    /// What the model wrote, if it was asked to.
+    pub output: Option<String>,
+    pub prompt_tokens: usize,
+    pub new_tokens: usize,
 }
 
 /// States, and the tokens of the sample they predict.
@@ -151,7 +74,7 @@ pub fn measure(
         marks.push(Mark::new(EVICTED_MASS, lost, tokens as f64));
     }
     seconds += started.elapsed().as_secs_f64();
-    Ok(Measured { marks, seconds, peak_cache_bytes })
+    Ok(Measured { marks, seconds, peak_cache_bytes, output: None, prompt_tokens: tokens, new_tokens: 0 })
 }
 
 /// The sample with a cache that evicts.
@@ -162,7 +85,7 @@ fn bounded(
     policy: SizedPolicy,
     topline: Option<&Topline>,
 ) -> Result<(Segment, Memory)> {
-    let start = reading.start();
+    let start = reading.start(sample.tokens.len());
     let measure_loss = reading.compare && reading.positions == Positions::Absolute;
     let fork = topline.filter(|_| start > 0).and_then(|topline| {
         let memory = model.fork(&topline.memory, start, policy, measure_loss)?;

@@ -5,7 +5,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::question::{Benchmark, PromptStyle, Split};
 use crate::lm::source::RepoId;
+use crate::lm::{Sampling, Writing};
 
 /// Whether a sample starts with the tokenizer's BOS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -147,43 +149,363 @@ impl Perplexity {
     }
 }
 
+/// How a prompt gets into a bounded cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prefill {
+    /// Token by token in effect: the cache never holds more than its size. The paper's definition.
+    #[default]
+    Stream,
+    /// Whole, with an unbounded cache that is cut once, by the attention of the prompt's last token. The paper's
+    /// released code.
+    OneShot,
+}
+
+impl Prefill {
+    /// The name YAML, cell ids and result rows use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Prefill::Stream => "stream",
+            Prefill::OneShot => "one_shot",
+        }
+    }
+}
+
+/// A real number of a setting, equal only to the same bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Real(pub f64);
+
+impl PartialEq for Real {
+    fn eq(&self, other: &Real) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Real {}
+
+impl std::hash::Hash for Real {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+/// How texts are written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Style {
+    pub prefill: Prefill,
+    /// Whether a cache that is cut once is cut after the question; otherwise it is cut at the document's end, and
+    /// the question is read into the small cache. One and the same with `prefill: stream`.
+    pub query_aware: bool,
+    pub max_new_tokens: usize,
+    /// 0: the most likely token, always.
+    pub temperature: Real,
+    pub top_k: Option<usize>,
+    pub top_p: Option<Real>,
+    pub repetition_penalty: Real,
+    /// Whether a request goes through the model's chat template, if it has one.
+    pub chat_template: bool,
+    /// Strings that end a text, beside the model's own tokens for that.
+    pub stop: Vec<String>,
+}
+
+impl Style {
+    /// Greedy, with everything else at its default.
+    pub fn greedy(max_new_tokens: usize) -> Style {
+        Style {
+            prefill: Prefill::Stream,
+            query_aware: true,
+            max_new_tokens,
+            temperature: Real(0.0),
+            top_k: None,
+            top_p: None,
+            repetition_penalty: Real(1.0),
+            chat_template: true,
+            stop: Vec::new(),
+        }
+    }
+
+    /// Whether a seed decides what is written.
+    pub fn draws(&self) -> bool {
+        self.temperature.0 > 0.0
+    }
+
+    /// The same for the model's writing, with the tokens that end its texts.
+    pub fn writing(&self, stop_tokens: Vec<u32>) -> Writing {
+        let sampling = match self.draws() {
+            false => Sampling::Greedy,
+            true => Sampling::Drawn {
+                temperature: self.temperature.0,
+                top_k: self.top_k,
+                top_p: self.top_p.map(|p| p.0),
+            },
+        };
+        Writing {
+            sampling,
+            repetition_penalty: self.repetition_penalty.0 as f32,
+            max_new_tokens: self.max_new_tokens,
+            stop_tokens,
+            stop_strings: self.stop.clone(),
+        }
+    }
+
+    /// What can change a text, in a fixed order, without what the cache alone can notice.
+    fn canonical(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![("max_new_tokens", self.max_new_tokens.to_string())];
+        if self.draws() {
+            lines.push(("temperature", self.temperature.0.to_string()));
+            lines.extend(self.top_k.map(|k| ("top_k", k.to_string())));
+            lines.extend(self.top_p.map(|p| ("top_p", p.0.to_string())));
+        } else {
+            lines.push(("temperature", "0".into()));
+        }
+        if self.repetition_penalty.0 != 1.0 {
+            lines.push(("repetition_penalty", self.repetition_penalty.0.to_string()));
+        }
+        lines.push(("chat_template", self.chat_template.to_string()));
+        lines.extend(self.stop.iter().map(|stop| ("stop", stop.escape_default().to_string())));
+        lines
+    }
+}
+
+/// Questions about documents, answered in writing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Answering {
+    pub benchmark: Benchmark,
+    /// `embedded`, a file or a folder, or a data set of the hub in ZeroSCROLLS' layout.
+    pub dataset: DataSource,
+    pub split: Split,
+    pub prompt: PromptStyle,
+    /// Tokens of prompt and answer together, BOS included; the document's end is cut to fit.
+    pub length: usize,
+    /// Only the first documents; `None`: all.
+    pub documents: Option<usize>,
+    /// Only the first questions of each document; `None`: all.
+    pub questions: Option<usize>,
+    pub style: Style,
+}
+
+/// Stories written on request, one per seed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Storytelling {
+    /// The request: the paper's, `embedded` ones, or a text of the sweep.
+    pub request: StoryRequest,
+    pub stories: usize,
+    /// Tokens of request and story together, BOS included.
+    pub length: usize,
+    pub style: Style,
+}
+
+/// What a story is asked for with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum StoryRequest {
+    /// The paper's request, table 4.
+    Paper,
+    /// Requests of [`world`](crate::world), one per story.
+    Embedded,
+    Text(String),
+}
+
+impl StoryRequest {
+    /// The name result rows use for where a text came from.
+    pub fn name(&self) -> &'static str {
+        match self {
+            StoryRequest::Paper => "paper",
+            StoryRequest::Embedded => EMBEDDED,
+            StoryRequest::Text(_) => "request",
+        }
+    }
+}
+
+/// One fact in a long text, asked for at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Needle {
+    /// The texts the fact is hidden in.
+    pub dataset: DataSource,
+    /// Tokens of prompt and answer together, BOS included.
+    pub lengths: Vec<usize>,
+    /// Where in the text the fact stands, in percent from the start.
+    pub depths: Vec<usize>,
+    /// Texts for every length and depth.
+    pub texts: usize,
+    /// The fact, the question and what counts as an answer; `None`: one of many made up.
+    pub fact: Option<Fact>,
+    pub style: Style,
+}
+
+/// A fact of the sweep's own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fact {
+    pub needle: String,
+    pub question: String,
+    pub answer: String,
+}
+
 /// One entry of `tasks:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TaskSpec {
     Perplexity(Perplexity),
+    Answering(Answering),
+    Story(Storytelling),
+    Needle(Needle),
 }
 
 impl TaskSpec {
     /// Every task, as YAML names it.
-    pub const NAMES: [&'static str; 1] = ["perplexity"];
+    pub const NAMES: [&'static str; 5] = ["perplexity", "squality", "qasper", "story", "needle"];
 
     /// The name YAML, file names and result rows use.
     pub fn name(&self) -> &'static str {
         match self {
             TaskSpec::Perplexity(_) => "perplexity",
+            TaskSpec::Answering(answering) => answering.benchmark.name(),
+            TaskSpec::Story(_) => "story",
+            TaskSpec::Needle(_) => "needle",
         }
     }
 
     /// Where the texts come from, as the sweep names it.
-    pub fn dataset(&self) -> &DataSource {
+    pub fn dataset(&self) -> String {
         match self {
-            TaskSpec::Perplexity(perplexity) => &perplexity.dataset,
+            TaskSpec::Perplexity(Perplexity { dataset, .. })
+            | TaskSpec::Answering(Answering { dataset, .. })
+            | TaskSpec::Needle(Needle { dataset, .. }) => dataset.to_string(),
+            TaskSpec::Story(story) => story.request.name().to_string(),
         }
+    }
+
+    /// Tokens of the longest sample.
+    pub fn length(&self) -> usize {
+        match self {
+            TaskSpec::Perplexity(Perplexity { length, .. })
+            | TaskSpec::Answering(Answering { length, .. })
+            | TaskSpec::Story(Storytelling { length, .. }) => *length,
+            TaskSpec::Needle(needle) => needle.lengths.iter().copied().max().unwrap_or(0),
+        }
+    }
+
+    /// How this task writes; `None` if it only reads.
+    pub fn style(&self) -> Option<&Style> {
+        match self {
+            TaskSpec::Perplexity(_) => None,
+            TaskSpec::Answering(Answering { style, .. })
+            | TaskSpec::Story(Storytelling { style, .. })
+            | TaskSpec::Needle(Needle { style, .. }) => Some(style),
+        }
+    }
+
+    fn style_mut(&mut self) -> Option<&mut Style> {
+        match self {
+            TaskSpec::Perplexity(_) => None,
+            TaskSpec::Answering(Answering { style, .. })
+            | TaskSpec::Story(Storytelling { style, .. })
+            | TaskSpec::Needle(Needle { style, .. }) => Some(style),
+        }
+    }
+
+    /// How prompts get into the cache.
+    pub fn prefill(&self) -> Prefill {
+        self.style().map_or(Prefill::Stream, |style| style.prefill)
+    }
+
+    /// The same as result rows name it, with where a prompt read whole is cut.
+    pub fn prefill_name(&self) -> &'static str {
+        match self.style() {
+            Some(Style { prefill: Prefill::OneShot, query_aware: false, .. }) => "one_shot_document",
+            _ => self.prefill().name(),
+        }
+    }
+
+    /// The task without the settings that an unbounded cache cannot notice.
+    #[must_use]
+    pub fn unbounded(mut self) -> TaskSpec {
+        if let TaskSpec::Perplexity(perplexity) = &mut self {
+            // The unbounded cache compared with itself.
+            perplexity.compare_to_full = false;
+        }
+        self.uncut()
+    }
+
+    /// The task without the settings that a cache which evicts nobody cannot notice.
+    #[must_use]
+    pub fn uncut(mut self) -> TaskSpec {
+        if let Some(style) = self.style_mut() {
+            (style.prefill, style.query_aware) = (Prefill::Stream, true);
+        }
+        self
+    }
+
+    /// The task without the settings that don't decide which samples it has: cells that agree in the rest share their
+    /// readings.
+    #[must_use]
+    pub fn samples(self) -> TaskSpec {
+        self.unbounded()
+    }
+
+    /// The settings of prompt and writing as one text, for result rows, with the digest of the chat template around
+    /// the prompts; `None` if the task only reads. A story's own request comes last.
+    pub fn asked(&self, template: Option<&str>) -> Option<String> {
+        let style = self.style()?;
+        let mut parts = match self {
+            TaskSpec::Answering(answering) => vec![("prompt", answering.prompt.name().to_string())],
+            _ => Vec::new(),
+        };
+        parts.extend(style.canonical());
+        parts.extend(template.map(|digest| ("template", digest.to_string())));
+        if let TaskSpec::Story(Storytelling { request: StoryRequest::Text(text), .. }) = self {
+            parts.push(("request", text.clone()));
+        }
+        let parts: Vec<String> = parts.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+        Some(parts.join(" "))
     }
 }
 
 impl fmt::Display for TaskSpec {
     /// The canonical text as it enters cell ids. The data set's name is no part of it: its digest is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TaskSpec::Perplexity(task) = self;
         let limit = |limit: Option<usize>| limit.map_or("all".to_string(), |n| n.to_string());
-        writeln!(f, "task=perplexity")?;
-        writeln!(f, "length={}", task.length)?;
-        writeln!(f, "stride={}", task.canonical_stride())?;
-        writeln!(f, "bos={}", task.bos.name())?;
-        writeln!(f, "tail={}", task.tail.name())?;
-        writeln!(f, "books={}", limit(task.books))?;
-        writeln!(f, "chunks_per_book={}", limit(task.chunks_per_book))?;
-        writeln!(f, "compare_to_full={}", task.compare_to_full)
+        writeln!(f, "task={}", self.name())?;
+        match self {
+            TaskSpec::Perplexity(task) => {
+                writeln!(f, "length={}", task.length)?;
+                writeln!(f, "stride={}", task.canonical_stride())?;
+                writeln!(f, "bos={}", task.bos.name())?;
+                writeln!(f, "tail={}", task.tail.name())?;
+                writeln!(f, "books={}", limit(task.books))?;
+                writeln!(f, "chunks_per_book={}", limit(task.chunks_per_book))?;
+                writeln!(f, "compare_to_full={}", task.compare_to_full)?;
+            }
+            TaskSpec::Answering(task) => {
+                writeln!(f, "split={}", task.split.name())?;
+                writeln!(f, "prompt={}", task.prompt.name())?;
+                writeln!(f, "length={}", task.length)?;
+                writeln!(f, "documents={}", limit(task.documents))?;
+                writeln!(f, "questions={}", limit(task.questions))?;
+            }
+            TaskSpec::Story(task) => {
+                writeln!(f, "stories={}", task.stories)?;
+                writeln!(f, "length={}", task.length)?;
+            }
+            TaskSpec::Needle(task) => {
+                writeln!(f, "lengths={:?}", task.lengths)?;
+                writeln!(f, "depths={:?}", task.depths)?;
+                writeln!(f, "texts={}", task.texts)?;
+                if let Some(Fact { needle, question, answer }) = &task.fact {
+                    for (key, text) in [("needle", needle), ("question", question), ("answer", answer)] {
+                        writeln!(f, "{key}={}", text.escape_default())?;
+                    }
+                }
+            }
+        }
+        if let Some(style) = self.style() {
+            for (key, value) in style.canonical() {
+                writeln!(f, "{key}={value}")?;
+            }
+            writeln!(f, "prefill={}", style.prefill.name())?;
+            if style.prefill == Prefill::OneShot {
+                writeln!(f, "query_aware={}", style.query_aware)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -21,6 +21,7 @@ const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
+const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
 /// Paths on this machine; every one existed when this was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub struct CheckpointFiles {
     pub tokenizer: Option<PathBuf>,
     pub tokenizer_config: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,
+    pub chat_template: Option<PathBuf>,
     /// The commit of the hub the files are of; a folder has none.
     pub commit: Option<String>,
 }
@@ -126,6 +128,7 @@ pub(super) fn gather(shelf: &dyn Shelf) -> Result<CheckpointFiles> {
         tokenizer: optional(TOKENIZER)?,
         tokenizer_config: optional(TOKENIZER_CONFIG)?,
         generation_config: optional(GENERATION_CONFIG)?,
+        chat_template: optional(CHAT_TEMPLATE)?,
         weights: shards.iter().map(|name| shelf.take(name)).collect::<Result<_>>()?,
         commit: shelf.commit(),
     })

@@ -1,0 +1,72 @@
+//! `export`: answers in the form that others' scoring programs read.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+
+use super::args::{ExportArguments, Form};
+use crate::results::{Ledger, Row};
+
+/// ZeroSCROLLS' tasks among ours.
+const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];
+
+pub fn export(arguments: &ExportArguments) -> Result<String> {
+    let Form::Zeroscrolls = arguments.form;
+    let rows = Ledger::existing(&arguments.results)?.rows()?;
+    let folder = arguments.out.as_ref().unwrap_or(&arguments.results).join("zeroscrolls");
+    let files = zeroscrolls(&rows);
+    ensure!(
+        !files.is_empty(),
+        "{} holds no answers of {}; run a sweep with one of these tasks first",
+        arguments.results.display(),
+        ZEROSCROLLS.join(" or ")
+    );
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let mut told = String::new();
+    for (name, lines) in files {
+        let path = folder.join(&name);
+        let answers = lines.len();
+        let text = lines.into_iter().fold(String::from("Task,ID,Prediction\n"), |text, line| text + &line + "\n");
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        told += &format!("{} ({answers} answers)\n", path.display());
+    }
+    Ok(told)
+}
+
+/// Lines by file: one file for each model, policy, cache size and way of asking, both tasks together.
+fn zeroscrolls(rows: &[Row]) -> BTreeMap<String, Vec<String>> {
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| ZEROSCROLLS.contains(&row.task.as_str())) {
+        let Some(answer) = &row.output else { continue };
+        let size = row.cache_size.map_or("unbounded".to_string(), |size| size.to_string());
+        let model = row.model.rsplit('/').find(|part| !part.is_empty()).unwrap_or("model");
+        let name: String = format!("{model}__{}__{size}__{}", row.policy, row.prefill)
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '_' | '-') { c } else { '-' })
+            .collect();
+        let line = [row.task.as_str(), &row.sample, answer].map(quoted).join(",");
+        files.entry(format!("{name}.csv")).or_default().push(line);
+    }
+    files
+}
+
+/// A field of RFC 4180. ZeroSCROLLS' own script strips answers, and a spreadsheet would too.
+fn quoted(field: &str) -> String {
+    let field = field.trim();
+    if field.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must() {
+        assert_eq!(quoted(" plain "), "plain");
+        assert_eq!(quoted("a, \"b\"\nc"), "\"a, \"\"b\"\"\nc\"");
+    }
+}

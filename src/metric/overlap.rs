@@ -1,0 +1,31 @@
+//! What two texts share, as a number from 0 to 1: the arithmetic that ROUGE and SQuAD's F1 have in common.
+//!
+//! What the items are that are shared, words or runs of words, is not known here.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// How many items two texts share, each as often as both have it.
+pub(super) fn shared<T: Eq + Hash>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> usize {
+    let mut left: HashMap<T, usize> = HashMap::new();
+    a.for_each(|item| *left.entry(item).or_default() += 1);
+    let mut shared = 0;
+    for item in b {
+        if let Some(left) = left.get_mut(&item).filter(|left| **left > 0) {
+            *left -= 1;
+            shared += 1;
+        }
+    }
+    shared
+}
+
+/// Harmonic mean of the shares of both texts, 0 if nothing is shared. The operations have the order they have in
+/// the Python packages, so that even the last bit is theirs.
+pub(super) fn f_measure(shared: usize, of_prediction: usize, of_reference: usize) -> f64 {
+    if shared == 0 {
+        return 0.0;
+    }
+    let precision = shared as f64 / of_prediction as f64;
+    let recall = shared as f64 / of_reference as f64;
+    2.0 * precision * recall / (precision + recall)
+}

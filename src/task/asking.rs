@@ -1,0 +1,269 @@
+//! What a task asks of one model, sample by sample, whatever the task: texts to predict or requests to answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use anyhow::{Context, Result};
+
+use super::answers::{self, Marking};
+use super::perplexity::{self, Measured};
+use super::question::{Benchmark, Question, questions_digest, require_references};
+use super::reading::{Reading, Topline};
+use super::requests::{Request, Requests};
+use super::samples::{self, Sample};
+use super::settings::{Answering, DataSource, Needle, Perplexity, StoryRequest, Storytelling, TaskSpec};
+use super::{needle, questions, story, texts};
+use crate::lm::source::{DownloadProgress, HubSettings};
+use crate::lm::{LanguageModel, ModelFiles};
+
+/// The samples of a task, cut for one model.
+pub enum Samples {
+    Texts(Vec<Sample>),
+    Requests(Box<Requests>, Marking),
+}
+
+/// Samples, and what their ids hang on.
+pub struct Asking {
+    pub samples: Samples,
+    /// Digest of the texts and of what is asked about them.
+    pub digest: String,
+    /// Whether samples start with BOS.
+    pub bos: bool,
+}
+
+impl Asking {
+    /// Reads a task's texts and cuts them for a model.
+    ///
+    /// # Errors
+    /// Texts that cannot be had, or that give no sample; the message names the file, the row or the sample.
+    pub fn prepare(
+        task: &TaskSpec,
+        files: &ModelFiles,
+        hub: &HubSettings,
+        progress: &dyn DownloadProgress,
+    ) -> Result<Asking> {
+        files.shape.check_length(task.length()).with_context(|| format!("model {}", files.source))?;
+        let asking = match task {
+            TaskSpec::Perplexity(task) => reading(task, files, hub, progress),
+            TaskSpec::Answering(task) => answering(task, files, hub, progress),
+            TaskSpec::Story(task) => storytelling(task, files),
+            TaskSpec::Needle(task) => needles(task, files, hub, progress),
+        };
+        asking.with_context(|| format!("data set {}", task.dataset()))
+    }
+}
+
+fn reading(
+    task: &Perplexity,
+    files: &ModelFiles,
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Asking> {
+    let tokenizer = files.tokenizer()?;
+    let books = texts::read_books(&task.dataset, task.books, hub, progress)?;
+    Ok(Asking {
+        samples: Samples::Texts(samples::cut(&books, task, &tokenizer)?),
+        digest: texts::digest(&books),
+        bos: samples::resolve_bos(task, &tokenizer)?.is_some(),
+    })
+}
+
+fn answering(
+    task: &Answering,
+    files: &ModelFiles,
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Asking> {
+    let mut questions = questions::read(task, hub, progress)?;
+    // A benchmark whose answers nobody published is still written, to be sent to those who have them.
+    if task.dataset == DataSource::Embedded {
+        require_references(&questions)?;
+    }
+    limit(&mut questions, task.documents, task.questions);
+    let digest = questions_digest(&questions);
+    let marking = match task.benchmark {
+        Benchmark::Squality => Marking::Summary,
+        Benchmark::Qasper => Marking::Answer,
+    };
+    let commonest = commonest_answer(&questions);
+    let requests = questions.into_iter().map(|question| Request {
+        trivial: match task.benchmark {
+            Benchmark::Squality => first_words(&question),
+            Benchmark::Qasper => commonest.clone(),
+        },
+        groups: question.kind.into_iter().map(|kind| format!("kind:{kind}")).collect(),
+        name: question.name,
+        cluster: question.cluster,
+        prompt: question.prompt,
+        references: question.references,
+        length: task.length,
+        draw: 0,
+    });
+    asking(requests.collect(), digest, marking, files, &task.style)
+}
+
+/// The reference that answers most questions; of equally common ones the first in the alphabet.
+fn commonest_answer(questions: &[Question]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for question in questions {
+        let different: BTreeSet<&str> = question.references.iter().map(String::as_str).collect();
+        different.into_iter().for_each(|answer| *counts.entry(answer).or_default() += 1);
+    }
+    let commonest = counts.into_iter().rev().max_by_key(|(_, count)| *count);
+    commonest.map(|(answer, _)| answer.to_owned()).unwrap_or_default()
+}
+
+/// The document's first words, as many as its references have in the mean.
+fn first_words(question: &Question) -> String {
+    let words = |text: &String| text.split_whitespace().count();
+    let references = question.references.iter().map(words).sum::<usize>();
+    let count = references.checked_div(question.references.len()).unwrap_or(0);
+    question.prompt.document.split_whitespace().take(count).collect::<Vec<_>>().join(" ")
+}
+
+fn storytelling(task: &Storytelling, files: &ModelFiles) -> Result<Asking> {
+    let (requests, digest) = story::requests(task);
+    // The paper's request brings its own frame.
+    let style = match task.request {
+        StoryRequest::Paper => super::settings::Style { chat_template: false, ..task.style.clone() },
+        StoryRequest::Embedded | StoryRequest::Text(_) => task.style.clone(),
+    };
+    asking(requests, digest, Marking::Text, files, &style)
+}
+
+fn needles(
+    task: &Needle,
+    files: &ModelFiles,
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Asking> {
+    let books = texts::read_books(&task.dataset, Some(task.texts), hub, progress)?;
+    let requests = needle::requests(task, &books, &files.tokenizer()?)?;
+    asking(requests, texts::digest(&books), Marking::Found, files, &task.style)
+}
+
+fn asking(
+    requests: Vec<Request>,
+    digest: String,
+    marking: Marking,
+    files: &ModelFiles,
+    style: &super::settings::Style,
+) -> Result<Asking> {
+    let requests = Requests::new(requests, files, style.chat_template, style.writing(Vec::new()))?;
+    // Another template is another prompt.
+    let digest = match &requests.template {
+        Some(template) => format!("{digest} chat_template:{template}"),
+        None => digest,
+    };
+    let bos = requests.bos();
+    Ok(Asking { samples: Samples::Requests(Box::new(requests), marking), digest, bos })
+}
+
+/// Only the first documents, and of each the first questions.
+fn limit(questions: &mut Vec<Question>, documents: Option<usize>, each: Option<usize>) {
+    let mut seen: Vec<(String, usize)> = Vec::new();
+    questions.retain(|question| {
+        let place = match seen.iter().position(|(cluster, _)| *cluster == question.cluster) {
+            Some(place) => place,
+            None => {
+                seen.push((question.cluster.clone(), 0));
+                seen.len() - 1
+            }
+        };
+        seen[place].1 += 1;
+        place < documents.unwrap_or(usize::MAX) && seen[place].1 <= each.unwrap_or(usize::MAX)
+    });
+}
+
+impl Samples {
+    pub fn len(&self) -> usize {
+        match self {
+            Samples::Texts(texts) => texts.len(),
+            Samples::Requests(requests, _) => requests.asked.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The sample's name and what it is clustered with.
+    pub fn name(&self, index: usize) -> (&str, &str) {
+        match self {
+            Samples::Texts(texts) => (&texts[index].name, &texts[index].cluster),
+            Samples::Requests(requests, _) => {
+                (&requests.asked[index].request.name, &requests.asked[index].request.cluster)
+            }
+        }
+    }
+
+    /// Tokens to be read and, at most, written.
+    pub fn tokens(&self, index: usize) -> usize {
+        match self {
+            Samples::Texts(texts) => texts[index].tokens.len(),
+            Samples::Requests(requests, _) => requests.asked[index].tokens.len() + requests.writing.max_new_tokens,
+        }
+    }
+
+    /// Tokens of the longest sample, and of all.
+    pub fn longest_and_all(&self) -> (usize, usize) {
+        let tokens = (0..self.len()).map(|index| self.tokens(index));
+        (tokens.clone().max().unwrap_or(0), tokens.sum())
+    }
+
+    /// Texts in memory at once for one job.
+    pub fn side_by_side(&self) -> usize {
+        self.jobs().iter().map(ExactSizeIterator::len).max().unwrap_or(1)
+    }
+
+    /// Samples that are measured together, as they share what is read.
+    pub fn jobs(&self) -> Vec<Range<usize>> {
+        match self {
+            Samples::Texts(texts) => (0..texts.len()).map(|index| index..index + 1).collect(),
+            Samples::Requests(requests, _) => requests.sittings.clone(),
+        }
+    }
+
+    /// Digest of the chat template around every prompt.
+    pub fn template(&self) -> Option<&str> {
+        match self {
+            Samples::Texts(_) => None,
+            Samples::Requests(requests, _) => requests.template.as_deref(),
+        }
+    }
+
+    /// Reads what the rules of a job share.
+    ///
+    /// # Errors
+    /// What the model reports.
+    pub fn begin(
+        &self,
+        model: &LanguageModel,
+        job: Range<usize>,
+        readings: &[Reading],
+    ) -> Result<Option<Topline>> {
+        match self {
+            Samples::Texts(texts) => Topline::read(model, &texts[job.start].tokens, readings),
+            Samples::Requests(requests, _) => answers::prefix(model, requests, job, readings),
+        }
+    }
+
+    /// Measures one rule on some samples of a job; each succeeds or fails by itself.
+    pub fn measure(
+        &self,
+        model: &LanguageModel,
+        (job, wanted): (Range<usize>, &[usize]),
+        reading: &Reading,
+        topline: Option<&Topline>,
+    ) -> Vec<(usize, Result<Measured>)> {
+        match self {
+            Samples::Texts(texts) => wanted
+                .iter()
+                .map(|index| (*index, perplexity::measure(model, &texts[*index], reading, topline)))
+                .collect(),
+            Samples::Requests(requests, marking) => {
+                answers::answer(model, requests, *marking, (job, wanted), reading, topline)
+            }
+        }
+    }
+}

@@ -1,0 +1,724 @@
+//! `judge` end to end: the program, a ledger of stories, and a judge behind real HTTP that answers, fails, or
+//! hangs up.
+
+#![cfg(unix)]
+
+mod support;
+
+#[path = "support/judge_server.rs"]
+mod judge_server;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use judge_server::{Asked, JudgeServer, Reply};
+use serde_json::{Value, json};
+use support::program::{Ended, Running, command, finish, start};
+use support::rows::kept;
+use tempfile::TempDir;
+use tova_bench::results::{Ledger, Row};
+use tova_bench::sweep::CellName;
+
+const KEY: &str = "sk-test-0123456789/abcdef";
+
+// --- a ledger of stories ---
+
+fn row(policy: &str, size: Option<u32>, sample: &str, text: &str) -> Row {
+    let word = |word: &str| word.to_string();
+    Row {
+        cell: String::new(),
+        sweep: word("stories"),
+        model: word("o/storyteller"),
+        model_revision: word("0123"),
+        policy: word(policy),
+        score: None,
+        scope: None,
+        keep_first: 0,
+        keep_recent: 0,
+        cache_size: size,
+        positions: word("absolute"),
+        prefill: word("stream"),
+        task: word("story"),
+        dataset: word("paper"),
+        length: 4096,
+        stride: 0,
+        bos: true,
+        tail: word("keep"),
+        asked: None,
+        seed: 0,
+        sample: word(sample),
+        cluster: word(sample),
+        metric: word("new_tokens"),
+        group: None,
+        value: 12.0,
+        weight: 1.0,
+        output: Some(word(text)),
+        prompt_tokens: 60,
+        new_tokens: 12,
+        engine: 1,
+        commit: None,
+        device: word("cpu"),
+        dtype: word("f32"),
+        seconds: 1.0,
+        peak_cache_bytes: 1000,
+        date: word("2026-01-01T00:00:00Z"),
+    }
+}
+
+fn text(policy: &str, size: Option<u32>, sample: &str) -> String {
+    let size = size.map_or(String::new(), |size| format!("-{size}"));
+    format!("By {policy}{size} in {sample}: once upon a time, in a town of \"3\" countries.")
+}
+
+/// Writes a complete cell of stories; each has a second row, of another metric.
+fn write_cell(results: &Path, rows: Vec<Row>) {
+    let Row { model, policy, cache_size, .. } = &rows[0];
+    let meaning =
+        format!("{:?}", rows.iter().map(|row| Row { date: String::new(), ..row.clone() }).collect::<Vec<_>>());
+    let name = CellName::derived("story", model, policy, cache_size.map(|size| size as usize), &meaning);
+    let ledger = Ledger::open(results).unwrap();
+    let journal = ledger.journal(&name).unwrap();
+    let count = rows.len();
+    for (index, row) in rows.into_iter().enumerate() {
+        let row = Row { cell: name.id().to_string(), ..row };
+        let diversity = Row { metric: "distinct_2".into(), value: 0.5, output: None, ..row.clone() };
+        journal.append(index, vec![diversity, row]).unwrap();
+    }
+    journal.complete(count).unwrap();
+}
+
+/// Stories of these seeds.
+fn stories(policy: &str, size: Option<u32>, seeds: usize) -> Vec<Row> {
+    let sample = |seed: usize| format!("seed-{seed}");
+    (0..seeds).map(|seed| row(policy, size, &sample(seed), &text(policy, size, &sample(seed)))).collect()
+}
+
+/// A folder with results `r`: the full cache's stories, and those of `tova` at some sizes.
+fn folder(sizes: &[u32], seeds: usize) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r");
+    write_cell(&results, stories("full", None, seeds));
+    for &size in sizes {
+        write_cell(&results, stories("tova", Some(size), seeds));
+    }
+    folder
+}
+
+// --- the judge ---
+
+/// What a request is about: the judged story's writer, the sample, and whether the judged story is shown first.
+fn subject(asked: &Asked) -> (String, String, bool) {
+    let split = |text: &str| {
+        let (writer, sample) =
+            text.strip_prefix("By ").unwrap().split_once(':').unwrap().0.split_once(" in ").unwrap();
+        (writer.to_string(), sample.to_string())
+    };
+    let (first, second) = (split(&asked.first), split(&asked.second));
+    assert_eq!(first.1, second.1, "stories of two samples are compared");
+    assert_eq!([&first.0, &second.0].iter().filter(|writer| **writer == "full").count(), 1);
+    let judged_first = second.0 == "full";
+    let (writer, sample) = if judged_first { first } else { second };
+    (writer, sample, judged_first)
+}
+
+fn says(text: &str) -> Reply {
+    Reply::Says(text.to_string())
+}
+
+/// Prefers the judged story.
+fn prefers_it(asked: &Asked) -> Reply {
+    says(if subject(asked).2 { "(A)" } else { "(B)" })
+}
+
+fn error(message: &str, code: &str) -> String {
+    json!({"error": {"message": message, "type": "x", "param": null, "code": code}}).to_string()
+}
+
+fn program(folder: &Path, url: &str) -> Command {
+    let mut command = command(folder);
+    for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(name);
+    }
+    command.env_remove("OPENAI_API_KEY").args(["judge", "r", "--base-url", url]);
+    command
+}
+
+/// Judges the results `r` of a folder, with a key.
+fn judge(folder: &Path, server: &JudgeServer, arguments: &[&str]) -> Ended {
+    judge_named("judge-1", folder, server, arguments)
+}
+
+fn judge_named(name: &str, folder: &Path, server: &JudgeServer, arguments: &[&str]) -> Ended {
+    let mut command = program(folder, &server.url);
+    command.args(["--judge-model", name]).args(arguments).env("OPENAI_API_KEY", KEY);
+    finish(command)
+}
+
+// --- what is in the ledger ---
+
+fn verdict_rows(folder: &Path) -> Vec<Row> {
+    let rows = Ledger::existing(&folder.join("r")).unwrap().rows().unwrap();
+    rows.into_iter().filter(|row| row.task == "judge").collect()
+}
+
+/// Pair and place of the verdicts in journals that are not complete.
+fn journalled(results: &Path) -> BTreeSet<(String, String, bool)> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(results.join("partial")).unwrap() {
+        let journal = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for line in journal.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let line: Value = serde_json::from_str(line).unwrap();
+            for row in line["sample"]["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == "verdict") {
+                let writer = format!("{}-{}", row["policy"].as_str().unwrap(), row["cache_size"]);
+                let first = row["group"] == "shown:first";
+                assert!(
+                    found.insert((writer, row["sample"].as_str().unwrap().to_string(), first)),
+                    "twice: {row}"
+                );
+            }
+        }
+    }
+    found
+}
+
+/// Checks that every pair has both verdicts and one result, each once.
+#[track_caller]
+fn assert_whole(rows: &[Row], pairs: usize) {
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        let key = (row.cache_size, &row.sample, &row.metric, &row.group);
+        assert!(seen.insert(key), "{key:?} stands twice");
+    }
+    let count = |metric: &str| rows.iter().filter(|row| row.metric == metric).count();
+    assert_eq!(count("verdict"), 2 * pairs);
+    assert_eq!(count("judge_unreadable"), pairs);
+    for metric in ["judge_win", "judge_tie", "judge_loss"] {
+        assert_eq!(count(metric), pairs, "{metric}");
+    }
+}
+
+/// Every file below a folder, as bytes.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.push((entry.path(), fs::read(entry.path()).unwrap()));
+        }
+    }
+    found
+}
+
+/// Checks that the key is in no output, no file and no row, not even in part.
+#[track_caller]
+fn assert_secret(folder: &Path, ended: &Ended) {
+    let secret = &KEY[3..14];
+    assert!(!ended.stdout.contains(secret) && !ended.stderr.contains(secret), "{ended:?}");
+    for (path, bytes) in files(folder) {
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{}", path.display());
+    }
+    // Columns of a Parquet file may be compressed.
+    for row in Ledger::existing(&folder.join("r")).unwrap().rows().unwrap() {
+        assert!(!format!("{row:?}").contains(secret), "{row:?}");
+    }
+}
+
+// --- tests ---
+
+#[test]
+fn pairs_come_to_what_both_answers_say() {
+    let folder = folder(&[16], 9);
+    let folder = folder.path();
+    // At size 32 the cache was never full for the first six.
+    let mut late = stories("tova", Some(32), 9);
+    for row in &mut late[..6] {
+        row.output = Some(text("full", None, &row.sample));
+    }
+    write_cell(&folder.join("r"), late);
+    let server = JudgeServer::start(|asked| {
+        let (writer, sample, first) = subject(asked);
+        let place = |it: bool| if it == first { "A" } else { "B" };
+        match (writer.as_str(), sample.as_str()) {
+            ("tova-32", _) => says("(C)"),
+            (_, "seed-0") => says(&format!("({})", place(true))),
+            (_, "seed-1") => says(&format!("Response ({}) is better.", place(false))),
+            // The same place both times.
+            (_, "seed-2") => says("a"),
+            (_, "seed-3") => says("**(B)**"),
+            (_, "seed-4") => says("(C) equal quality"),
+            // Preferred in one order only.
+            (_, "seed-5") => says(if first { "(A)" } else { "(C)" }),
+            (_, "seed-6") => says("Both stories have their merits."),
+            (_, "seed-7") if !asked.reminded => says("It is hard to say; perhaps (A), perhaps (B)."),
+            (_, "seed-7") => says(&place(true).to_lowercase()),
+            // Unreadable in one order, clear in the other.
+            (_, "seed-8") => says(if first { "(A)" } else { "(A) and (B)" }),
+            _ => unreachable!("{writer} {sample}"),
+        }
+    });
+    let ended = judge(folder, &server, &[]).with_code(0);
+    // Size 16: wins 0 and 7; ties 2, 3, 4 and 5; loss 1; unreadable 6 and 8. Wilson's interval of 2 in 7 is 8.2 to
+    // 64.1 %, of 4 in 7 25.0 to 84.2 %, of 1 in 7 2.6 to 51.3 %; of 3 in 3 43.9 to 100 %, of 0 in 3 0 to 56.1 %.
+    let table: Vec<Vec<&str>> = ended.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let expected = [
+        "tova 16 7 28.6 [8.2, 64.1] 57.1 [25.0, 84.2] 14.3 [2.6, 51.3] 0 2",
+        "tova 32 3 0.0 [0.0, 56.1] 100.0 [43.9, 100.0] 0.0 [0.0, 56.1] 6 0",
+    ];
+    for line in expected {
+        let line: Vec<&str> = line.split_whitespace().collect();
+        assert!(table.contains(&line), "{line:?} is missing from:\n{}", ended.stdout);
+    }
+    // 18 calls at size 16: both of seed-6 and one of seed-8 take three readings, both of seed-7 two; 6 at size 32.
+    let requests = 18 + 4 + 2 + 2 + 6;
+    assert_eq!(server.asked().len(), requests);
+    let tokens = format!("tokens used: {} prompt, {} completion, in 24 calls", 100 * requests, 3 * requests);
+    assert!(ended.stdout.contains(&tokens), "{}", ended.stdout);
+    ended.says(&["10 pairs judged, 6 identical left out, 2 unreadable, 0 open, 0 failed"]);
+
+    let rows = verdict_rows(folder);
+    let value = |size: u32, sample: &str, metric: &str, group: Option<&str>| {
+        let found: Vec<&Row> = rows
+            .iter()
+            .filter(|row| row.cache_size == Some(size) && row.sample == sample)
+            .filter(|row| row.metric == metric && row.group.as_deref() == group)
+            .collect();
+        assert!(found.len() < 2, "{found:?}");
+        found.first().map(|row| (row.value, row.weight))
+    };
+    let (first, second) = (Some("shown:first"), Some("shown:second"));
+    for (sample, verdicts, ending) in [
+        ("seed-0", [(1.0, 1.0), (1.0, 1.0)], "judge_win"),
+        ("seed-1", [(0.0, 1.0), (0.0, 1.0)], "judge_loss"),
+        ("seed-2", [(1.0, 1.0), (0.0, 1.0)], "judge_tie"),
+        ("seed-3", [(0.0, 1.0), (1.0, 1.0)], "judge_tie"),
+        ("seed-4", [(0.5, 1.0), (0.5, 1.0)], "judge_tie"),
+        ("seed-5", [(1.0, 1.0), (0.5, 1.0)], "judge_tie"),
+        ("seed-6", [(0.0, 0.0), (0.0, 0.0)], "judge_unreadable"),
+        ("seed-7", [(1.0, 1.0), (1.0, 1.0)], "judge_win"),
+        ("seed-8", [(1.0, 1.0), (0.0, 0.0)], "judge_unreadable"),
+    ] {
+        assert_eq!(value(16, sample, "verdict", first), Some(verdicts[0]), "{sample}");
+        assert_eq!(value(16, sample, "verdict", second), Some(verdicts[1]), "{sample}");
+        let readable = ending != "judge_unreadable";
+        for metric in ["judge_win", "judge_tie", "judge_loss"] {
+            let expected = readable.then_some((f64::from(u8::from(metric == ending)), 1.0));
+            assert_eq!(value(16, sample, metric, None), expected, "{sample} {metric}");
+        }
+        let expected = Some((f64::from(u8::from(!readable)), 1.0));
+        assert_eq!(value(16, sample, "judge_unreadable", None), expected, "{sample}");
+    }
+    assert_eq!(value(32, "seed-5", "verdict", first), None, "identical stories are not asked about");
+    for row in &rows {
+        assert_eq!(
+            (row.policy.as_str(), row.model.as_str(), row.model_revision.as_str()),
+            ("tova", "o/storyteller", "0123")
+        );
+        assert_eq!(row.dataset, "paper judged by judge-1");
+        assert!(server.url.contains(&row.device), "{}", row.device);
+        assert_eq!(row.output.is_some(), row.metric == "verdict");
+        assert!(row.metric == "verdict" || (row.prompt_tokens, row.new_tokens) == (0, 0));
+    }
+    let raw = |sample: &str| {
+        let row = rows.iter().find(|row| row.sample == sample && row.group.as_deref() == first);
+        row.map(|row| (row.output.clone().unwrap(), row.prompt_tokens, row.new_tokens)).unwrap()
+    };
+    assert_eq!(raw("seed-1"), ("Response (B) is better.".to_string(), 100, 3));
+    assert_eq!(raw("seed-6"), ("Both stories have their merits.".to_string(), 300, 9));
+
+    // Once more: nothing is asked, and the same is said.
+    let again = judge(folder, &server, &[]).with_code(0);
+    assert_eq!(server.asked().len(), requests);
+    assert_eq!(again.stdout, ended.stdout);
+    assert_eq!(verdict_rows(folder), rows);
+    // Another judge has verdicts of its own, beside the first one's.
+    let other = judge_named("judge-2", folder, &server, &["--only", "size=32"]).with_code(0);
+    assert!(other.stdout.contains("judged by judge-2") && !other.stdout.contains(" 16 "), "{}", other.stdout);
+    assert_eq!(server.asked().len(), requests + 6);
+    assert_eq!(verdict_rows(folder).len(), rows.len() + 6 + 3 * 4);
+    // Reports read the rows as any others.
+    let report = finish({
+        let mut report = command(folder);
+        report.args(["report", "r"]);
+        report
+    });
+    assert!(report.with_code(0).stdout.contains("judge_win"));
+}
+
+#[test]
+fn a_request_is_what_the_api_takes() {
+    let folder = folder(&[16], 1);
+    let folder = folder.path();
+    let server = JudgeServer::start(prefers_it);
+    judge(folder, &server, &["--concurrency", "1"]).with_code(0);
+    let asked = server.asked();
+    let [one, other] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(one.line, "POST /v1/chat/completions");
+    assert_eq!(one.authorization.as_deref(), Some(format!("Bearer {KEY}").as_str()));
+    let keys: Vec<&String> = one.body.as_object().unwrap().keys().collect();
+    assert_eq!(keys.len(), 4, "{keys:?}");
+    assert_eq!((&one.body["model"], &one.body["temperature"]), (&json!("judge-1"), &json!(0)));
+    assert_eq!(one.body["max_tokens"], json!(32));
+    assert_eq!(one.body["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(one.body["messages"][0]["role"], "user");
+    let question = one.body["messages"][0]["content"].as_str().unwrap();
+    assert!(question.starts_with("Help me decide which response is better given the prompt:"), "{question}");
+    assert!(question.contains(tova_bench::task::STORY_REQUEST), "{question}");
+    assert_eq!((&one.first, &one.second), (&text("tova", Some(16), "seed-0"), &text("full", None, "seed-0")));
+    assert_eq!((&other.first, &other.second), (&one.second, &one.first));
+
+    // A server of one's own needs no key; its address and the judge's name may come from the environment.
+    let mut local = command(folder);
+    local.env_remove("OPENAI_API_KEY").args(["judge", "r", "--key-env", "NO_SUCH_KEY"]);
+    local.env("TOVA_BENCH_JUDGE_URL", format!("{}/", server.url)).env("TOVA_BENCH_JUDGE_MODEL", "judge-2");
+    finish(local).with_code(0).says(&["NO_SUCH_KEY holds no key"]);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 4);
+    assert_eq!((&asked[2].authorization, &asked[2].body["model"]), (&None, &json!("judge-2")));
+    assert_whole(
+        &verdict_rows(folder).into_iter().filter(|row| row.dataset.ends_with("2")).collect::<Vec<_>>(),
+        1,
+    );
+}
+
+#[test]
+fn what_passes_is_waited_out() {
+    let folder = folder(&[16], 6);
+    let folder = folder.path();
+    let server = JudgeServer::start(|asked| {
+        let raw = |status, headers, body: &str| Reply::Raw(status, headers, body.to_string());
+        match (subject(asked).1.as_str(), asked.before) {
+            ("seed-0", 0) => {
+                raw(429, vec![("retry-after", "2".into())], &error("slow down", "rate_limit_exceeded"))
+            }
+            ("seed-1", 0) => raw(500, vec![], "oh"),
+            ("seed-1", 1) => raw(503, vec![], ""),
+            ("seed-2", 0) => raw(200, vec![], "{\"choices\": [{\"mess"),
+            ("seed-3", 0) => Reply::CutOff("(A)".into()),
+            ("seed-4", 0) => raw(200, vec![], "{\"choices\": []}"),
+            ("seed-5", 0) => Reply::Late(Duration::from_secs(10), "(A)".into()),
+            _ => prefers_it(asked),
+        }
+    });
+    let ended = judge(folder, &server, &["--timeout", "2", "--concurrency", "12"]).with_code(0);
+    ended.says(&["asking again in", "6 pairs judged, 0 identical left out, 0 unreadable, 0 open, 0 failed"]);
+    let asked = server.asked();
+    let mut times: BTreeMap<(String, bool), Vec<_>> = BTreeMap::new();
+    for asked in &asked {
+        let (_, sample, first) = subject(asked);
+        times.entry((sample, first)).or_default().push(asked.at);
+    }
+    for ((sample, first), times) in times {
+        assert_eq!(times.len(), if sample == "seed-1" { 3 } else { 2 }, "{sample} {first}");
+        let wait = times[1] - times[0];
+        let least = match sample.as_str() {
+            "seed-0" => 2.0,
+            "seed-5" => 2.2,
+            _ => 0.25,
+        };
+        assert!(wait.as_secs_f64() >= least, "{sample}: asked again after {wait:?}");
+    }
+    let rows = verdict_rows(folder);
+    assert_whole(&rows, 6);
+    assert!(rows.iter().filter(|row| row.metric == "judge_win").all(|row| row.value == 1.0));
+}
+
+#[test]
+fn nobody_there() {
+    let folder = folder(&[16], 20);
+    let folder = folder.path();
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut dead = program(folder, &format!("http://127.0.0.1:{port}/v1"));
+    dead.args(["--judge-model", "judge-1", "--retries", "1"]).env("OPENAI_API_KEY", KEY);
+    let ended = finish(dead).with_code(1);
+    ended.says(&["cannot be reached", "asked 2 times", "4 calls in a row had no answer", "hint: what was judged"]);
+    assert_secret(folder, &ended);
+    // Somebody who cannot speak TLS is nobody either.
+    let plain = JudgeServer::start(prefers_it);
+    let mut tls = program(folder, &plain.url.replace("http://", "https://"));
+    tls.args(["--judge-model", "judge-1", "--retries", "0"]).env("OPENAI_API_KEY", KEY);
+    let ended = finish(tls).with_code(1);
+    ended.says(&["cannot be reached", "4 calls in a row had no answer"]);
+    assert_secret(folder, &ended);
+    // Once there is somebody, nothing is missing.
+    let server = JudgeServer::start(prefers_it);
+    judge(folder, &server, &[]).with_code(0);
+    assert_eq!(server.asked().len(), 40);
+    assert_whole(&verdict_rows(folder), 20);
+}
+
+#[test]
+fn a_refused_key_ends_the_run_and_is_shown_nowhere() {
+    let folder = folder(&[16], 20);
+    let folder = folder.path();
+    let refusing = JudgeServer::start(|asked| {
+        let key = asked.authorization.clone().unwrap_or_default();
+        Reply::Raw(401, vec![], error(&format!("Incorrect API key provided: {key}."), "invalid_api_key"))
+    });
+    let ended = judge(folder, &refusing, &["--concurrency", "2"]).with_code(1);
+    ended.says(&[
+        "status 401",
+        "Incorrect API key provided: Bearer [key].",
+        "hint: the key in the environment variable OPENAI_API_KEY",
+    ]);
+    assert!(refusing.asked().len() <= 2, "nothing is retried: {}", refusing.asked().len());
+    assert_secret(folder, &ended);
+    let mut keyless = program(folder, &refusing.url);
+    keyless.args(["--judge-model", "judge-1"]);
+    let ended = finish(keyless).with_code(1);
+    ended.says(&["hint: put a key into the environment variable OPENAI_API_KEY"]);
+
+    // Whatever a server does with it: an error that is no JSON, an answer, a complaint of one pair.
+    let echoing = JudgeServer::start(|asked| {
+        let key = asked.authorization.clone().unwrap().replace("Bearer ", "");
+        match (subject(asked).1.as_str(), asked.before) {
+            ("seed-0", 0) => Reply::Raw(500, vec![], format!("<html>{key}</html>")),
+            ("seed-1", 0) => Reply::Raw(500, vec![], json!({"headers": key}).to_string().replace('/', "\\/")),
+            ("seed-2", _) => {
+                Reply::Raw(400, vec![], error(&format!("too long: {key}"), "context_length_exceeded"))
+            }
+            ("seed-3", 0) => Reply::Raw(200, vec![], json!({"oops": key}).to_string()),
+            _ => says(&format!("(A)\nYour key is {key}.")),
+        }
+    });
+    let ended = judge(folder, &echoing, &[]).with_code(4);
+    ended.says(&["too long: [key]", "19 pairs judged", "1 open, 1 failed"]);
+    assert_secret(folder, &ended);
+    let journals = files(&folder.join("r/partial"));
+    assert!(journals.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains("Your key is [key].")));
+    let failures = files(&folder.join("r/failed"));
+    assert!(failures.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains("too long: [key]")));
+    assert_eq!(echoing.asked().iter().filter(|asked| subject(asked).1 == "seed-2").count(), 2, "not retried");
+    // Once the pair can be judged, the message goes.
+    let server = JudgeServer::start(|asked| says(&format!("(A)\n{}", asked.authorization.clone().unwrap())));
+    let ended = judge(folder, &server, &[]).with_code(0);
+    assert_eq!(server.asked().iter().filter(|asked| !asked.reminded).count(), 2);
+    assert!(files(&folder.join("r/failed")).is_empty());
+    assert_secret(folder, &ended);
+}
+
+#[test]
+fn a_pair_that_fails_is_left_open_and_asked_about_the_next_time() {
+    let folder = folder(&[16, 32], 5);
+    let folder = folder.path();
+    let failing = JudgeServer::start(|asked| match subject(asked) {
+        (writer, sample, _) if writer == "tova-16" && sample == "seed-2" => {
+            Reply::Raw(500, vec![], "oh no".into())
+        }
+        _ => prefers_it(asked),
+    });
+    let ended = judge(folder, &failing, &["--retries", "0", "--concurrency", "1"]).with_code(4);
+    ended.says(&["failed: judge__o-storyteller__tova__16__", "seed-2", "status 500: oh no", "1 open, 1 failed"]);
+    assert_eq!(kept(&folder.join("r")).cells, 4, "the full cache's, two of stories, one of verdicts");
+    assert_eq!(failing.asked().len(), 20);
+    let server = JudgeServer::start(prefers_it);
+    judge(folder, &server, &[]).with_code(0);
+    let asked: Vec<_> = server.asked().iter().map(subject).collect();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked.iter().all(|(writer, sample, _)| writer == "tova-16" && sample == "seed-2"), "{asked:?}");
+    assert_whole(&verdict_rows(folder), 10);
+    assert!(files(&folder.join("r/failed")).is_empty() && files(&folder.join("r/partial")).is_empty());
+}
+
+#[test]
+fn other_refusals_end_the_run_with_a_hint() {
+    let folder = folder(&[16], 2);
+    let folder = folder.path();
+    for (status, body, says) in [
+        (400, error("Unsupported parameter: 'max_tokens'", "unsupported_parameter"), "hint: the judge must take"),
+        (403, error("not for you", "x"), "hint: the key in the environment variable"),
+        (404, error("The model `judge-1` does not exist", "model_not_found"), "hint: is `judge-1` a model there"),
+        (429, error("You exceeded your current quota", "insufficient_quota"), "nothing left to spend"),
+        (307, String::new(), "hint: redirects are not followed"),
+    ] {
+        let header = vec![("location", "http://127.0.0.1:1/".to_string())];
+        let server = JudgeServer::start(move |_| Reply::Raw(status, header.clone(), body.clone()));
+        let ended = judge(folder, &server, &["--concurrency", "1"]).with_code(1);
+        ended.says(&[&format!("status {status}"), says]);
+        assert_eq!(server.asked().len(), 1, "{status}");
+    }
+}
+
+/// Begins to judge.
+fn begin(folder: &Path, server: &JudgeServer) -> Running {
+    let mut command = program(folder, &server.url);
+    command.args(["--judge-model", "judge-1", "--concurrency", "4"]).env("OPENAI_API_KEY", KEY);
+    start(command)
+}
+
+#[test]
+fn a_killed_run_goes_on_and_asks_nothing_twice_that_was_written_down() {
+    let folder = folder(&[16, 32], 30);
+    let folder = folder.path();
+    let results = folder.join("r");
+    let server = JudgeServer::start(|asked| match subject(asked) {
+        (_, sample, true) if sample.ends_with('3') => Reply::Late(Duration::from_millis(5), "(C)".into()),
+        (_, _, first) => Reply::Late(Duration::from_millis(15), if first { "(A)" } else { "(B)" }.into()),
+    });
+    let (mut before, mut written, mut again) = (0, BTreeSet::new(), 0);
+    for kills in 1..=4 {
+        let mut running = begin(folder, &server);
+        // 120 calls in all; the second cell begins after 60.
+        running.until(|| server.asked().len() >= before + 22);
+        assert!(running.signal(libc::SIGKILL), "the run was over before kill {kills}");
+        drop(running.wait());
+        // What was under way arrives.
+        std::thread::sleep(Duration::from_millis(100));
+        let asked: Vec<_> = server.asked().iter().map(subject).collect();
+        for subject in &asked[before..] {
+            assert!(!written.contains(subject), "{subject:?} was written down, and asked again after a kill");
+        }
+        let unique: BTreeSet<_> = asked.iter().cloned().collect();
+        again = asked.len() - unique.len();
+        assert!(again <= 4 * kills, "only calls in flight at a kill may be asked again: {again}");
+        let mut now = journalled(&results);
+        for row in verdict_rows(folder).iter().filter(|row| row.metric == "verdict") {
+            let writer = format!("tova-{}", row.cache_size.unwrap());
+            now.insert((writer, row.sample.clone(), row.group.as_deref() == Some("shown:first")));
+        }
+        assert!(written.is_subset(&now), "a kill lost verdicts");
+        assert!(now.len() + 4 * kills >= unique.len(), "{} asked, {} written down", unique.len(), now.len());
+        (before, written) = (asked.len(), now);
+    }
+    begin(folder, &server).wait().with_code(0);
+    let asked: Vec<_> = server.asked().iter().map(subject).collect();
+    for subject in &asked[before..] {
+        assert!(!written.contains(subject), "{subject:?} was written down, and asked again after a kill");
+    }
+    let unique: BTreeSet<_> = asked.iter().cloned().collect();
+    assert_eq!(unique.len(), 120, "every pair was asked about in both orders");
+    assert!(asked.len() - unique.len() <= 16 && asked.len() - unique.len() >= again);
+    let rows = verdict_rows(folder);
+    assert_whole(&rows, 60);
+    // The rows are those of an undisturbed run.
+    let wins = rows.iter().filter(|row| row.metric == "judge_win" && row.value == 1.0).count();
+    let ties = rows.iter().filter(|row| row.metric == "judge_tie" && row.value == 1.0).count();
+    assert_eq!((wins, ties), (54, 6), "seeds 3, 13 and 23 of both sizes are ties");
+    support::program::say(&format!(
+        "4 kills: {} requests for 120 calls; the last run found {} verdicts and asked for none of them again",
+        asked.len(),
+        written.len()
+    ));
+}
+
+#[test]
+fn a_signal_lets_the_calls_in_flight_end() {
+    for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let folder = folder(&[16], 30);
+        let folder = folder.path();
+        let server = JudgeServer::start(|asked| {
+            Reply::Late(
+                Duration::from_millis(20),
+                match subject(asked).2 {
+                    true => "(A)".into(),
+                    false => "(B)".into(),
+                },
+            )
+        });
+        let mut running = begin(folder, &server);
+        running.until(|| server.asked().len() >= 20);
+        assert!(running.signal(number), "the run was over before the signal");
+        let ended = running.wait().with_code(code);
+        ended.says(&["interrupted; run the same command again"]);
+        let asked: BTreeSet<_> = server.asked().iter().map(subject).collect();
+        assert!(asked.len() < 60, "the run went on");
+        assert_eq!(journalled(&folder.join("r")), asked, "all that was asked is written down");
+        assert!(ended.stdout.contains("tokens used"), "what is known is shown: {}", ended.stdout);
+        begin(folder, &server).wait().with_code(0);
+        assert_eq!(server.asked().len(), 60, "nothing was asked twice");
+        assert_whole(&verdict_rows(folder), 30);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_wait() {
+    let folder = folder(&[16], 2);
+    let server = JudgeServer::start(|_| Reply::Raw(429, vec![("retry-after", "500".into())], String::new()));
+    let mut running = begin(folder.path(), &server);
+    running.until(|| !server.asked().is_empty());
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(running.signal(libc::SIGINT), "the run was over before the signal");
+    running.wait().with_code(130);
+}
+
+#[test]
+fn only_what_is_selected_is_judged() {
+    let folder = folder(&[16, 32], 4);
+    let folder = folder.path();
+    let server = JudgeServer::start(prefers_it);
+    judge(folder, &server, &["--limit", "3"]).with_code(0).says(&["3 pairs judged", "1 open"]);
+    let asked = |server: &JudgeServer| -> BTreeSet<_> { server.asked().iter().map(subject).collect() };
+    assert_eq!(asked(&server).len(), 6);
+    assert!(asked(&server).iter().all(|(writer, sample, _)| writer == "tova-16" && sample != "seed-3"));
+    judge(folder, &server, &["--only", "size=32", "--limit", "1"]).with_code(0);
+    judge(folder, &server, &["--limit", "5"]).with_code(0);
+    assert_eq!((server.asked().len(), asked(&server).len()), (10, 10), "{:?}", asked(&server));
+    judge(folder, &server, &[]).with_code(0);
+    assert_eq!((server.asked().len(), asked(&server).len()), (16, 16));
+    assert_whole(&verdict_rows(folder), 8);
+    let ended = judge(folder, &server, &["--only", "policy=h2o"]).with_code(2);
+    ended.says(&["no story of a bounded cache is selected"]);
+}
+
+#[test]
+fn stories_are_paired_with_their_own_full_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let results = folder.join("r");
+    let of = |rows: Vec<Row>, change: &dyn Fn(&mut Row)| {
+        let mut rows = rows;
+        rows.iter_mut().for_each(change);
+        write_cell(&results, rows);
+    };
+    // Two models; slots and prompts read at once, which mean nothing to a full cache.
+    of(stories("full", None, 2), &|_| {});
+    of(stories("full", None, 3), &|row| row.model_revision = "4567".into());
+    of(stories("tova", Some(16), 2), &|row| (row.positions, row.prefill) = ("slot".into(), "one_shot".into()));
+    of(stories("tova", Some(32), 2), &|row| row.model_revision = "4567".into());
+    of(stories("h2o", Some(16), 2), &|row| row.model_revision = "none".into());
+    of(stories("h2o", Some(32), 2), &|row| row.length = 100);
+    let server = JudgeServer::start(prefers_it);
+    let ended = judge(folder, &server, &[]).with_code(4);
+    ended.says(&[
+        "o/storyteller, h2o 16 (cell",
+        "o/storyteller, h2o 32 (cell",
+        "no story of policy `full`",
+        "stories without a counterpart: 1 of o/storyteller, tova",
+        "4 pairs judged",
+        "2 cells have no full cache's stories beside them",
+    ]);
+    assert!(ended.stdout.contains("positions slot, prefill one_shot"), "{}", ended.stdout);
+    // Which of two is meant must be clear.
+    of(stories("full", None, 2), &|row| row.value = 13.0);
+    judge(folder, &server, &["--only", "size=16", "--only", "policy=tova"])
+        .with_code(4)
+        .says(&["more than one cell of policy `full`"]);
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_asked() {
+    let folder = folder(&[16], 1);
+    let folder = folder.path();
+    let run = |arguments: &[&str], code: i32, says: &[&str]| {
+        let mut command = command(folder);
+        command.args(["judge"]).args(arguments).env("OPENAI_API_KEY", KEY);
+        let ended = finish(command).with_code(code);
+        ended.says(says);
+        assert_secret(folder, &ended);
+    };
+    run(&["r"], 2, &["--judge-model"]);
+    run(&["r", "--judge-model", " "], 2, &["--judge-model is empty"]);
+    run(&["r", "--judge-model", "j", "--base-url", "u"], 2, &["base URL is no address", "hint: write it like"]);
+    let with_key = format!("https://{KEY}@x/v1");
+    run(&["r", "--judge-model", "j", "--base-url", &with_key], 2, &["base URL is no address"]);
+    run(&["r", "--judge-model", "j", "--key-env", KEY], 2, &["--key-env takes the name"]);
+    run(&["r", "--judge-model", "j", "--only", "colour=red"], 2, &["is not understood"]);
+    run(&["elsewhere", "--judge-model", "j"], 1, &["elsewhere holds no results"]);
+    assert!(!folder.join("elsewhere").exists());
+    fs::create_dir_all(folder.join("empty/cells")).unwrap();
+    run(&["empty", "--judge-model", "j"], 1, &["holds no stories", "hint: stories are written by the task"]);
+}

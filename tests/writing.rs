@@ -1,0 +1,214 @@
+//! Writing against answers of the slow, obvious definition (and, for the full cache, of transformers, see
+//! `tests/golden/README.md`): the same tokens, however the prompt was cut into reads and whoever is written beside.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::Device;
+use serde::Deserialize;
+use tova_bench::eviction::presets;
+use tova_bench::lm::{
+    LanguageModel, MemoryPlan, ModelShape, Sampling, Start, Tokenizer, WeightType, Writing, Written,
+};
+
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    policy: String,
+    size: Option<usize>,
+    one_shot: bool,
+    prompt: usize,
+    written: Vec<u32>,
+}
+
+fn greedy(max_new_tokens: usize) -> Writing {
+    Writing {
+        sampling: Sampling::Greedy,
+        repetition_penalty: 1.0,
+        max_new_tokens,
+        stop_tokens: Vec::new(),
+        stop_strings: Vec::new(),
+    }
+}
+
+fn model(folder: &Path) -> LanguageModel {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).collect();
+    files.sort();
+    let shape = ModelShape::read(&folder.join("config.json")).unwrap();
+    LanguageModel::load(shape, &files, WeightType::Auto, &Device::Cpu).unwrap()
+}
+
+fn json<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// A prompt read `chunk` tokens at a time.
+fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed: u64) -> Start {
+    let policy = presets::by_name(&case.policy).map(|policy| policy.at(case.size.unwrap()).unwrap());
+    assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
+    let plan = MemoryPlan { policy, one_shot: case.one_shot, ..MemoryPlan::unbounded() };
+    let mut memory = model.new_memory(&plan);
+    let mut state = None;
+    for piece in prompt.chunks(chunk) {
+        let states = model.read(piece, &mut memory).unwrap();
+        state = Some(states.narrow(0, piece.len() - 1, 1).unwrap());
+    }
+    if case.one_shot {
+        model.cut(&mut memory);
+        assert!(memory.survivors().iter().flatten().all(|born| born.len() == case.size.unwrap()));
+    }
+    Start { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed }
+}
+
+/// Every case of a golden, its prompt read in pieces of several lengths, alone and side by side.
+fn check(golden: &Path, checkpoint: &Path, tokenizer: &Tokenizer) -> (usize, usize) {
+    let model = model(checkpoint);
+    let prompt = ["prompt.json", "tokens.json"].map(|name| golden.join(name)).into_iter().find(|p| p.exists());
+    let text: Vec<u32> = json(&prompt.unwrap());
+    let Golden { cases } = json(&golden.join("written.json"));
+    let mut tokens = 0;
+    for case in &cases {
+        let name = format!("{} {} {:?} {}", golden.display(), case.policy, case.size, case.one_shot);
+        let writing = greedy(case.written.len());
+        let starts = [1, 7, usize::MAX]
+            .map(|chunk| start(&model, &text[..case.prompt], case, chunk.min(case.prompt), 0))
+            .into_iter()
+            .collect();
+        for written in model.write(starts, &writing, &|tokens| tokenizer.decode(tokens)).unwrap() {
+            assert_eq!(written.tokens, case.written, "{name}");
+            assert!(!written.ended);
+        }
+        tokens += case.written.len();
+    }
+    // All at once: different policies, sizes and prompts.
+    let starts = cases.iter().map(|case| start(&model, &text[..case.prompt], case, usize::MAX >> 1, 0)).collect();
+    let most = cases.iter().map(|case| case.written.len()).max().unwrap();
+    for (written, case) in
+        model.write(starts, &greedy(most), &|tokens| tokenizer.decode(tokens)).unwrap().iter().zip(&cases)
+    {
+        assert_eq!(
+            written.tokens[..case.written.len()],
+            case.written,
+            "side by side: {} {}",
+            case.policy,
+            case.prompt
+        );
+    }
+    (cases.len(), tokens)
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+#[test]
+fn written_goldens() {
+    let bytes = Tokenizer::bytes().unwrap();
+    for name in [
+        "llama-mha",
+        "mistral-gqa",
+        "yi-gqa",
+        "variants/llama3-rope",
+        "variants/linear-rope-mqa-bf16",
+        "variants/qwen2-f16",
+        "variants/mistral-sharded",
+        "variants/llama-bias-tied",
+    ] {
+        let folder = golden().join(name);
+        let (cases, tokens) = check(&folder, &folder, &bytes);
+        assert!(cases >= 18, "{name} has only {cases} cases");
+        eprintln!("{name}: {cases} cases, {tokens} tokens");
+    }
+}
+
+#[test]
+fn the_pocket_model_writes_what_transformers_writes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/pocket");
+    let tokenizer = Tokenizer::read(&folder.join("tokenizer.json"), None, None).unwrap();
+    let (cases, tokens) = check(&golden().join("pocket"), &folder, &tokenizer);
+    eprintln!("pocket: {cases} cases, {tokens} tokens");
+}
+
+#[test]
+fn shared_written_goldens() {
+    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
+        eprintln!("SKIPPED: shared_written_goldens needs TOVA_BENCH_TEST_DATA");
+        return;
+    };
+    let checkpoint = data.join("data/checkpoints/TinyStories-656K");
+    let tokenizer = Tokenizer::read(&checkpoint.join("tokenizer.json"), None, None).unwrap();
+    let (cases, tokens) = check(&golden().join("tinystories-656k"), &checkpoint, &tokenizer);
+    eprintln!("tinystories-656k: {cases} cases, {tokens} tokens");
+}
+
+fn plain(policy: &str, size: Option<usize>) -> Case {
+    Case { policy: policy.into(), size, one_shot: false, prompt: 40, written: Vec::new() }
+}
+
+fn drawn(seed: u64, threads: usize, beside: usize) -> Vec<Written> {
+    let folder = golden().join("yi-gqa");
+    let model = model(&folder);
+    let text: Vec<u32> = json(&folder.join("tokens.json"));
+    let sampling = Sampling::Drawn { temperature: 0.8, top_k: Some(30), top_p: Some(0.9) };
+    let writing = Writing { sampling, repetition_penalty: 1.1, ..greedy(50) };
+    let bytes = Tokenizer::bytes().unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| {
+        let starts = (0..beside as u64)
+            .map(|n| start(&model, &text[..40 + n as usize], &plain("tova", Some(12)), 11 + n as usize, seed + n))
+            .collect();
+        model.write(starts, &writing, &|tokens| bytes.decode(tokens)).unwrap()
+    })
+}
+
+#[test]
+fn a_seed_decides_whatever_the_threads_and_the_company() {
+    let five = drawn(7, 1, 5);
+    assert_eq!(five, drawn(7, 3, 5));
+    assert_eq!(five[0], drawn(7, 2, 1)[0]);
+    assert_ne!(five[0].tokens, drawn(8, 1, 1)[0].tokens);
+    assert_ne!(five[0].tokens, five[1].tokens);
+}
+
+#[test]
+fn tokens_and_strings_end_a_text() {
+    let folder = golden().join("llama-mha");
+    let model = model(&folder);
+    let text: Vec<u32> = json(&folder.join("tokens.json"));
+    let bytes = Tokenizer::bytes().unwrap();
+    let write = |writing: &Writing| {
+        let starts = vec![start(&model, &text[..40], &plain("full", None), 40, 0)];
+        model.write(starts, writing, &|tokens| bytes.decode(tokens)).unwrap().remove(0)
+    };
+    let free = write(&greedy(30));
+    assert_eq!((free.tokens.len(), free.ended), (30, false));
+    let stop = free.tokens[12];
+    let first = free.tokens.iter().position(|token| *token == stop).unwrap();
+    let stopped = write(&Writing { stop_tokens: vec![stop], ..greedy(30) });
+    assert_eq!((stopped.tokens.as_slice(), stopped.ended), (&free.tokens[..first], true));
+    let letters: Vec<char> = free.text.chars().collect();
+    let word: String = letters[5..8].iter().collect();
+    let stopped = write(&Writing { stop_strings: vec!["no such".into(), word.clone()], ..greedy(30) });
+    assert_eq!((stopped.text.as_str(), stopped.ended), (&free.text[..free.text.find(&word).unwrap()], true));
+    assert!(stopped.tokens.len() <= 8 && free.tokens.starts_with(&stopped.tokens));
+}
+
+/// The bounded memory is as large at the end as at the start.
+#[test]
+fn a_bounded_cache_does_not_grow_with_what_is_written() {
+    let folder = golden().join("llama-mha");
+    let model = model(&folder);
+    let text: Vec<u32> = json(&folder.join("tokens.json"));
+    let bytes = |case: &Case, new: usize| {
+        let starts = vec![start(&model, &text, case, 50, 0)];
+        model.write(starts, &greedy(new), &|_| Ok(String::new())).unwrap().remove(0).cache_bytes
+    };
+    assert_eq!(bytes(&plain("tova", Some(12)), 2), bytes(&plain("tova", Some(12)), 300));
+    assert!(bytes(&plain("full", None), 300) > bytes(&plain("full", None), 2));
+    let one_shot = Case { one_shot: true, ..plain("tova", Some(12)) };
+    assert_eq!(bytes(&one_shot, 2), bytes(&plain("tova", Some(12)), 2));
+}
