@@ -345,7 +345,7 @@ fn pairs_come_to_what_both_answers_say() {
         report.args(["report", "r"]);
         report
     });
-    assert!(report.with_code(0).stdout.contains("judge_win"));
+    assert!(report.with_code(0).stdout.contains("judged better than full (%)"));
 }
 
 #[test]

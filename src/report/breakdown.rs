@@ -20,9 +20,10 @@ pub(super) struct Breakdown<'a> {
 /// More charts than this are no figure, and more tables no report.
 const MOST_SIZES: usize = 6;
 
-/// The breakdowns of the panels that are about parts.
+/// The breakdowns of the panels that are about parts, details apart.
 pub(super) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
-    let parts: Vec<&Panel> = panels.iter().filter(|panel| panel.group.is_some()).collect();
+    let parts: Vec<&Panel> =
+        panels.iter().filter(|panel| panel.group.is_some() && !panel.quantity.is_detail()).collect();
     let same =
         |a: &&Panel, b: &&Panel| a.setting == b.setting && a.quantity == b.quantity && split(a).0 == split(b).0;
     parts.chunk_by(same).map(|panels| Breakdown { by: split(panels[0]).0, panels: panels.to_vec() }).collect()

@@ -62,7 +62,7 @@ impl Looks {
 
 /// The figure of each panel that has a curve to show, and those of several panels.
 pub(super) struct Figures<'a> {
-    /// In the order of the panels; `None` where only the full cache was measured.
+    /// In the order of the panels; `None` where only the full cache was measured, and for details.
     pub(super) single: Vec<Option<Figure<'a>>>,
     /// For each quantity with two to twelve panels.
     pub(super) combined: Vec<Figure<'a>>,
@@ -75,7 +75,7 @@ pub(super) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
     let mut single = Vec::new();
     for (panel, stem) in panels.iter().zip(stems) {
         let title = panel.setting.title(&settings);
-        single.push((!panel.sizes().is_empty()).then(|| {
+        single.push((!panel.sizes().is_empty() && !panel.quantity.is_detail()).then(|| {
             together.entry(panel.quantity.order()).or_default().push((panel, title.clone()));
             let long = format!("{} by cache size: {title}", panel.quantity.name);
             Figure::by_size(stem, long, &[(panel, title)], looks)

@@ -69,7 +69,12 @@ impl Quantity {
             "distinct_2" => (18, "distinct word pairs (%)", Unknown, true, Shape::Share),
             "distinct_3" => (19, "distinct word triples (%)", Unknown, true, Shape::Share),
             "repetition_4" => (20, "repeated word quadruples (%)", Lower, true, Shape::Share),
-            other => (21, other, Unknown, true, Shape::Plain),
+            "judge_win" => (21, "judged better than full (%)", Higher, false, Shape::Share),
+            "judge_tie" => (22, "judged equal to full (%)", Unknown, false, Shape::Share),
+            "judge_loss" => (23, "judged worse than full (%)", Lower, false, Shape::Share),
+            "judge_unreadable" => (24, "unreadable verdicts (%)", Lower, false, Shape::Share),
+            "verdict" => (25, "preferred by place (%)", Unknown, false, Shape::Share),
+            other => (26, other, Unknown, true, Shape::Plain),
         };
         Self { metric: metric.to_owned(), name: escape::plain(name), better, has_difference, shape, rank }
     }
@@ -82,6 +87,23 @@ impl Quantity {
             Shape::Share => 100.0 * pooled,
             Shape::GeometricShare => 100.0 * (pooled * second * third).cbrt(),
         }
+    }
+
+    /// Whether it only says more about another quantity, or about texts, and is shown as a table without a figure.
+    pub(super) fn is_detail(&self) -> bool {
+        let details = [
+            "f1_ascii",
+            "exact_match",
+            "rouge1",
+            "rouge2",
+            "rougeL",
+            "rouge_geo_instance",
+            "new_tokens",
+            "verdict",
+            "judge_unreadable",
+        ];
+        let name = self.metric.as_str();
+        details.contains(&name) || name.starts_with("distinct_") || name.starts_with("repetition_")
     }
 
     /// What would reach the level that stands beside the measured numbers.

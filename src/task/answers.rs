@@ -134,7 +134,8 @@ fn prefix_memory(
 ) -> Result<Prompted> {
     let common = requests.common(sitting.clone());
     let first = &requests.asked[sitting.start];
-    let longest = requests.asked[sitting].iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
+    let all = &requests.asked[sitting];
+    let longest = all.iter().map(|asked| asked.tokens.len()).max().unwrap_or(0);
     let expect = longest + requests.writing.max_new_tokens;
     let reaches = |read: usize| {
         topline
@@ -164,7 +165,8 @@ fn prefix_memory(
         _ => (model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() }), 0),
     };
     // A cache that is cut before its question is cut where the shortest document ends at the latest.
-    let common = if cuts_early(reading) { common.min(first.document) } else { common };
+    let shortest = all.iter().map(|asked| asked.document).min().unwrap_or(0);
+    let common = if cuts_early(reading) { common.min(shortest) } else { common };
     if common > start {
         model.read(&first.tokens[start..common], &mut memory)?;
     }

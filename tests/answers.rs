@@ -1,0 +1,249 @@
+//! Tasks that write, through the command line: the same answers however the work is cut, and what bad input is told.
+
+#[allow(dead_code)]
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use support::checkpoint::copy;
+use support::program::{Ended, run};
+use support::rows::{assert_same, measured};
+use tova_bench::metric::{Letters, best_f1, best_rouge};
+use tova_bench::results::Row;
+use tova_bench::task::{Benchmark, PromptStyle, Split, read_questions};
+
+fn sweep(folder: &Path, sizes: &str, more: &str, tasks: &[&str]) {
+    let tasks: String = tasks.iter().map(|task| format!("  - {task}\n")).collect();
+    let policies = "policies: [full, truncate, window+4, h2o, tova]\n";
+    let text = format!("models: [pocket]\n{policies}cache_sizes: {sizes}\n{more}tasks:\n{tasks}");
+    fs::write(folder.join("sweep.yaml"), text).unwrap();
+}
+
+fn answer(folder: &Path, results: &str, more: &[&str]) -> Ended {
+    run(folder, &[&["run", "sweep.yaml", "--no-report", "--results", results], more].concat())
+}
+
+/// The rows that carry what was written.
+fn written(folder: &Path, results: &str) -> Vec<Row> {
+    let mut rows = measured(&folder.join(results));
+    rows.retain(|row| row.metric == "new_tokens");
+    assert!(rows.iter().all(|row| row.output.is_some()));
+    rows
+}
+
+const QUESTIONS: [&str; 4] = [
+    "qasper: {dataset: embedded, documents: 2, questions: 3, length: 700, write: {max_new_tokens: 10, stop: [\"\\n\"]}}",
+    "qasper: {dataset: embedded, documents: 1, questions: 3, length: 900, prompt: paper, write: {max_new_tokens: 10, \
+     prefill: one_shot, query_aware: false}}",
+    "squality: {dataset: embedded, documents: 1, questions: 2, length: 800, write: {max_new_tokens: 30, prefill: one_shot}}",
+    "story: {request: embedded, stories: 3, length: 300, write: {max_new_tokens: 120, temperature: 0.9, top_k: 50}}",
+];
+
+#[test]
+fn threads_shards_and_company_change_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    sweep(folder, "[128, 256]", "", &QUESTIONS);
+    answer(folder, "one", &["--threads", "1"]).with_code(0);
+    let expected = measured(&folder.join("one"));
+    assert!(expected.iter().filter(|row| row.output.is_some()).count() > 100);
+    answer(folder, "three", &["--threads", "3"]).with_code(0);
+    assert_same(&measured(&folder.join("three")), &expected);
+    for shard in ["2/2", "1/2"] {
+        answer(folder, "shards", &["--shard", shard]).with_code(0);
+    }
+    assert_same(&measured(&folder.join("shards")), &expected);
+    // Cells one by one share nothing.
+    for policy in ["tova", "full", "h2o", "window+4", "truncate"] {
+        answer(folder, "apart", &["--only", &format!("policy={policy}")]).with_code(0);
+    }
+    assert_same(&measured(&folder.join("apart")), &expected);
+}
+
+/// A cache that holds everything writes what the full cache writes; a small one does not.
+#[test]
+fn a_large_cache_is_the_full_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    sweep(folder, "[128, 900]", "", &QUESTIONS);
+    answer(folder, "out", &[]).with_code(0);
+    let rows = written(folder, "out");
+    let text = |policy: &str, size: Option<u32>, row: &Row| {
+        let same = |other: &&Row| {
+            (other.policy.as_str(), other.cache_size) == (policy, size)
+                && (&other.task, &other.sample, other.length, &other.asked)
+                    == (&row.task, &row.sample, row.length, &row.asked)
+        };
+        rows.iter().find(same).unwrap_or_else(|| panic!("{policy} {size:?} {}", row.sample)).output.clone()
+    };
+    let mut differ = 0;
+    for full in rows.iter().filter(|row| row.policy == "full") {
+        for policy in ["truncate", "window+4", "h2o", "tova"] {
+            assert_eq!(text(policy, Some(900), full), full.output, "{policy} {}", full.sample);
+            differ += usize::from(text(policy, Some(128), full) != full.output);
+        }
+        assert!(full.prompt_tokens + full.new_tokens <= full.length, "{}", full.sample);
+    }
+    assert!(differ > 20, "{differ}");
+    // The baseline's prompts have as many tokens as its size.
+    for row in rows.iter().filter(|row| row.policy == "truncate" && row.cache_size == Some(128)) {
+        assert!(row.prompt_tokens <= 128, "{}", row.prompt_tokens);
+    }
+}
+
+/// Both benchmarks from both kinds of files, in both wordings, at three sizes.
+#[test]
+fn questions_of_real_files_are_answered_and_marked() {
+    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(|data| PathBuf::from(data).join("data")) else {
+        eprintln!("SKIPPED: questions_of_real_files_are_answered_and_marked needs TOVA_BENCH_TEST_DATA");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = [
+        (Benchmark::Squality, "squality/dev.jsonl"),
+        (Benchmark::Squality, "squality/zeroscrolls-dev.jsonl"),
+        (Benchmark::Qasper, "qasper/qasper-train10-v0.3.json"),
+        (Benchmark::Qasper, "qasper/zeroscrolls-train10.jsonl"),
+    ];
+    for style in ["zeroscrolls", "paper"] {
+        for (number, (benchmark, file)) in files.iter().enumerate() {
+            let path = data.join(file);
+            let task = format!(
+                "{}: {{dataset: {}, split: validation, prompt: {style}, length: 600, documents: 1, questions: 2, \
+                 write: {{max_new_tokens: 12}}}}",
+                benchmark.name(),
+                path.display()
+            );
+            sweep(folder, "[256, 300, 512]", "", &[&task]);
+            let results = format!("{style}{number}");
+            answer(folder, &results, &[]).with_code(0);
+            let rows = measured(&folder.join(&results));
+            let style = if style == "paper" { PromptStyle::Paper } else { PromptStyle::ZeroScrolls };
+            let questions = read_questions(*benchmark, &path, Split::Validation, style).unwrap();
+            let answers: Vec<&Row> = rows.iter().filter(|row| row.output.is_some()).collect();
+            assert_eq!(answers.len(), 13 * 2);
+            for row in answers {
+                let question = questions.iter().find(|question| question.name == row.sample).unwrap();
+                let text = row.output.as_deref().unwrap();
+                let value = |metric: &str| {
+                    let found = rows.iter().find(|other| {
+                        (&other.cell, &other.sample, other.metric.as_str()) == (&row.cell, &row.sample, metric)
+                            && other.group.is_none()
+                    });
+                    found.unwrap_or_else(|| panic!("no {metric}")).value
+                };
+                match benchmark {
+                    Benchmark::Squality => {
+                        let rouge = best_rouge(text, &question.references);
+                        assert_eq!([rouge.one, rouge.two, rouge.l], ["rouge1", "rouge2", "rougeL"].map(value));
+                    }
+                    Benchmark::Qasper => {
+                        assert_eq!(best_f1(text, &question.references, Letters::AsWritten), value("f1"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A row of ZeroSCROLLS with some fields replaced; `null` removes one.
+fn zeroscrolls_row(change: &serde_json::Value) -> String {
+    let document = "Étude. The mill stands in Oakford. The baker is Mara.";
+    let before = "You are given a scientific article and a question. Answer the question as concisely as you can, using \
+        a single phrase or sentence if possible. If the question cannot be answered based on the information in the \
+        article, write \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \
+        \"unanswerable\".\n\nArticle:\n";
+    let query = "Question:\nWhere does the mill stand?";
+    let places = [before, document, "\n\n", query].map(|part| part.chars().count());
+    let mut row = json!({
+        "id": "q1", "pid": "q1_0", "input": format!("{before}{document}\n\n{query}\n\nAnswer:\n"), "output": "Oakford",
+        "document_start_index": places[0], "document_end_index": places[0] + places[1],
+        "query_start_index": places[..3].iter().sum::<usize>(), "query_end_index": places.iter().sum::<usize>(),
+        "truncation_seperator": "... [The rest of the article is omitted]\n\n",
+    });
+    for (key, value) in change.as_object().unwrap() {
+        if value.is_null() {
+            row.as_object_mut().unwrap().remove(key);
+        } else {
+            row[key] = value.clone();
+        }
+    }
+    row.to_string()
+}
+
+#[test]
+fn bad_questions_are_named_and_the_sweep_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let good = "qasper: {dataset: embedded, documents: 1, questions: 1, length: 400, write: {max_new_tokens: 4}}";
+    let told = |row: &str, write: &str, words: &[&str]| {
+        fs::write(folder.join("rows.jsonl"), format!("{}\n{row}\n", zeroscrolls_row(&json!({"id": "q0"}))))
+            .unwrap();
+        let bad = format!("qasper: {{dataset: ./rows.jsonl, length: 300, write: {{{write}}}}}");
+        sweep(folder, "[128]", "", &[&bad, good]);
+        let _ = fs::remove_dir_all(folder.join("out"));
+        let ended = answer(folder, "out", &[]);
+        ended.says(words);
+        let ended = ended.with_code(4);
+        ended.says(&["5 cells measured"]);
+        assert!(written(folder, "out").iter().all(|row| row.dataset == "embedded"));
+    };
+    let no_offset = zeroscrolls_row(&json!({"document_end_index": null}));
+    told(&no_offset, "max_new_tokens: 8", &["rows.jsonl", "line 2", "q1", "document_end_index"]);
+    let beyond = zeroscrolls_row(&json!({"query_end_index": 100_000}));
+    told(&beyond, "max_new_tokens: 8", &["rows.jsonl", "q1", "query_end_index"]);
+    told("{\"id\": ", "max_new_tokens: 8", &["rows.jsonl", "line 2"]);
+    // The prompt alone is longer than what an answer leaves.
+    told(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "no room for the document"]);
+}
+
+#[test]
+fn questions_without_references_are_written_and_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows = [json!({"id": "q0", "output": null}), json!({"id": "q1", "output": null})];
+    fs::write(folder.join("rows.jsonl"), rows.each_ref().map(zeroscrolls_row).join("\n")).unwrap();
+    sweep(folder, "[128]", "", &["qasper: {dataset: ./rows.jsonl, length: 300, write: {max_new_tokens: 6}}"]);
+    answer(folder, "out", &[]).with_code(0);
+    let rows = measured(&folder.join("out"));
+    assert!(rows.iter().all(|row| row.metric == "new_tokens"));
+    let ended = run(folder, &["export", "zeroscrolls", "out"]).with_code(0);
+    assert!(ended.stdout.contains("pocket__tova__128__stream.csv (2 answers)"), "{}", ended.stdout);
+    let csv = fs::read_to_string(folder.join("out/zeroscrolls/pocket__tova__128__stream.csv")).unwrap();
+    assert!(csv.starts_with("Task,ID,Prediction\nqasper,q0,"), "{csv}");
+    run(folder, &["export", "zeroscrolls", "nowhere"]).with_code(1);
+}
+
+#[test]
+fn chat_templates_frame_prompts_and_may_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let model = copy(folder, "yi-gqa");
+    let write = |template: &str| {
+        let config = json!({"chat_template": template, "bos_token": "<s>"});
+        fs::write(model.join("tokenizer_config.json"), config.to_string()).unwrap();
+    };
+    let sweep = |chat: bool| {
+        let text = format!(
+            "models: [./yi-gqa]\npolicies: [full]\ntasks: [{{story: {{request: \"a b\", stories: 1, length: 60, write: \
+             {{max_new_tokens: 5, chat_template: {chat}}}}}}}]\n"
+        );
+        fs::write(folder.join("sweep.yaml"), text).unwrap();
+    };
+    write("[[{{ messages[0].content }}]]");
+    sweep(true);
+    answer(folder, "with", &[]).with_code(0);
+    sweep(false);
+    answer(folder, "without", &[]).with_code(0);
+    let (with, without) = (&written(folder, "with")[0], &written(folder, "without")[0]);
+    assert!(with.prompt_tokens > without.prompt_tokens);
+    assert!(with.asked.as_ref().unwrap().contains(" template="));
+    assert!(!without.asked.as_ref().unwrap().contains(" template="));
+    assert_ne!(with.cell, without.cell);
+    write("{{ raise_exception('no such role') }}");
+    sweep(true);
+    answer(folder, "fails", &[]).with_code(4).says(&["no such role", "chat_template: false"]);
+}
