@@ -1,6 +1,5 @@
 //! Tasks that write, through the command line: the same answers however the work is cut, and what bad input is told.
 
-#[allow(dead_code)]
 mod support;
 
 use std::fs;

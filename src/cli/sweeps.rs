@@ -219,7 +219,8 @@ fn state(status: &Status, samples: usize) -> String {
 fn estimate(group: &Group, cell: &NamedCell, rate: f64) -> f64 {
     let shape = &group.files.shape;
     let left = group.samples.len().saturating_sub(cell.samples_done()) as f64;
-    let tokens = group.samples.longest_and_all().0 as f64;
+    let (_, all) = group.samples.longest_and_all();
+    let tokens = all as f64 / group.samples.len() as f64;
     let size = cell.cell.size().map_or(f64::INFINITY, |size| size as f64).min(tokens);
     // What a cell shares with the unbounded reading is counted there.
     let own = match cell.cell.rule {

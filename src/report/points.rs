@@ -173,6 +173,8 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
             notes.push(format!("{}: nothing was scored", place(policy, cache_size)));
             continue;
         };
+        // What was written is as long as it is, so there weights differ by themselves.
+        let full = full.filter(|_| metric != "nll_written");
         notes.extend(doubts(&point, measured, full, samples.len()));
         points.push(point);
     }

@@ -232,7 +232,7 @@ fn run_group(
         observe(Event::Sample {
             cell,
             sample: name,
-            tokens: group.samples.tokens(sample) as u64,
+            tokens: group.samples.work(sample) as u64,
             samples_left: left,
             seconds: measured.seconds,
         });

@@ -205,10 +205,18 @@ impl Samples {
         }
     }
 
-    /// Tokens of the longest sample, and of all.
+    /// Tokens that measuring a sample takes, where others share what it reads.
+    pub fn work(&self, index: usize) -> usize {
+        match self {
+            Samples::Texts(_) => self.tokens(index),
+            Samples::Requests(requests, _) => requests.work(index),
+        }
+    }
+
+    /// Tokens of the longest sample, and the work of all.
     pub fn longest_and_all(&self) -> (usize, usize) {
-        let tokens = (0..self.len()).map(|index| self.tokens(index));
-        (tokens.clone().max().unwrap_or(0), tokens.sum())
+        let longest = (0..self.len()).map(|index| self.tokens(index)).max();
+        (longest.unwrap_or(0), (0..self.len()).map(|index| self.work(index)).sum())
     }
 
     /// Texts in memory at once for one job.

@@ -9,28 +9,15 @@ use super::requests::Request;
 use super::settings::{Fact, Needle};
 use super::texts::Book;
 use crate::lm::Tokenizer;
+use crate::world;
 
-/// Places and things of the made-up facts, so that no two texts hide the same one.
-const THINGS: [&str; 8] = [
-    "the brass key",
-    "the old map",
-    "the blue lamp",
-    "the sealed letter",
-    "the silver bell",
-    "the ledger",
-    "the rope",
-    "the glass eye",
-];
-const PLACES: [&str; 8] = ["mill", "church", "bakery", "harbour", "school", "forge", "library", "stable"];
-
-/// A made-up fact.
-fn made_up(number: usize) -> Fact {
-    let thing = THINGS[number % THINGS.len()];
-    let place = PLACES[(number / THINGS.len() + 3 * number) % PLACES.len()];
+/// A fact that the text does not tell, in words that any model knows and the pocket model has read.
+fn made_up(text: &str, number: usize) -> Fact {
+    let (name, town) = world::stranger(text, number);
     Fact {
-        needle: format!("Whoever looks for {thing} will find it in the {place}."),
-        question: format!("Where is {thing}?"),
-        answer: place.to_owned(),
+        needle: format!("{name} lived in {town}."),
+        question: format!("Where does {name} live?"),
+        answer: town.to_owned(),
     }
 }
 
@@ -43,7 +30,7 @@ pub(super) fn requests(task: &Needle, books: &[Book], tokenizer: &Tokenizer) -> 
     for (number, book) in books.iter().enumerate() {
         let tokens = tokenizer.encode(&book.text)?;
         let ends = sentence_ends(&book.text);
-        let fact = task.fact.clone().unwrap_or_else(|| made_up(number));
+        let fact = task.fact.clone().unwrap_or_else(|| made_up(&book.text, number));
         let prompt = Prompt {
             before: "Read the text and answer the question below it.\n\nText:\n".to_owned(),
             after: format!("\n\nQuestion:\n{}{HEADER}", fact.question),
@@ -135,7 +122,7 @@ mod tests {
             let whole = request.prompt.whole();
             let tokens = tokenizer.encode(&whole).unwrap().ids.len();
             assert!(tokens + 20 <= request.length && tokens + 60 > request.length, "{tokens} {}", request.length);
-            let needle = "Whoever looks for the brass key will find it in the mill.";
+            let needle = "Mara Fenwick lived in Oakford.";
             assert_eq!(whole.matches(needle).count(), 1);
             let document = &request.prompt.document;
             let share = document.find(needle).unwrap() * 100 / (document.len() - needle.len());

@@ -110,6 +110,15 @@ impl Requests {
         Ok(Requests { asked, sittings, writing, template, tokenizer, bos })
     }
 
+    /// Tokens of a request that no other of its sitting reads too, and its share of those they all read; what may be
+    /// written is counted.
+    pub(super) fn work(&self, index: usize) -> usize {
+        let sitting = self.sittings.partition_point(|sitting| sitting.end <= index);
+        let sitting = self.sittings[sitting].clone();
+        let common = self.common(sitting.clone());
+        common / sitting.len() + self.asked[index].tokens.len() - common + self.writing.max_new_tokens
+    }
+
     /// Whether prompts start with BOS.
     pub fn bos(&self) -> bool {
         self.bos.is_some()
