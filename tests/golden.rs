@@ -4,12 +4,14 @@
 //! `tests/golden/README.md` says where the answers come from. More of them are found through
 //! `TOVA_BENCH_TEST_DATA`; without it that part is skipped aloud.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 
-use candle_core::Device;
 use serde::Deserialize;
+use support::checkpoint::load;
 use tova_bench::eviction::{Positions, presets};
-use tova_bench::lm::{LanguageModel, MemoryPlan, ModelShape, WeightType};
+use tova_bench::lm::{LanguageModel, MemoryPlan};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -48,20 +50,9 @@ fn read(
     (nll, survivors.iter().map(|groups| groups.iter().map(|born| born.to_vec()).collect()).collect())
 }
 
-fn weight_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "safetensors"))
-        .collect();
-    files.sort();
-    files
-}
-
 /// Every case of `golden`, for every chunk length. Returns the number of cases and the largest difference.
 fn check(golden: &Path, checkpoint: &Path, chunks: &[usize]) -> (usize, f64) {
-    let shape = ModelShape::read(&checkpoint.join("config.json")).unwrap();
-    let model = LanguageModel::load(shape, &weight_files(checkpoint), WeightType::Auto, &Device::Cpu).unwrap();
+    let model = load(checkpoint);
     let read_json = |name: &str| std::fs::read_to_string(golden.join(name)).unwrap();
     let tokens: Vec<u32> = serde_json::from_str(&read_json("tokens.json")).unwrap();
     let answers: Golden = serde_json::from_str(&read_json("golden.json")).unwrap();

@@ -1,14 +1,14 @@
 //! Writing against answers of the slow, obvious definition (and, for the full cache, of transformers, see
 //! `tests/golden/README.md`): the same tokens, however the prompt was cut into reads and whoever is written beside.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 
-use candle_core::Device;
 use serde::Deserialize;
+use support::checkpoint::load;
 use tova_bench::eviction::presets;
-use tova_bench::lm::{
-    LanguageModel, MemoryPlan, ModelShape, Sampling, Start, Tokenizer, WeightType, Writing, Written,
-};
+use tova_bench::lm::{LanguageModel, MemoryPlan, Sampling, Start, Tokenizer, Writing, Written};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -32,14 +32,6 @@ fn greedy(max_new_tokens: usize) -> Writing {
         stop_tokens: Vec::new(),
         stop_strings: Vec::new(),
     }
-}
-
-fn model(folder: &Path) -> LanguageModel {
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).collect();
-    files.sort();
-    let shape = ModelShape::read(&folder.join("config.json")).unwrap();
-    LanguageModel::load(shape, &files, WeightType::Auto, &Device::Cpu).unwrap()
 }
 
 fn json<T: serde::de::DeserializeOwned>(path: &Path) -> T {
@@ -66,7 +58,7 @@ fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed:
 
 /// Every case of a golden, its prompt read in pieces of several lengths, alone and side by side.
 fn check(golden: &Path, checkpoint: &Path, tokenizer: &Tokenizer) -> (usize, usize) {
-    let model = model(checkpoint);
+    let model = load(checkpoint);
     let prompt = ["prompt.json", "tokens.json"].map(|name| golden.join(name)).into_iter().find(|p| p.exists());
     let text: Vec<u32> = json(&prompt.unwrap());
     let Golden { cases } = json(&golden.join("written.json"));
@@ -151,7 +143,7 @@ fn plain(policy: &str, size: Option<usize>) -> Case {
 
 fn drawn(seed: u64, threads: usize, beside: usize) -> Vec<Written> {
     let folder = golden().join("yi-gqa");
-    let model = model(&folder);
+    let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let sampling = Sampling::Drawn { temperature: 0.8, top_k: Some(30), top_p: Some(0.9) };
     let writing = Writing { sampling, repetition_penalty: 1.1, ..greedy(50) };
@@ -177,7 +169,7 @@ fn a_seed_decides_whatever_the_threads_and_the_company() {
 #[test]
 fn tokens_and_strings_end_a_text() {
     let folder = golden().join("llama-mha");
-    let model = model(&folder);
+    let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let bytes = Tokenizer::bytes().unwrap();
     let write = |writing: &Writing| {
@@ -201,7 +193,7 @@ fn tokens_and_strings_end_a_text() {
 #[test]
 fn a_bounded_cache_does_not_grow_with_what_is_written() {
     let folder = golden().join("llama-mha");
-    let model = model(&folder);
+    let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let bytes = |case: &Case, new: usize| {
         let starts = vec![start(&model, &text, case, 50, 0)];

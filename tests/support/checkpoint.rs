@@ -4,10 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use tova_bench::lm::{Device, LanguageModel, ModelShape, WeightType};
 
 /// A golden checkpoint, as committed. It has no tokenizer.
 pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// The model of a checkpoint folder, from one weight file or many.
+pub fn load(folder: &Path) -> LanguageModel {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).collect();
+    files.sort();
+    let shape = ModelShape::read(&folder.join("config.json")).unwrap();
+    LanguageModel::load(shape, &files, WeightType::Auto, &Device::Cpu).unwrap()
 }
 
 /// The vocabulary of `yi-gqa`.
