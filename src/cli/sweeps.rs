@@ -142,10 +142,11 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
         let (longest, tokens) = group.samples.longest_and_all();
         let shape = &group.files.shape;
         text += &format!(
-            "\n{} ({} parameters, {} of weights) reading {} ({} samples, {} tokens, BOS {})\n",
+            "\n{} ({} parameters, {} of weights), {} on {} ({} samples, {} tokens, BOS {})\n",
             group.model.source,
             count(shape.parameters()),
             bytes(group.files.weight_bytes()),
+            group.task.name(),
             group.task.dataset(),
             group.samples.len(),
             count(tokens as u64),
