@@ -152,14 +152,15 @@ fn run_group(
             },
         };
         let done = journal.done();
-        let missing: Vec<usize> = (0..group.samples.len()).filter(|sample| !done.contains(sample)).collect();
+        let mut left = 0;
         for job in &mut jobs {
             let wanted: Vec<usize> = job.samples.clone().filter(|sample| !done.contains(sample)).collect();
+            left += wanted.len();
             if !wanted.is_empty() {
                 job.cells.push((index, wanted));
             }
         }
-        let left = AtomicUsize::new(missing.len());
+        let left = AtomicUsize::new(left);
         progress.insert(index, Progress { journal, left, failed: AtomicBool::new(false) });
     }
     jobs.retain(|job| !job.cells.is_empty());

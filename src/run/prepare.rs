@@ -89,8 +89,10 @@ pub fn prepare(
     let mut found: Option<(ModelSpec, Found)> = None;
     while let Some(first) = rest.first() {
         // Cells come ordered by model, then by task.
-        let task = first.task.clone().samples();
-        let same = |cell: &&Cell| cell.model == first.model && cell.task.clone().samples() == task;
+        // What the unbounded cache cannot notice does not decide which samples a task has: cells that agree in the rest
+        // share their readings.
+        let task = first.task.clone().unbounded();
+        let same = |cell: &&Cell| cell.model == first.model && cell.task.clone().unbounded() == task;
         let together = rest.iter().take_while(same).count();
         let (cells, others) = rest.split_at(together);
         rest = others;

@@ -339,7 +339,12 @@ impl Checker<'_> {
             Some(Spanned { value, .. }) => StoryRequest::Text(value),
         };
         // The paper's number of stories; it says nothing of how they were drawn.
-        let drawn = Style { temperature: Real(1.0), ..Style::greedy(length.saturating_sub(256).max(1)) };
+        let drawn = Style {
+            temperature: Real(1.0),
+            // The paper's request brings its own frame.
+            chat_template: request != StoryRequest::Paper,
+            ..Style::greedy(length.saturating_sub(256).max(1))
+        };
         Ok(Storytelling {
             request,
             stories: self.limit("`stories`", &shape.stories)?.unwrap_or(100),
@@ -443,7 +448,7 @@ impl Checker<'_> {
             top_k,
             top_p,
             repetition_penalty: real("`repetition_penalty`", &shape.repetition_penalty, 0.01, 100.0, Real(1.0))?,
-            chat_template: shape.chat_template.unwrap_or(true),
+            chat_template: shape.chat_template.unwrap_or(default.chat_template),
             stop: if stop.is_empty() { default.stop } else { stop },
         })
     }

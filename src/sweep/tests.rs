@@ -262,6 +262,8 @@ fn writing_has_the_fields_defaults() {
     assert_eq!(style("{qasper: {dataset: tau/zero_scrolls}}"), Style::greedy(128));
     assert_eq!(style("{needle: {dataset: ./texts}}"), Style::greedy(32));
     assert!(style("story: {}").draws());
+    // The paper's request brings its own frame.
+    assert!(!style("story: {}").chat_template && style("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
     let id = |task: &str, seed: &str| sweep(&writes(task, seed)).expand()[2].id("r", "d");
     assert_eq!(id("{qasper: {dataset: ./q}}", ""), id("{qasper: {dataset: ./q}}", "seed: 3"));

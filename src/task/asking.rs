@@ -11,10 +11,10 @@ use super::question::{Benchmark, Question, questions_digest, require_references}
 use super::reading::{Reading, Topline};
 use super::requests::{Request, Requests};
 use super::samples::{self, Sample};
-use super::settings::{Answering, DataSource, Needle, Perplexity, StoryRequest, Storytelling, TaskSpec};
+use super::settings::{Answering, DataSource, Needle, Perplexity, Storytelling, TaskSpec};
 use super::{needle, questions, story, texts};
 use crate::lm::source::{DownloadProgress, HubSettings};
-use crate::lm::{LanguageModel, ModelFiles};
+use crate::lm::{LanguageModel, ModelFiles, Tokenizer};
 
 /// The samples of a task, cut for one model.
 pub enum Samples {
@@ -43,11 +43,12 @@ impl Asking {
         progress: &dyn DownloadProgress,
     ) -> Result<Asking> {
         files.shape.check_length(task.length()).with_context(|| format!("model {}", files.source))?;
+        let tokenizer = files.tokenizer()?;
         let asking = match task {
-            TaskSpec::Perplexity(task) => reading(task, files, hub, progress),
-            TaskSpec::Answering(task) => answering(task, files, hub, progress),
-            TaskSpec::Story(task) => storytelling(task, files),
-            TaskSpec::Needle(task) => needles(task, files, hub, progress),
+            TaskSpec::Perplexity(task) => reading(task, &tokenizer, hub, progress),
+            TaskSpec::Answering(task) => answering(task, files, tokenizer, hub, progress),
+            TaskSpec::Story(task) => storytelling(task, files, tokenizer),
+            TaskSpec::Needle(task) => needles(task, files, tokenizer, hub, progress),
         };
         asking.with_context(|| format!("data set {}", task.dataset()))
     }
@@ -55,22 +56,22 @@ impl Asking {
 
 fn reading(
     task: &Perplexity,
-    files: &ModelFiles,
+    tokenizer: &Tokenizer,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Asking> {
-    let tokenizer = files.tokenizer()?;
     let books = texts::read_books(&task.dataset, task.books, hub, progress)?;
     Ok(Asking {
-        samples: Samples::Texts(samples::cut(&books, task, &tokenizer)?),
+        samples: Samples::Texts(samples::cut(&books, task, tokenizer)?),
         digest: texts::digest(&books),
-        bos: samples::resolve_bos(task, &tokenizer)?.is_some(),
+        bos: samples::resolve_bos(task, tokenizer)?.is_some(),
     })
 }
 
 fn answering(
     task: &Answering,
     files: &ModelFiles,
+    tokenizer: Tokenizer,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Asking> {
@@ -99,7 +100,7 @@ fn answering(
         length: task.length,
         draw: 0,
     });
-    asking(requests.collect(), digest, marking, files, &task.style)
+    asking(requests.collect(), digest, marking, (files, tokenizer), &task.style)
 }
 
 /// The reference that answers most questions; of equally common ones the first in the alphabet.
@@ -121,35 +122,32 @@ fn first_words(question: &Question) -> String {
     question.prompt.document.split_whitespace().take(count).collect::<Vec<_>>().join(" ")
 }
 
-fn storytelling(task: &Storytelling, files: &ModelFiles) -> Result<Asking> {
+fn storytelling(task: &Storytelling, files: &ModelFiles, tokenizer: Tokenizer) -> Result<Asking> {
     let (requests, digest) = story::requests(task);
-    // The paper's request brings its own frame.
-    let style = match task.request {
-        StoryRequest::Paper => super::settings::Style { chat_template: false, ..task.style.clone() },
-        StoryRequest::Embedded | StoryRequest::Text(_) => task.style.clone(),
-    };
-    asking(requests, digest, Marking::Text, files, &style)
+    asking(requests, digest, Marking::Text, (files, tokenizer), &task.style)
 }
 
 fn needles(
     task: &Needle,
     files: &ModelFiles,
+    tokenizer: Tokenizer,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Asking> {
     let books = texts::read_books(&task.dataset, Some(task.texts), hub, progress)?;
-    let requests = needle::requests(task, &books, &files.tokenizer()?)?;
-    asking(requests, texts::digest(&books), Marking::Found, files, &task.style)
+    let requests = needle::requests(task, &books, &tokenizer)?;
+    asking(requests, texts::digest(&books), Marking::Found, (files, tokenizer), &task.style)
 }
 
 fn asking(
     requests: Vec<Request>,
     digest: String,
     marking: Marking,
-    files: &ModelFiles,
+    (files, tokenizer): (&ModelFiles, Tokenizer),
     style: &super::settings::Style,
 ) -> Result<Asking> {
-    let requests = Requests::new(requests, files, style.chat_template, style.writing(Vec::new()))?;
+    let requests =
+        Requests::new(requests, files, tokenizer, style.chat_template, style.writing(files.stop_tokens()?))?;
     // Another template is another prompt.
     let digest = match &requests.template {
         Some(template) => format!("{digest} chat_template:{template}"),

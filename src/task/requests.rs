@@ -64,12 +64,11 @@ impl Requests {
     pub fn new(
         requests: Vec<Request>,
         files: &ModelFiles,
+        tokenizer: Tokenizer,
         template: bool,
-        mut writing: Writing,
+        writing: Writing,
     ) -> Result<Requests> {
         ensure!(!requests.is_empty(), "there is nothing to ask");
-        let tokenizer = files.tokenizer()?;
-        writing.stop_tokens = files.stop_tokens()?;
         let template = if template { files.chat_template()? } else { None };
         let frame = template.as_ref().map(ChatTemplate::frame).transpose()?;
         let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };

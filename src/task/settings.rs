@@ -435,13 +435,6 @@ impl TaskSpec {
         self
     }
 
-    /// The task without the settings that don't decide which samples it has: cells that agree in the rest share their
-    /// readings.
-    #[must_use]
-    pub fn samples(self) -> TaskSpec {
-        self.unbounded()
-    }
-
     /// The settings of prompt and writing as one text, for result rows, with the digest of the chat template around
     /// the prompts; `None` if the task only reads. A story's own request comes last.
     pub fn asked(&self, template: Option<&str>) -> Option<String> {
