@@ -727,17 +727,22 @@ def plan_epoch(stage, number, epoch, texts, prose, micro, seed):
                               0 if prose is None else len(prose), stage["length"])
 
 
-def train_worker(rank, team, args, shape, stages, texts, prose, validation, state):
-    """One worker's loop; all run the same plan, each takes its micro-batches of every step."""
-    prepare_process()
-    if rank > 0:
-        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the lead
+def trainable(team, rank, shape, compiled):
+    """The shared weights as a model, with gradients of this worker's own; and which of them are matrices."""
     weights, matrices = parameter_views(team.weights, shape)
     grads, _ = parameter_views(team.grads[rank], shape)
     for name, w in weights.items():
         w.requires_grad_(True)
         w.grad = grads[name]
-    model = Pocket(shape, weights, compiled=args.compile)
+    return matrices, Pocket(shape, weights, compiled=compiled)
+
+
+def train_worker(rank, team, args, shape, stages, texts, prose, validation, state):
+    """One worker's loop; all run the same plan, each takes its micro-batches of every step."""
+    prepare_process()
+    if rank > 0:
+        ctypes.CDLL("libc.so.6").prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the lead
+    matrices, model = trainable(team, rank, shape, args.compile)
     flat = team.weights.detach()
     team.weights, position = flat, dict(state["position"])
     out, lead = Path(args.out), rank == 0
@@ -957,12 +962,7 @@ def cmd_export(args):
 
 def bench_worker(rank, team, shape, args):
     prepare_process(args.threads)
-    weights, matrices = parameter_views(team.weights, shape)
-    grads, _ = parameter_views(team.grads[rank], shape)
-    for name, w in weights.items():
-        w.requires_grad_(True)
-        w.grad = grads[name]
-    model = Pocket(shape, weights, compiled=args.compile)
+    matrices, model = trainable(team, rank, shape, args.compile)
     team.weights = team.weights.detach()
     rng = np.random.default_rng(rank)
     prose = rng.integers(2, shape.vocab, 4 * args.micro_tokens).astype(np.uint16)
