@@ -2,6 +2,7 @@
 """Makes and checks tests/golden: tiny checkpoints, and what scripts/oracle.py says of them.
 
     python3 scripts/goldens.py make       (numpy) make tests/golden/variants anew
+    python3 scripts/goldens.py long       (numpy) make tests/golden/long-text anew: some minutes
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
     python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden anew; more checkpoint folders may
                                           follow, as NAME=FOLDER, whose texts begin with the tokens of NAME/prompt.json
@@ -75,12 +76,47 @@ def make():
         print(f"{name}: {len(cases)} cases, weights {size / 1000:.1f} kB, closest decision {narrowest:.0e} apart")
 
 
+LONG = ("yi-gqa", 4096)
+LONG_CASES = [("tova", 33, "squeezed"), ("window+4", 33, "slot"), ("tova", 33, "slot"), ("h2o", 32, "squeezed"), ("tova", 33, "absolute")]
+
+
+def long():
+    """Gaps of thousands of tokens, where `squeezed` differs most. Other tokens where a decision is too close."""
+    import numpy as np
+    import oracle
+    checkpoint, length = LONG
+    vocab = json.loads((ROOT / checkpoint / "config.json").read_text())["vocab_size"]
+    for seed in range(100):
+        text, cases, narrowest = np.random.default_rng(seed).integers(3, vocab, length).tolist(), [], float("inf")
+        for policy, size, positions in LONG_CASES:
+            exact = oracle.run(ROOT / checkpoint, text, policy, size, positions, log=True)
+            rough = oracle.run(ROOT / checkpoint, text, policy, size, positions, log=True, dtype=np.float32)
+            narrowest = min(narrowest, exact["narrowest"])
+            cases.append(dict(policy=policy, size=size, positions=positions, nll=[round(x, 6) for x in exact["nll"]],
+                              survivors=exact["survivors"]))
+            if exact["evicted"] != rough["evicted"] or narrowest < 2e-6:
+                break
+        else:
+            folder = ROOT / "long-text"
+            folder.mkdir(exist_ok=True)
+            (folder / "checkpoint").write_text(checkpoint + "\n")
+            (folder / "tokens.json").write_text(json.dumps(text) + "\n")
+            write_golden(folder, cases)
+            return print(f"long-text: seed {seed}, closest decision {narrowest:.0e} apart")
+        print(f"seed {seed}: a decision of {policy} {positions} is {narrowest:.0e} apart", flush=True)
+
+
+def checkpoint_of(folder):
+    other = folder / "checkpoint"
+    return ROOT / other.read_text().strip() if other.exists() else folder
+
+
 def check():
     import oracle
     for folder in folders():
         cases, worst = json.loads((folder / "golden.json").read_text())["cases"], 0.0
         for c in cases:
-            r = oracle.run(folder, tokens(folder), c["policy"], c["size"], c["positions"])
+            r = oracle.run(checkpoint_of(folder), tokens(folder), c["policy"], c["size"], c["positions"])
             assert r["survivors"] == c["survivors"], f"{folder}: {c['policy']} {c['size']} {c['positions']}"
             worst = max(worst, apart(r["nll"], c["nll"]))
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, survivors equal, NLLs within {worst:.1e}")
@@ -96,7 +132,7 @@ UNSURE = 1e-3
 def places():
     """Checkpoint folders by where their written.json goes."""
     more = dict(pair.split("=", 1) for pair in sys.argv[2:])
-    return {folder: folder for folder in folders()} | {ROOT / name: Path(folder) for name, folder in more.items()}
+    return {folder: folder for folder in folders() if checkpoint_of(folder) == folder} | {ROOT / name: Path(folder) for name, folder in more.items()}
 
 
 def beginning(golden):
@@ -153,4 +189,4 @@ def torch_full():
 
 
 if __name__ == "__main__":
-    {"make": make, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()
+    {"make": make, "long": long, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

@@ -9,9 +9,10 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use support::checkpoint::load;
+use support::checkpoint::{configure, load};
 use tova_bench::eviction::{Positions, presets};
-use tova_bench::lm::{LanguageModel, MemoryPlan};
+use tova_bench::lm::source::{HubSettings, ModelSource};
+use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelFiles, Real, Stretch, StretchKind, WeightType};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -52,7 +53,10 @@ fn read(
 
 /// Every case of `golden`, for every chunk length. Returns the number of cases and the largest difference.
 fn check(golden: &Path, checkpoint: &Path, chunks: &[usize]) -> (usize, f64) {
-    let model = load(checkpoint);
+    check_model(&load(checkpoint), golden, chunks)
+}
+
+fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize, f64) {
     let read_json = |name: &str| std::fs::read_to_string(golden.join(name)).unwrap();
     let tokens: Vec<u32> = serde_json::from_str(&read_json("tokens.json")).unwrap();
     let answers: Golden = serde_json::from_str(&read_json("golden.json")).unwrap();
@@ -70,7 +74,7 @@ fn check(golden: &Path, checkpoint: &Path, chunks: &[usize]) -> (usize, f64) {
                 case.size,
                 case.positions.name()
             );
-            let (nll, survivors) = read(&model, &tokens, &plan, chunk);
+            let (nll, survivors) = read(model, &tokens, &plan, chunk);
             assert_eq!(nll.len(), case.nll.len(), "{name}");
             for (t, (got, want)) in nll.iter().zip(&case.nll).enumerate() {
                 let difference = (f64::from(*got) - want).abs();
@@ -103,6 +107,39 @@ fn goldens() {
         assert!(cases >= 18, "{name} has only {cases} cases");
         eprintln!("{name}: {cases} cases, largest NLL difference {worst:.1e}");
     }
+}
+
+/// 4,096 tokens with a small cache: gaps of thousands of tokens, in one read and one token at a time.
+#[test]
+fn a_long_text() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let golden = folder.join("long-text");
+    let checkpoint = std::fs::read_to_string(golden.join("checkpoint")).unwrap();
+    let (cases, worst) = check(&golden, &folder.join(checkpoint.trim()), &[1, 1000, usize::MAX]);
+    assert!(cases >= 5, "only {cases} cases");
+    eprintln!("long-text: {cases} cases, largest NLL difference {worst:.1e}");
+}
+
+/// A checkpoint whose config divides its positions by 4, and the same one without that line, stretched by the caller.
+#[test]
+fn stretched_positions() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/variants/linear-rope-mqa-bf16");
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(golden.join(file), folder.path().join(file)).unwrap();
+    }
+    configure(folder.path(), serde_json::json!({"rope_scaling": null}));
+    let find = |path: &Path| {
+        let source: ModelSource = path.display().to_string().parse().unwrap();
+        ModelFiles::find(&source, &HubSettings::with_cache_dir("nowhere"), &()).unwrap()
+    };
+    let stretch = Stretch { kind: StretchKind::Linear, factor: Real(4.0) };
+    let plain = find(folder.path()).revision().unwrap();
+    let files = find(folder.path()).stretched(stretch).unwrap();
+    assert_ne!(files.revision().unwrap(), plain);
+    let (cases, _) = check_model(&files.load(WeightType::Auto, &Device::Cpu).unwrap(), &golden, &[64]);
+    assert!(cases >= 18, "only {cases} cases");
+    assert!(find(&golden).stretched(stretch).is_err(), "it has a scaling of its own");
 }
 
 #[test]

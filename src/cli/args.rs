@@ -330,7 +330,7 @@ impl From<WorldSplit> for Split {
 }
 
 fn parse_positions(text: &str) -> Result<Positions, String> {
-    [Positions::Absolute, Positions::Slot, Positions::Squeezed]
+    Positions::ALL
         .into_iter()
         .find(|positions| positions.name() == text)
         .ok_or_else(|| "positions are absolute, slot or squeezed".to_string())

@@ -139,11 +139,11 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
     let rate = matrix_rate(threads).unwrap_or(f64::INFINITY);
     let mut total = 0.0;
     for group in &prepared.groups {
-        let (longest, tokens) = group.samples.longest_and_all();
+        let (_, tokens) = group.samples.longest_and_all();
         let shape = &group.files.shape;
         text += &format!(
             "\n{} ({} parameters, {} of weights), {} on {} ({} samples, {} tokens, BOS {})\n",
-            group.model.source,
+            group.model,
             count(shape.parameters()),
             bytes(group.files.weight_bytes()),
             group.task.name(),
@@ -152,7 +152,9 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
             count(tokens as u64),
             if group.bos { "yes" } else { "no" },
         );
-        text += &format!("  {:<12} {:>6}  {:<28} {:>12} {:>10}\n", "policy", "size", "state", "cache", "about");
+        let width = group.cells.iter().map(|cell| cell.cell.label().len()).max().unwrap_or(0).max(12);
+        text +=
+            &format!("  {:<width$} {:>6}  {:<28} {:>12} {:>10}\n", "policy", "size", "state", "cache", "about");
         for cell in &group.cells {
             let entries = match cell.cell.rule {
                 CacheRule::Unbounded => group.task.length(),
@@ -161,8 +163,8 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
             let seconds = estimate(group, cell, rate);
             total += seconds;
             text += &format!(
-                "  {:<12} {:>6}  {:<28} {:>12} {:>10}\n",
-                cell.cell.policy,
+                "  {:<width$} {:>6}  {:<28} {:>12} {:>10}\n",
+                cell.cell.label(),
                 cell.cell.size().map_or("-".into(), |size| size.to_string()),
                 state(&cell.status, group.samples.len()),
                 bytes(shape.cache_bytes(entries)),
@@ -171,7 +173,7 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
         }
         text += &format!(
             "  memory: the weights, and at most {} for each text read at the same time ({threads} at most)\n",
-            bytes(bytes_per_worker(shape, longest)),
+            bytes(bytes_per_worker(group)),
         );
     }
     for unavailable in &prepared.unavailable {

@@ -43,6 +43,8 @@ pub enum Positions {
 }
 
 impl Positions {
+    pub const ALL: [Positions; 3] = [Positions::Absolute, Positions::Slot, Positions::Squeezed];
+
     /// The name YAML, the command line and result rows use.
     pub fn name(self) -> &'static str {
         match self {

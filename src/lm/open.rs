@@ -8,6 +8,7 @@ use super::config::{self, ModelShape};
 use super::pocket;
 use super::random::tiny_shape;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
+use super::stretch::Stretch;
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
 
@@ -15,6 +16,7 @@ use super::transformer::{LanguageModel, WeightType};
 pub struct ModelFiles {
     pub source: ModelSource,
     pub shape: ModelShape,
+    stretch: Option<Stretch>,
     weights: Weights,
 }
 
@@ -44,20 +46,35 @@ impl ModelFiles {
                 (ModelShape::read(&files.config)?, Weights::Files(files))
             }
         };
-        Ok(ModelFiles { source: source.clone(), shape, weights })
+        Ok(ModelFiles { source: source.clone(), shape, stretch: None, weights })
     }
 
-    /// Tells these weights from others: a commit, a digest over the files, or the recipe of a made model. The digest
-    /// reads every file of a folder, so it is asked for once, and only where results are named after it.
+    /// The same model with stretched positions.
+    ///
+    /// # Errors
+    /// As [`ModelShape::stretch`].
+    pub fn stretched(mut self, stretch: Stretch) -> Result<ModelFiles> {
+        self.shape.stretch(stretch).with_context(|| format!("model {}", self.source))?;
+        self.stretch = Some(stretch);
+        Ok(self)
+    }
+
+    /// Tells this model from others: a commit, a digest over the files, or the recipe of a made model, and how its
+    /// positions are stretched. The digest reads every file of a folder, so it is asked for once, and only where
+    /// results are named after it.
     ///
     /// # Errors
     /// Files that cannot be read.
     pub fn revision(&self) -> Result<String> {
-        match &self.weights {
-            Weights::Files(files) => files.revision(),
-            Weights::Pocket => Ok(pocket::revision()),
-            Weights::Random => Ok(RANDOM_TINY_REVISION.to_string()),
-        }
+        let weights = match &self.weights {
+            Weights::Files(files) => files.revision()?,
+            Weights::Pocket => pocket::revision(),
+            Weights::Random => RANDOM_TINY_REVISION.to_string(),
+        };
+        Ok(match self.stretch {
+            Some(stretch) => format!("{weights} rope_scaling {stretch}"),
+            None => weights,
+        })
     }
 
     /// The model's tokenizer, checked against its vocabulary.

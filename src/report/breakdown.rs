@@ -1,11 +1,11 @@
-//! A quantity by parts of the samples: by how far back a fact was told, by its kind.
+//! A quantity by parts of the samples: by how far back a fact was told, by its kind, up to a place in a long text.
 //!
 //! It knows how panels of parts belong together, which cache sizes are worth a look, and makes tables and charts of
 //! them; a table's looks and a chart's anatomy are not its business.
 
 use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference};
-use super::points::{Panel, Point};
+use super::points::{Panel, Point, RUNNING};
 use super::quantity::Quantity;
 use super::table::{self, Entry, Grid, Show};
 
@@ -19,6 +19,10 @@ pub(super) struct Breakdown<'a> {
 
 /// More charts than this are no figure, and more tables no report.
 const MOST_SIZES: usize = 6;
+/// A table of more columns is hard to read.
+const MOST_COLUMNS: usize = 8;
+/// A curve of more points is a caterpillar.
+const MOST_SPOTS: u64 = 24;
 
 /// The breakdowns of the panels that are about parts, details apart.
 pub(super) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
@@ -59,11 +63,20 @@ impl Breakdown<'_> {
         (0..shown).map(|i| sizes[(i * (sizes.len() - 1)).checked_div(shown - 1).unwrap_or(0)]).collect()
     }
 
+    /// The parts a table has room for: all, but of a curve's points a few.
+    fn columns(&self) -> Vec<&'_ Panel> {
+        let all = &self.panels;
+        let shown = if self.by == RUNNING { all.len().min(MOST_COLUMNS) } else { all.len() };
+        // The last is the whole text.
+        (1..=shown).map(|column| all[column * all.len() / shown - 1]).collect()
+    }
+
     /// Policies down, parts across, at one cache size; below them what a guess would reach, and the number of things
     /// measured.
     pub(super) fn grid(&self, size: u32) -> Grid {
+        let columns = self.columns();
         let bests: Vec<Option<String>> =
-            self.panels.iter().map(|panel| table::best_number(panel, Some(size))).collect();
+            columns.iter().map(|panel| table::best_number(panel, Some(size))).collect();
         let entry = |policy: &str, panel: &Panel, best: &Option<String>| {
             let point = at(panel, policy, size)?;
             let mut entry = table::entry(panel, point, Show::Value)?;
@@ -74,14 +87,14 @@ impl Breakdown<'_> {
             .policies()
             .into_iter()
             .map(|policy| {
-                let cells = self.panels.iter().zip(&bests).map(|(panel, best)| entry(policy, panel, best));
+                let cells = columns.iter().zip(&bests).map(|(panel, best)| entry(policy, panel, best));
                 table::Line { policy: policy.to_owned(), cells: cells.collect() }
             })
             .filter(|line| line.cells.iter().any(Option::is_some))
             .collect();
         let mut fixed = |name: &str, number: &dyn Fn(&Panel) -> Option<String>| {
             let entry = |number| Entry { number, spread: None, best: false, partial: false };
-            let cells: Vec<Option<Entry>> = self.panels.iter().map(|panel| number(panel).map(entry)).collect();
+            let cells: Vec<Option<Entry>> = columns.iter().map(|panel| number(panel).map(entry)).collect();
             if cells.iter().any(Option::is_some) {
                 lines.push(table::Line { policy: name.to_owned(), cells });
             }
@@ -91,7 +104,7 @@ impl Breakdown<'_> {
             let weights = panel.points.iter().map(|point| point.weight);
             weights.max_by(f64::total_cmp).map(|weight| weight.to_string())
         });
-        Grid { columns: self.panels.iter().map(|panel| split(panel).1.to_owned()).collect(), lines }
+        Grid { columns: columns.iter().map(|panel| split(panel).1.to_owned()).collect(), lines }
     }
 
     /// A chart over octaves at one cache size; `None` where the parts are none.
@@ -130,6 +143,41 @@ impl Breakdown<'_> {
             lines.collect(),
             curve(full),
             curve(chance),
+        ))
+    }
+
+    /// The running average over a long text at one cache size, from where the text is longer than any usual sample.
+    pub(super) fn running(&self, size: u32) -> Option<Chart> {
+        let ends: Vec<u64> = self.panels.iter().map(|panel| split(panel).1.parse().ok()).collect::<Option<_>>()?;
+        let step = ends.last()? / MOST_SPOTS;
+        let mut shown: Vec<(&Panel, f64)> = Vec::new();
+        let mut next = 4096.max(step);
+        for (i, (panel, &end)) in self.panels.iter().zip(&ends).enumerate() {
+            if end >= next || i + 1 == ends.len() {
+                shown.push((panel, end as f64));
+                next = end + step;
+            }
+        }
+        let spots = |policy: &str| {
+            let spots = shown.iter().filter_map(|(panel, end)| Some((panel, at(panel, policy, size)?, *end)));
+            // Books differ far more than policies do: bands without the full cache to compare with would hide all.
+            let band = |point: &Point| point.to_full.is_some() || point.is_full();
+            let spots = spots.map(|(panel, point, end)| (band(point), chart::measurement(panel, point, end)));
+            spots
+                .map(|(band, spot)| chart::Measurement { band: spot.band.filter(|_| band), ..spot })
+                .collect::<Vec<_>>()
+        };
+        let policies = self.policies().into_iter().filter(|policy| *policy != "full");
+        let lines = policies.map(|policy| Line { policy: policy.to_owned(), spots: spots(policy) });
+        let full: Vec<_> = spots("full").into_iter().map(|spot| (spot.across, spot.value)).collect();
+        let ends: Vec<f64> = shown.iter().map(|(_, end)| *end).collect();
+        Some(Chart::new(
+            (format!("cache size {size}"), self.quantity()),
+            ("tokens read", Axis::of_values(&ends, Scale::Linear)),
+            Scale::Linear,
+            lines.collect(),
+            (!full.is_empty()).then_some(Reference::Curve(full)),
+            None,
         ))
     }
 

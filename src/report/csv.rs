@@ -6,7 +6,7 @@ use super::bootstrap::Estimate;
 use super::escape;
 use super::points::Panel;
 
-const HEADER: [&str; 30] = [
+const HEADER: [&str; 29] = [
     "task",
     "dataset",
     "model",
@@ -18,7 +18,6 @@ const HEADER: [&str; 30] = [
     "tail",
     "asked",
     "seed",
-    "positions",
     "prefill",
     "metric",
     "group",
@@ -69,7 +68,6 @@ pub(super) fn file(panels: &[Panel]) -> String {
                 setting.tail.clone(),
                 setting.asked.clone(),
                 setting.seed.to_string(),
-                setting.positions.clone(),
                 setting.prefill.clone(),
                 panel.quantity.metric.clone(),
                 panel.group.clone().unwrap_or_default(),

@@ -1,5 +1,5 @@
 //! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3; each linear
-//! and logarithmic. And recall by distance, a chart for each cache size.
+//! and logarithmic. And recall by distance and the running average over long texts, a chart for each cache size.
 //!
 //! It decides what goes on one page and where the legend stands (below, where it cannot cover data), and names files.
 
@@ -11,7 +11,7 @@ use super::chart::{self, Chart, SMALL, Shown, Stroke};
 use super::escape;
 use super::font;
 use super::ink::{self, BLACK, Look};
-use super::points::Panel;
+use super::points::{self, Panel};
 use super::scene::{Across, Scene};
 use super::setting::Setting;
 
@@ -25,6 +25,7 @@ const MOST_TOGETHER: usize = 12;
 /// The end of a file name.
 const LINEAR: &str = "linear";
 const BY_DISTANCE: &str = "-by-distance";
+const RUNNING: &str = "-running";
 const MARGIN: f64 = 2.0;
 const GAP: f64 = 6.0;
 
@@ -90,14 +91,20 @@ pub(super) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
     Figures { combined: combined.collect(), single }
 }
 
-/// The figure of a breakdown by distance, a chart for each cache size, beside the figure of the `whole`; `title` says
-/// which setting it is of.
-pub(super) fn by_distance<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title: String) -> Option<Figure<'a>> {
-    let charts: Option<Vec<Chart>> = breakdown.sizes().into_iter().map(|size| breakdown.chart(size)).collect();
+/// The figure of a breakdown by distance or of a running average, a chart for each cache size, beside the figure of the
+/// `whole`; `title` says which setting it is of. `None` for breakdowns that have no curve.
+pub(super) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title: String) -> Option<Figure<'a>> {
+    let (how, end) = match breakdown.by {
+        "distance" => ("by distance", BY_DISTANCE),
+        points::RUNNING => ("of all tokens read", RUNNING),
+        _ => return None,
+    };
+    let chart = |size| if end == RUNNING { breakdown.running(size) } else { breakdown.chart(size) };
+    let charts: Option<Vec<Chart>> = breakdown.sizes().into_iter().map(chart).collect();
     let charts = charts.filter(|charts| !charts.is_empty())?;
     let name = &breakdown.quantity().name;
-    let long = format!("{name} by distance: {title}");
-    let stem = format!("{}{BY_DISTANCE}", whole.stem);
+    let long = format!("{name} {how}: {title}");
+    let stem = format!("{}{end}", whole.stem);
     Some(Figure { stem, title: long, drawings: vec![(LINEAR, charts)], looks: whole.looks, subject: Some(title) })
 }
 
@@ -114,7 +121,7 @@ fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
     let reserved = |stem: &str| {
         plain.iter().filter(|other| *other == stem).count() > 1
             || stem.ends_with("-all")
-            || stem.ends_with(BY_DISTANCE)
+            || [BY_DISTANCE, RUNNING].iter().any(|end| stem.ends_with(end))
     };
     let distinct = |(stem, panel): (&String, &Panel)| {
         if reserved(stem) {
@@ -218,7 +225,6 @@ fn bands(charts: &[Chart]) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Sample, rows};
-    use super::super::points;
     use super::super::scene::Shape;
     use super::*;
     use crate::results::Row;

@@ -1,15 +1,17 @@
 //! Rows sorted into places: which samples stand behind each number, each counted once.
 //!
-//! It knows that `full` and `truncate` are the same experiment whatever the cache's settings, and that one place can be
-//! claimed by more than one cell (a policy redefined, a newer engine). It pools nothing and computes no statistics.
+//! It knows that `full` and `truncate` are the same experiment whatever the cache's settings, that a policy whose keys
+//! move is another line beside the same one whose keys stay, and that one place can be claimed by more than one cell (a
+//! policy redefined, a newer engine). It pools nothing and computes no statistics.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::setting::Setting;
 use crate::results::Row;
 
 /// Where a number stands inside a panel: a policy at a cache size.
-pub(super) type Place<'a> = (&'a str, Option<u32>);
+pub(super) type Place<'a> = (Cow<'a, str>, Option<u32>);
 
 /// One sample's share of a pooled metric.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +57,7 @@ pub(super) fn gather(rows: &[Row]) -> BTreeMap<Subject<'_>, Places<'_>> {
         };
         for home in homes {
             let places = panels.entry((home, row.metric.as_str(), row.group.as_deref())).or_default();
-            let claims = places.entry((row.policy.as_str(), row.cache_size)).or_default();
+            let claims = places.entry((label(row), row.cache_size)).or_default();
             claims.entry(row.cell.as_str()).or_default().add(row);
         }
     }
@@ -77,10 +79,49 @@ pub(super) fn combine<'a>([first, second, third]: [&Places<'a>; 3]) -> Places<'a
                 mark.beside = [second.value, third.value];
                 true
             });
-            combined.entry(*place).or_default().insert(cell, all);
+            combined.entry(place.clone()).or_default().insert(cell, all);
         }
     }
     combined
+}
+
+/// Adds the samples of a part to sums over the parts before it.
+pub(super) fn accumulate<'a>(sums: &mut Places<'a>, part: &Places<'a>) {
+    for (place, claims) in part {
+        for (cell, measured) in claims {
+            let sums = sums.entry(place.clone()).or_default().entry(cell).or_default();
+            sums.age = measured.age;
+            sums.contradictions += measured.contradictions;
+            for (sample, mark) in &measured.marks {
+                let sum = sums.marks.entry(sample).or_insert(Mark { value: 0.0, weight: 0.0, ..*mark });
+                sum.value += mark.value;
+                sum.weight += mark.weight;
+            }
+        }
+    }
+}
+
+/// Sums of those samples that a part has too.
+pub(super) fn limited_to<'a>(sums: &Places<'a>, part: &Places<'a>) -> Places<'a> {
+    let mut limited = Places::new();
+    for (place, claims) in part {
+        for (cell, measured) in claims {
+            let Some(sums) = sums.get(place).and_then(|claims| claims.get(cell)) else { continue };
+            let mut sums = sums.clone();
+            sums.marks.retain(|sample, _| measured.marks.contains_key(sample));
+            limited.entry(place.clone()).or_default().insert(cell, sums);
+        }
+    }
+    limited
+}
+
+/// What a policy's line is called, as a sweep would write it: `tova`, or `tova@squeezed` where keys move.
+pub(super) fn label(row: &Row) -> Cow<'_, str> {
+    if row.positions == "absolute" || is_shared(row) {
+        Cow::Borrowed(&row.policy)
+    } else {
+        Cow::Owned(format!("{}@{}", row.policy, row.positions))
+    }
 }
 
 /// `full` and `truncate` never evict, so where a cache's keys live and how it is filled does not concern them.

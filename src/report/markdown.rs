@@ -99,6 +99,7 @@ fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
     file.push_str(match parts.by {
         "distance" => "Columns are tokens from the end of the telling to the answer.\n\n",
         "position" => "Columns are tokens from the start of the sample.\n\n",
+        "running" => "Columns are tokens read; each number is over all of them.\n\n",
         _ => "",
     });
     for size in parts.sizes() {

@@ -4,10 +4,10 @@
 //! same draws of clusters. It knows how to pool and to compare, and what is wrong with the data behind a number; it
 //! refuses to know how anything is drawn.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bootstrap::{Draws, Estimate, Sums, pooled};
-use super::gather::{self, Mark, Measured, Places};
+use super::gather::{self, Mark, Measured, Places, Subject};
 use super::order;
 use super::quantity::Quantity;
 use super::setting::Setting;
@@ -80,6 +80,7 @@ pub fn panels(rows: &[Row]) -> Vec<Panel> {
         .iter()
         // Chance is no result of a policy: it stands beside what it is the chance of.
         .filter(|((_, metric, _), _)| !metric.ends_with("_chance") && !metric.ends_with("_trivial"))
+        .filter(|((_, _, group), _)| !group.is_some_and(|group| group.starts_with(PIECE)))
         .map(|((setting, metric, group), places)| {
             let mut panel = panel(setting.clone(), metric, places);
             panel.group = group.map(str::to_owned);
@@ -90,7 +91,40 @@ pub fn panels(rows: &[Row]) -> Vec<Panel> {
             panel
         })
         .collect();
+    panels.extend(running(&gathered));
     panels.sort_by(|a, b| a.order().cmp(&b.order()));
+    panels
+}
+
+/// Rows of such a group are about a piece of a long text.
+const PIECE: &str = "piece:";
+/// What becomes of them.
+pub(super) const RUNNING: &str = "running";
+
+/// Of long texts, the average over all tokens up to the end of each piece (the paper's Figure 7), over the samples that
+/// reach it: panels of groups such as `running:8192`.
+fn running(gathered: &BTreeMap<Subject<'_>, Places<'_>>) -> Vec<Panel> {
+    let piece = |group: &str| -> Option<(u64, u64)> {
+        let (first, last) = group.strip_prefix(PIECE)?.split_once('-')?;
+        Some((first.parse().ok()?, last.parse().ok()?))
+    };
+    let mut pieces: Vec<_> = gathered
+        .iter()
+        .filter_map(|((setting, metric, group), places)| Some(((setting, *metric), piece((*group)?)?, places)))
+        .collect();
+    pieces.sort_by_key(|(of, place, _)| (*of, *place));
+    let mut panels = Vec::new();
+    for of_one in pieces.chunk_by(|a, b| a.0 == b.0) {
+        let mut sums = Places::new();
+        for ((setting, metric), (_, last), places) in of_one {
+            gather::accumulate(&mut sums, places);
+            let reached = gather::limited_to(&sums, places);
+            let mut panel = panel((*setting).clone(), metric, &reached);
+            let end = last.saturating_add(1).min(setting.length.into());
+            panel.group = Some(format!("{RUNNING}:{end}"));
+            panels.push(panel);
+        }
+    }
     panels
 }
 
@@ -146,7 +180,8 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
     let quantity = Quantity::of(metric);
     let mut notes = Vec::new();
     let mut chosen = Vec::new();
-    for (&(policy, cache_size), claims) in places {
+    for ((policy, cache_size), claims) in places {
+        let (policy, cache_size) = (policy.as_ref(), *cache_size);
         let Some((cell, measured)) = gather::newest(claims) else { continue };
         let bits = |measured: &Measured| pooled_of(measured).map(|pooled| pooled.map(f64::to_bits));
         if claims.values().any(|other| bits(other) != bits(measured)) {
@@ -194,7 +229,7 @@ struct Pool<'a> {
 impl Pool<'_> {
     fn point(
         &self,
-        at: gather::Place,
+        at: (&str, Option<u32>),
         measured: &Measured,
         full: Option<&Measured>,
         samples: usize,
@@ -416,9 +451,17 @@ mod tests {
             cell: "slot".into(),
             ..row
         }));
+        all.extend(two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
+            prefill: "one_shot".into(),
+            cell: "one_shot".into(),
+            ..row
+        }));
         let panels = panels(&all);
         assert_eq!(panels.len(), 2);
         assert!(panels.iter().all(|panel| panel.full().is_some()));
+        // Where keys stand is a line's own business, how a prompt came into the cache a table's.
+        let policies: Vec<_> = panels.iter().map(|panel| panel.policies().join(" ")).collect();
+        assert_eq!(policies, ["full tova", "full tova tova@slot"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::escape;
 use crate::results::Row;
 
-/// Everything but policy and cache size that can move a number.
+/// Everything that can move a number but policy, positions and cache size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setting {
     pub task: String,
@@ -19,7 +19,6 @@ pub struct Setting {
     pub tail: String,
     pub asked: String,
     pub seed: u64,
-    pub positions: String,
     pub prefill: String,
 }
 
@@ -37,7 +36,6 @@ impl Setting {
             tail: row.tail.clone(),
             asked: row.asked.clone().unwrap_or_default(),
             seed: row.seed,
-            positions: row.positions.clone(),
             prefill: row.prefill.clone(),
         }
     }
@@ -45,12 +43,12 @@ impl Setting {
     /// The same without what only a bounded cache can notice, so that `full` and `truncate` are shared by the settings
     /// that differ in nothing else.
     pub(super) fn without_cache(&self) -> Self {
-        Self { positions: String::new(), prefill: String::new(), ..self.clone() }
+        Self { prefill: String::new(), ..self.clone() }
     }
 
     /// The fields below the headline, by name, for the line of settings and for telling panels apart. What does not
     /// concern the task is empty.
-    pub(super) fn details(&self) -> [(&'static str, String); 10] {
+    pub(super) fn details(&self) -> [(&'static str, String); 9] {
         [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.clone()),
@@ -60,7 +58,6 @@ impl Setting {
             ("tail", self.tail.clone()),
             ("asked", self.asked.clone()),
             ("seed", self.seed.to_string()),
-            ("positions", self.positions.clone()),
             ("prefill", self.prefill.clone()),
         ]
     }

@@ -101,9 +101,8 @@ impl Folder<'_> {
             let mut own = Vec::new();
             if let Some(figure) = figure {
                 own.extend(self.write_figure(figure)?);
-                let by_distance = breakdowns.iter().filter(|parts| parts.by == "distance" && parts.is_of(panel));
-                for parts in by_distance {
-                    if let Some(figure) = curve::by_distance(parts, figure, panel.setting.title(&settings)) {
+                for parts in breakdowns.iter().filter(|parts| parts.is_of(panel)) {
+                    if let Some(figure) = curve::of_parts(parts, figure, panel.setting.title(&settings)) {
                         own.extend(self.write_figure(&figure)?);
                     }
                 }

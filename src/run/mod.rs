@@ -18,9 +18,9 @@ pub use prepare::{Group, NamedCell, Prepared, Unavailable, prepare};
 use rows::Provenance;
 use schedule::SampleJob;
 
-use crate::lm::{Device, Interrupted, LanguageModel, device_name};
+use crate::lm::{BLOCK, Device, Interrupted, LanguageModel, device_name};
 use crate::results::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
-use crate::task::Measured;
+use crate::task::{AT_ONCE, Measured};
 
 /// What happens during a run.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ fn run_group(
                 count(&|outcome| outcome.failed += 1);
                 ledger.fail(name, &error)?;
             }
-            let name = format!("{} cells with {}", waiting.len(), group.model.source);
+            let name = format!("{} cells with {}", waiting.len(), group.model);
             observe(Event::CellFailed { cell: &name, error: &error });
             return Ok(());
         }
@@ -244,7 +244,7 @@ fn run_group(
         }
         !machine.stop.load(Ordering::Relaxed)
     };
-    schedule::work(model, group, jobs, workers(group, model, machine), &report)?;
+    schedule::work(model, group, jobs, workers(group, machine), &report)?;
     match fatal.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(()),
@@ -262,7 +262,7 @@ fn open<'a>(
     if loaded.as_ref().is_none_or(|(name, _)| *name != key) {
         // Two models need not fit into memory at once.
         *loaded = None;
-        observe(Event::Loading { model: &group.model.source.to_string() });
+        observe(Event::Loading { model: &group.model.to_string() });
         let mut model = group.files.load(group.model.dtype, &machine.device)?;
         model.stop_on(Arc::clone(&machine.stop));
         *loaded = Some((key, model));
@@ -271,28 +271,36 @@ fn open<'a>(
     if longest > group.files.shape.max_positions {
         observe(Event::Warning(format!(
             "{} was trained on texts of {} tokens, and samples have {longest}: its perplexity beyond is its own",
-            group.model.source, group.files.shape.max_positions
+            group.model, group.files.shape.max_positions
         )));
     }
     Ok(&loaded.as_ref().context("the model was just loaded")?.1)
 }
 
 /// Workers, and threads for each of their products: as many texts side by side as cores and memory allow.
-fn workers(group: &Group, model: &LanguageModel, machine: &Machine) -> (usize, usize) {
-    let (longest, _) = group.samples.longest_and_all();
-    let per_worker = bytes_per_worker(model.shape(), longest) * group.samples.side_by_side() as u64;
+fn workers(group: &Group, machine: &Machine) -> (usize, usize) {
+    let per_worker = bytes_per_worker(group) * group.samples.side_by_side() as u64;
     let room = available_memory().map_or(usize::MAX, |bytes| (bytes * 8 / 10 / per_worker.max(1)) as usize);
     let workers = machine.threads.min(room).max(1);
     (workers, (machine.threads / workers).max(1))
 }
 
-/// Bytes a worker holds at most while it reads texts of `tokens`: an unbounded cache and a bounded one, the states
-/// of both, and the logits of a block.
-pub fn bytes_per_worker(shape: &crate::lm::ModelShape, tokens: usize) -> u64 {
-    let states = (3 * tokens * shape.hidden * size_of::<f32>()) as u64;
+/// Bytes a worker holds at most while it measures a group: as much of the unbounded cache as somebody needs, a bounded
+/// one, the states of both, and the logits of a block.
+pub fn bytes_per_worker(group: &Group) -> u64 {
+    let shape = &group.files.shape;
+    let (longest, _) = group.samples.longest_and_all();
+    let most = |of: &dyn Fn(&NamedCell) -> usize| group.cells.iter().map(of).max().unwrap_or(0);
+    let writes = group.task.style().is_some();
+    let unbounded = if writes { longest } else { most(&|cell| cell.reading().needs(longest)) };
+    let bounded = most(&|cell| cell.cell.size().unwrap_or(0)).saturating_add(BLOCK).min(longest);
+    let at_once = unbounded.max(longest.min(AT_ONCE));
+    let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
     let segment = (512 * (8 * shape.hidden + 3 * shape.intermediate) * size_of::<f32>()) as u64;
-    let blocks = (128 * shape.heads.heads * (tokens + 128) * size_of::<f32>()) as u64;
-    2 * shape.cache_bytes(tokens) + states + segment + blocks + (64 << 20)
+    let columns = unbounded.max(bounded) + BLOCK;
+    let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
+    // Keys whose positions move are kept twice.
+    shape.cache_bytes(unbounded) + shape.cache_bytes(bounded) * 3 / 2 + states + segment + blocks + (64 << 20)
 }
 
 /// Memory that can be had without swapping; `None` where the system does not say.

@@ -117,7 +117,7 @@ pub fn prepare(
                 prepared.groups.push(group);
             }
             Err(error) => prepared.unavailable.push(Unavailable {
-                model: first.model.source.to_string(),
+                model: first.model.to_string(),
                 task: first.task.name().into(),
                 cells: cells.len(),
                 error,
@@ -132,6 +132,10 @@ type Found = (Arc<ModelFiles>, Arc<str>);
 
 fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Found> {
     let files = ModelFiles::find(&model.source, hub, progress)?;
+    let files = match model.rope_scaling {
+        Some(stretch) => files.stretched(stretch)?,
+        None => files,
+    };
     let revision = files.revision()?.into();
     Ok((Arc::new(files), revision))
 }

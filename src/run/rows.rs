@@ -33,7 +33,7 @@ impl Provenance {
         let row = |(number, mark): (usize, &crate::metric::Mark)| Row {
             cell: named.name.id().to_string(),
             sweep: self.sweep.clone(),
-            model: group.model.source.to_string(),
+            model: group.model.to_string(),
             model_revision: group.revision.to_string(),
             policy: cell.policy.clone(),
             score: policy.map(|policy| policy.score.name().into()),

@@ -91,6 +91,14 @@ impl Cell {
         }
     }
 
+    /// The policy as a sweep would write it: `tova`, or `tova@squeezed` where keys move.
+    pub fn label(&self) -> String {
+        match self.positions {
+            Positions::Absolute => self.policy.clone(),
+            moving => format!("{}@{}", self.policy, moving.name()),
+        }
+    }
+
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
         let draws = self.task.style().is_some_and(crate::task::Style::draws);
@@ -150,7 +158,7 @@ impl Cell {
             ModelSource::Folder(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,
         };
-        CellName { id, stem: stem(self.task.name(), model.unwrap_or(&source), &self.policy, self.size(), id) }
+        CellName { id, stem: stem(self.task.name(), model.unwrap_or(&source), &self.label(), self.size(), id) }
     }
 }
 

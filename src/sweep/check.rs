@@ -9,17 +9,18 @@ use std::hash::Hash;
 use super::model::ModelSpec;
 use super::nearest::did_you_mean;
 use super::shape::{
-    AnsweringShape, Entries, NeedleShape, PerplexityShape, PolicyShape, StoryShape, SweepShape, TaskShape,
-    WriteShape,
+    AnsweringShape, Entries, NeedleShape, PerplexityShape, PolicyShape, StoryShape, StretchShape, SweepShape,
+    TaskShape, WriteShape,
 };
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy, Positions};
 use crate::lm::source::{POCKET, RANDOM_TINY};
+use crate::lm::{Real, Stretch};
 use crate::task::{
     Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, Needle, Perplexity,
-    Prefill, PromptStyle, RANDOM_WORDS, Real, Split, StoryRequest, Storytelling, Style, TaskSpec,
+    Prefill, PromptStyle, RANDOM_WORDS, Split, StoryRequest, Storytelling, Style, TaskSpec,
 };
 
 /// The names under `policies:` that are not policies.
@@ -34,10 +35,10 @@ pub(super) fn check(shape: SweepShape, file: &str, stem: &str) -> Result<Sweep, 
     };
     let models = checker.models(shape.models)?;
     let defined = checker.definitions(shape.define)?;
-    let policies = checker.policies(&shape.policies, &defined)?;
+    let policies = checker.policies(&shape.policies, &defined, shape.positions)?;
     let cache_sizes = checker.sizes(&shape.cache_sizes, &shape.policies, &policies)?;
-    let tasks = checker.tasks(shape.tasks, shape.positions)?;
-    Ok(Sweep { name, models, policies, cache_sizes, positions: shape.positions, tasks, seed: shape.seed })
+    let tasks = checker.tasks(shape.tasks, &policies)?;
+    Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
 }
 
 struct Checker<'a> {
@@ -103,9 +104,22 @@ impl Checker<'_> {
                     ),
                 );
             };
-            models.push((ModelSpec { source, dtype: value.dtype }, referenced));
+            let rope_scaling = match value.rope_scaling {
+                None => None,
+                Some(StretchShape { kind, factor }) if (1.0..=1e6).contains(&factor) => {
+                    Some(Stretch { kind, factor: Real(factor) })
+                }
+                Some(StretchShape { factor, .. }) => {
+                    return self.refuse(
+                        referenced,
+                        format!("positions cannot be stretched by {factor}"),
+                        "write a factor from 1 (as trained) up: the text's length over the trained one",
+                    );
+                }
+            };
+            models.push((ModelSpec { source, dtype: value.dtype, rope_scaling }, referenced));
         }
-        self.distinct("models", shapes.referenced, &models, |model| format!("model `{}`", model.source))?;
+        self.distinct("models", shapes.referenced, &models, |model| format!("model `{model}`"))?;
         Ok(models.into_iter().map(|(model, _)| model).collect())
     }
 
@@ -140,6 +154,7 @@ impl Checker<'_> {
         &self,
         names: &Spanned<Vec<Spanned<String>>>,
         defined: &[(String, Policy)],
+        positions: Positions,
     ) -> Result<Vec<NamedPolicy>, ConfigError> {
         let spelled: Vec<_> = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
         self.distinct("policies", names.referenced, &spelled, |name| format!("policy `{name}`"))?;
@@ -152,7 +167,11 @@ impl Checker<'_> {
             }
         };
         let mut policies = Vec::new();
-        for Spanned { value: name, referenced, .. } in &names.value {
+        for Spanned { value: written, referenced, .. } in &names.value {
+            let (name, positions) = match written.split_once('@') {
+                None => (written.as_str(), positions),
+                Some((name, own)) => (name, self.positions(own, name, *referenced)?),
+            };
             let Some(rule) = find(name) else {
                 let known: Vec<&str> = RESERVED
                     .into_iter()
@@ -169,9 +188,26 @@ impl Checker<'_> {
                     ),
                 );
             };
-            policies.push(NamedPolicy { name: name.clone(), rule });
+            policies.push(NamedPolicy { name: name.to_string(), rule, positions });
         }
         Ok(policies)
+    }
+
+    /// The part of `policy@own` that says where its keys stand.
+    fn positions(&self, own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
+        let names = Positions::ALL.map(Positions::name);
+        if RESERVED.contains(&policy) {
+            let message = format!("`{policy}` evicts nobody, so its keys stay where they are");
+            return self.refuse(place, message, format!("write `{policy}`"));
+        }
+        match Positions::ALL.into_iter().find(|positions| positions.name() == own) {
+            Some(positions) => Ok(positions),
+            None => self.refuse(
+                place,
+                format!("unknown positions `{own}` of `{policy}`"),
+                format!("{}after @ stands {}", did_you_mean(own, names), names.join(", ")),
+            ),
+        }
     }
 
     fn sizes(
@@ -222,8 +258,9 @@ impl Checker<'_> {
     fn tasks(
         &self,
         shapes: Spanned<Vec<Spanned<TaskShape>>>,
-        positions: Positions,
+        policies: &[NamedPolicy],
     ) -> Result<Vec<TaskSpec>, ConfigError> {
+        let moving = policies.iter().map(|policy| policy.positions).find(|own| *own != Positions::Absolute);
         let mut tasks = Vec::new();
         for Spanned { value, referenced, .. } in shapes.value {
             let task = match value {
@@ -233,7 +270,7 @@ impl Checker<'_> {
                 TaskShape::Story(shape) => TaskSpec::Story(self.story(shape)?),
                 TaskShape::Needle(shape) => TaskSpec::Needle(self.needle(shape)?),
             };
-            if task.prefill() == Prefill::OneShot && positions != Positions::Absolute {
+            if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
                 return self.refuse(
                     referenced,
                     format!("`prefill: one_shot` needs `positions: absolute`, not {}", positions.name()),

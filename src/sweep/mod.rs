@@ -34,7 +34,6 @@ pub struct Sweep {
     pub policies: Vec<NamedPolicy>,
     /// Ascending.
     pub cache_sizes: Vec<usize>,
-    pub positions: Positions,
     pub tasks: Vec<TaskSpec>,
     pub seed: u64,
 }
@@ -42,8 +41,11 @@ pub struct Sweep {
 /// One entry of `policies:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPolicy {
+    /// Without its positions.
     pub name: String,
     pub rule: Rule,
+    /// Its own, written `tova@squeezed`, or the sweep's.
+    pub positions: Positions,
 }
 
 /// A cache rule before it has a size.
@@ -96,7 +98,7 @@ impl Sweep {
                     let sizes = if policy.rule == Rule::Full { &[0][..] } else { &self.cache_sizes };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
-                        if seen.insert(cell.canonical_text(&model.source.to_string(), &task.dataset())) {
+                        if seen.insert(cell.canonical_text(&model.to_string(), &task.dataset())) {
                             cells.push(cell);
                         }
                     }
@@ -115,7 +117,8 @@ impl Sweep {
             CacheRule::Evict { .. } => task.clone(),
         };
         // Where nothing leaves, the three kinds of positions are the same.
-        let positions = if matches!(rule, CacheRule::Evict { .. }) { self.positions } else { Positions::Absolute };
+        let positions =
+            if matches!(rule, CacheRule::Evict { .. }) { policy.positions } else { Positions::Absolute };
         Cell { model: model.clone(), policy: policy.name.clone(), rule, positions, task, seed: self.seed }
     }
 }

@@ -1,11 +1,24 @@
 //! Which model a sweep names, before anything is looked up or loaded.
 
-use crate::lm::WeightType;
+use std::fmt;
+
 use crate::lm::source::ModelSource;
+use crate::lm::{Stretch, WeightType};
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelSpec {
     pub source: ModelSource,
     pub dtype: WeightType,
+    pub rope_scaling: Option<Stretch>,
+}
+
+impl fmt::Display for ModelSpec {
+    /// As tables and rows call it: the source, with what is done to its positions.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rope_scaling {
+            None => write!(f, "{}", self.source),
+            Some(stretch) => write!(f, "{} ({stretch})", self.source),
+        }
+    }
 }

@@ -55,7 +55,7 @@ impl Field {
         match self {
             Field::Policy => Some(cell.policy.clone()),
             Field::Size => cell.size().map(|size| size.to_string()),
-            Field::Model => Some(cell.model.source.to_string()),
+            Field::Model => Some(cell.model.to_string()),
             Field::Task => Some(cell.task.name().to_string()),
         }
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::yaml::Spanned;
 use crate::eviction::{Amount, Positions, Scope, Score};
-use crate::lm::WeightType;
+use crate::lm::{StretchKind, WeightType};
 use crate::task::{Bos, Fact, Prefill, PromptStyle, Split, Tail};
 
 #[derive(Debug, Deserialize)]
@@ -32,11 +32,12 @@ pub(super) struct SweepShape {
     pub seed: u64,
 }
 
-/// A source alone, or `{source: ..., dtype: ...}`.
+/// A source alone, or `{source: ..., dtype: ..., rope_scaling: ...}`.
 #[derive(Debug)]
 pub(super) struct ModelShape {
     pub source: String,
     pub dtype: WeightType,
+    pub rope_scaling: Option<StretchShape>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,6 +46,17 @@ struct ModelMap {
     source: String,
     #[serde(default)]
     dtype: WeightType,
+    #[serde(default)]
+    rope_scaling: Option<StretchShape>,
+}
+
+/// `{type: linear, factor: 8}`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StretchShape {
+    #[serde(rename = "type")]
+    pub kind: StretchKind,
+    pub factor: f64,
 }
 
 impl<'de> Deserialize<'de> for ModelShape {
@@ -54,15 +66,16 @@ impl<'de> Deserialize<'de> for ModelShape {
             type Value = ModelShape;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str(
-                    "a model: a folder (./ ../ /), owner/name[@revision], pocket, random-tiny, or {source, dtype}",
+                    "a model: a folder (./ ../ /), owner/name[@revision], pocket, random-tiny, or {source, dtype, rope_scaling}",
                 )
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelShape, E> {
-                Ok(ModelShape { source: source.to_string(), dtype: WeightType::Auto })
+                Ok(ModelShape { source: source.to_string(), dtype: WeightType::Auto, rope_scaling: None })
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelShape, A::Error> {
-                let ModelMap { source, dtype } = ModelMap::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(ModelShape { source, dtype })
+                let ModelMap { source, dtype, rope_scaling } =
+                    ModelMap::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(ModelShape { source, dtype, rope_scaling })
             }
         }
         deserializer.deserialize_any(Model)

@@ -1,8 +1,8 @@
 //! Sweeps as snapshots: what a file means, which ids it gets, and what wrong files are told.
 
 use super::*;
-use crate::lm::WeightType;
-use crate::task::{Answering, Benchmark, Bos, Perplexity, Prefill, PromptStyle, Real, Split, Style, Tail};
+use crate::lm::{Real, WeightType};
+use crate::task::{Answering, Benchmark, Bos, Perplexity, Prefill, PromptStyle, Split, Style, Tail};
 
 const SMALL: &str = "\
 models: [random-tiny]
@@ -170,7 +170,7 @@ fn every_setting_is_read() {
 models:
   - meta-llama/Llama-2-7b-hf@abc123
   - {source: ./my-model, dtype: bf16}
-policies: [tova-r16, h2o-10]
+policies: [tova-r16, h2o-10@squeezed]
 define:
   tova-r16: {score: last_attention, scope: layer, keep_first: 4, keep_recent: 16}
   h2o-10: {score: accumulated_attention, scope: head, keep_recent: \"10%\"}
@@ -190,12 +190,16 @@ seed: 42
 ",
     );
     assert_eq!(sweep.name, "everything");
-    assert_eq!(sweep.models[1], ModelSpec { source: "./my-model".parse().unwrap(), dtype: WeightType::Bf16 });
+    assert_eq!(
+        sweep.models[1],
+        ModelSpec { source: "./my-model".parse().unwrap(), dtype: WeightType::Bf16, rope_scaling: None }
+    );
     let Rule::Policy(tova) = sweep.policies[0].rule else { panic!("a policy") };
     assert_eq!((tova.keep_first, tova.keep_recent.of(64)), (4, 16));
     let Rule::Policy(h2o) = sweep.policies[1].rule else { panic!("a policy") };
     assert_eq!(h2o.keep_recent.of(64), 7);
-    assert_eq!((sweep.positions, sweep.seed), (Positions::Slot, 42));
+    let positions: Vec<_> = sweep.policies.iter().map(|policy| policy.positions).collect();
+    assert_eq!((positions, sweep.seed), (vec![Positions::Slot, Positions::Squeezed], 42));
     let TaskSpec::Perplexity(task) = &sweep.tasks[0] else { panic!("perplexity") };
     let expected = Perplexity {
         dataset: "emozilla/pg19-test".parse().unwrap(),
@@ -320,6 +324,30 @@ fn mistakes_in_writing_are_told() {
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
     let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
     refused(&slot, "{qasper", "needs `positions: absolute`", "stream");
+    let slot = slot.replace("positions: slot\n", "").replace("tova]", "tova@slot]");
+    refused(&slot, "{qasper", "needs `positions: absolute`", "stream");
+}
+
+#[test]
+fn positions_can_be_a_policy_s_own() {
+    let cells = |policies: &str, more: &str| {
+        sweep(&format!(
+            "models: [a/b]\npolicies: {policies}\ncache_sizes: [8]\ntasks: [{{perplexity: {{dataset: ./t}}}}]\n{more}"
+        ))
+        .expand()
+    };
+    let ids = |cells: Vec<Cell>| cells.iter().map(|cell| cell.id("r", "d")).collect::<Vec<_>>();
+    let own = cells("[full, window+4@slot, tova@squeezed, tova]", "");
+    let labels: Vec<_> = own.iter().map(Cell::label).collect();
+    assert_eq!(labels, ["full", "window+4@slot", "tova@squeezed", "tova"]);
+    assert_eq!(own[1].policy, "window+4");
+    assert_eq!(
+        ids(own)[1..3],
+        [ids(cells("[window+4]", "positions: slot"))[0], ids(cells("[tova]", "positions: squeezed"))[0],]
+    );
+    // The sweep's own holds for the others, and saying it twice is saying it once.
+    let all = cells("[full, tova, tova@slot, tova@absolute]", "positions: slot");
+    assert_eq!(all.iter().map(Cell::label).collect::<Vec<_>>(), ["full", "tova@slot", "tova"]);
 }
 
 #[test]
@@ -373,6 +401,11 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&swap("length: 128", "bos: null"), "bos", "nothing where auto, true or false", "configs/");
     refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
     refused(&(SMALL.to_string() + "positions: rotated\n"), "rotated", "unknown name `rotated`", "squeezed");
+    refused(&swap("tova]", "tova@sloth]"), "tova@sloth", "unknown positions `sloth`", "did you mean `slot`");
+    refused(&swap("full, ", "full@slot, "), "full@slot", "evicts nobody", "write `full`");
+    let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
+    refused(&stretched("{type: ntk, factor: 0.5}"), "{source", "stretched by 0.5", "from 1");
+    refused(&stretched("{type: yarn, factor: 2}"), "yarn", "unknown name `yarn`", "ntk");
     refused(
         &(SMALL.to_string() + "define: {tova+x: {score: recency, scope: layer}}\n"),
         "tova+x",

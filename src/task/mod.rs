@@ -25,7 +25,7 @@ mod texts;
 mod zeroscrolls;
 
 pub use asking::{Asking, Samples};
-pub use perplexity::{Measured, measure};
+pub use perplexity::{AT_ONCE, Measured, measure};
 pub use prompt::{Fitted, Prompt};
 pub use question::{Benchmark, PromptStyle, Question, Split, questions_digest, require_references};
 pub use reading::{Reading, Topline};
@@ -34,7 +34,7 @@ pub use requests::{Asked, Request, Requests};
 pub use samples::{Sample, cut, resolve_bos};
 pub use settings::{
     Answering, Bos, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, Needle, Perplexity, Prefill, RANDOM_WORDS,
-    Real, StoryRequest, Storytelling, Style, Tail, TaskSpec,
+    StoryRequest, Storytelling, Style, Tail, TaskSpec,
 };
 pub use source::read_questions;
 pub use story::request_of;

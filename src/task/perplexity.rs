@@ -2,7 +2,8 @@
 //!
 //! A bounded cache equals the unbounded one until it is full, so the cells of a sample go on from one unbounded
 //! reading ([`Topline`]); a cache at least as large as the sample is that reading. Where a cell takes over depends on
-//! the cell alone, never on what else the sweep holds: a resumed sweep gives the same bits.
+//! the cell alone, never on what else the sweep holds: a resumed sweep gives the same bits. A bounded cache scores
+//! what it has read before it reads on, so a long text takes no more memory than a short one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,11 +31,8 @@ pub struct Measured {
     pub new_tokens: usize,
 }
 
-/// States, and the tokens of the sample they predict.
-struct Segment {
-    states: Tensor,
-    predicts: Range<usize>,
-}
+/// Tokens a bounded cache reads before they are scored and their states dropped.
+pub const AT_ONCE: usize = 4096;
 
 /// Measures one rule on one sample.
 ///
@@ -55,21 +53,22 @@ pub fn measure(
     };
     let mut seconds = 0.0;
     let mut lost = None;
-    let (segments, peak_cache_bytes) = match (reading.rule, reading.sized()) {
-        (CacheRule::Truncate { size }, _) if size < tokens => pieces(model, sample, size)?,
+    let mut tally = Tally::new(model, sample, if reading.compare { Some(shared()?) } else { None });
+    let peak_cache_bytes = match (reading.rule, reading.sized()) {
+        (CacheRule::Truncate { size }, _) if size < tokens => pieces(model, sample, size, &mut tally)?,
         (CacheRule::Evict { .. }, Some(policy)) if policy.size() < tokens => {
-            let (segment, memory) = bounded(model, sample, reading, policy, topline)?;
+            let memory = bounded(model, sample, reading, policy, topline, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
-            (vec![segment], memory.bytes())
+            memory.bytes()
         }
         _ => {
             let topline = shared()?;
             seconds += topline.seconds;
-            (vec![Segment { states: topline.states.clone(), predicts: 1..tokens + 1 }], topline.memory.bytes())
+            tally.add(&topline.states, 1)?;
+            topline.memory.bytes()
         }
     };
-    let mut marks =
-        score(model, sample, reading, &segments, if reading.compare { Some(shared()?) } else { None })?;
+    let mut marks = tally.marks(reading);
     if let Some(lost) = lost {
         marks.push(Mark::new(EVICTED_MASS, lost, tokens as f64));
     }
@@ -84,15 +83,19 @@ fn bounded(
     reading: &Reading,
     policy: SizedPolicy,
     topline: Option<&Topline>,
-) -> Result<(Segment, Memory)> {
+    tally: &mut Tally<'_>,
+) -> Result<Memory> {
     let start = reading.start(sample.tokens.len());
     let measure_loss = reading.compare && reading.positions == Positions::Absolute;
     let fork = topline.filter(|_| start > 0).and_then(|topline| {
         let memory = model.fork(&topline.memory, start, policy, measure_loss)?;
         Some((memory, topline.states.narrow(0, 0, start)))
     });
-    let (mut memory, mut states) = match fork {
-        Some((memory, states)) => (memory, vec![states?]),
+    let mut memory = match fork {
+        Some((memory, states)) => {
+            tally.add(&states?, 1)?;
+            memory
+        }
         None if start > 0 => anyhow::bail!("the unbounded reading cannot be continued at token {start}"),
         None => {
             let plan = MemoryPlan {
@@ -101,98 +104,158 @@ fn bounded(
                 measure_loss,
                 ..MemoryPlan::bounded(policy)
             };
-            (model.new_memory(&plan), Vec::new())
+            model.new_memory(&plan)
         }
     };
-    states.push(model.read(&sample.tokens[start..], &mut memory)?);
-    let states = Tensor::cat(&states, 0)?;
-    Ok((Segment { states, predicts: 1..sample.tokens.len() + 1 }, memory))
+    for tokens in sample.tokens[start..].chunks(AT_ONCE) {
+        let first = memory.seen() + 1;
+        let states = model.read(tokens, &mut memory)?;
+        tally.add(&states, first)?;
+    }
+    Ok(memory)
 }
 
-/// The paper's baseline: the sample in pieces of `size` tokens, each with an empty cache.
-fn pieces(model: &LanguageModel, sample: &Sample, size: usize) -> Result<(Vec<Segment>, u64)> {
+/// The paper's baseline: the sample in pieces of `size` tokens, each with an empty cache. Returns the bytes of the
+/// largest.
+fn pieces(model: &LanguageModel, sample: &Sample, size: usize, tally: &mut Tally<'_>) -> Result<u64> {
     let lead = usize::from(sample.bos.is_some());
     let text = &sample.tokens[lead..];
-    let mut segments = Vec::new();
     let mut bytes = 0;
     for (index, piece) in text.chunks(size - lead).enumerate() {
         let tokens: Vec<u32> = sample.bos.into_iter().chain(piece.iter().copied()).collect();
         let mut memory = model.new_memory(&MemoryPlan { expect: tokens.len(), ..MemoryPlan::unbounded() });
         let states = model.read(&tokens, &mut memory)?;
-        // The state after the piece's i-th token predicts the sample's token `first + i`.
-        let first = index * (size - lead) + 1;
-        segments.push(Segment { states, predicts: first..first + tokens.len() });
+        // What comes after the piece is scored in the next one.
+        let states = states.narrow(0, 0, tokens.len() - 1)?;
+        tally.add(&states, index * (size - lead) + 1)?;
         bytes = bytes.max(memory.bytes());
     }
-    Ok((segments, bytes))
+    Ok(bytes)
 }
 
-/// Marks of the sample's scored tokens.
-fn score(
-    model: &LanguageModel,
-    sample: &Sample,
-    reading: &Reading,
-    segments: &[Segment],
-    topline: Option<&Topline>,
-) -> Result<Vec<Mark>> {
-    let (mut nll, mut scored, mut kl, mut same_top) = (0.0, 0usize, 0.0, 0u64);
-    let asked = sample.answer_tokens();
-    let mut hits = vec![None; sample.tokens.len()];
-    let mut parts: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
-    for Segment { states, predicts } in segments {
-        // The last state of a segment predicts what comes after it, which another segment, or nobody, scores.
-        let last = (predicts.end - 1).min(sample.tokens.len());
-        let targets = predicts.start.max(sample.scored.start)..last.min(sample.scored.end);
+/// The sums over a sample's scored tokens, in the making.
+struct Tally<'a> {
+    model: &'a LanguageModel,
+    sample: &'a Sample,
+    /// What every prediction is compared with.
+    topline: Option<&'a Topline>,
+    /// Tokens that answer a recall, and whether each token of the sample was the most likely one.
+    asked: Vec<usize>,
+    hits: Vec<Option<bool>>,
+    nll: f64,
+    scored: usize,
+    kl: f64,
+    same_top: u64,
+    /// NLL and tokens by octave of the position, and by piece of an octave.
+    octaves: BTreeMap<usize, [f64; 2]>,
+    pieces: BTreeMap<usize, [f64; 2]>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(model: &'a LanguageModel, sample: &'a Sample, topline: Option<&'a Topline>) -> Tally<'a> {
+        Tally {
+            model,
+            sample,
+            topline,
+            asked: sample.answer_tokens(),
+            hits: vec![None; sample.tokens.len()],
+            nll: 0.0,
+            scored: 0,
+            kl: 0.0,
+            same_top: 0,
+            octaves: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+        }
+    }
+
+    /// Scores what some states predict: the sample's tokens from `first` on, as far as they are to be scored.
+    fn add(&mut self, states: &Tensor, first: usize) -> Result<()> {
+        let Tally { model, sample, .. } = *self;
+        let end = (first + states.dim(0)?).min(sample.scored.end);
+        let targets = first.max(sample.scored.start)..end;
         if targets.is_empty() {
-            continue;
+            return Ok(());
         }
         let expected = &sample.tokens[targets.clone()];
-        let states = states.narrow(0, targets.start - predicts.start, targets.len())?;
-        let unbounded = match topline {
+        let states = states.narrow(0, targets.start - first, targets.len())?;
+        let unbounded = match self.topline {
             Some(topline) => Some(topline.states.narrow(0, targets.start - 1, targets.len())?),
             None => None,
         };
-        let here = asked.iter().filter(|token| targets.contains(token));
+        let here = self.asked.iter().filter(|token| targets.contains(token));
         let here: Vec<usize> = here.map(|token| token - targets.start).collect();
         let scores = model.score(&states, expected, &here, unbounded.as_ref())?;
         for (row, hit) in here.into_iter().zip(scores.hits) {
-            hits[targets.start + row] = Some(hit);
+            self.hits[targets.start + row] = Some(hit);
         }
-        for (position, nll) in targets.clone().zip(&scores.nll) {
-            let [sum, tokens] = parts.entry(part(position)).or_default();
-            *sum += f64::from(*nll);
-            *tokens += 1.0;
+        for (position, nll) in targets.clone().zip(scores.nll) {
+            let nll = f64::from(nll);
+            self.nll += nll;
+            let parts = [(&mut self.octaves, octave_of(position)), (&mut self.pieces, piece_of(position).start)];
+            for (sums, part) in parts {
+                let [sum, tokens] = sums.entry(part).or_default();
+                *sum += nll;
+                *tokens += 1.0;
+            }
         }
-        nll += scores.nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
-        kl += scores.divergence.kl;
-        same_top += scores.divergence.same_top;
-        scored += targets.len();
+        self.kl += scores.divergence.kl;
+        self.same_top += scores.divergence.same_top;
+        self.scored += targets.len();
+        Ok(())
     }
-    let weight = scored as f64;
-    let mut marks = vec![Mark::new(NLL, nll, weight)];
-    // One part alone would say the same again.
-    if parts.len() > 1 {
-        marks.extend(parts.into_iter().map(|(first, [nll, tokens])| {
-            let name = if first == 0 { format!("0-{}", FIRST_PART - 1) } else { octave(first) };
-            Mark { group: Some(format!("position:{name}")), ..Mark::new(NLL, nll, tokens) }
-        }));
+
+    fn marks(self, reading: &Reading) -> Vec<Mark> {
+        let Tally { sample, nll, scored, .. } = self;
+        let weight = scored as f64;
+        let mut marks = vec![Mark::new(NLL, nll, weight)];
+        let part =
+            |group: String, [nll, tokens]: [f64; 2]| Mark { group: Some(group), ..Mark::new(NLL, nll, tokens) };
+        // One part alone would say the same again.
+        if self.octaves.len() > 1 {
+            marks.extend(self.octaves.into_iter().map(|(first, sums)| {
+                let name = if first == 0 { format!("0-{}", FIRST_PART - 1) } else { octave(first) };
+                part(format!("position:{name}"), sums)
+            }));
+        }
+        // Of a text that is longer a curve is drawn.
+        if sample.tokens.len() > WHOLE_OCTAVES {
+            marks.extend(self.pieces.into_iter().map(|(first, sums)| {
+                let piece = piece_of(first);
+                part(format!("piece:{}-{}", piece.start, piece.end - 1), sums)
+            }));
+        }
+        // Words whose tokens are not all scored would make the word-level figure too good.
+        if sample.words > 0 && scored == sample.scored.len() {
+            marks.push(Mark::new(NLL_WORD, nll, sample.words as f64));
+        }
+        if reading.compare && reading.rule != CacheRule::Unbounded {
+            marks.push(Mark::new(KL_TO_FULL, self.kl, weight));
+            marks.push(Mark::new(TOP1_AGREEMENT, self.same_top as f64, weight));
+        }
+        marks.extend(recall::marks(&sample.recalls, &self.hits));
+        marks
     }
-    // Words whose tokens are not all scored would make the word-level figure too good.
-    if sample.words > 0 && scored == sample.scored.len() {
-        marks.push(Mark::new(NLL_WORD, nll, sample.words as f64));
-    }
-    if reading.compare && reading.rule != CacheRule::Unbounded {
-        marks.push(Mark::new(KL_TO_FULL, kl, weight));
-        marks.push(Mark::new(TOP1_AGREEMENT, same_top as f64, weight));
-    }
-    marks.extend(recall::marks(&sample.recalls, &hits));
-    Ok(marks)
 }
 
 /// The first positions of a sample are one part: octaves of a few tokens would say little and cost rows.
 const FIRST_PART: usize = 128;
 
-/// Where the part of a position begins.
-fn part(position: usize) -> usize {
+/// Below this position a piece is an octave, from here on a sixteenth of one.
+const WHOLE_OCTAVES: usize = 4096;
+
+/// Where the octave of a position begins.
+fn octave_of(position: usize) -> usize {
     if position < FIRST_PART { 0 } else { 1 << position.ilog2() }
+}
+
+/// The piece a position is in: few enough for a row each, fine enough for a curve over tens of thousands of tokens.
+fn piece_of(position: usize) -> Range<usize> {
+    let start = octave_of(position);
+    let length = if start == 0 { FIRST_PART } else { start };
+    if position < WHOLE_OCTAVES {
+        return start..start + length;
+    }
+    let length = length / 16;
+    let start = position / length * length;
+    start..start + length
 }

@@ -36,7 +36,7 @@ pub struct Topline {
 
 impl Reading {
     /// Tokens of the unbounded reading of a text of `tokens` this one needs: all of them, or those it starts from.
-    pub(super) fn needs(&self, tokens: usize) -> usize {
+    pub fn needs(&self, tokens: usize) -> usize {
         match self.rule {
             CacheRule::Unbounded => tokens,
             CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => {

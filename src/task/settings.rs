@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::question::{Benchmark, PromptStyle, Split};
 use crate::lm::source::RepoId;
-use crate::lm::{Sampling, Writing};
+use crate::lm::{Real, Sampling, Writing};
 
 /// Whether a sample starts with the tokenizer's BOS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -168,24 +168,6 @@ impl Prefill {
             Prefill::Stream => "stream",
             Prefill::OneShot => "one_shot",
         }
-    }
-}
-
-/// A real number of a setting, equal only to the same bits.
-#[derive(Clone, Copy, Debug)]
-pub struct Real(pub f64);
-
-impl PartialEq for Real {
-    fn eq(&self, other: &Real) -> bool {
-        self.0.to_bits() == other.0.to_bits()
-    }
-}
-
-impl Eq for Real {}
-
-impl std::hash::Hash for Real {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.to_bits().hash(state);
     }
 }
 

@@ -1,0 +1,112 @@
+//! Positions made to fit a window smaller than the text: the two ways that only change the angles.
+//!
+//! A sweep can ask for them on top of a checkpoint; a checkpoint that has its own scaling keeps that.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+
+use super::config::{ModelShape, RopeScaling};
+
+/// A real number of a setting, equal only to the same bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Real(pub f64);
+
+impl PartialEq for Real {
+    fn eq(&self, other: &Real) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Real {}
+
+impl std::hash::Hash for Real {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+/// How positions are stretched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StretchKind {
+    /// Positions are divided by the factor (position interpolation, arXiv 2306.15595).
+    Linear,
+    /// The base grows so that the slowest frequency is divided by the factor and the fastest stays (NTK-aware, as in
+    /// Code Llama, arXiv 2308.12950).
+    Ntk,
+}
+
+/// `rope_scaling` that a sweep puts on a checkpoint that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stretch {
+    pub kind: StretchKind,
+    /// At least 1.
+    pub factor: Real,
+}
+
+impl fmt::Display for Stretch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            StretchKind::Linear => "linear",
+            StretchKind::Ntk => "ntk",
+        };
+        write!(f, "{kind} {}", self.factor.0)
+    }
+}
+
+impl ModelShape {
+    /// The model with stretched positions, made for as many times longer texts.
+    ///
+    /// # Errors
+    /// A checkpoint that scales its positions already.
+    pub fn stretch(&mut self, stretch: Stretch) -> Result<()> {
+        ensure!(
+            matches!(self.rope.scaling, RopeScaling::None),
+            "the checkpoint has a rope_scaling of its own; leave out the sweep's"
+        );
+        let Stretch { kind, factor: Real(factor) } = stretch;
+        match kind {
+            StretchKind::Linear => self.rope.scaling = RopeScaling::Linear(factor),
+            StretchKind::Ntk => {
+                let dim = self.head_dim as f64;
+                // A head of two has one frequency, which is the fastest.
+                let power = if self.head_dim > 2 { dim / (dim - 2.0) } else { 0.0 };
+                self.rope.theta *= factor.powf(power);
+            }
+        }
+        self.max_positions = (self.max_positions as f64 * factor) as usize;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::tiny_shape;
+    use super::super::rope::Frequencies;
+    use super::*;
+
+    #[test]
+    fn angles_of_a_stretched_model() {
+        let angle = |stretch: Option<Stretch>, pair: usize| {
+            let mut shape = tiny_shape();
+            if let Some(stretch) = stretch {
+                shape.stretch(stretch).unwrap();
+            }
+            let angles = Frequencies::new(&shape.rope, shape.head_dim).angles([1.0].into_iter());
+            f64::from(angles.row(0).1[pair]).asin()
+        };
+        let by = |kind| Some(Stretch { kind, factor: Real(4.0) });
+        for pair in 0..4 {
+            assert!((angle(by(StretchKind::Linear), pair) - angle(None, pair) / 4.0).abs() < 1e-6);
+        }
+        let ntk = by(StretchKind::Ntk);
+        assert!((angle(ntk, 0) - angle(None, 0)).abs() < 1e-6);
+        assert!((angle(ntk, 3) - angle(None, 3) / 4.0).abs() < 1e-9);
+        let mut shape = tiny_shape();
+        shape.stretch(ntk.unwrap()).unwrap();
+        assert_eq!(shape.max_positions, 4 * tiny_shape().max_positions);
+        shape.stretch(by(StretchKind::Linear).unwrap()).unwrap();
+        assert!(shape.stretch(ntk.unwrap()).unwrap_err().to_string().contains("of its own"));
+    }
+}
