@@ -359,6 +359,55 @@ pub fn rotate(a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
     ARCH.dispatch(Rotate { a, b, cos, sin });
 }
 
+struct Combine<'a> {
+    weights: &'a [f32],
+    table: &'a [f32],
+    stride: usize,
+    out: &'a mut [f32],
+}
+
+/// N vectors of columns, from vector `at` on. No closures: one that is not inlined knows nothing of the instruction set.
+#[inline(always)]
+fn combined<S: Simd, const N: usize>(s: S, of: &mut Combine<'_>, at: usize) {
+    let mut sums = [s.splat_f32s(0.0); N];
+    for (row, weight) in of.weights.iter().enumerate() {
+        let weight = s.splat_f32s(*weight);
+        let (row, _) = S::as_simd_f32s(&of.table[row * of.stride..][..of.out.len()]);
+        let row = &row[at..at + N];
+        for n in 0..N {
+            sums[n] = s.mul_add_e_f32s(weight, row[n], sums[n]);
+        }
+    }
+    let (out, _) = S::as_mut_simd_f32s(of.out);
+    out[at..at + N].copy_from_slice(&sums);
+}
+
+impl WithSimd for Combine<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, s: S) {
+        let vectors = self.out.len() / (size_of::<S::f32s>() / size_of::<f32>());
+        let mut at = 0;
+        while at + 8 <= vectors {
+            combined::<S, 8>(s, &mut self, at);
+            at += 8;
+        }
+        while at < vectors {
+            combined::<S, 1>(s, &mut self, at);
+            at += 1;
+        }
+    }
+}
+
+/// `out <- sum of weights[i] * table[i * stride ..]`: one row times a table whose rows lie `stride` apart. `out` has a
+/// length that is a multiple of [`LANES`].
+pub fn combine(weights: &[f32], table: &[f32], stride: usize, out: &mut [f32]) {
+    assert!(out.len().is_multiple_of(LANES) && out.len() <= stride);
+    assert!(weights.is_empty() || table.len() >= (weights.len() - 1) * stride + out.len());
+    ARCH.dispatch(Combine { weights, table, stride, out });
+}
+
 struct RowProducts<'a> {
     x: &'a [f32],
     input: usize,
@@ -427,6 +476,22 @@ mod tests {
     fn numbers(n: usize, scale: f32) -> Vec<f32> {
         // A fixed irregular sequence in [-scale, scale].
         (0..n).map(|i| ((i as f32 * 12.9898).sin() * 43_758.547).fract() * scale).collect()
+    }
+
+    #[test]
+    fn a_row_times_a_table() {
+        let numbers = |n: usize, by: f32| (0..n).map(|i| (i as f32 * by).sin()).collect::<Vec<f32>>();
+        for (rows, columns, stride) in [(1, 16, 16), (5, 48, 50), (32, 160, 640), (3, 0, 4), (0, 16, 16)] {
+            let (weights, table) = (numbers(rows, 0.7), numbers(rows * stride, 0.3));
+            let mut out = vec![f32::NAN; columns];
+            combine(&weights, &table, stride, &mut out);
+            for (column, got) in out.iter().enumerate() {
+                let terms = weights.iter().enumerate();
+                let want: f64 =
+                    terms.map(|(row, w)| f64::from(*w) * f64::from(table[row * stride + column])).sum();
+                assert!((f64::from(*got) - want).abs() < 1e-5, "{rows} x {columns}: {got} is not {want}");
+            }
+        }
     }
 
     #[test]

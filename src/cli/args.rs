@@ -160,9 +160,9 @@ pub struct TextArguments {
     /// Where keys stand after evictions: absolute, slot or squeezed
     #[arg(long, default_value = "absolute", value_parser = parse_positions)]
     pub positions: Positions,
-    /// Tokens read at a time; changes no result [default: the whole text]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub chunk: Option<u64>,
+    /// Tokens read at a time; changes no result
+    #[arg(long, value_name = "N", default_value_t = crate::task::AT_ONCE as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    pub chunk: u64,
     /// Where to compute: cpu, cuda, cuda:N or auto
     #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
     pub device: DeviceChoice,

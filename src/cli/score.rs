@@ -121,7 +121,7 @@ fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, arguments: &Text
         if index > 0 {
             reading.nll.push(None);
         }
-        let chunk = arguments.chunk.map_or(piece_tokens.len(), |chunk| chunk as usize);
+        let chunk = arguments.chunk as usize;
         for start in (0..piece_tokens.len()).step_by(chunk) {
             let end = (start + chunk).min(piece_tokens.len());
             let states = model.read(&piece_tokens[start..end], &mut memory)?;

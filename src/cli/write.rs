@@ -58,7 +58,7 @@ pub fn write(arguments: &WriteArguments) -> Result<Value> {
         };
         let mut memory = model.new_memory(&plan);
         let mut state = None;
-        for piece in prompt.chunks(asked.chunk.map_or(prompt.len(), |chunk| chunk as usize)) {
+        for piece in prompt.chunks(asked.chunk as usize) {
             state = Some(model.read(piece, &mut memory)?.narrow(0, piece.len() - 1, 1)?);
         }
         let state = state.context("there is no token to read")?;

@@ -23,8 +23,9 @@ pub(super) struct AnchoredKeys {
     turned: Vec<f32>,
     /// (groups)(entries)
     coordinates: Vec<Vec<f64>>,
-    /// Turns since the group's keys were rotated from `raw`.
+    /// Turns since the group's keys were rotated from `raw`, and the columns before which keys were turned.
     turns: Vec<usize>,
+    reach: Vec<usize>,
     heads: Heads,
     head_dim: usize,
     capacity: usize,
@@ -41,6 +42,7 @@ impl AnchoredKeys {
             turned: vec![0.0; room],
             coordinates: vec![Vec::new(); groups],
             turns: vec![0; groups],
+            reach: vec![0; groups],
             heads,
             head_dim,
             capacity,
@@ -141,9 +143,11 @@ impl AnchoredKeys {
                 *coordinate += shrink;
             }
             self.turns[group] += 1;
+            self.reach[group] = self.reach[group].max(victim);
             if self.turns[group] == REFRESH {
+                // Window turns its first entries only, again and again.
+                let columns = 0..std::mem::take(&mut self.reach[group]);
                 self.turns[group] = 0;
-                let columns = 0..self.coordinates[group].len();
                 self.rotate(group, columns, frequencies);
                 continue;
             }
@@ -169,6 +173,7 @@ impl AnchoredKeys {
                 coordinates[to] = coordinates[from as usize];
             }
             coordinates.truncate(kept.len());
+            self.reach[group] = kept.partition_point(|column| (*column as usize) < self.reach[group]);
             for kv_head in self.kv_heads_of(group) {
                 for d in 0..self.head_dim {
                     let row = (kv_head * self.head_dim + d) * self.capacity;

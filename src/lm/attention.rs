@@ -259,7 +259,7 @@ impl Block<'_> {
         let (dim, rows, stride) = (self.shape.head_dim, self.tokens.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
         let scale = 1.0 / (dim as f32).sqrt();
-        let mut query = vec![0.0; per_kv * dim];
+        let mut query = vec![0.0; dim];
         for row in 0..rows {
             let key = &self.tokens.keys[row * kv_heads * dim..][..kv_heads * dim];
             let coordinates = keys.push(held + row, key, scan, self.shape.frequencies);
@@ -269,16 +269,10 @@ impl Block<'_> {
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
                     let from = &self.tokens.queries[(row * heads + head) * dim..][..dim];
-                    let to = &mut query[member * dim..][..dim];
-                    rotate_head(from, angles.row(keys.group_of(kv_head)), scale, to);
+                    rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
+                    let logits = &mut logits[(head * rows + row) * stride..][..width];
+                    vector::combine(&query, keys.of_head(kv_head), capacity, logits);
                 }
-                let first = (kv_head * per_kv * rows + row) * stride;
-                product(
-                    (per_kv, width, dim),
-                    (&mut logits[first..], Strides::row_major(rows * stride)),
-                    (&query, Strides::row_major(dim)),
-                    (keys.of_head(kv_head), Strides::row_major(capacity)),
-                );
             }
             scan.step(row, logits, normaliser, None);
             keys.close_gaps(scan, self.shape.frequencies);
