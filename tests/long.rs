@@ -142,7 +142,7 @@ fn the_report_has_the_running_average() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     assert!(figures.iter().any(|name| name.ends_with("-running-linear.svg")), "{figures:?}");
-    assert!(fs::read_to_string(folder.join("results/report.md")).unwrap().contains("by running"));
+    assert!(fs::read_to_string(folder.join("results/report.md")).unwrap().contains("of all tokens read"));
 }
 
 #[test]

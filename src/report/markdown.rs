@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::bootstrap::RESAMPLES;
 use super::breakdown::Breakdown;
 use super::escape;
-use super::points::Panel;
+use super::points::{self, Panel};
 use super::quantity::Better;
 use super::setting::Setting;
 use super::table::{self, Entry, Grid, Show};
@@ -94,12 +94,16 @@ fn meaning(panel: &Panel) -> String {
 
 /// A table for each cache size.
 fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
-    let title = format!("{} by {}", capital(&parts.quantity().name), parts.by);
+    let name = capital(&parts.quantity().name);
+    let title = match parts.by {
+        points::RUNNING => format!("{name} of all tokens read"),
+        by => format!("{name} by {by}"),
+    };
     file.push_str(&format!("#### {}\n\n", escape::markdown(&title)));
     file.push_str(match parts.by {
         "distance" => "Columns are tokens from the end of the telling to the answer.\n\n",
         "position" => "Columns are tokens from the start of the sample.\n\n",
-        "running" => "Columns are tokens read; each number is over all of them.\n\n",
+        points::RUNNING => "Columns are tokens read; each number is over all of them.\n\n",
         _ => "",
     });
     for size in parts.sizes() {
