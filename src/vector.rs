@@ -397,13 +397,20 @@ impl WithSimd for Combine<'_> {
             combined::<S, 1>(s, &mut self, at);
             at += 1;
         }
+        let whole = vectors * (size_of::<S::f32s>() / size_of::<f32>());
+        for column in whole..self.out.len() {
+            let mut sum = 0.0f32;
+            for (row, weight) in self.weights.iter().enumerate() {
+                sum = weight.mul_add(self.table[row * self.stride + column], sum);
+            }
+            self.out[column] = sum;
+        }
     }
 }
 
-/// `out <- sum of weights[i] * table[i * stride ..]`: one row times a table whose rows lie `stride` apart. `out` has a
-/// length that is a multiple of [`LANES`].
+/// `out <- sum of weights[i] * table[i * stride ..]`: one row times a table whose rows lie `stride` apart.
 pub fn combine(weights: &[f32], table: &[f32], stride: usize, out: &mut [f32]) {
-    assert!(out.len().is_multiple_of(LANES) && out.len() <= stride);
+    assert!(out.len() <= stride);
     assert!(weights.is_empty() || table.len() >= (weights.len() - 1) * stride + out.len());
     ARCH.dispatch(Combine { weights, table, stride, out });
 }
@@ -413,60 +420,148 @@ struct RowProducts<'a> {
     input: usize,
     weights: &'a [f32],
     out: &'a mut [f32],
+    stride: usize,
 }
 
-/// Dot products of one row of weights with N others. Each adds up in the same order whatever N is.
+/// Dot products of R rows of weights with N others, which all have `input` floats. Each adds up in two sums, one over
+/// the even vectors and one over the odd, in the same order whatever R and N are.
 #[inline(always)]
-fn dots<S: Simd, const N: usize>(s: S, weights: &[f32], x: &[f32]) -> [f32; N] {
-    let input = weights.len();
-    let (body, tail) = S::as_simd_f32s(weights);
-    let rows: [_; N] = std::array::from_fn(|i| S::as_simd_f32s(&x[i * input..][..input]));
-    let mut sums = [[s.splat_f32s(0.0); 2]; N];
-    let (pairs, rest) = body.as_chunks::<2>();
-    for (at, pair) in pairs.iter().enumerate() {
-        for (sums, (row, _)) in sums.iter_mut().zip(&rows) {
-            sums[0] = s.mul_add_e_f32s(pair[0], row[2 * at], sums[0]);
-            sums[1] = s.mul_add_e_f32s(pair[1], row[2 * at + 1], sums[1]);
+fn dots<S: Simd, const R: usize, const N: usize>(s: S, weights: &[f32], x: &[f32], input: usize) -> [[f32; N]; R] {
+    let weights: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(&weights[r * input..][..input]));
+    let rows: [_; N] = std::array::from_fn(|n| S::as_simd_f32s(&x[n * input..][..input]));
+    let (w, x) = (weights.map(|(body, _)| body), rows.map(|(body, _)| body));
+    // A large tile walks twice, so that its sums fit the registers; a small one once, as it waits for memory.
+    let [even, odd] = if 2 * R * N + R > S::REGISTER_COUNT {
+        [every_other(s, w, x, 0), every_other(s, w, x, 1)]
+    } else {
+        evens_and_odds(s, w, x)
+    };
+    // No closures here: one that is not inlined knows nothing of the instruction set, and costs more than the product.
+    let mut found = [[0.0; N]; R];
+    for r in 0..R {
+        for n in 0..N {
+            let mut end = 0.0;
+            for (w, x) in weights[r].1.iter().zip(rows[n].1) {
+                end += w * x;
+            }
+            found[r][n] = s.reduce_sum_f32s(s.add_f32s(even[r][n], odd[r][n])) + end;
         }
     }
-    for (w, at) in rest.iter().zip(2 * pairs.len()..) {
-        for (sums, (row, _)) in sums.iter_mut().zip(&rows) {
-            sums[0] = s.mul_add_e_f32s(*w, row[at], sums[0]);
+    found
+}
+
+/// The sums over every other vector from `first` on: (R, N)
+#[inline(always)]
+fn every_other<S: Simd, const R: usize, const N: usize>(
+    s: S,
+    w: [&[S::f32s]; R],
+    x: [&[S::f32s]; N],
+    first: usize,
+) -> [[S::f32s; N]; R] {
+    let vectors = w[0].len();
+    let (w, x) = (w.map(|w| &w[..vectors]), x.map(|x| &x[..vectors]));
+    let mut sums = [[s.splat_f32s(0.0); N]; R];
+    let mut at = first;
+    while at < vectors {
+        for r in 0..R {
+            for n in 0..N {
+                sums[r][n] = s.mul_add_e_f32s(w[r][at], x[n][at], sums[r][n]);
+            }
+        }
+        at += 2;
+    }
+    sums
+}
+
+/// Both sums of [`every_other`] in one walk.
+#[inline(always)]
+fn evens_and_odds<S: Simd, const R: usize, const N: usize>(
+    s: S,
+    w: [&[S::f32s]; R],
+    x: [&[S::f32s]; N],
+) -> [[[S::f32s; N]; R]; 2] {
+    let vectors = w[0].len();
+    let (w, x) = (w.map(|w| &w[..vectors]), x.map(|x| &x[..vectors]));
+    let (mut even, mut odd) = ([[s.splat_f32s(0.0); N]; R], [[s.splat_f32s(0.0); N]; R]);
+    let mut at = 0;
+    while at + 1 < vectors {
+        for r in 0..R {
+            for n in 0..N {
+                even[r][n] = s.mul_add_e_f32s(w[r][at], x[n][at], even[r][n]);
+                odd[r][n] = s.mul_add_e_f32s(w[r][at + 1], x[n][at + 1], odd[r][n]);
+            }
+        }
+        at += 2;
+    }
+    if at < vectors {
+        for r in 0..R {
+            for n in 0..N {
+                even[r][n] = s.mul_add_e_f32s(w[r][at], x[n][at], even[r][n]);
+            }
         }
     }
-    std::array::from_fn(|i| {
-        let end: f32 = tail.iter().zip(rows[i].1).map(|(w, x)| w * x).sum();
-        s.reduce_sum_f32s(s.add_f32s(sums[i][0], sums[i][1])) + end
-    })
+    [even, odd]
+}
+
+impl RowProducts<'_> {
+    /// The tile of R weights and N rows at a place.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const N: usize>(&mut self, s: S, output: usize, row: usize) {
+        let found: [[f32; N]; R] =
+            dots(s, &self.weights[output * self.input..], &self.x[row * self.input..], self.input);
+        for (r, found) in found.into_iter().enumerate() {
+            for (n, value) in found.into_iter().enumerate() {
+                self.out[(row + n) * self.stride + output + r] = value;
+            }
+        }
+    }
+
+    /// All weights with N rows.
+    #[inline(always)]
+    fn rows<S: Simd, const N: usize>(&mut self, s: S, row: usize) {
+        let outputs = self.weights.len() / self.input;
+        let mut output = 0;
+        while S::REGISTER_COUNT >= 32 && output + 4 <= outputs {
+            self.tile::<S, 4, N>(s, output, row);
+            output += 4;
+        }
+        while output + 2 <= outputs {
+            self.tile::<S, 2, N>(s, output, row);
+            output += 2;
+        }
+        while output < outputs {
+            self.tile::<S, 1, N>(s, output, row);
+            output += 1;
+        }
+    }
 }
 
 impl WithSimd for RowProducts<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        let RowProducts { x, input, weights, out } = self;
-        let rows = x.len() / input;
-        for (weights, out) in weights.chunks_exact(input).zip(out.chunks_exact_mut(rows)) {
-            let mut at = 0;
-            while at + 4 <= rows {
-                out[at..at + 4].copy_from_slice(&dots::<S, 4>(s, weights, &x[at * input..]));
-                at += 4;
-            }
-            while at < rows {
-                out[at..at + 1].copy_from_slice(&dots::<S, 1>(s, weights, &x[at * input..]));
-                at += 1;
-            }
+    fn with_simd<S: Simd>(mut self, s: S) {
+        let rows = self.x.len() / self.input;
+        let mut row = 0;
+        while row + 4 <= rows {
+            self.rows::<S, 4>(s, row);
+            row += 4;
+        }
+        while row < rows {
+            self.rows::<S, 1>(s, row);
+            row += 1;
         }
     }
 }
 
-/// `out (outputs, rows) <- weights (outputs, input) x^T`, where x is (rows, input). For few rows, where reading the
-/// weights is what takes time: each weight is read once, and a row's bits don't depend on the rows beside it.
-pub fn row_products(x: &[f32], input: usize, weights: &[f32], out: &mut [f32]) {
+/// The first columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights are (outputs,
+/// input): as many columns as there are outputs. A row's bits don't depend on the rows beside it, nor on which weights
+/// stand together.
+pub fn row_products(x: &[f32], input: usize, weights: &[f32], out: &mut [f32], stride: usize) {
     assert!(input > 0 && x.len().is_multiple_of(input) && weights.len().is_multiple_of(input));
-    assert_eq!(out.len(), weights.len() / input * (x.len() / input));
-    ARCH.dispatch(RowProducts { x, input, weights, out });
+    let (rows, outputs) = (x.len() / input, weights.len() / input);
+    assert!(outputs <= stride && (rows == 0 || out.len() >= (rows - 1) * stride + outputs));
+    ARCH.dispatch(RowProducts { x, input, weights, out, stride });
 }
 
 #[cfg(test)]
@@ -481,7 +576,9 @@ mod tests {
     #[test]
     fn a_row_times_a_table() {
         let numbers = |n: usize, by: f32| (0..n).map(|i| (i as f32 * by).sin()).collect::<Vec<f32>>();
-        for (rows, columns, stride) in [(1, 16, 16), (5, 48, 50), (32, 160, 640), (3, 0, 4), (0, 16, 16)] {
+        for (rows, columns, stride) in
+            [(1, 16, 16), (5, 48, 50), (32, 160, 640), (3, 0, 4), (0, 16, 16), (5, 37, 40)]
+        {
             let (weights, table) = (numbers(rows, 0.7), numbers(rows * stride, 0.3));
             let mut out = vec![f32::NAN; columns];
             combine(&weights, &table, stride, &mut out);
@@ -585,17 +682,22 @@ mod tests {
             let weights = numbers(7 * input, 1.0);
             let x = numbers(6 * input, 2.0);
             let mut all = vec![0.0; 7 * 6];
-            row_products(&x, input, &weights, &mut all);
+            row_products(&x, input, &weights, &mut all, 7);
             for row in 0..6 {
                 let mut alone = vec![0.0; 7];
-                row_products(&x[row * input..][..input], input, &weights, &mut alone);
+                row_products(&x[row * input..][..input], input, &weights, &mut alone, 7);
                 for out in 0..7 {
                     let pairs = x[row * input..][..input].iter().zip(&weights[out * input..][..input]);
                     let want: f64 = pairs.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
-                    assert!((f64::from(all[out * 6 + row]) - want).abs() < 1e-4, "{input}");
-                    assert_eq!(all[out * 6 + row].to_bits(), alone[out].to_bits(), "{input}");
+                    assert!((f64::from(all[row * 7 + out]) - want).abs() < 1e-4, "{input}");
+                    assert_eq!(all[row * 7 + out].to_bits(), alone[out].to_bits(), "{input}");
                 }
             }
+            // Whichever weights stand together, and where the columns begin.
+            let mut parts = vec![0.0; 7 * 6];
+            row_products(&x, input, &weights[..2 * input], &mut parts, 7);
+            row_products(&x, input, &weights[2 * input..], &mut parts[2..], 7);
+            assert_eq!(parts, all);
         }
     }
 

@@ -142,7 +142,8 @@ pub struct JudgeArguments {
 /// One text under one cache rule.
 #[derive(Debug, Args)]
 pub struct TextArguments {
-    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, pocket or random-tiny
+    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, pocket, random-tiny, or a random model of a
+    /// stated shape such as random-h512-l8-a8-k8-f1408-v8000
     #[arg(long, value_name = "MODEL")]
     pub model: String,
     /// The text as a JSON list of token ids, read as it stands

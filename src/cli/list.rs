@@ -32,14 +32,18 @@ pub fn list(what: Listable) -> String {
              \x20            (tau/zero_scrolls), or embedded; prompt: zeroscrolls or paper\n\
              story        stories on request, one per seed: length, variety, NLL under the full cache; `judge`\n\
              \x20            compares them; request: paper, embedded, or a text of your own\n\
-             needle       one fact in a long text, by length and depth; data as for perplexity\n\n\
+             needle       one fact in a long text, by length and depth; data as for perplexity\n\
+             timing       sequences of random tokens decoded to a length, one alone and as many as fit a stated memory:\n\
+             \x20            cache bytes, largest batch, tokens/s of prefill and decoding, time to the first token\n\n\
              All that write take write: {prefill: stream | one_shot, query_aware, max_new_tokens, temperature,\n\
              top_k, top_p, repetition_penalty, chat_template, stop}\n"
             .into(),
         Listable::Models => "./folder, ../folder, /folder   a Hugging Face checkpoint (config.json, *.safetensors, tokenizer.json)\n\
              owner/name[@revision]          the same on the hub (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE)\n\
              pocket                         a small trained model inside the program, for the texts of `embedded`\n\
-             random-tiny                    a tiny random model made from a seed\n\n\
+             random-tiny                    a tiny random model made from a seed\n\
+             random-h512-l8-a8-f1408-v8000  random weights of a stated shape: hidden size, layers, attention heads (and\n\
+             \x20                              -k2: key-value heads, if they are fewer), MLP size, vocabulary\n\n\
              Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16 and bf16\n"
             .into(),
         Listable::Sweeps => {

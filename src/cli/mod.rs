@@ -5,6 +5,7 @@ mod bars;
 mod doctor;
 mod export;
 mod failure;
+mod forecast;
 mod judge;
 mod list;
 mod progress;

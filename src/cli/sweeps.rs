@@ -11,15 +11,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::args::{PlanArguments, RunArguments, SweepArguments};
 use super::bars::Bars;
 use super::failure::Usage;
+use super::forecast;
 use super::progress::Downloads;
 use super::{print, threads};
-use crate::eviction::CacheRule;
-use crate::lm::matrix_rate;
 use crate::lm::source::{HubError, HubSettings};
+use crate::lm::{Device, machine_name, matrix_rate};
 use crate::report::{self, Options};
 use crate::results::{Ledger, Row, Status};
-use crate::run::{self, Group, Machine, NamedCell, Prepared, bytes_per_worker};
+use crate::run::{self, Machine, Prepared, bytes_per_worker};
 use crate::sweep::Sweep;
+use crate::task::TaskSpec;
 
 /// The sweeps that need no file, by name; the first runs when none is named.
 pub const BUILT_IN: [(&str, &str); 2] =
@@ -50,7 +51,8 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
     selection.of(sweep.expand()).map_err(Usage::from_error)?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
-    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new())?;
+    let name = machine_name(&device, threads);
+    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(), &name)?;
     // Only now: nothing looks at the flag while files are fetched, and a signal there shall end the program.
     let (stop, signal) = listen()?;
     let machine = Machine { device, threads, stop };
@@ -128,12 +130,23 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let asked_offline = hub.offline;
     let hub = HubSettings { offline: true, ..hub };
     let selection = arguments.sweep.selection();
-    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &()).map_err(selection_is_usage)?;
-    print(&describe(&sweep, &prepared, threads, &folder, asked_offline))?;
+    // Only cells that are timed mean a machine; nothing else needs the card to be there.
+    let timed = sweep.tasks.iter().any(|task| matches!(task, TaskSpec::Timing(_)));
+    let device = if timed { arguments.sweep.device.open()? } else { Device::Cpu };
+    let name = machine_name(&device, threads);
+    let prepared =
+        run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &(), &name).map_err(selection_is_usage)?;
+    print(&describe(&sweep, &prepared, (threads, &device), &folder, asked_offline))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, asked_offline: bool) -> String {
+fn describe(
+    sweep: &Sweep,
+    prepared: &Prepared,
+    (threads, device): (usize, &Device),
+    folder: &Path,
+    asked_offline: bool,
+) -> String {
     let mut text = format!("sweep {}, results in {}\n", sweep.name, folder.display());
     // Without the yardstick there is no estimate, but still a plan.
     let rate = matrix_rate(threads).unwrap_or(f64::INFINITY);
@@ -156,25 +169,26 @@ fn describe(sweep: &Sweep, prepared: &Prepared, threads: usize, folder: &Path, a
         text +=
             &format!("  {:<width$} {:>6}  {:<28} {:>12} {:>10}\n", "policy", "size", "state", "cache", "about");
         for cell in &group.cells {
-            let entries = match cell.cell.rule {
-                CacheRule::Unbounded => group.task.length(),
-                CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => size.min(group.task.length()),
-            };
-            let seconds = estimate(group, cell, rate);
+            let seconds = forecast::seconds(group, cell, device, rate);
             total += seconds;
             text += &format!(
                 "  {:<width$} {:>6}  {:<28} {:>12} {:>10}\n",
                 cell.cell.label(),
                 cell.cell.size().map_or("-".into(), |size| size.to_string()),
                 state(&cell.status, group.samples.len()),
-                bytes(shape.cache_bytes(entries)),
+                bytes(shape.cache_bytes(forecast::entries(group, cell))),
                 duration(seconds),
             );
         }
-        text += &format!(
-            "  memory: the weights, and at most {} for each text read at the same time ({threads} at most)\n",
-            bytes(bytes_per_worker(group)),
-        );
+        text += &match &group.task {
+            TaskSpec::Timing(timing) => {
+                format!("  memory: {} for weights and caches, as the task grants\n", timing.memory)
+            }
+            _ => format!(
+                "  memory: the weights, and at most {} for each text read at the same time ({threads} at most)\n",
+                bytes(bytes_per_worker(group)),
+            ),
+        };
     }
     for unavailable in &prepared.unavailable {
         let offline = |cause: &(dyn std::error::Error + 'static)| {
@@ -216,30 +230,6 @@ fn state(status: &Status, samples: usize) -> String {
             format!("failed: {}", first.chars().take(60).collect::<String>())
         }
     }
-}
-
-/// Seconds a cell still takes: its arithmetic at the rate of products, and a third more for the rest.
-fn estimate(group: &Group, cell: &NamedCell, rate: f64) -> f64 {
-    let shape = &group.files.shape;
-    let left = group.samples.len().saturating_sub(cell.samples_done()) as f64;
-    let (_, all) = group.samples.longest_and_all();
-    let tokens = all as f64 / group.samples.len() as f64;
-    let size = cell.cell.size().map_or(f64::INFINITY, |size| size as f64).min(tokens);
-    // What a cell shares with the unbounded reading is counted there.
-    let own = match cell.cell.rule {
-        CacheRule::Unbounded => tokens,
-        _ if size >= tokens => 0.0,
-        CacheRule::Truncate { .. } => tokens,
-        CacheRule::Evict { .. } => tokens - (size / 128.0).floor() * 128.0,
-    };
-    let columns = match cell.cell.rule {
-        CacheRule::Evict { .. } => size + 64.0,
-        _ => size / 2.0,
-    };
-    let weights =
-        2.0 * (shape.parameters() as f64 - if shape.tied { 0.0 } else { (shape.vocab * shape.hidden) as f64 });
-    let attention = 4.0 * (shape.layers * shape.heads.heads * shape.head_dim) as f64 * columns;
-    1.33 * left * own * (weights + attention) / rate
 }
 
 pub fn count(n: u64) -> String {

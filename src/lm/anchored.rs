@@ -51,6 +51,26 @@ impl AnchoredKeys {
         }
     }
 
+    /// The same keys with room for `capacity`; the first `held` columns are in use.
+    pub fn with_room(&self, held: usize, capacity: usize) -> AnchoredKeys {
+        let copy = |from: &[f32]| {
+            let mut to = vec![0.0; self.heads.kv_heads * self.head_dim * capacity];
+            for (to, from) in to.chunks_exact_mut(capacity).zip(from.chunks_exact(self.capacity)) {
+                to[..held].copy_from_slice(&from[..held]);
+            }
+            to
+        };
+        AnchoredKeys {
+            raw: copy(&self.raw),
+            turned: copy(&self.turned),
+            coordinates: self.coordinates.clone(),
+            turns: self.turns.clone(),
+            reach: self.reach.clone(),
+            capacity,
+            ..*self
+        }
+    }
+
     /// Floats the keys occupy.
     pub fn floats(&self) -> usize {
         self.raw.len() + self.turned.len()

@@ -134,7 +134,7 @@ impl Block<'_> {
         let held = cache.roster.len();
         let columns = held + rows;
         let stride = vector::padded(columns);
-        cache.reserve(kv_heads, dim, stride);
+        cache.reserve(kv_heads, dim, columns);
         let LayerCache { roster, keys, values, capacity, shadow } = cache;
         let capacity = *capacity;
 
@@ -162,7 +162,7 @@ impl Block<'_> {
                     }
                 }
                 let clock = Instant::now();
-                self.logits_of_all(queries, keys, capacity, stride, logits);
+                self.logits_of_all(queries, keys, (capacity, stride), logits);
                 work.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 for row in 0..rows {
@@ -232,16 +232,25 @@ impl Block<'_> {
     }
 
     /// The block's logits against cache and block: (heads, rows, stride)
-    fn logits_of_all(&self, queries: &[f32], keys: &[f32], capacity: usize, stride: usize, logits: &mut [f32]) {
+    fn logits_of_all(
+        &self,
+        queries: &[f32],
+        keys: &[f32],
+        (capacity, stride): (usize, usize),
+        logits: &mut [f32],
+    ) {
         let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
         let per_kv = self.shape.heads.per_kv_head();
+        // Whole lanes where the cache has them; a settled one ends where its entries do.
+        let width = stride.min(capacity);
         logits.par_chunks_mut(per_kv * rows * stride).enumerate().for_each(|(kv_head, logits)| {
             product(
-                (per_kv * rows, stride, dim),
+                (per_kv * rows, width, dim),
                 (logits, Strides::row_major(stride)),
                 (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
                 (&keys[kv_head * capacity * dim..][..capacity * dim], Strides::transposed(dim)),
             );
+            fill_ends(logits, stride, width);
         });
     }
 
@@ -264,19 +273,29 @@ impl Block<'_> {
             let key = &self.tokens.keys[row * kv_heads * dim..][..kv_heads * dim];
             let coordinates = keys.push(held + row, key, scan, self.shape.frequencies);
             let angles = self.shape.frequencies.angles(coordinates.into_iter());
-            let width = vector::padded(held + row + 1);
+            let lanes = vector::padded(held + row + 1);
+            let width = lanes.min(capacity);
             for kv_head in 0..kv_heads {
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
                     let from = &self.tokens.queries[(row * heads + head) * dim..][..dim];
                     rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
-                    let logits = &mut logits[(head * rows + row) * stride..][..width];
+                    let logits = &mut logits[(head * rows + row) * stride..][..lanes];
+                    let (logits, end) = logits.split_at_mut(width);
                     vector::combine(&query, keys.of_head(kv_head), capacity, logits);
+                    end.fill(0.0);
                 }
             }
             scan.step(row, logits, normaliser, None);
             keys.close_gaps(scan, self.shape.frequencies);
         }
+    }
+}
+
+/// What lies beyond the last column of each row is masked, but must be a number.
+fn fill_ends(logits: &mut [f32], stride: usize, width: usize) {
+    if width < stride {
+        logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
     }
 }
 

@@ -4,7 +4,7 @@ use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 
 use super::config::ModelShape;
-use super::layers::{Linear, Products, Ready, add, compute_type, rms_norm, silu_mul};
+use super::layers::{Linear, Products, Ready, add, bytes_of, compute_type, rms_norm, silu_mul};
 use super::weights::Weights;
 
 /// A layer as it is held.
@@ -65,6 +65,13 @@ impl Layer {
             up: linear("mlp.up_proj", (intermediate, hidden))?,
             down: linear("mlp.down_proj", (hidden, intermediate))?,
         })
+    }
+
+    /// Bytes it is held in.
+    pub fn bytes(&self) -> usize {
+        let matrices = [&self.query, &self.key, &self.value, &self.output, &self.gate, &self.up, &self.down];
+        let norms = bytes_of(&self.attention_norm) + bytes_of(&self.mlp_norm);
+        norms + matrices.map(Linear::bytes).into_iter().sum::<usize>()
     }
 
     /// The layer with its matrices ready for products of a kind.

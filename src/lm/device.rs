@@ -1,10 +1,12 @@
-//! Where the products with weights run.
+//! Where the products with weights run, and how much memory is taken there.
 
 use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use candle_core::Device;
+
+use crate::vector;
 
 /// `cpu`, `cuda`, `cuda:N` or `auto`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,4 +94,36 @@ pub fn device_name(device: &Device) -> String {
         return name.unwrap_or_else(|_| "cuda".into());
     }
     if device.is_cpu() { "cpu".into() } else { "cuda".into() }
+}
+
+/// The same with the processor beside it and its threads, for what is measured against the clock: attention runs there,
+/// whatever the device.
+pub fn machine_name(device: &Device, threads: usize) -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let brand = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let brand = brand.map_or(std::env::consts::ARCH, |(_, brand)| brand.trim());
+    let card = if device.is_cpu() { String::new() } else { format!("{} beside ", device_name(device)) };
+    let of = if threads == 1 { "thread" } else { "threads" };
+    format!("{card}{brand} ({}), {threads} {of}", vector::instruction_set())
+}
+
+/// Bytes of memory that are taken now: by this process, and on the card if it uses one. What was freed and is only kept
+/// for later is given back first. `None` where the system does not say.
+pub fn occupied(device: &Device) -> Option<u64> {
+    give_back();
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    let card = if device.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };
+    Some((kib << 10) + card)
+}
+
+/// Gives freed memory back to the system.
+fn give_back() {
+    // SAFETY: the call takes no pointer and changes no memory that is in use.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[expect(unsafe_code)]
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }

@@ -42,6 +42,11 @@ impl Linear {
         Ok(Linear { weight: self.weight.to_dtype(dtype)?, bias })
     }
 
+    /// Bytes it is held in.
+    pub fn bytes(&self) -> usize {
+        bytes_of(&self.weight) + self.bias.as_ref().map_or(0, bytes_of)
+    }
+
     /// The matrix ready for products of a kind.
     pub fn ready(&self, products: Products) -> Result<Ready> {
         let bias = self.bias.as_ref().map(|bias| bias.to_dtype(products.dtype())).transpose()?;
@@ -51,6 +56,11 @@ impl Linear {
         };
         Ok(Ready { weight, bias, few: products == Products::Few })
     }
+}
+
+/// Bytes of a tensor's numbers.
+pub(super) fn bytes_of(tensor: &Tensor) -> usize {
+    tensor.elem_count() * tensor.dtype().size_in_bytes()
 }
 
 /// How products with weights are computed.
@@ -122,41 +132,51 @@ impl CustomOp2 for FewRows {
     ) -> candle_core::Result<(CpuStorage, Shape)> {
         let (x, (rows, input)) = (floats(x, x_at)?, x_at.shape().dims2()?);
         let (out, _) = weight_at.shape().dims2()?;
-        let mut columns = vec![0.0; out * rows]; // (out, rows)
-        let parts = columns.par_chunks_mut(OUTPUTS * rows).enumerate();
-        // A row of weights is widened where it is needed, in cache.
+        let mut tiles = vec![0.0; out * rows]; // (out / OUTPUTS)(rows, OUTPUTS), the last one narrower
+        let parts = tiles.par_chunks_mut(OUTPUTS * rows).enumerate();
+        // Rows of weights are widened where they are needed, in cache.
         match weight {
             CpuStorage::F32(_) => {
                 let weight = floats(weight, weight_at)?;
-                parts.for_each(|(part, columns)| {
-                    let from = part * OUTPUTS * input;
-                    let weights = &weight[from..from + columns.len() / rows * input];
-                    vector::row_products(x, input, weights, columns);
+                parts.for_each(|(part, tile)| {
+                    let outputs = tile.len() / rows;
+                    let weights = &weight[part * OUTPUTS * input..][..outputs * input];
+                    vector::row_products(x, input, weights, tile, outputs);
                 });
             }
             CpuStorage::BF16(weight) => {
                 let weight = contiguous(weight, weight_at)?;
-                parts.for_each(|(part, columns)| widened(x, input, &weight[part * OUTPUTS * input..], columns));
+                parts.for_each(|(part, tile)| widened(x, input, &weight[part * OUTPUTS * input..], (tile, rows)));
             }
             CpuStorage::F16(weight) => {
                 let weight = contiguous(weight, weight_at)?;
-                parts.for_each(|(part, columns)| widened(x, input, &weight[part * OUTPUTS * input..], columns));
+                parts.for_each(|(part, tile)| widened(x, input, &weight[part * OUTPUTS * input..], (tile, rows)));
             }
             _ => candle_core::bail!("weights of f32, bf16 or f16 are needed"),
         }
-        let y = (0..rows * out).map(|at| columns[at % out * rows + at / out]).collect();
-        Ok((CpuStorage::F32(y), Shape::from((rows, out))))
+        if rows > 1 {
+            let mut y = vec![0.0; rows * out];
+            y.par_chunks_mut(out).enumerate().for_each(|(row, y)| {
+                for (y, tile) in y.chunks_mut(OUTPUTS).zip(tiles.chunks(OUTPUTS * rows)) {
+                    y.copy_from_slice(&tile[row * y.len()..][..y.len()]);
+                }
+            });
+            tiles = y;
+        }
+        Ok((CpuStorage::F32(tiles), Shape::from((rows, out))))
     }
 }
 
-/// Products with weights of half precision, one widened row after the other.
-fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], columns: &mut [f32]) {
-    let mut row = vec![0.0; input];
-    for (weights, out) in weights.chunks_exact(input).zip(columns.chunks_exact_mut(x.len() / input)) {
-        for (to, from) in row.iter_mut().zip(weights) {
+/// Products with weights of half precision, a few widened rows after the other.
+fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], (tile, rows): (&mut [f32], usize)) {
+    const AT_ONCE: usize = 8;
+    let outputs = tile.len() / rows;
+    let mut few = vec![0.0; AT_ONCE * input];
+    for (part, weights) in weights[..outputs * input].chunks(AT_ONCE * input).enumerate() {
+        for (to, from) in few.iter_mut().zip(weights) {
             *to = (*from).into();
         }
-        vector::row_products(x, input, &row, out);
+        vector::row_products(x, input, &few[..weights.len()], &mut tile[part * AT_ONCE..], outputs);
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the recurrent network remembers: for every layer the keys and values that survive, and who they are.
 //!
 //! A bounded memory is allocated at its bound and never grows with the text. While a block of tokens is read it
-//! holds the block too; afterwards exactly `size` entries per key-value head.
+//! holds the block too; afterwards exactly `size` entries per key-value head. Settled to be written from, it has room
+//! for one entry more and nothing else.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub(super) struct LayerCache {
     pub keys: Keys,
     /// (kv_heads, capacity, head_dim)
     pub values: Vec<f32>,
-    /// Entries there is room for, whole lanes.
+    /// Entries there is room for.
     pub capacity: usize,
     /// Every key ever read, at its absolute position: only to measure what eviction lost.
     pub shadow: Option<Store>,
@@ -241,6 +242,23 @@ impl Memory {
         }
     }
 
+    /// Keeps room for `more` tokens read one at a time, and no more: a bounded memory holds one entry beyond its size,
+    /// while its newest attends and before somebody leaves. Reading more, or a block at once, makes room again. Shapes
+    /// are the network's.
+    pub(super) fn settle(&mut self, more: usize, heads: Heads, head_dim: usize) {
+        let room = |layer: &LayerCache| {
+            let all = layer.roster.len() + more;
+            all.min(layer.roster.limit().saturating_add(1)).max(layer.roster.len())
+        };
+        // The tables of a block go too.
+        self.scratch = self.scratch.clone();
+        if self.layers.iter().any(|layer| layer.capacity != room(layer)) {
+            // All layers are copied before any is dropped: freed one by one, they would leave holes that nothing fits.
+            let layers = self.layers.iter().map(|layer| layer.with_room(room(layer), heads.kv_heads, head_dim));
+            self.layers = layers.collect();
+        }
+    }
+
     /// Tokens read so far.
     pub fn seen(&self) -> usize {
         self.seen
@@ -276,14 +294,40 @@ impl LayerCache {
         ((keys + self.values.len()) * size_of::<f32>()) as u64
     }
 
-    /// Makes room for `entries`; a bounded cache has it from the start.
+    /// A copy with another capacity, which holds all there is.
+    fn with_room(&self, capacity: usize, kv_heads: usize, head_dim: usize) -> LayerCache {
+        let held = self.roster.len();
+        let copy = |from: &[f32]| {
+            let mut to = vec![0.0; kv_heads * capacity * head_dim];
+            for kv_head in 0..kv_heads {
+                to[kv_head * capacity * head_dim..][..held * head_dim]
+                    .copy_from_slice(&from[kv_head * self.capacity * head_dim..][..held * head_dim]);
+            }
+            to
+        };
+        LayerCache {
+            roster: self.roster.clone(),
+            keys: match &self.keys {
+                Keys::Absolute(keys) => Keys::Absolute(copy(keys)),
+                Keys::Anchored(keys) => Keys::Anchored(keys.with_room(held, capacity)),
+            },
+            values: copy(&self.values),
+            capacity,
+            shadow: self.shadow.clone(),
+        }
+    }
+
+    /// Makes room for `entries`; a bounded cache that reads blocks has it from the start.
     pub fn reserve(&mut self, kv_heads: usize, head_dim: usize, entries: usize) {
         if entries <= self.capacity {
             return;
         }
-        let Keys::Absolute(keys) = &mut self.keys else {
-            unreachable!("anchored keys are bounded, and allocated at their bound");
-        };
+        if let Keys::Anchored(_) = self.keys {
+            // Bounded, so that there is a largest block and no reason to double.
+            *self = self.with_room(vector::padded(entries), kv_heads, head_dim);
+            return;
+        }
+        let Keys::Absolute(keys) = &mut self.keys else { return };
         let grow = |data: &mut Vec<f32>| {
             let mut store = Store { data: std::mem::take(data), capacity: self.capacity };
             store.reserve(kv_heads, head_dim, entries);

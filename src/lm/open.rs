@@ -6,11 +6,11 @@ use candle_core::Device;
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
 use super::pocket;
-use super::random::tiny_shape;
+use super::random::{shape_of, tiny_shape};
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
 use super::stretch::Stretch;
 use super::tokenizer::Tokenizer;
-use super::transformer::{LanguageModel, WeightType};
+use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
 
 /// What is known of a model before its weights are loaded.
 pub struct ModelFiles {
@@ -29,8 +29,8 @@ enum Weights {
     Files(CheckpointFiles),
 }
 
-/// The recipe of `random-tiny`; another number where its weights change.
-const RANDOM_TINY_REVISION: &str = "random-tiny-1";
+/// The recipe of random weights; another number where they change.
+const RANDOM_RECIPE: u32 = 1;
 
 impl ModelFiles {
     /// Finds a model's files, fetching them where needed, and reads its config.
@@ -40,6 +40,7 @@ impl ModelFiles {
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random),
+            ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random),
             ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 let files = source.resolve(hub, progress)?;
@@ -69,7 +70,7 @@ impl ModelFiles {
         let weights = match &self.weights {
             Weights::Files(files) => files.revision()?,
             Weights::Pocket => pocket::revision(),
-            Weights::Random => RANDOM_TINY_REVISION.to_string(),
+            Weights::Random => format!("{}-{RANDOM_RECIPE}", self.source),
         };
         Ok(match self.stretch {
             Some(stretch) => format!("{weights} rope_scaling {stretch}"),
@@ -139,6 +140,18 @@ impl ModelFiles {
             Weights::Random => LanguageModel::random(shape, 1, dtype, device),
         };
         model.with_context(|| format!("cannot load the model {}", self.source))
+    }
+
+    /// Bytes the weights will take once they are loaded, about: before that nobody has looked at their type.
+    pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
+        let (stored, parameters) = (self.weight_bytes(), self.shape.parameters());
+        let each = match dtype {
+            _ if device.is_cpu() && stored < WIDEN_BELOW => 4,
+            WeightType::F32 => 4,
+            WeightType::F16 | WeightType::Bf16 => 2,
+            WeightType::Auto => return stored,
+        };
+        parameters * each
     }
 
     /// Bytes of the weight files.

@@ -1,4 +1,4 @@
-//! A model with random weights made from a seed: no download, no training, every part of the engine at work.
+//! Models with random weights made from a seed: no download, no training, every part of the engine at work.
 
 use std::collections::HashMap;
 
@@ -7,6 +7,7 @@ use candle_core::Device;
 use safetensors::tensor::{Dtype, TensorView};
 
 use super::config::{ModelShape, RopeScaling, RopeShape};
+use super::source::RandomShape;
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
 use crate::eviction::Heads;
@@ -28,6 +29,20 @@ pub fn tiny_shape() -> ModelShape {
         sliding_window: None,
         bos: Some(0),
         eos: vec![0],
+    }
+}
+
+/// A network of stated sizes, for texts of any length worth timing.
+pub(super) fn shape_of(sizes: RandomShape) -> ModelShape {
+    ModelShape {
+        hidden: sizes.hidden,
+        intermediate: sizes.intermediate,
+        layers: sizes.layers,
+        heads: Heads { heads: sizes.heads, kv_heads: sizes.kv_heads },
+        head_dim: sizes.head_dim(),
+        vocab: sizes.vocab,
+        max_positions: 1 << 17,
+        ..tiny_shape()
     }
 }
 

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use super::attention::{AttentionShape, Placed, Projections, attend};
 use super::config::ModelShape;
 use super::decoder::Layer;
-use super::layers::{Linear, Products, compute_type, floats, rms_norm};
+use super::layers::{Linear, Products, bytes_of, compute_type, floats, rms_norm};
 use super::memory::{BLOCK, Memory, MemoryPlan};
 use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
@@ -28,7 +28,7 @@ const SEGMENT: usize = 512;
 /// The same where every matrix is widened from f16 or bf16 for each product.
 const SEGMENT_WIDENED: usize = 2048;
 /// Weights below this many bytes are widened to f32 once, when they are loaded.
-const WIDEN_BELOW: u64 = 2 << 30;
+pub(super) const WIDEN_BELOW: u64 = 2 << 30;
 /// Logits over the vocabulary in memory at once, in floats (16 MiB).
 const LOGITS_AT_ONCE: usize = 4 << 20;
 
@@ -180,6 +180,18 @@ impl LanguageModel {
         self.dtype.as_str()
     }
 
+    /// Bytes the weights are held in, counted from their tensors.
+    pub fn weight_bytes(&self) -> u64 {
+        let head = if self.shape.tied { 0 } else { self.head.bytes() };
+        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
+        (bytes_of(&self.embedding) + head + bytes_of(&self.norm) + layers) as u64
+    }
+
+    /// Where products with weights run.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// A memory that has read nothing.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
         Memory::new(self.shape.layers, self.shape.heads, self.shape.head_dim, plan)
@@ -229,6 +241,13 @@ impl LanguageModel {
     /// Ends the one shot in which a prompt was read, see [`MemoryPlan::one_shot`].
     pub fn cut(&self, memory: &mut Memory) {
         memory.cut(self.shape.heads, self.shape.head_dim);
+    }
+
+    /// Gives back what a memory needs to read blocks of tokens: it is about to read `more` tokens one at a time, by
+    /// [`step`](Self::step). A bounded memory is then as large as its policy allows, and an unbounded one as the
+    /// text will be.
+    pub fn settle(&self, memory: &mut Memory, more: usize) {
+        memory.settle(more, self.shape.heads, self.shape.head_dim);
     }
 
     /// Reads one token into each of some memories, which may have read different lengths under different bounds, in

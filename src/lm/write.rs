@@ -82,7 +82,12 @@ impl LanguageModel {
         ensure!(!starts.is_empty(), "there is nothing to write");
         let states: Vec<&Tensor> = starts.iter().map(|start| &start.state).collect();
         let mut logits = self.few_logits(&Tensor::cat(&states, 0)?)?;
-        let mut drafts: Vec<Draft> = starts.into_iter().map(|start| Draft::new(start, writing)).collect();
+        let draft = |mut start: Start| {
+            // The last token is written, and not read any more.
+            self.settle(&mut start.memory, writing.max_new_tokens.saturating_sub(1));
+            Draft::new(start, writing)
+        };
+        let mut drafts: Vec<Draft> = starts.into_iter().map(draft).collect();
         let mut open: Vec<usize> = (0..drafts.len()).collect();
         for written in 1..=writing.max_new_tokens {
             let mut next = Vec::with_capacity(open.len());

@@ -69,6 +69,21 @@ pub const REPETITION_4: &str = "repetition_4";
 /// Sum of NLL in nats that the model with an unbounded cache gives to what was written.
 pub const NLL_FULL_OF_WRITTEN: &str = "nll_written";
 
+/// Seconds to read a prompt into a cache, over its tokens.
+pub const PREFILL: &str = "prefill";
+/// Seconds from an unread prompt to the first token after it.
+pub const FIRST_TOKEN: &str = "first_token";
+/// Seconds of decoding one sequence, over its tokens.
+pub const DECODE: &str = "decode";
+/// Seconds of decoding the largest batch, over the tokens of all its sequences.
+pub const DECODE_BATCH: &str = "decode_batch";
+/// Sequences that fit the memory the task grants.
+pub const BATCH: &str = "batch";
+/// Bytes of a sequence's keys and values, counted.
+pub const CACHE_BYTES: &str = "cache_bytes";
+/// Bytes that the program grew by while the caches of the largest batch were there, over its sequences.
+pub const RESIDENT_BYTES: &str = "resident_bytes";
+
 /// One metric of one sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {

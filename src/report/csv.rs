@@ -6,7 +6,7 @@ use super::bootstrap::Estimate;
 use super::escape;
 use super::points::Panel;
 
-const HEADER: [&str; 29] = [
+const HEADER: [&str; 30] = [
     "task",
     "dataset",
     "model",
@@ -19,6 +19,7 @@ const HEADER: [&str; 29] = [
     "asked",
     "seed",
     "prefill",
+    "device",
     "metric",
     "group",
     "quantity",
@@ -69,6 +70,7 @@ pub(super) fn file(panels: &[Panel]) -> String {
                 setting.asked.clone(),
                 setting.seed.to_string(),
                 setting.prefill.clone(),
+                setting.device.clone(),
                 panel.quantity.metric.clone(),
                 panel.group.clone().unwrap_or_default(),
                 panel.quantity.name.clone(),

@@ -11,6 +11,7 @@ use super::points::{self, Panel};
 use super::quantity::Better;
 use super::setting::Setting;
 use super::table::{self, Entry, Grid, Show};
+use super::throughput;
 use crate::results::Row;
 
 /// A figure to link: alternative text, and the path relative to the report.
@@ -35,11 +36,16 @@ pub(super) fn file(
     );
     push_links(&mut file, overview);
     let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let timed = throughput::tables(rows);
     let mut last: Option<&Setting> = None;
     for (panel, links) in panels.iter().zip(links) {
         if last != Some(&panel.setting) {
             file.push_str(&format!("## {}\n\n", escape::markdown(&panel.setting.title(&settings))));
             file.push_str(&setting_line(&panel.setting));
+            if let Some(table) = timed.iter().find(|table| table.setting == panel.setting) {
+                push_grid(&mut file, throughput::CORNER, &table.grid());
+                file.push_str(&format!("{}.\n\n", capital(&table.legend())));
+            }
             last = Some(&panel.setting);
         }
         push_panel(&mut file, panel, links);

@@ -25,6 +25,7 @@ mod scene;
 mod setting;
 mod summary;
 mod table;
+mod throughput;
 mod written;
 
 pub use bootstrap::{Estimate, Interval};

@@ -208,8 +208,8 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
             notes.push(format!("{}: nothing was scored", place(policy, cache_size)));
             continue;
         };
-        // What was written is as long as it is, so there weights differ by themselves.
-        let full = full.filter(|_| metric != "nll_written");
+        // What was written is as long as it is, and batches are as large as they are: there weights differ by themselves.
+        let full = full.filter(|_| !matches!(metric, "nll_written" | "decode_batch" | "resident_bytes"));
         notes.extend(doubts(&point, measured, full, samples.len()));
         points.push(point);
     }

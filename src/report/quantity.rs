@@ -21,6 +21,8 @@ enum Shape {
     Perplexity,
     /// As it is.
     Plain,
+    /// Seconds for each, shown as how many a second.
+    Rate,
     /// A share of one, written in percent.
     Share,
     /// The geometric mean of three shares, in percent.
@@ -74,7 +76,14 @@ impl Quantity {
             "judge_loss" => (23, "judged worse than full (%)", Lower, false, Shape::Share),
             "judge_unreadable" => (24, "unreadable verdicts (%)", Lower, false, Shape::Share),
             "verdict" => (25, "preferred by place (%)", Unknown, false, Shape::Share),
-            other => (26, other, Unknown, true, Shape::Plain),
+            "decode_batch" => (26, "tokens/s in the largest batch", Higher, true, Shape::Rate),
+            "decode" => (27, "tokens/s of one sequence", Higher, true, Shape::Rate),
+            "prefill" => (28, "prompt tokens/s", Higher, true, Shape::Rate),
+            "first_token" => (29, "seconds to the first token", Lower, true, Shape::Plain),
+            "batch" => (30, "largest batch", Higher, true, Shape::Plain),
+            "cache_bytes" => (31, "cache bytes of a sequence", Lower, true, Shape::Plain),
+            "resident_bytes" => (32, "resident bytes of a sequence", Lower, true, Shape::Plain),
+            other => (33, other, Unknown, true, Shape::Plain),
         };
         Self { metric: metric.to_owned(), name: escape::plain(name), better, has_difference, shape, rank }
     }
@@ -84,6 +93,7 @@ impl Quantity {
         match self.shape {
             Shape::Perplexity => pooled.exp(),
             Shape::Plain => pooled,
+            Shape::Rate => 1.0 / pooled,
             Shape::Share => 100.0 * pooled,
             Shape::GeometricShare => 100.0 * (pooled * second * third).cbrt(),
         }
@@ -101,6 +111,10 @@ impl Quantity {
             "new_tokens",
             "verdict",
             "judge_unreadable",
+            "first_token",
+            "batch",
+            "cache_bytes",
+            "resident_bytes",
         ];
         let name = self.metric.as_str();
         details.contains(&name) || name.starts_with("distinct_") || name.starts_with("repetition_")
@@ -204,6 +218,8 @@ mod tests {
 
     #[test]
     fn an_unknown_metric_keeps_its_name() {
+        let rate = Quantity::of("decode");
+        assert_eq!(rate.of_pooled([0.25, 0.0, 0.0]), 4.0, "a quarter of a second for each is four a second");
         let rouge = Quantity::of("bleu");
         assert_eq!((rouge.name.as_str(), rouge.better), ("bleu", Better::Unknown));
     }

@@ -20,6 +20,8 @@ pub struct Setting {
     pub asked: String,
     pub seed: u64,
     pub prefill: String,
+    /// Empty where numbers do not hang on it.
+    pub device: String,
 }
 
 impl Setting {
@@ -37,6 +39,7 @@ impl Setting {
             asked: row.asked.clone().unwrap_or_default(),
             seed: row.seed,
             prefill: row.prefill.clone(),
+            device: if row.task == "timing" { row.device.clone() } else { String::new() },
         }
     }
 
@@ -48,7 +51,7 @@ impl Setting {
 
     /// The fields below the headline, by name, for the line of settings and for telling panels apart. What does not
     /// concern the task is empty.
-    pub(super) fn details(&self) -> [(&'static str, String); 9] {
+    pub(super) fn details(&self) -> [(&'static str, String); 10] {
         [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.clone()),
@@ -59,6 +62,7 @@ impl Setting {
             ("asked", self.asked.clone()),
             ("seed", self.seed.to_string()),
             ("prefill", self.prefill.clone()),
+            ("device", self.device.clone()),
         ]
     }
 

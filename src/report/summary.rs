@@ -7,23 +7,29 @@ use super::points::{self, Panel};
 use super::quantity::Better;
 use super::setting::Setting;
 use super::table::{self, Show};
+use super::throughput::{self, Throughput};
 use crate::results::Row;
 
 /// Tables of the first quantity of each setting (perplexity where there is one) with the difference to the full cache,
-/// and of recall.
+/// and of recall; of a timing the one table that says it all.
 pub fn terminal(rows: &[Row]) -> String {
     let panels = points::panels(rows);
-    text(&panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>())
+    text(rows, &panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>())
 }
 
-pub(super) fn text(panels: &[Panel]) -> String {
+pub(super) fn text(rows: &[Row], panels: &[Panel]) -> String {
     if panels.is_empty() {
         return "nothing was measured\n".to_owned();
     }
     let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let timed = throughput::tables(rows);
     let mut blocks = Vec::new();
     for of_setting in panels.chunk_by(|a, b| a.setting == b.setting) {
         let [panel, others @ ..] = of_setting else { continue };
+        if let Some(table) = timed.iter().find(|table| table.setting == panel.setting) {
+            blocks.push(speed(table, &panel.setting.title(&settings)));
+            continue;
+        }
         blocks.push(block(panel, &panel.setting.title(&settings)));
         let (recall, others): (Vec<&Panel>, Vec<&Panel>) =
             others.iter().partition(|panel| panel.quantity.metric == "recall");
@@ -34,6 +40,12 @@ pub(super) fn text(panels: &[Panel]) -> String {
         }
     }
     blocks.join("\n")
+}
+
+fn speed(table: &Throughput, title: &str) -> String {
+    let device = escape::plain(&table.setting.device);
+    let shown = table::text_under(throughput::CORNER, &table.grid());
+    format!("decoding \u{B7} {title}\n{shown}\n{}\n{device}\n", table.legend())
 }
 
 fn block(panel: &Panel, title: &str) -> String {

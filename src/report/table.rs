@@ -95,9 +95,14 @@ pub(super) fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
 
 /// Aligned columns, and the half intervals on a second line under each policy. No line ends in a space.
 pub(super) fn text(grid: &Grid) -> String {
+    text_under("cache size", grid)
+}
+
+/// The same under another word than the cache size.
+pub(super) fn text_under(corner: &str, grid: &Grid) -> String {
     let name = |line: &Line| escape::plain(&line.policy);
     let width = |text: &str| text.chars().count();
-    let first = grid.lines.iter().map(|line| width(&name(line))).max().unwrap_or(0).max(width("cache size"));
+    let first = grid.lines.iter().map(|line| width(&name(line))).max().unwrap_or(0).max(width(corner));
     let widths: Vec<usize> = grid
         .columns
         .iter()
@@ -119,7 +124,7 @@ pub(super) fn text(grid: &Grid) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     };
-    push("cache size", grid.columns.iter().map(|header| (header.as_str(), String::new())).collect());
+    push(corner, grid.columns.iter().map(|header| (header.as_str(), String::new())).collect());
     for line in &grid.lines {
         let number = |entry: &Option<Entry>| entry.as_ref().map_or("-", |entry| entry.number.as_str()).to_owned();
         let numbers: Vec<String> = line.cells.iter().map(number).collect();

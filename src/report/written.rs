@@ -73,7 +73,7 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
     if options.formats.contains(&Format::Markdown) {
         folder.write_file("report.md", &markdown::file(rows, &panels, &breakdowns, &links, &overview))?;
     }
-    Ok(Written { files: folder.files, terminal: summary::text(&panels) })
+    Ok(Written { files: folder.files, terminal: summary::text(rows, &panels) })
 }
 
 struct Folder<'a> {

@@ -78,7 +78,7 @@ pub struct Row {
     pub engine: u32,
     /// Git commit of the binary, if it was built in a checkout.
     pub commit: Option<String>,
-    /// `cpu` or the card's name.
+    /// `cpu` or the card's name; of a timing also the processor's and its threads.
     pub device: String,
     /// Type of the weights: `f32`, `f16` or `bf16`.
     pub dtype: String,

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 pub use prepare::{Group, NamedCell, Prepared, Unavailable, prepare};
 use rows::Provenance;
 use schedule::SampleJob;
 
-use crate::lm::{BLOCK, Device, Interrupted, LanguageModel, device_name};
+use crate::lm::{BLOCK, Device, Interrupted, LanguageModel, device_name, machine_name};
 use crate::results::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
-use crate::task::{AT_ONCE, Measured};
+use crate::task::{AT_ONCE, Bytes, Measured, Samples};
 
 /// What happens during a run.
 #[derive(Debug)]
@@ -199,7 +199,10 @@ fn run_group(
     };
     let provenance = Provenance {
         sweep: sweep.to_string(),
-        device: device_name(&machine.device),
+        device: match &group.samples {
+            Samples::Repeats(..) => machine_name(&machine.device, machine.threads),
+            _ => device_name(&machine.device),
+        },
         dtype: model.dtype().to_string(),
     };
     let fatal: Mutex<Option<anyhow::Error>> = Mutex::new(None);
@@ -274,11 +277,35 @@ fn open<'a>(
             group.model, group.files.shape.max_positions
         )));
     }
-    Ok(&loaded.as_ref().context("the model was just loaded")?.1)
+    let model = &loaded.as_ref().context("the model was just loaded")?.1;
+    check_memory(group, model)?;
+    Ok(model)
 }
 
-/// Workers, and threads for each of their products: as many texts side by side as cores and memory allow.
+/// A batch that fits the memory a task grants fills it, so the machine must have it.
+///
+/// # Errors
+/// Less memory than that.
+fn check_memory(group: &Group, model: &LanguageModel) -> Result<()> {
+    let Samples::Repeats(timing, _) = &group.samples else { return Ok(()) };
+    let caches = timing.memory.0.saturating_sub(model.weight_bytes());
+    match available_memory() {
+        Some(free) if caches > free => bail!(
+            "the task's `memory` of {} leaves {} to caches, and this machine has {} free; grant it less",
+            timing.memory,
+            Bytes(caches),
+            Bytes(free)
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Workers, and threads for each of their products: as many texts side by side as cores and memory allow. Against the
+/// clock nothing runs beside.
 fn workers(group: &Group, machine: &Machine) -> (usize, usize) {
+    if matches!(group.samples, Samples::Repeats(..)) {
+        return (1, machine.threads);
+    }
     let per_worker = bytes_per_worker(group) * group.samples.side_by_side() as u64;
     let room = available_memory().map_or(usize::MAX, |bytes| (bytes * 8 / 10 / per_worker.max(1)) as usize);
     let workers = machine.threads.min(room).max(1);

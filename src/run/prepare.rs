@@ -71,7 +71,7 @@ pub struct Prepared {
     pub elsewhere: usize,
 }
 
-/// Prepares a sweep.
+/// Prepares a sweep. `machine` names the machine in the meaning of cells that are timed.
 ///
 /// # Errors
 /// A selection that selects nothing, or a ledger that cannot be read; a model or a data set that cannot be had fails
@@ -82,6 +82,7 @@ pub fn prepare(
     ledger: Option<&Ledger>,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
+    machine: &str,
 ) -> Result<Prepared> {
     let cells = selection.of(sweep.expand())?;
     let mut prepared = Prepared { groups: Vec::new(), unavailable: Vec::new(), elsewhere: 0 };
@@ -102,7 +103,7 @@ pub fn prepare(
         };
         let group = files.and_then(|files| {
             found = Some((first.model.clone(), files.clone()));
-            group(files, &task, cells, hub, progress)
+            group(files, &task, cells, (hub, progress), machine)
         });
         match group {
             Ok(mut group) => {
@@ -144,10 +145,10 @@ fn group(
     (files, revision): Found,
     task: &TaskSpec,
     cells: &[Cell],
-    hub: &HubSettings,
-    progress: &dyn DownloadProgress,
+    (hub, progress): (&HubSettings, &dyn DownloadProgress),
+    machine: &str,
 ) -> Result<Group> {
-    let Asking { samples, digest: data_digest, bos } = Asking::prepare(task, &files, hub, progress)?;
+    let Asking { samples, digest: data_digest, bos } = Asking::prepare(task, &files, hub, progress, machine)?;
     let named = cells.iter().map(|cell| {
         let name = cell.name(cell.id(&revision, &data_digest));
         NamedCell { cell: cell.clone(), name, status: Status::Missing }

@@ -169,7 +169,7 @@ mod tests {
             tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 2}}]\n";
         let sweep = Sweep::parse(text, "a.yaml").unwrap();
         let hub = HubSettings::with_cache_dir("nowhere");
-        let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &()).unwrap();
+        let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
         let group = &prepared.groups[0];
         let model = group.files.load(WeightType::Auto, &Device::Cpu).unwrap();
         let jobs = || {

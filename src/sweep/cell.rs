@@ -106,7 +106,8 @@ impl Cell {
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is
-    /// the hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts.
+    /// the hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts; of a timing it names
+    /// the machine, which is no part of any other meaning.
     ///
     /// ```text
     /// schema=3
@@ -115,7 +116,7 @@ impl Cell {
     /// dtype=auto | f32 | f16 | bf16
     /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
     /// positions=absolute | slot | squeezed
-    /// task=perplexity | squality | qasper | story | needle
+    /// task=perplexity | squality | qasper | story | needle | timing
     /// length=<tokens>                   and the other settings of the task, as its `Display` gives them
     /// ...
     /// data=<digest>

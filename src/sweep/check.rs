@@ -10,17 +10,17 @@ use super::model::ModelSpec;
 use super::nearest::did_you_mean;
 use super::shape::{
     AnsweringShape, Entries, NeedleShape, PerplexityShape, PolicyShape, StoryShape, StretchShape, SweepShape,
-    TaskShape, WriteShape,
+    TaskShape, TimingShape, WriteShape,
 };
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy, Positions};
-use crate::lm::source::{POCKET, RANDOM_TINY};
+use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, Stretch};
 use crate::task::{
     Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, Needle, Perplexity,
-    Prefill, PromptStyle, RANDOM_WORDS, Split, StoryRequest, Storytelling, Style, TaskSpec,
+    Prefill, PromptStyle, RANDOM_WORDS, Split, StoryRequest, Storytelling, Style, TaskSpec, Timing,
 };
 
 /// The names under `policies:` that are not policies.
@@ -93,16 +93,27 @@ impl Checker<'_> {
     ) -> Result<Vec<ModelSpec>, ConfigError> {
         let mut models = Vec::new();
         for Spanned { value, referenced, .. } in shapes.value {
-            let Ok(source) = value.source.parse() else {
-                let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
-                return self.refuse(
-                    referenced,
-                    format!("`{}` names no model", value.source),
-                    format!(
-                        "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ or / \
-                         for a folder, {POCKET} or {RANDOM_TINY}"
-                    ),
-                );
+            let source = match value.source.parse::<ModelSource>() {
+                Ok(source) => source,
+                Err(error) if value.source.starts_with(RANDOM) && !value.source.contains('/') => {
+                    let near = did_you_mean(&value.source, [RANDOM_TINY]);
+                    return self.refuse(
+                        referenced,
+                        format!("{error:#}"),
+                        format!("{near}write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"),
+                    );
+                }
+                Err(_) => {
+                    let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
+                    return self.refuse(
+                        referenced,
+                        format!("`{}` names no model", value.source),
+                        format!(
+                            "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ \
+                             or / for a folder, {POCKET} or {RANDOM_TINY}"
+                        ),
+                    );
+                }
             };
             let rope_scaling = match value.rope_scaling {
                 None => None,
@@ -269,6 +280,14 @@ impl Checker<'_> {
                 TaskShape::Qasper(shape) => TaskSpec::Answering(self.answering(Benchmark::Qasper, shape)?),
                 TaskShape::Story(shape) => TaskSpec::Story(self.story(shape)?),
                 TaskShape::Needle(shape) => TaskSpec::Needle(self.needle(shape)?),
+                TaskShape::Timing(_) if policies.iter().any(|policy| policy.rule == Rule::Truncate) => {
+                    return self.refuse(
+                        referenced,
+                        "`timing` cannot measure the policy `truncate`: it cuts texts, and none is there to cut",
+                        "remove the policy, or put `timing` into a sweep of its own",
+                    );
+                }
+                TaskShape::Timing(shape) => TaskSpec::Timing(self.timing(shape)?),
             };
             if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
                 return self.refuse(
@@ -423,6 +442,33 @@ impl Checker<'_> {
             depths: depths.into_iter().map(|(depth, _)| depth).collect(),
             fact: shape.fact,
             style: self.style(shape.write, shortest, Style::greedy(32))?,
+        })
+    }
+
+    fn timing(&self, shape: TimingShape) -> Result<Timing, ConfigError> {
+        let Ok(memory) = shape.memory.value.parse() else {
+            return self.refuse(
+                shape.memory.referenced,
+                format!("`{}` is no amount of memory", shape.memory.value),
+                "write a number and a unit, such as 8 GiB or 32 GB: what weights and caches may take together",
+            );
+        };
+        let length = self.length(&shape.length)?;
+        let prompt = self.limit("`prompt`", &shape.prompt)?;
+        if let Some(asked) = shape.prompt.as_ref().filter(|_| prompt.is_some_and(|prompt| prompt >= length)) {
+            return self.refuse(
+                asked.referenced,
+                format!("a prompt of {} leaves nothing to decode in a length of {length}", asked.value),
+                "write a smaller number, or a larger `length`",
+            );
+        }
+        let warm_up = shape.warm_up.as_ref().map(|steps| self.count("`warm_up`", steps, 0)).transpose()?;
+        Ok(Timing {
+            length,
+            prompt: prompt.unwrap_or(Timing::DEFAULT_PROMPT.min(length / 2)),
+            memory,
+            repeats: self.limit("`repeats`", &shape.repeats)?.unwrap_or(Timing::DEFAULT_REPEATS),
+            warm_up: warm_up.unwrap_or(Timing::DEFAULT_WARM_UP),
         })
     }
 

@@ -66,7 +66,8 @@ impl<'de> Deserialize<'de> for ModelShape {
             type Value = ModelShape;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str(
-                    "a model: a folder (./ ../ /), owner/name[@revision], pocket, random-tiny, or {source, dtype, rope_scaling}",
+                    "a model: a folder (./ ../ /), owner/name[@revision], pocket, random-tiny, \
+                     random-h512-l8-... of a stated shape, or {source, dtype, rope_scaling}",
                 )
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelShape, E> {
@@ -142,6 +143,7 @@ pub(super) enum TaskShape {
     Qasper(AnsweringShape),
     Story(StoryShape),
     Needle(NeedleShape),
+    Timing(TimingShape),
 }
 
 #[derive(Debug, Deserialize)]
@@ -189,6 +191,20 @@ pub(super) struct NeedleShape {
     pub fact: Option<Fact>,
     #[serde(default)]
     pub write: WriteShape,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TimingShape {
+    pub memory: Spanned<String>,
+    #[serde(default)]
+    pub length: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub prompt: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub repeats: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub warm_up: Option<Spanned<u64>>,
 }
 
 /// How texts are written: `write:` of a task.

@@ -436,6 +436,49 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
 }
 
+const TIMED: &str = "\
+models: [random-tiny]
+policies: [full, tova]
+cache_sizes: [64, 16]
+tasks:
+  - timing: {memory: 8 GiB, length: 128}
+";
+
+#[test]
+fn timing_means_its_settings() {
+    let cells = sweep(TIMED).expand();
+    let text = cells[1].canonical_text("0123abc", "random-tokens machine:m");
+    let task = "task=timing\nlength=128\nprompt=64\nmemory=8589934592\nrepeats=3\nwarm_up=16\n\
+                data=random-tokens machine:m\n";
+    assert!(text.ends_with(task), "{text}");
+    let same = TIMED.replace("length: 128", "length: 128, prompt: 64, repeats: 3, warm_up: 16");
+    assert_eq!(ids(TIMED), ids(&same.replace("8 GiB", "8192 MiB")));
+    for other in ["length: 129", "length: 128, prompt: 63", "length: 128, repeats: 1", "length: 128, warm_up: 0"] {
+        assert_ne!(ids(TIMED), ids(&TIMED.replace("length: 128", other)), "{other}");
+    }
+    assert_ne!(ids(TIMED), ids(&TIMED.replace("8 GiB", "8 GB")));
+    assert_ne!(cells[1].id("r", "random-tokens machine:a"), cells[1].id("r", "random-tokens machine:b"));
+}
+
+#[test]
+fn what_cannot_be_timed_is_refused() {
+    let swap = |from: &str, to: &str| TIMED.replace(from, to);
+    refused(&swap("8 GiB", "8 gigs"), "8 gigs", "`8 gigs` is no amount of memory", "8 GiB");
+    refused(&swap("8 GiB", "8"), "8,", "`8` is no amount", "a number and a unit");
+    refused(&swap("memory: 8 GiB, ", ""), "length", "`memory` is missing", "memory:");
+    refused(&swap("128", "128, prompt: 128"), "128}", "leaves nothing to decode", "smaller number");
+    refused(&swap("128", "128, repeats: 0"), "0}", "0 cannot be `repeats`", "from 1");
+    refused(&swap("128", "128, dataset: x"), "dataset", "unknown key", "");
+    refused(
+        &swap("[full, tova]", "[truncate]"),
+        "timing",
+        "`timing` cannot measure the policy `truncate`",
+        "its own",
+    );
+    refused(&swap("random-tiny", "random-tony"), "random-tony", "no shape of a random model", "`random-tiny`");
+    refused(&swap("random-tiny", "random-h8-l1-a3-f9-v300"), "random-h8", "no multiple of its 3 heads", "h512");
+}
+
 #[test]
 fn selections_select() {
     let cells = || sweep(SMALL).expand();

@@ -167,6 +167,7 @@ fn example(field: &str) -> &'static str {
         "tasks" => "add the tasks, for example `tasks: [{perplexity: {dataset: ./texts}}]`",
         "dataset" => "add `dataset:`, a folder of .txt files, a .parquet file, or a hub data set owner/name",
         "source" => "add `source:`, a folder, owner/name[@revision], or random-tiny",
+        "memory" => "add `memory:`, what weights and caches may take together, for example `memory: 8 GiB`",
         "score" => "add `score:`, one of recency, last_attention, accumulated_attention, key_norm, random",
         "scope" => "add `scope:`, layer or head",
         _ => "add it; see the example sweeps under configs/",

@@ -11,8 +11,9 @@ use super::question::{Benchmark, Question, questions_digest, require_references}
 use super::reading::{Reading, Topline};
 use super::requests::{Request, Requests};
 use super::samples::{self, Sample};
-use super::settings::{Answering, DataSource, Needle, Perplexity, Storytelling, TaskSpec};
-use super::{needle, questions, story, texts};
+use super::settings::{Answering, DataSource, Needle, Perplexity, RANDOM_TOKENS, Storytelling, TaskSpec};
+use super::timing::Timing;
+use super::{decoding, needle, questions, story, texts};
 use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::lm::{LanguageModel, ModelFiles, Tokenizer};
 
@@ -20,19 +21,24 @@ use crate::lm::{LanguageModel, ModelFiles, Tokenizer};
 pub enum Samples {
     Texts(Vec<Sample>),
     Requests(Box<Requests>, Marking),
+    /// The same work again, by the names of the repeats.
+    Repeats(Timing, Vec<String>),
 }
+
+/// What the repeats of a timing are clustered with.
+const REPEATS: &str = "repeats";
 
 /// Samples, and what their ids hang on.
 pub struct Asking {
     pub samples: Samples,
-    /// Digest of the texts and of what is asked about them.
+    /// Digest of the texts and of what is asked about them; of a timing, what it runs on.
     pub digest: String,
     /// Whether samples start with BOS.
     pub bos: bool,
 }
 
 impl Asking {
-    /// Reads a task's texts and cuts them for a model.
+    /// Reads a task's texts and cuts them for a model. `machine` is what the machine is called where numbers hang on it.
     ///
     /// # Errors
     /// Texts that cannot be had, or that give no sample; the message names the file, the row or the sample.
@@ -41,16 +47,27 @@ impl Asking {
         files: &ModelFiles,
         hub: &HubSettings,
         progress: &dyn DownloadProgress,
+        machine: &str,
     ) -> Result<Asking> {
         files.shape.check_length(task.length()).with_context(|| format!("model {}", files.source))?;
-        let tokenizer = files.tokenizer()?;
         let asking = match task {
-            TaskSpec::Perplexity(task) => reading(task, &tokenizer, hub, progress),
-            TaskSpec::Answering(task) => answering(task, files, tokenizer, hub, progress),
-            TaskSpec::Story(task) => storytelling(task, files, tokenizer),
-            TaskSpec::Needle(task) => needles(task, files, tokenizer, hub, progress),
+            TaskSpec::Perplexity(task) => reading(task, &files.tokenizer()?, hub, progress),
+            TaskSpec::Answering(task) => answering(task, files, hub, progress),
+            TaskSpec::Story(task) => storytelling(task, files),
+            TaskSpec::Needle(task) => needles(task, files, hub, progress),
+            // Decoding against the clock needs no text, and so no tokenizer.
+            TaskSpec::Timing(task) => Ok(timing(task, machine)),
         };
         asking.with_context(|| format!("data set {}", task.dataset()))
+    }
+}
+
+fn timing(task: &Timing, machine: &str) -> Asking {
+    let names = (0..task.repeats).map(|repeat| format!("repeat#{repeat}")).collect();
+    Asking {
+        samples: Samples::Repeats(task.clone(), names),
+        digest: format!("{RANDOM_TOKENS} machine:{machine}"),
+        bos: false,
     }
 }
 
@@ -71,7 +88,6 @@ fn reading(
 fn answering(
     task: &Answering,
     files: &ModelFiles,
-    tokenizer: Tokenizer,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Asking> {
@@ -100,7 +116,7 @@ fn answering(
         length: task.length,
         draw: 0,
     });
-    asking(requests.collect(), digest, marking, (files, tokenizer), &task.style)
+    asking(requests.collect(), digest, marking, (files, files.tokenizer()?), &task.style)
 }
 
 /// The reference that answers most questions; of equally common ones the first in the alphabet.
@@ -122,18 +138,18 @@ fn first_words(question: &Question) -> String {
     question.prompt.document.split_whitespace().take(count).collect::<Vec<_>>().join(" ")
 }
 
-fn storytelling(task: &Storytelling, files: &ModelFiles, tokenizer: Tokenizer) -> Result<Asking> {
+fn storytelling(task: &Storytelling, files: &ModelFiles) -> Result<Asking> {
     let (requests, digest) = story::requests(task);
-    asking(requests, digest, Marking::Text, (files, tokenizer), &task.style)
+    asking(requests, digest, Marking::Text, (files, files.tokenizer()?), &task.style)
 }
 
 fn needles(
     task: &Needle,
     files: &ModelFiles,
-    tokenizer: Tokenizer,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Asking> {
+    let tokenizer = files.tokenizer()?;
     let books = texts::read_books(&task.dataset, Some(task.texts), hub, progress)?;
     let requests = needle::requests(task, &books, &tokenizer)?;
     asking(requests, texts::digest(&books), Marking::Found, (files, tokenizer), &task.style)
@@ -178,6 +194,7 @@ impl Samples {
         match self {
             Samples::Texts(texts) => texts.len(),
             Samples::Requests(requests, _) => requests.asked.len(),
+            Samples::Repeats(_, names) => names.len(),
         }
     }
 
@@ -192,6 +209,7 @@ impl Samples {
             Samples::Requests(requests, _) => {
                 (&requests.asked[index].request.name, &requests.asked[index].request.cluster)
             }
+            Samples::Repeats(_, names) => (&names[index], REPEATS),
         }
     }
 
@@ -200,13 +218,14 @@ impl Samples {
         match self {
             Samples::Texts(texts) => texts[index].tokens.len(),
             Samples::Requests(requests, _) => requests.asked[index].tokens.len() + requests.writing.max_new_tokens,
+            Samples::Repeats(timing, _) => timing.length,
         }
     }
 
     /// Tokens that measuring a sample takes, where others share what it reads.
     pub fn work(&self, index: usize) -> usize {
         match self {
-            Samples::Texts(_) => self.tokens(index),
+            Samples::Texts(_) | Samples::Repeats(..) => self.tokens(index),
             Samples::Requests(requests, _) => requests.work(index),
         }
     }
@@ -225,7 +244,7 @@ impl Samples {
     /// Samples that are measured together, as they share what is read.
     pub fn jobs(&self) -> Vec<Range<usize>> {
         match self {
-            Samples::Texts(texts) => (0..texts.len()).map(|index| index..index + 1).collect(),
+            Samples::Texts(_) | Samples::Repeats(..) => (0..self.len()).map(|index| index..index + 1).collect(),
             Samples::Requests(requests, _) => requests.sittings.clone(),
         }
     }
@@ -233,7 +252,7 @@ impl Samples {
     /// Digest of the chat template around every prompt.
     pub fn template(&self) -> Option<&str> {
         match self {
-            Samples::Texts(_) => None,
+            Samples::Texts(_) | Samples::Repeats(..) => None,
             Samples::Requests(requests, _) => requests.template.as_deref(),
         }
     }
@@ -251,6 +270,7 @@ impl Samples {
         match self {
             Samples::Texts(texts) => Topline::read(model, &texts[job.start].tokens, readings),
             Samples::Requests(requests, _) => answers::prefix(model, requests, job, readings),
+            Samples::Repeats(..) => Ok(None),
         }
     }
 
@@ -269,6 +289,9 @@ impl Samples {
                 .collect(),
             Samples::Requests(requests, marking) => {
                 answers::answer(model, requests, *marking, (job, wanted), reading, topline)
+            }
+            Samples::Repeats(timing, _) => {
+                wanted.iter().map(|index| (*index, decoding::measure(model, timing, reading))).collect()
             }
         }
     }

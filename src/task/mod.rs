@@ -6,6 +6,8 @@
 mod answers;
 mod archive;
 mod asking;
+mod bytes;
+mod decoding;
 mod needle;
 mod perplexity;
 mod prompt;
@@ -22,9 +24,11 @@ mod squality;
 mod story;
 mod story_prompt;
 mod texts;
+mod timing;
 mod zeroscrolls;
 
 pub use asking::{Asking, Samples};
+pub use bytes::Bytes;
 pub use perplexity::{AT_ONCE, Measured, measure};
 pub use prompt::{Fitted, Prompt};
 pub use question::{Benchmark, PromptStyle, Question, Split, questions_digest, require_references};
@@ -40,3 +44,4 @@ pub use source::read_questions;
 pub use story::request_of;
 pub use story_prompt::{STORY_PROMPT, STORY_REQUEST};
 pub use texts::{Book, MOST_EMBEDDED_BOOKS, digest, read_books, read_text};
+pub use timing::Timing;

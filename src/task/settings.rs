@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::question::{Benchmark, PromptStyle, Split};
+use super::timing::Timing;
 use crate::lm::source::RepoId;
 use crate::lm::{Real, Sampling, Writing};
 
@@ -69,6 +70,9 @@ pub struct Perplexity {
 
 /// The data set that needs no file: seeded random words.
 pub const RANDOM_WORDS: &str = "random-words";
+
+/// What `timing` decodes from; no data set.
+pub const RANDOM_TOKENS: &str = "random-tokens";
 
 /// The data set that needs no file and asks for recall: books of made-up worlds.
 pub const EMBEDDED: &str = "embedded";
@@ -330,11 +334,12 @@ pub enum TaskSpec {
     Answering(Answering),
     Story(Storytelling),
     Needle(Needle),
+    Timing(Timing),
 }
 
 impl TaskSpec {
     /// Every task, as YAML names it.
-    pub const NAMES: [&'static str; 5] = ["perplexity", "squality", "qasper", "story", "needle"];
+    pub const NAMES: [&'static str; 6] = ["perplexity", "squality", "qasper", "story", "needle", "timing"];
 
     /// The name YAML, file names and result rows use.
     pub fn name(&self) -> &'static str {
@@ -343,6 +348,7 @@ impl TaskSpec {
             TaskSpec::Answering(answering) => answering.benchmark.name(),
             TaskSpec::Story(_) => "story",
             TaskSpec::Needle(_) => "needle",
+            TaskSpec::Timing(_) => "timing",
         }
     }
 
@@ -353,6 +359,7 @@ impl TaskSpec {
             | TaskSpec::Answering(Answering { dataset, .. })
             | TaskSpec::Needle(Needle { dataset, .. }) => dataset.to_string(),
             TaskSpec::Story(story) => story.request.name().to_string(),
+            TaskSpec::Timing(_) => RANDOM_TOKENS.to_string(),
         }
     }
 
@@ -361,15 +368,16 @@ impl TaskSpec {
         match self {
             TaskSpec::Perplexity(Perplexity { length, .. })
             | TaskSpec::Answering(Answering { length, .. })
-            | TaskSpec::Story(Storytelling { length, .. }) => *length,
+            | TaskSpec::Story(Storytelling { length, .. })
+            | TaskSpec::Timing(Timing { length, .. }) => *length,
             TaskSpec::Needle(needle) => needle.lengths.iter().copied().max().unwrap_or(0),
         }
     }
 
-    /// How this task writes; `None` if it only reads.
+    /// How this task writes; `None` if it only reads, or decodes against the clock.
     pub fn style(&self) -> Option<&Style> {
         match self {
-            TaskSpec::Perplexity(_) => None,
+            TaskSpec::Perplexity(_) | TaskSpec::Timing(_) => None,
             TaskSpec::Answering(Answering { style, .. })
             | TaskSpec::Story(Storytelling { style, .. })
             | TaskSpec::Needle(Needle { style, .. }) => Some(style),
@@ -378,7 +386,7 @@ impl TaskSpec {
 
     fn style_mut(&mut self) -> Option<&mut Style> {
         match self {
-            TaskSpec::Perplexity(_) => None,
+            TaskSpec::Perplexity(_) | TaskSpec::Timing(_) => None,
             TaskSpec::Answering(Answering { style, .. })
             | TaskSpec::Story(Storytelling { style, .. })
             | TaskSpec::Needle(Needle { style, .. }) => Some(style),
@@ -420,12 +428,16 @@ impl TaskSpec {
     /// The settings of prompt and writing as one text, for result rows, with the digest of the chat template around
     /// the prompts; `None` if the task only reads. A story's own request comes last.
     pub fn asked(&self, template: Option<&str>) -> Option<String> {
-        let style = self.style()?;
         let mut parts = match self {
             TaskSpec::Answering(answering) => vec![("prompt", answering.prompt.name().to_string())],
+            TaskSpec::Timing(timing) => timing.canonical(),
             _ => Vec::new(),
         };
-        parts.extend(style.canonical());
+        match self.style() {
+            Some(style) => parts.extend(style.canonical()),
+            None if parts.is_empty() => return None,
+            None => {}
+        }
         parts.extend(template.map(|digest| ("template", digest.to_string())));
         if let TaskSpec::Story(Storytelling { request: StoryRequest::Text(text), .. }) = self {
             parts.push(("request", text.clone()));
@@ -469,6 +481,12 @@ impl fmt::Display for TaskSpec {
                     for (key, text) in [("needle", needle), ("question", question), ("answer", answer)] {
                         writeln!(f, "{key}={}", text.escape_default())?;
                     }
+                }
+            }
+            TaskSpec::Timing(task) => {
+                writeln!(f, "length={}", task.length)?;
+                for (key, value) in task.canonical() {
+                    writeln!(f, "{key}={value}")?;
                 }
             }
         }

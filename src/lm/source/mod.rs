@@ -1,6 +1,6 @@
 //! Where a model comes from: the text a user writes, and the files it stands for.
 //!
-//! A source is a folder, a repository of the Hugging Face hub, or one of two models that need no file. This module turns the
+//! A source is a folder, a repository of the Hugging Face hub, or a model that needs no file. This module turns the
 //! text into a [`ModelSource`] and a source into [`CheckpointFiles`], paths that exist on this machine. It refuses
 //! to know what is inside the files, and a name that comes from a file or from the network never leads outside the
 //! folder it belongs to.
@@ -12,6 +12,7 @@ mod download;
 mod error;
 mod hub;
 mod progress;
+mod random_shape;
 mod repo;
 mod settings;
 mod wish;
@@ -28,6 +29,7 @@ pub use checkpoint::{CheckpointFiles, digest};
 pub use error::HubError;
 pub use hub::{DatasetFiles, Hub};
 pub use progress::DownloadProgress;
+pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
 pub use repo::RepoId;
 pub use settings::{HubSettings, Token};
 
@@ -46,6 +48,8 @@ pub const RANDOM_TINY: &str = "random-tiny";
 pub enum ModelSource {
     /// A tiny model with random weights, made in memory; it has no files.
     RandomTiny,
+    /// A model of a stated shape with random weights, made in memory.
+    Random(RandomShape),
     /// The trained model in the program.
     Pocket,
     /// A folder, as written; `~/` is the home directory.
@@ -58,7 +62,9 @@ impl ModelSource {
     /// The files on this machine, fetched from the hub first where needed.
     pub fn resolve(&self, settings: &HubSettings, progress: &dyn DownloadProgress) -> Result<CheckpointFiles> {
         match self {
-            ModelSource::RandomTiny | ModelSource::Pocket => bail!("it is in the program and has no files"),
+            ModelSource::RandomTiny | ModelSource::Random(_) | ModelSource::Pocket => {
+                bail!("it is in the program and has no files")
+            }
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
             ModelSource::Hub { repo, revision } => {
                 Hub::new(settings, progress).and_then(|hub| hub.checkpoint(repo, revision))
@@ -79,6 +85,10 @@ impl FromStr for ModelSource {
         }
         if text == POCKET {
             return Ok(ModelSource::Pocket);
+        }
+        if text.starts_with(RANDOM) && !text.contains('/') {
+            let shape = text.parse().with_context(|| format!("`{text}` is no shape of a random model"))?;
+            return Ok(ModelSource::Random(shape));
         }
         if text.starts_with(['/', '.']) || text == "~" || text.starts_with("~/") {
             let trimmed = text.trim_end_matches('/');
@@ -104,6 +114,7 @@ impl fmt::Display for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ModelSource::RandomTiny => f.write_str(RANDOM_TINY),
+            ModelSource::Random(shape) => write!(f, "{shape}"),
             ModelSource::Pocket => f.write_str(POCKET),
             ModelSource::Folder(text) => f.write_str(text),
             ModelSource::Hub { repo, revision } if revision == DEFAULT_REVISION => write!(f, "{repo}"),
@@ -163,6 +174,8 @@ mod tests {
             (".", folder(".")),
             ("/", folder("/")),
             ("~/models", folder("~/models")),
+            ("./random-h64", folder("./random-h64")),
+            ("random-h64/name", hub("random-h64/name", "main")),
             ("HuggingFaceTB/SmolLM2-135M", hub("HuggingFaceTB/SmolLM2-135M", "main")),
             ("o/n@main", hub("o/n", "main")),
             ("o/n@v1.0", hub("o/n", "v1.0")),
@@ -177,6 +190,8 @@ mod tests {
         for (text, canonical) in [
             ("random-tiny", "random-tiny"),
             ("pocket", "pocket"),
+            ("random-h64-l2-a4-f96-v300", "random-h64-l2-a4-k4-f96-v300"),
+            ("random-v300-f96-k2-a4-l2-h64", "random-h64-l2-a4-k2-f96-v300"),
             ("./a//", "./a"),
             ("o/n@main", "o/n"),
             ("o/n@v1", "o/n@v1"),
@@ -194,6 +209,8 @@ mod tests {
         for text in [
             "",
             "llama",
+            "random-h64",
+            "random-small",
             "o/",
             "/n\n",
             "a/b/c",

@@ -1,0 +1,146 @@
+//! The shape of a made model, written down: `random-h512-l8-a8-k8-f1408-v8000`.
+//!
+//! Time and memory depend on a model's shape and not on what it learned, so they can be measured without a download.
+//! This module reads and writes the name and refuses shapes no network has; drawing the weights is `lm::random`'s.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Error, Result, ensure};
+
+use crate::lm::tokenizer::Tokenizer;
+
+/// What the names of made models begin with.
+pub const RANDOM: &str = "random-";
+
+/// How the name of a shape is written, for hints.
+pub const RANDOM_FORM: &str = "random-h512-l8-a8-k8-f1408-v8000 (hidden size, layers, attention heads, key-value heads \
+    if they are fewer, MLP size, vocabulary)";
+
+/// Sizes of a Llama-layout decoder with weights drawn from a seed. [`fmt::Display`] gives the canonical name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RandomShape {
+    pub hidden: usize,
+    pub layers: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub intermediate: usize,
+    pub vocab: usize,
+}
+
+/// Each size by its letter, and the largest there may be.
+const SIZES: [(char, &str, usize); 6] = [
+    ('h', "hidden size", 1 << 16),
+    ('l', "number of layers", 1 << 10),
+    ('a', "number of attention heads", 1 << 12),
+    ('k', "number of key-value heads", 1 << 12),
+    ('f', "MLP size", 1 << 18),
+    ('v', "vocabulary", 1 << 20),
+];
+
+/// More weights than this are a slip: drawn in f32, before they are rounded, they take 32 GiB.
+const MOST_WEIGHTS: u64 = 1 << 33;
+
+impl RandomShape {
+    pub fn head_dim(&self) -> usize {
+        self.hidden / self.heads
+    }
+
+    /// Weights in matrices; every size is bounded, so that this cannot overflow.
+    fn weights(&self) -> u64 {
+        let [hidden, kv] = [self.hidden, self.kv_heads * self.head_dim()].map(|size| size as u64);
+        let layer = hidden * (2 * hidden + 2 * kv + 3 * self.intermediate as u64);
+        self.layers as u64 * layer + 2 * self.vocab as u64 * hidden
+    }
+
+    fn check(&self) -> Result<()> {
+        let RandomShape { hidden, heads, kv_heads, vocab, .. } = *self;
+        ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is no multiple of its {heads} heads");
+        ensure!(
+            self.head_dim().is_multiple_of(2),
+            "heads of {} are odd; rotary positions need pairs",
+            hidden / heads
+        );
+        ensure!(heads.is_multiple_of(kv_heads), "{heads} heads are no multiple of {kv_heads} key-value heads");
+        let bytes = Tokenizer::BYTES_VOCAB;
+        ensure!(
+            vocab >= bytes,
+            "a vocabulary of {vocab} is smaller than that of its tokenizer, {bytes} (bytes and BOS)"
+        );
+        let weights = self.weights();
+        ensure!(
+            weights <= MOST_WEIGHTS,
+            "{weights} weights are more than the {MOST_WEIGHTS} that are drawn at most"
+        );
+        Ok(())
+    }
+}
+
+impl FromStr for RandomShape {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<RandomShape> {
+        let parts = text.strip_prefix(RANDOM).with_context(|| format!("it does not begin with {RANDOM}"))?;
+        let mut found: [Option<usize>; SIZES.len()] = [None; SIZES.len()];
+        for part in parts.split('-') {
+            let size = SIZES.iter().position(|(letter, ..)| part.starts_with(*letter));
+            let size = size.with_context(|| format!("{part:?} is none of its sizes"))?;
+            let (_, name, most) = SIZES[size];
+            let number = Some(&part[1..]).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+            let number = number.and_then(|digits| digits.parse().ok()).filter(|n| (1..=most).contains(n));
+            let number = number.with_context(|| format!("{part:?} is no {name} from 1 to {most}"))?;
+            ensure!(found[size].replace(number).is_none(), "its {name} stands there twice");
+        }
+        let given = |at: usize| found[at].with_context(|| format!("its {} is missing", SIZES[at].1));
+        let [hidden, layers, heads, intermediate, vocab] = [given(0)?, given(1)?, given(2)?, given(4)?, given(5)?];
+        let kv_heads = found[3].unwrap_or(heads);
+        let shape = RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab };
+        shape.check()?;
+        Ok(shape)
+    }
+}
+
+impl fmt::Display for RandomShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab } = self;
+        write!(f, "{RANDOM}h{hidden}-l{layers}-a{heads}-k{kv_heads}-f{intermediate}-v{vocab}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_by_hand() {
+        let shape: RandomShape = "random-h8-l3-a4-k2-f10-v300".parse().unwrap();
+        // Queries and outputs 8 x 8, keys and values 8 x 4, three matrices of 8 x 10; two of 300 x 8.
+        assert_eq!(shape.weights(), 3 * (2 * 64 + 2 * 32 + 3 * 80) + 2 * 2400);
+        assert_eq!(shape.head_dim(), 2);
+        let llama: RandomShape = "random-h4096-l32-a32-f11008-v32000".parse().unwrap();
+        assert_eq!(llama.weights() + 65 * 4096, 6_738_415_616);
+    }
+
+    #[test]
+    fn shapes_no_network_has_are_refused_with_the_reason() {
+        for (text, reason) in [
+            ("random-", "none of its sizes"),
+            ("random-h512", "number of layers is missing"),
+            ("random-h512-l8-a8-f1408", "vocabulary is missing"),
+            ("random-h512-l8-a8-f1408-v8000-", "none of its sizes"),
+            ("random-h512-l8-a8-f1408-v8000-x3", "\"x3\" is none"),
+            ("random-h512-h512-l8-a8-f1408-v8000", "twice"),
+            ("random-h0-l8-a8-f1408-v8000", "\"h0\" is no hidden size from 1"),
+            ("random-h+5-l8-a8-f1408-v8000", "\"h+5\" is no hidden size"),
+            ("random-h512-l99999999999999999999-a8-f1408-v8000", "is no number of layers from 1 to 1024"),
+            ("random-h512-l8-a7-f1408-v8000", "no multiple of its 7 heads"),
+            ("random-h8-l8-a8-f1408-v8000", "heads of 1 are odd"),
+            ("random-h512-l8-a8-k3-f1408-v8000", "no multiple of 3 key-value heads"),
+            ("random-h512-l8-a8-f1408-v256", "vocabulary of 256 is smaller"),
+            ("random-h65536-l1024-a8-f262144-v1048576", "weights are more than"),
+        ] {
+            let error = format!("{:#}", text.parse::<RandomShape>().unwrap_err());
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Amounts of memory as people write them: `8 GiB`, `32 GB`. A thousand and 1,024 are told apart, as cards and papers
+//! mean either.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+const UNITS: [(&str, u64); 9] = [
+    ("B", 1),
+    ("kB", 1000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// Beyond this a double no longer holds every byte; no machine has it.
+const MOST: f64 = (1u64 << 50) as f64;
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bytes, String> {
+        let wrong = || format!("{text:?} is no amount of memory");
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, unit) = text.split_at(end);
+        let (_, unit) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
+        let bytes = number.parse::<f64>().map_err(|_| wrong())? * *unit as f64;
+        if (1.0..=MOST).contains(&bytes) { Ok(Bytes(bytes.round() as u64)) } else { Err(wrong()) }
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// For people, with three digits; ids and rows take the number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, unit) = UNITS[..5].iter().rev().find(|(_, unit)| self.0 >= *unit).unwrap_or(&UNITS[0]);
+        let amount = self.0 as f64 / *unit as f64;
+        let digits = if *unit == 1 || amount >= 100.0 { 0 } else { 2 - amount.log10().floor().max(0.0) as usize };
+        write!(f, "{amount:.digits$} {name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_strictly() {
+        let read = |text: &str| text.parse::<Bytes>().map(|bytes| bytes.0);
+        for (text, bytes) in [
+            ("8 GiB", 8 << 30),
+            ("32 GB", 32_000_000_000),
+            ("1.5 MiB", 3 << 19),
+            ("700MB", 700_000_000),
+            ("64 KiB", 1 << 16),
+            ("1 B", 1),
+        ] {
+            assert_eq!(read(text), Ok(bytes), "{text}");
+        }
+        for text in
+            ["", "8", "GiB", "8 gib", "8 Gb", "-1 GB", "1e3 GB", "inf GB", "0 GB", ". GB", "8 GB ", "9999 TiB"]
+        {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_shown_with_three_digits() {
+        let shown = [1, 999, 1500, 16_809_984, 2_180_000_000, 34_359_738_368].map(|n| Bytes(n).to_string());
+        assert_eq!(shown, ["1 B", "999 B", "1.50 kB", "16.8 MB", "2.18 GB", "34.4 GB"]);
+    }
+}
