@@ -30,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 19] = [
+const HOMES: [(&str, &[&str]); 20] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -43,6 +43,7 @@ const HOMES: [(&str, &[&str]); 19] = [
     ("minijinja", &["lm"]),
     ("minijinja_contrib", &["lm"]),
     ("deunicode", &["metric"]),
+    ("harper_brill", &["task"]),
     ("zip", &["task"]),
     ("pulp", &["vector"]),
     ("polars", &["columns"]),

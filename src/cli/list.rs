@@ -26,6 +26,8 @@ pub fn list(what: Listable) -> String {
              \x20            data: a folder of .txt, a .parquet with a text column, owner/name on the hub,\n\
              \x20            random-words, or embedded: books of made-up worlds, where recall of facts is measured\n\
              \x20            as well, by kind and by distance (16 books unless `books:` says otherwise)\n\
+             retention    which tokens a cache keeps, and for how long: by position, layer, class and part of speech,\n\
+             \x20            with maps (maps, map_layers) and the log of evictions (eviction_log: true); data as above\n\
              squality     questions about stories, answered in a paragraph: ROUGE (512 new tokens)\n\
              qasper       questions about articles, answered in a few words: F1 (128 new tokens)\n\
              \x20            data of both: the original release, ZeroSCROLLS' files, owner/name of its hub layout\n\

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::memory::{BLOCK, Keys, LayerCache, Store, Work};
 use super::product::{Strides, product};
 use super::rope::{Angles, Frequencies, rotate_head};
-use crate::eviction::{BlockScan, Heads, Normaliser};
+use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
 use crate::vector;
 
 /// Rotations of a read's tokens, and where some of them start.
@@ -113,6 +113,14 @@ pub(super) fn attend(
     }
 }
 
+/// What the walk over a block's rows fills.
+struct Walk<'a> {
+    /// (heads, rows, stride)
+    logits: &'a mut [f32],
+    normaliser: &'a mut Normaliser,
+    log: Option<&'a mut Vec<Eviction>>,
+}
+
 /// Some tokens of a read, at most [`BLOCK`].
 struct Block<'a> {
     shape: &'a AttentionShape<'a>,
@@ -135,7 +143,7 @@ impl Block<'_> {
         let columns = held + rows;
         let stride = vector::padded(columns);
         cache.reserve(kv_heads, dim, columns);
-        let LayerCache { roster, keys, values, capacity, shadow } = cache;
+        let LayerCache { roster, keys, values, capacity, shadow, log } = cache;
         let capacity = *capacity;
 
         for row in 0..rows {
@@ -166,13 +174,14 @@ impl Block<'_> {
                 work.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 for row in 0..rows {
-                    scan.step(row, logits, &mut scratch.normaliser, None);
+                    scan.step(row, logits, &mut scratch.normaliser, log.as_mut());
                 }
                 work.walk += clock.elapsed();
             }
             Keys::Anchored(keys) => {
                 let clock = Instant::now();
-                self.walk_anchored(keys, &mut scan, held, capacity, logits, &mut scratch.normaliser);
+                let walk = Walk { logits, normaliser: &mut scratch.normaliser, log: log.as_mut() };
+                self.walk_anchored(keys, &mut scan, held, capacity, walk);
                 work.walk += clock.elapsed();
             }
         }
@@ -261,9 +270,9 @@ impl Block<'_> {
         scan: &mut BlockScan<'_>,
         held: usize,
         capacity: usize,
-        logits: &mut [f32],
-        normaliser: &mut Normaliser,
+        walk: Walk<'_>,
     ) {
+        let Walk { logits, normaliser, mut log } = walk;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows, stride) = (self.shape.head_dim, self.tokens.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
@@ -286,7 +295,7 @@ impl Block<'_> {
                     end.fill(0.0);
                 }
             }
-            scan.step(row, logits, normaliser, None);
+            scan.step(row, logits, normaliser, log.as_deref_mut());
             keys.close_gaps(scan, self.shape.frequencies);
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::anchored::AnchoredKeys;
 use super::attention::Scratch;
-use crate::eviction::{Heads, Positions, Roster, Scope, SizedPolicy};
+use crate::eviction::{Eviction, Heads, Positions, Roster, Scope, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products and more dead columns in them:
@@ -40,6 +40,8 @@ pub(super) struct LayerCache {
     pub capacity: usize,
     /// Every key ever read, at its absolute position: only to measure what eviction lost.
     pub shadow: Option<Store>,
+    /// Who left since [`Memory::take_log`] was last called; collected on request only.
+    pub log: Option<Vec<Eviction>>,
 }
 
 #[derive(Clone, Debug)]
@@ -108,6 +110,8 @@ pub struct MemoryPlan<'a> {
     pub measure_loss: bool,
     /// Nobody leaves until [`Memory::cut`]: a prompt read in one shot (absolute positions).
     pub one_shot: bool,
+    /// Note who leaves, for [`Memory::take_log`].
+    pub log: bool,
 }
 
 impl MemoryPlan<'_> {
@@ -122,6 +126,7 @@ impl MemoryPlan<'_> {
             expect: 0,
             measure_loss: false,
             one_shot: false,
+            log: false,
         }
     }
 
@@ -156,6 +161,7 @@ impl Memory {
                 values: vec![0.0; room],
                 capacity,
                 shadow: plan.measure_loss.then(Store::default),
+                log: plan.log.then(Vec::new),
             }
         };
         Memory {
@@ -196,6 +202,7 @@ impl Memory {
                 values: copy(&layer.values, layer.capacity, capacity),
                 capacity,
                 shadow: measure_loss.then(shadow),
+                log: None,
             })
         });
         Some(Memory {
@@ -279,6 +286,12 @@ impl Memory {
         self.scratch.work
     }
 
+    /// Who left since the last call, layer by layer in the order of their steps; nobody where no log was asked for.
+    /// Whoever reads a long text takes it after every few reads, so that it stays short.
+    pub fn take_log(&mut self) -> Vec<Vec<Eviction>> {
+        self.layers.iter_mut().map(|layer| layer.log.as_mut().map(std::mem::take).unwrap_or_default()).collect()
+    }
+
     /// Lost attention mass of every token read, if it is measured.
     pub fn lost(&self) -> Option<&[f32]> {
         self.lost.as_deref()
@@ -314,6 +327,7 @@ impl LayerCache {
             values: copy(&self.values),
             capacity,
             shadow: self.shadow.clone(),
+            log: self.log.clone(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Text to tokens and back to places in the text; and whether a text starts with BOS.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -114,6 +115,30 @@ impl Tokenizer {
         self.inner.decode(tokens, true).map_err(|error| anyhow!("the tokens cannot be made text: {error}"))
     }
 
+    /// One token as it stands inside a text, the space before it included.
+    ///
+    /// # Errors
+    /// A token the tokenizer does not know.
+    pub fn piece(&self, token: u32) -> Result<String> {
+        // Many decoders drop the space a text starts with, so another token stands before this one.
+        let before = self.encode("a")?.ids;
+        let start = self.decode(&before)?;
+        let whole = self.decode(&[&before[..], &[token]].concat())?;
+        Ok(whole.strip_prefix(&start).unwrap_or(&whole).to_string())
+    }
+
+    /// The tokens that are no text, BOS among them.
+    pub fn special(&self) -> BTreeSet<u32> {
+        let added = self.inner.get_added_tokens_decoder();
+        let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id);
+        special.chain(self.bos).collect()
+    }
+
+    /// The name a token has in the vocabulary, special tokens included.
+    pub fn name(&self, token: u32) -> Option<String> {
+        self.inner.id_to_token(token)
+    }
+
     /// Whether a text starts with BOS when nothing is said.
     pub fn adds_bos(&self) -> bool {
         self.adds_bos
@@ -165,6 +190,11 @@ mod tests {
         assert_eq!(tokens.places[3], 3..4);
         assert!(tokenizer.adds_bos());
         assert_eq!(tokenizer.bos().unwrap(), 0);
+        assert_eq!(tokenizer.piece(tokens.ids[0]).unwrap(), "n");
+        assert_eq!(tokenizer.piece(tokens.ids[3]).unwrap(), "\n");
+        // Half a character is none.
+        assert_eq!(tokenizer.piece(tokens.ids[1]).unwrap(), "\u{FFFD}");
+        assert_eq!((tokenizer.special(), tokenizer.name(0).as_deref()), (BTreeSet::from([0]), Some("<s>")));
         tokenizer.check_vocabulary(257).unwrap();
         tokenizer.check_vocabulary(270).unwrap();
         assert!(tokenizer.check_vocabulary(256).is_err());

@@ -69,6 +69,15 @@ pub const REPETITION_4: &str = "repetition_4";
 /// Sum of NLL in nats that the model with an unbounded cache gives to what was written.
 pub const NLL_FULL_OF_WRITTEN: &str = "nll_written";
 
+/// Steps at which a token was visible, summed over tokens and layers, and averaged over decision groups.
+pub const LIFETIME: &str = "lifetime";
+/// Of the entries that a full cache keeps after each step, those that Window of the same size would keep too.
+pub const RECENT_SHARE: &str = "recent_share";
+/// [`LIFETIME`] of some tokens of one layer, whose output is the step at which each token left.
+pub const KEPT_UNTIL: &str = "kept_until";
+/// [`LIFETIME`] whose output is a table by the tokens' texts.
+pub const LIFETIME_BY_TOKEN: &str = "lifetime_by_token";
+
 /// Seconds to read a prompt into a cache, over its tokens.
 pub const PREFILL: &str = "prefill";
 /// Seconds from an unread prompt to the first token after it.
@@ -94,12 +103,14 @@ pub struct Mark {
     pub value: f64,
     /// What it is a sum over.
     pub weight: f64,
+    /// A text that belongs to this number: what the model wrote, or a table that is no single number.
+    pub output: Option<String>,
 }
 
 impl Mark {
     /// A mark of a whole sample.
     pub fn new(metric: &'static str, value: f64, weight: f64) -> Mark {
-        Mark { metric, group: None, value, weight }
+        Mark { metric, group: None, value, weight, output: None }
     }
 }
 

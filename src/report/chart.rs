@@ -138,6 +138,11 @@ impl Chart {
         Self { title, quantity: quantity.clone(), across_name, across, values, lines, full, chance, paired }
     }
 
+    /// The same with a value axis that spans what is given, so that charts side by side compare.
+    pub(super) fn spanning(self, values: &[f64]) -> Self {
+        Self { values: Axis::of_values(values, Scale::Linear), ..self }
+    }
+
     pub(super) fn has_full(&self) -> bool {
         self.full.is_some()
     }

@@ -274,6 +274,7 @@ mod tests {
         for shape in &scene.shapes {
             let ends = match shape {
                 Shape::Fill { points, .. } | Shape::Stroke { points, .. } => points.clone(),
+                Shape::Image { corner, .. } => vec![*corner],
                 Shape::Text { at, text, size, across, upright: false, .. } => {
                     let width = font::width(text, *size);
                     let left = match across {

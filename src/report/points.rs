@@ -81,6 +81,8 @@ pub fn panels(rows: &[Row]) -> Vec<Panel> {
         // Chance is no result of a policy: it stands beside what it is the chance of.
         .filter(|((_, metric, _), _)| !metric.ends_with("_chance") && !metric.ends_with("_trivial"))
         .filter(|((_, _, group), _)| !group.is_some_and(|group| group.starts_with(PIECE)))
+        // Tables of single samples, which `retention` reads.
+        .filter(|((_, metric, _), _)| !["kept_until", "lifetime_by_token"].contains(metric))
         .map(|((setting, metric, group), places)| {
             let mut panel = panel(setting.clone(), metric, places);
             panel.group = group.map(str::to_owned);

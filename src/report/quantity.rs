@@ -83,7 +83,9 @@ impl Quantity {
             "batch" => (30, "largest batch", Higher, true, Shape::Plain),
             "cache_bytes" => (31, "cache bytes of a sequence", Lower, true, Shape::Plain),
             "resident_bytes" => (32, "resident bytes of a sequence", Lower, true, Shape::Plain),
-            other => (33, other, Unknown, true, Shape::Plain),
+            "recent_share" => (33, "recent tokens among the kept (%)", Unknown, false, Shape::Share),
+            "lifetime" => (34, "steps a token is kept", Unknown, false, Shape::Plain),
+            other => (35, other, Unknown, true, Shape::Plain),
         };
         Self { metric: metric.to_owned(), name: escape::plain(name), better, has_difference, shape, rank }
     }
@@ -115,6 +117,8 @@ impl Quantity {
             "batch",
             "cache_bytes",
             "resident_bytes",
+            // The same for every policy, by counting; what differs are its parts, which have a section of their own.
+            "lifetime",
         ];
         let name = self.metric.as_str();
         details.contains(&name) || name.starts_with("distinct_") || name.starts_with("repetition_")

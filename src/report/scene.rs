@@ -12,6 +12,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::image::{self, Image};
 use super::{escape, font};
 
 pub(super) type Spot = (f64, f64);
@@ -37,6 +38,13 @@ pub(super) enum Shape {
         color: RGBColor,
         width: f64,
         dash: Option<(f64, f64)>,
+    },
+    /// Squares of grey, row by row, in a rectangle; it lies below everything else.
+    Image {
+        corner: Spot,
+        size: (f64, f64),
+        columns: usize,
+        grey: Vec<u8>,
     },
     /// `size` is the font's; upright text reads from bottom to top.
     Text {
@@ -75,16 +83,20 @@ impl Scene {
         let mut body = String::new();
         {
             let root = SVGBackend::with_string(&mut body, self.size()).into_drawing_area();
+            root.fill(&WHITE).context("drawing the SVG")?;
             draw(&root, self).and_then(|()| draw_texts(&root, self)).context("drawing the SVG")?;
             root.present().context("drawing the SVG")?;
         }
         // The library's first line sizes the picture in pixels; paper wants inches. Text inherits nothing else.
         let (width, height) = self.size();
         let (_, shapes) = body.split_once(">\n").ok_or_else(|| anyhow!("the SVG has no first line"))?;
+        // Pictures go right after the white the library began with.
+        let (white, shapes) = shapes.split_once("/>\n").ok_or_else(|| anyhow!("the SVG has no background"))?;
+        let images = self.images().map(image::svg).collect::<Result<String>>()?;
         let title = escape::xml(&self.title);
         Ok(format!(
             "<svg width=\"{:.3}in\" height=\"{:.3}in\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             stroke-linejoin=\"round\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{title}</title>\n{shapes}",
+             stroke-linejoin=\"round\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{title}</title>\n{white}/>\n{images}{shapes}",
             f64::from(width) / UNITS,
             f64::from(height) / UNITS,
         ))
@@ -93,6 +105,9 @@ impl Scene {
     pub(super) fn png(&self, path: &Path) -> Result<()> {
         let (width, height) = self.size();
         let mut pixels = vec![255; width as usize * height as usize * 3];
+        for image in self.images() {
+            image.paint(&mut pixels, width as usize);
+        }
         {
             let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
             draw(&root, self).context("drawing the PNG")?;
@@ -124,6 +139,16 @@ impl Scene {
             .with_context(|| format!("writing {}", path.display()))
     }
 
+    fn images(&self) -> impl Iterator<Item = Image<'_>> {
+        self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Image { corner, size, columns, grey } => {
+                let end = (corner.0 + size.0, corner.1 + size.1);
+                Some(Image { from: unit(*corner), to: unit(end), columns: (*columns).max(1), grey })
+            }
+            _ => None,
+        })
+    }
+
     /// In units, a multiple of the smoothing.
     fn size(&self) -> (u32, u32) {
         let units = |points: f64| (points * UNITS / 72.0 / SMOOTHING as f64).ceil() as u32 * SMOOTHING as u32;
@@ -135,12 +160,11 @@ fn unit((x, y): Spot) -> (i32, i32) {
     ((x * UNITS / 72.0).round() as i32, (y * UNITS / 72.0).round() as i32)
 }
 
-/// Everything but text.
+/// Everything but pictures and text.
 fn draw<B: DrawingBackend>(root: &DrawingArea<B, Shift>, scene: &Scene) -> Result<()>
 where
     B::ErrorType: 'static,
 {
-    root.fill(&WHITE)?;
     for shape in &scene.shapes {
         match shape {
             Shape::Fill { points, color, opacity } => {
@@ -160,7 +184,7 @@ where
                     None => root.draw(&PathElement::new(points, style))?,
                 }
             }
-            Shape::Text { .. } => {}
+            Shape::Image { .. } | Shape::Text { .. } => {}
         }
     }
     Ok(())

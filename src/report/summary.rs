@@ -5,6 +5,7 @@
 use super::escape;
 use super::points::{self, Panel};
 use super::quantity::Better;
+use super::retention;
 use super::setting::Setting;
 use super::table::{self, Show};
 use super::throughput::{self, Throughput};
@@ -14,7 +15,8 @@ use crate::results::Row;
 /// and of recall; of a timing the one table that says it all.
 pub fn terminal(rows: &[Row]) -> String {
     let panels = points::panels(rows);
-    text(rows, &panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>())
+    let kept = retention::terminal(&panels);
+    text(rows, &panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>()) + &kept
 }
 
 pub(super) fn text(rows: &[Row], panels: &[Panel]) -> String {

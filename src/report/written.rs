@@ -12,8 +12,9 @@ use super::breakdown::{self, Breakdown};
 use super::curve::{self, Figure, Looks};
 use super::markdown::{self, Link};
 use super::points::{self, Panel};
+use super::scene::Scene;
 use super::setting::Setting;
-use super::{csv, summary};
+use super::{csv, retention, summary};
 use crate::results::Row;
 
 /// What is written into the folder.
@@ -67,13 +68,16 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
     let panels: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
     let looks = Looks::of(&panels);
     let (links, overview) = folder.write_figures(&panels, &breakdowns, &looks)?;
+    let kept = folder.write_retention(&retention::sections(rows, &all))?;
     if options.formats.contains(&Format::Csv) {
         folder.write_file("report.csv", &csv::file(&all))?;
     }
     if options.formats.contains(&Format::Markdown) {
-        folder.write_file("report.md", &markdown::file(rows, &panels, &breakdowns, &links, &overview))?;
+        let file = markdown::file(rows, &panels, &breakdowns, &links, &overview);
+        folder.write_file("report.md", &(file + &kept))?;
     }
-    Ok(Written { files: folder.files, terminal: summary::text(rows, &panels) })
+    let terminal = summary::text(rows, &panels) + &retention::terminal(&all);
+    Ok(Written { files: folder.files, terminal })
 }
 
 struct Folder<'a> {
@@ -115,23 +119,42 @@ impl Folder<'_> {
     fn write_figure(&mut self, figure: &Figure) -> Result<Vec<Link>> {
         let mut links = Vec::new();
         for (name, charts) in &figure.drawings {
-            let scene = figure.scene(charts);
-            // The SVG is linked where both are written: it stays sharp.
-            let mut link = None;
-            if self.formats.contains(&Format::Png) {
-                let file = format!("figures/{}-{name}.png", figure.stem);
-                scene.png(&self.place(&file)?)?;
-                link = Some(file);
-            }
-            if self.formats.contains(&Format::Svg) {
-                let file = format!("figures/{}-{name}.svg", figure.stem);
-                let svg = scene.svg().with_context(|| format!("drawing {file}"))?;
-                self.write_file(&file, &svg)?;
-                link = Some(file);
-            }
-            links.extend(link.map(|path| Link { title: format!("{}, {name} axis", figure.title), path }));
+            let path = self.write_scene(&format!("{}-{name}", figure.stem), &figure.scene(charts))?;
+            links.extend(path.map(|path| Link { title: format!("{}, {name} axis", figure.title), path }));
         }
         Ok(links)
+    }
+
+    /// The sections on what is kept, their figures drawn.
+    fn write_retention(&mut self, sections: &[retention::Section<'_>]) -> Result<String> {
+        let mut text = String::new();
+        for section in sections {
+            let mut links = Vec::new();
+            for (stem, scene) in section.figures() {
+                let path = self.write_scene(&stem, &scene)?;
+                links.extend(path.map(|path| Link { title: scene.title.clone(), path }));
+            }
+            text.push_str(&section.markdown(&links));
+        }
+        Ok(text)
+    }
+
+    /// A figure in the formats asked for; the path to link.
+    fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<Option<String>> {
+        // The SVG is linked where both are written: it stays sharp.
+        let mut link = None;
+        if self.formats.contains(&Format::Png) {
+            let file = format!("figures/{stem}.png");
+            scene.png(&self.place(&file)?)?;
+            link = Some(file);
+        }
+        if self.formats.contains(&Format::Svg) {
+            let file = format!("figures/{stem}.svg");
+            let svg = scene.svg().with_context(|| format!("drawing {file}"))?;
+            self.write_file(&file, &svg)?;
+            link = Some(file);
+        }
+        Ok(link)
     }
 
     fn write_file(&mut self, name: &str, content: &str) -> Result<()> {

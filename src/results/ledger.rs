@@ -4,6 +4,7 @@
 //! cells/<stem>.parquet     complete cells
 //! partial/<stem>.jsonl     journals of cells in progress or interrupted
 //! failed/<stem>.txt        why a cell failed, until it succeeds
+//! logs/<stem>/*.parquet    tables of single samples that are no rows, where a task was asked for them
 //! ```
 //!
 //! Knows files and rows, not how anything is measured. The id at the end of a stem identifies; the readable rest may
@@ -15,12 +16,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use sha2::{Digest, Sha256};
 
-use super::disk::{make_writable, remove, write_whole};
+use super::disk::{advised, make_writable, remove, write_whole};
 use super::journal::{Journal, Unavailable, samples_in};
 use super::row::Row;
 use super::schema::read_checked;
 use super::seal::Seal;
+use crate::columns::Table;
 use crate::sweep::CellName;
 
 /// What is known about a cell.
@@ -141,6 +144,17 @@ impl Ledger {
         write_whole(&self.path(FAILED, name), text.as_bytes())
     }
 
+    /// Keeps a table of one sample beside its cell; `kind` says which, where there are several.
+    ///
+    /// # Errors
+    /// A folder that can't be written.
+    pub fn keep_beside(&self, name: &CellName, sample: &str, kind: &str, table: &Table) -> Result<()> {
+        let folder = self.folder.join("logs").join(name.stem());
+        fs::create_dir_all(&folder).map_err(advised).with_context(|| folder.display().to_string())?;
+        let kind = if kind.is_empty() { String::new() } else { format!(".{kind}") };
+        write_whole(&folder.join(format!("{}{kind}.parquet", file_name(sample))), &table.to_parquet()?)
+    }
+
     /// The rows of a complete cell.
     ///
     /// # Errors
@@ -192,6 +206,15 @@ impl Ledger {
         };
         Ok(entries.into_iter().map(|entry: fs::DirEntry| entry.path()).filter(finished))
     }
+}
+
+/// A sample's name as a file's: what is odd becomes a dash, and a digest keeps apart what then looks alike.
+fn file_name(sample: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '+' | '_') { c } else { '-' };
+    let shown: String = sample.chars().take(64).map(plain).collect();
+    let digest = Sha256::digest(sample);
+    let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{shown}-{digest}")
 }
 
 /// The id at the end of a cell's file name.

@@ -38,7 +38,7 @@ pub struct Row {
     /// How a prompt gets into the cache: `stream`, `one_shot`, or `one_shot_document`, which is cut before the
     /// question.
     pub prefill: String,
-    /// `perplexity`, `squality`, `qasper`, `story`, `needle`, ...
+    /// `perplexity`, `retention`, `squality`, `qasper`, `story`, `needle`, ...
     pub task: String,
     /// Where the texts came from, as the sweep names it.
     pub dataset: String,
@@ -58,7 +58,7 @@ pub struct Row {
     /// What samples share and bootstrap resamples together: the book, story or paper.
     pub cluster: String,
     // --- what
-    /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `f1`, `rouge1`, ...
+    /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `lifetime`, `f1`, `rouge1`, ...
     pub metric: String,
     /// Which part of the sample the number is about, such as `distance:512-1023` or `kind:home`; `None`: all of it.
     pub group: Option<String>,
@@ -69,7 +69,8 @@ pub struct Row {
     #[serde(with = "any_f64")]
     pub weight: f64,
     // --- proof
-    /// Text the model wrote, on the row of `new_tokens`; `None` on the others and for scored tasks.
+    /// Text the model wrote, on the row of `new_tokens`; the lists and tables of `kept_until` and `lifetime_by_token`; `None`
+    /// on the others.
     pub output: Option<String>,
     pub prompt_tokens: u32,
     pub new_tokens: u32,

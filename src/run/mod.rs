@@ -228,7 +228,13 @@ fn run_group(
                 return true;
             }
         };
-        if let Err(error) = state.journal.append(sample, provenance.rows(group, cell, sample, &measured)) {
+        // Before the rows: a sample that is written down has its files.
+        let kept = measured
+            .side_files
+            .iter()
+            .try_for_each(|file| ledger.keep_beside(&cell.name, name, file.kind, &file.table));
+        let rows = || provenance.rows(group, cell, sample, &measured);
+        if let Err(error) = kept.and_then(|()| state.journal.append(sample, rows())) {
             let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
             return end(error.context(hint));
         }

@@ -3,7 +3,7 @@
 use crate::eviction::{CacheRule, Policy};
 use crate::results::Row;
 use crate::sweep::ENGINE_VERSION;
-use crate::task::{Measured, TaskSpec};
+use crate::task::Measured;
 
 use super::prepare::{Group, NamedCell};
 
@@ -19,9 +19,9 @@ impl Provenance {
     pub fn rows(&self, group: &Group, named: &NamedCell, sample: usize, measured: &Measured) -> Vec<Row> {
         let cell = &named.cell;
         let (sample, cluster) = group.samples.name(sample);
-        let (stride, tail) = match &cell.task {
-            TaskSpec::Perplexity(task) => (task.stride(group.bos), task.tail.name()),
-            _ => (0, ""),
+        let (stride, tail) = match cell.task.texts() {
+            Some(texts) => (texts.stride(group.bos), texts.tail.name()),
+            None => (0, ""),
         };
         let asked = cell.task.asked(group.samples.template());
         let (policy, size): (Option<Policy>, Option<usize>) = match cell.rule {
@@ -30,7 +30,7 @@ impl Provenance {
             CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(size)),
         };
         let date = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-        let row = |(number, mark): (usize, &crate::metric::Mark)| Row {
+        let row = |mark: &crate::metric::Mark| Row {
             cell: named.name.id().to_string(),
             sweep: self.sweep.clone(),
             model: group.model.to_string(),
@@ -57,8 +57,7 @@ impl Provenance {
             group: mark.group.clone(),
             value: mark.value,
             weight: mark.weight,
-            // Once for each sample: texts are long, and metrics many.
-            output: measured.output.clone().filter(|_| number == 0),
+            output: mark.output.clone(),
             prompt_tokens: measured.prompt_tokens as u32,
             new_tokens: measured.new_tokens as u32,
             engine: ENGINE_VERSION,
@@ -69,6 +68,6 @@ impl Provenance {
             peak_cache_bytes: measured.peak_cache_bytes,
             date: date.clone(),
         };
-        measured.marks.iter().enumerate().map(row).collect()
+        measured.marks.iter().map(row).collect()
     }
 }

@@ -116,7 +116,7 @@ impl Cell {
     /// dtype=auto | f32 | f16 | bf16
     /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
     /// positions=absolute | slot | squeezed
-    /// task=perplexity | squality | qasper | story | needle | timing
+    /// task=perplexity | retention | squality | qasper | story | needle | timing
     /// length=<tokens>                   and the other settings of the task, as its `Display` gives them
     /// ...
     /// data=<digest>

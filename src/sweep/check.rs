@@ -9,8 +9,8 @@ use std::hash::Hash;
 use super::model::ModelSpec;
 use super::nearest::did_you_mean;
 use super::shape::{
-    AnsweringShape, Entries, NeedleShape, PerplexityShape, PolicyShape, StoryShape, StretchShape, SweepShape,
-    TaskShape, TimingShape, WriteShape,
+    AnsweringShape, Entries, NeedleShape, PerplexityShape, PolicyShape, RetentionShape, StoryShape, StretchShape,
+    SweepShape, TaskShape, TimingShape, WriteShape,
 };
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
@@ -20,11 +20,16 @@ use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, Stretch};
 use crate::task::{
     Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, Needle, Perplexity,
-    Prefill, PromptStyle, RANDOM_WORDS, Split, StoryRequest, Storytelling, Style, TaskSpec, Timing,
+    Prefill, PromptStyle, RANDOM_WORDS, Retention, Split, StoryRequest, Storytelling, Style, TaskSpec, Texts,
+    Timing,
 };
 
 /// The names under `policies:` that are not policies.
 const RESERVED: [&str; 2] = ["full", "truncate"];
+
+/// What long texts can be read from.
+const TEXTS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set owner/name, \
+                     embedded, embedded-questions or random-words";
 
 /// Checks one file; `file` is what errors call it, `stem` names the sweep if the file does not.
 pub(super) fn check(shape: SweepShape, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
@@ -276,6 +281,7 @@ impl Checker<'_> {
         for Spanned { value, referenced, .. } in shapes.value {
             let task = match value {
                 TaskShape::Perplexity(shape) => TaskSpec::Perplexity(self.perplexity(shape)?),
+                TaskShape::Retention(shape) => TaskSpec::Retention(self.retention(shape)?),
                 TaskShape::Squality(shape) => TaskSpec::Answering(self.answering(Benchmark::Squality, shape)?),
                 TaskShape::Qasper(shape) => TaskSpec::Answering(self.answering(Benchmark::Qasper, shape)?),
                 TaskShape::Story(shape) => TaskSpec::Story(self.story(shape)?),
@@ -343,7 +349,7 @@ impl Checker<'_> {
     fn length(&self, length: &Option<Spanned<u64>>) -> Result<usize, ConfigError> {
         match length {
             Some(length) => self.count("`length`", length, 2),
-            None => Ok(Perplexity::DEFAULT_LENGTH),
+            None => Ok(Texts::DEFAULT_LENGTH),
         }
     }
 
@@ -419,7 +425,7 @@ impl Checker<'_> {
             };
         let mut lengths = numbers("a length", &shape.lengths, 2)?;
         if lengths.is_empty() {
-            lengths.push((Perplexity::DEFAULT_LENGTH, Location::UNKNOWN));
+            lengths.push((Texts::DEFAULT_LENGTH, Location::UNKNOWN));
         }
         self.distinct("lengths", Location::UNKNOWN, &lengths, |length| format!("length {length}"))?;
         let mut depths = numbers("a depth", &shape.depths, 0)?;
@@ -537,19 +543,42 @@ impl Checker<'_> {
     }
 
     fn perplexity(&self, shape: PerplexityShape) -> Result<Perplexity, ConfigError> {
-        let forms = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set owner/name, \
-                     embedded, embedded-questions or random-words";
-        let dataset = self.dataset(&shape.dataset, forms)?;
-        let books = self.texts(&dataset, "`books`", &shape.books)?;
-        Ok(Perplexity {
+        let dataset = self.dataset(&shape.dataset, TEXTS)?;
+        let texts = Texts {
+            books: self.texts(&dataset, "`books`", &shape.books)?,
             dataset,
             length: self.length(&shape.length)?,
             stride: self.limit("`stride`", &shape.stride)?,
             bos: shape.bos.0,
             tail: shape.tail,
-            books,
             chunks_per_book: self.limit("`chunks_per_book`", &shape.chunks_per_book)?,
-            compare_to_full: shape.compare_to_full,
+        };
+        Ok(Perplexity { texts, compare_to_full: shape.compare_to_full })
+    }
+
+    fn retention(&self, shape: RetentionShape) -> Result<Retention, ConfigError> {
+        // The same texts, said with the same words.
+        let RetentionShape { dataset, length, stride, bos, tail, books, chunks_per_book, .. } = shape;
+        let texts =
+            PerplexityShape { dataset, length, stride, bos, tail, books, chunks_per_book, compare_to_full: false };
+        let Perplexity { texts, .. } = self.perplexity(texts)?;
+        let map_layers = match shape.map_layers {
+            None => None,
+            Some(Spanned { value, referenced, .. }) => {
+                let layer = |layer: &Spanned<u64>| Ok((self.count("a layer", layer, 0)?, layer.referenced));
+                let layers: Vec<(usize, Location)> =
+                    value.iter().map(layer).collect::<Result<_, ConfigError>>()?;
+                self.distinct("map_layers", referenced, &layers, |layer| format!("layer {layer}"))?;
+                let mut layers: Vec<usize> = layers.into_iter().map(|(layer, _)| layer).collect();
+                layers.sort_unstable();
+                Some(layers)
+            }
+        };
+        Ok(Retention {
+            texts,
+            maps: shape.maps.as_ref().map(|maps| self.count("`maps`", maps, 0)).transpose()?.unwrap_or(1),
+            map_layers,
+            eviction_log: shape.eviction_log,
         })
     }
 

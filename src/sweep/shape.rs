@@ -139,6 +139,7 @@ impl<'de> Deserialize<'de> for AmountShape {
 #[serde(rename_all = "snake_case")]
 pub(super) enum TaskShape {
     Perplexity(PerplexityShape),
+    Retention(RetentionShape),
     Squality(AnsweringShape),
     Qasper(AnsweringShape),
     Story(StoryShape),
@@ -249,6 +250,30 @@ pub(super) struct PerplexityShape {
     pub chunks_per_book: Option<Spanned<u64>>,
     #[serde(default)]
     pub compare_to_full: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetentionShape {
+    pub dataset: Spanned<String>,
+    #[serde(default)]
+    pub length: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub stride: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub bos: BosShape,
+    #[serde(default)]
+    pub tail: Tail,
+    #[serde(default)]
+    pub books: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub chunks_per_book: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub maps: Option<Spanned<u64>>,
+    #[serde(default)]
+    pub map_layers: Option<Spanned<Vec<Spanned<u64>>>>,
+    #[serde(default)]
+    pub eviction_log: bool,
 }
 
 /// `auto`, `true` or `false`.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lm::{Real, WeightType};
-use crate::task::{Answering, Benchmark, Bos, Perplexity, Prefill, PromptStyle, Split, Style, Tail};
+use crate::task::{Answering, Benchmark, Bos, Perplexity, Prefill, PromptStyle, Split, Style, Tail, Texts};
 
 const SMALL: &str = "\
 models: [random-tiny]
@@ -115,6 +115,22 @@ fn equal_meanings_have_equal_ids() {
 }
 
 #[test]
+fn what_is_kept_has_an_id_without_its_log() {
+    let text = |settings: &str| {
+        let task = format!("retention: {{dataset: ./texts, length: 128{settings}}}");
+        let yaml = format!("models: [random-tiny]\npolicies: [tova]\ncache_sizes: [16]\ntasks: [{task}]\n");
+        sweep(&yaml).expand()[0].canonical_text("0123abc", "sha256:ff")
+    };
+    let expected = "task=retention\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
+        maps=1\nmap_layers=all\ndata=sha256:ff\n";
+    assert!(text("").ends_with(expected), "{}", text(""));
+    assert_eq!(text(""), text(", eviction_log: true, map_layers: null"));
+    assert_eq!(text(", maps: 0, map_layers: [1]"), text(", maps: 0"));
+    assert_eq!(text(", map_layers: [3, 1]"), text(", map_layers: [1, 3]"));
+    assert_ne!(text(", map_layers: [3]"), text(""));
+}
+
+#[test]
 fn different_settings_have_different_ids() {
     let mut ids = vec![
         id_of("full", "64", "", ""),
@@ -201,7 +217,7 @@ seed: 42
     let positions: Vec<_> = sweep.policies.iter().map(|policy| policy.positions).collect();
     assert_eq!((positions, sweep.seed), (vec![Positions::Slot, Positions::Squeezed], 42));
     let TaskSpec::Perplexity(task) = &sweep.tasks[0] else { panic!("perplexity") };
-    let expected = Perplexity {
+    let texts = Texts {
         dataset: "emozilla/pg19-test".parse().unwrap(),
         length: 1024,
         stride: Some(512),
@@ -209,9 +225,8 @@ seed: 42
         tail: Tail::Keep,
         books: Some(3),
         chunks_per_book: Some(2),
-        compare_to_full: true,
     };
-    assert_eq!(*task, expected);
+    assert_eq!(*task, Perplexity { texts, compare_to_full: true });
 }
 
 /// A sweep of one task that writes.

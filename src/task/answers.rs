@@ -100,7 +100,7 @@ pub(super) fn answer(
                 peak_cache_bytes: peak.max(written.cache_bytes),
                 prompt_tokens: prompt.len(),
                 new_tokens: written.tokens.len(),
-                output: Some(written.text),
+                side_files: Vec::new(),
             }),
         ));
     }
@@ -219,7 +219,7 @@ fn begin(
     Ok((Start { memory, state, prompt: tokens, seed }, peak))
 }
 
-/// Marks of one answer. The first is always the number of tokens written.
+/// Marks of one answer. The first is always the number of tokens written, and carries the text.
 fn marks(
     model: &LanguageModel,
     asked: &Asked,
@@ -229,7 +229,8 @@ fn marks(
 ) -> Result<Vec<Mark>> {
     let text = written.text.as_str();
     let references = &asked.request.references;
-    let mut marks = vec![Mark::new(NEW_TOKENS, written.tokens.len() as f64, 1.0)];
+    let output = Some(written.text.clone());
+    let mut marks = vec![Mark { output, ..Mark::new(NEW_TOKENS, written.tokens.len() as f64, 1.0) }];
     let mut compared: Vec<(&'static str, f64)> = Vec::new();
     match marking {
         _ if references.is_empty() && marking != Marking::Text => {}

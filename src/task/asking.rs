@@ -3,23 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::answers::{self, Marking};
+use super::labels::{self, Labels};
 use super::perplexity::{self, Measured};
 use super::question::{Benchmark, Question, questions_digest, require_references};
 use super::reading::{Reading, Topline};
 use super::requests::{Request, Requests};
 use super::samples::{self, Sample};
-use super::settings::{Answering, DataSource, Needle, Perplexity, RANDOM_TOKENS, Storytelling, TaskSpec};
+use super::settings::{
+    Answering, DataSource, Needle, Perplexity, RANDOM_TOKENS, Retention, Storytelling, TaskSpec,
+};
 use super::timing::Timing;
-use super::{decoding, needle, questions, story, texts};
+use super::{decoding, needle, questions, retention, story, texts};
 use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::lm::{LanguageModel, ModelFiles, Tokenizer};
 
 /// The samples of a task, cut for one model.
 pub enum Samples {
     Texts(Vec<Sample>),
+    /// Texts with what is known of each of their tokens.
+    Kept(Labels, Retention),
     Requests(Box<Requests>, Marking),
     /// The same work again, by the names of the repeats.
     Repeats(Timing, Vec<String>),
@@ -52,6 +57,7 @@ impl Asking {
         files.shape.check_length(task.length()).with_context(|| format!("model {}", files.source))?;
         let asking = match task {
             TaskSpec::Perplexity(task) => reading(task, &files.tokenizer()?, hub, progress),
+            TaskSpec::Retention(task) => keeping(task, files, &files.tokenizer()?, hub, progress),
             TaskSpec::Answering(task) => answering(task, files, hub, progress),
             TaskSpec::Story(task) => storytelling(task, files),
             TaskSpec::Needle(task) => needles(task, files, hub, progress),
@@ -77,11 +83,32 @@ fn reading(
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Asking> {
+    let Perplexity { texts: task, .. } = task;
     let books = texts::read_books(&task.dataset, task.books, hub, progress)?;
     Ok(Asking {
         samples: Samples::Texts(samples::cut(&books, task, tokenizer)?),
         digest: texts::digest(&books),
         bos: samples::resolve_bos(task, tokenizer)?.is_some(),
+    })
+}
+
+fn keeping(
+    task: &Retention,
+    files: &ModelFiles,
+    tokenizer: &Tokenizer,
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Asking> {
+    let Retention { texts, .. } = task;
+    let layers = files.shape.layers;
+    if let Some(layer) = task.map_layers.iter().flatten().find(|layer| **layer >= layers) {
+        bail!("`map_layers` has layer {layer}, and {} has layers 0 to {}", files.source, layers - 1);
+    }
+    let books = texts::read_books(&texts.dataset, texts.books, hub, progress)?;
+    Ok(Asking {
+        samples: Samples::Kept(labels::cut(&books, texts, tokenizer)?, task.clone()),
+        digest: texts::digest(&books),
+        bos: samples::resolve_bos(texts, tokenizer)?.is_some(),
     })
 }
 
@@ -193,6 +220,7 @@ impl Samples {
     pub fn len(&self) -> usize {
         match self {
             Samples::Texts(texts) => texts.len(),
+            Samples::Kept(texts, _) => texts.samples.len(),
             Samples::Requests(requests, _) => requests.asked.len(),
             Samples::Repeats(_, names) => names.len(),
         }
@@ -206,6 +234,7 @@ impl Samples {
     pub fn name(&self, index: usize) -> (&str, &str) {
         match self {
             Samples::Texts(texts) => (&texts[index].name, &texts[index].cluster),
+            Samples::Kept(texts, _) => (&texts.samples[index].sample.name, &texts.samples[index].sample.cluster),
             Samples::Requests(requests, _) => {
                 (&requests.asked[index].request.name, &requests.asked[index].request.cluster)
             }
@@ -217,6 +246,7 @@ impl Samples {
     pub fn tokens(&self, index: usize) -> usize {
         match self {
             Samples::Texts(texts) => texts[index].tokens.len(),
+            Samples::Kept(texts, _) => texts.samples[index].sample.tokens.len(),
             Samples::Requests(requests, _) => requests.asked[index].tokens.len() + requests.writing.max_new_tokens,
             Samples::Repeats(timing, _) => timing.length,
         }
@@ -225,7 +255,7 @@ impl Samples {
     /// Tokens that measuring a sample takes, where others share what it reads.
     pub fn work(&self, index: usize) -> usize {
         match self {
-            Samples::Texts(_) | Samples::Repeats(..) => self.tokens(index),
+            Samples::Texts(_) | Samples::Kept(..) | Samples::Repeats(..) => self.tokens(index),
             Samples::Requests(requests, _) => requests.work(index),
         }
     }
@@ -244,7 +274,9 @@ impl Samples {
     /// Samples that are measured together, as they share what is read.
     pub fn jobs(&self) -> Vec<Range<usize>> {
         match self {
-            Samples::Texts(_) | Samples::Repeats(..) => (0..self.len()).map(|index| index..index + 1).collect(),
+            Samples::Texts(_) | Samples::Kept(..) | Samples::Repeats(..) => {
+                (0..self.len()).map(|index| index..index + 1).collect()
+            }
             Samples::Requests(requests, _) => requests.sittings.clone(),
         }
     }
@@ -252,7 +284,7 @@ impl Samples {
     /// Digest of the chat template around every prompt.
     pub fn template(&self) -> Option<&str> {
         match self {
-            Samples::Texts(_) | Samples::Repeats(..) => None,
+            Samples::Texts(_) | Samples::Kept(..) | Samples::Repeats(..) => None,
             Samples::Requests(requests, _) => requests.template.as_deref(),
         }
     }
@@ -269,6 +301,8 @@ impl Samples {
     ) -> Result<Option<Topline>> {
         match self {
             Samples::Texts(texts) => Topline::read(model, &texts[job.start].tokens, readings),
+            // Who stays is known without the unbounded reading, and long texts have no room for it.
+            Samples::Kept(..) => Ok(None),
             Samples::Requests(requests, _) => answers::prefix(model, requests, job, readings),
             Samples::Repeats(..) => Ok(None),
         }
@@ -286,6 +320,13 @@ impl Samples {
             Samples::Texts(texts) => wanted
                 .iter()
                 .map(|index| (*index, perplexity::measure(model, &texts[*index], reading, topline)))
+                .collect(),
+            Samples::Kept(Labels { samples, pieces }, task) => wanted
+                .iter()
+                .map(|&index| {
+                    let wanted = retention::Wanted { task, pieces, mapped: index < task.maps };
+                    (index, retention::measure(model, &samples[index], &wanted, reading))
+                })
                 .collect(),
             Samples::Requests(requests, marking) => {
                 answers::answer(model, requests, *marking, (job, wanted), reading, topline)

@@ -59,7 +59,7 @@ pub(super) fn measure(model: &LanguageModel, task: &Timing, reading: &Reading) -
         marks,
         seconds: started.elapsed().as_secs_f64(),
         peak_cache_bytes: cache * batch as u64,
-        output: None,
+        side_files: Vec::new(),
         prompt_tokens: task.prompt,
         new_tokens: task.decoded(),
     })

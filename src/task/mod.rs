@@ -7,7 +7,10 @@ mod answers;
 mod archive;
 mod asking;
 mod bytes;
+mod classes;
 mod decoding;
+mod labels;
+mod lifetimes;
 mod needle;
 mod perplexity;
 mod prompt;
@@ -17,9 +20,11 @@ mod questions;
 mod reading;
 mod recall;
 mod requests;
+mod retention;
 mod samples;
 mod settings;
 mod source;
+mod speech;
 mod squality;
 mod story;
 mod story_prompt;
@@ -29,7 +34,8 @@ mod zeroscrolls;
 
 pub use asking::{Asking, Samples};
 pub use bytes::Bytes;
-pub use perplexity::{AT_ONCE, Measured, measure};
+pub use lifetimes::Lifetimes;
+pub use perplexity::{AT_ONCE, Measured, SideFile, measure};
 pub use prompt::{Fitted, Prompt};
 pub use question::{Benchmark, PromptStyle, Question, Split, questions_digest, require_references};
 pub use reading::{Reading, Topline};
@@ -38,7 +44,7 @@ pub use requests::{Asked, Request, Requests};
 pub use samples::{Sample, cut, resolve_bos};
 pub use settings::{
     Answering, Bos, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, Needle, Perplexity, Prefill, RANDOM_WORDS,
-    StoryRequest, Storytelling, Style, Tail, TaskSpec,
+    Retention, StoryRequest, Storytelling, Style, Tail, TaskSpec, Texts,
 };
 pub use source::read_questions;
 pub use story::request_of;

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use super::reading::{Reading, Topline};
 use super::recall::{self, octave};
 use super::samples::Sample;
+use crate::columns::Table;
 use crate::eviction::{CacheRule, Positions, SizedPolicy};
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use crate::metric::{EVICTED_MASS, KL_TO_FULL, Mark, NLL, NLL_WORD, TOP1_AGREEMENT};
@@ -25,10 +26,18 @@ pub struct Measured {
     /// Without the shared reading, except for the rule that is that reading.
     pub seconds: f64,
     pub peak_cache_bytes: u64,
-    /// What the model wrote, if it was asked to.
-    pub output: Option<String>,
     pub prompt_tokens: usize,
     pub new_tokens: usize,
+    /// Tables kept beside the rows.
+    pub side_files: Vec<SideFile>,
+}
+
+/// A table of a sample that is no row.
+#[derive(Clone, Debug)]
+pub struct SideFile {
+    /// What stands in the file's name after the sample's; may be empty.
+    pub kind: &'static str,
+    pub table: Table,
 }
 
 /// Tokens a bounded cache reads before they are scored and their states dropped.
@@ -73,7 +82,8 @@ pub fn measure(
         marks.push(Mark::new(EVICTED_MASS, lost, tokens as f64));
     }
     seconds += started.elapsed().as_secs_f64();
-    Ok(Measured { marks, seconds, peak_cache_bytes, output: None, prompt_tokens: tokens, new_tokens: 0 })
+    let side_files = Vec::new();
+    Ok(Measured { marks, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
 }
 
 /// The sample with a cache that evicts.

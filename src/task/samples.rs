@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 
 use super::recall::{self, AskedFor};
-use super::settings::{Bos, Perplexity, Tail};
+use super::settings::{Bos, Tail, Texts};
 use super::texts::Book;
 use crate::lm::Tokenizer;
 
@@ -39,7 +39,7 @@ impl Sample {
 }
 
 /// Whether samples start with BOS.
-pub fn resolve_bos(settings: &Perplexity, tokenizer: &Tokenizer) -> Result<Option<u32>> {
+pub fn resolve_bos(settings: &Texts, tokenizer: &Tokenizer) -> Result<Option<u32>> {
     let wanted = match settings.bos {
         Bos::Auto => tokenizer.adds_bos(),
         Bos::Always => true,
@@ -52,13 +52,23 @@ pub fn resolve_bos(settings: &Perplexity, tokenizer: &Tokenizer) -> Result<Optio
 ///
 /// # Errors
 /// A book that cannot be tokenised, or no sample at all.
-pub fn cut(books: &[Book], settings: &Perplexity, tokenizer: &Tokenizer) -> Result<Vec<Sample>> {
+pub fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<Vec<Sample>> {
+    cut_with(books, settings, tokenizer, |_, sample, _| Ok(sample))
+}
+
+/// The same with something made of each sample, its book, and the bytes of the book its text tokens stand for.
+pub(super) fn cut_with<T: Send>(
+    books: &[Book],
+    settings: &Texts,
+    tokenizer: &Tokenizer,
+    make: impl Fn(&Book, Sample, &[Range<usize>]) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let bos = resolve_bos(settings, tokenizer)?;
-    let samples: Vec<Vec<Sample>> = books
+    let samples: Vec<Vec<T>> = books
         .par_iter()
-        .map(|book| cut_book(book, settings, tokenizer, bos).with_context(|| format!("book {}", book.name)))
+        .map(|book| cut_book(book, settings, tokenizer, bos, &make).with_context(|| format!("book {}", book.name)))
         .collect::<Result<_>>()?;
-    let samples: Vec<Sample> = samples.into_iter().flatten().collect();
+    let samples: Vec<T> = samples.into_iter().flatten().collect();
     if samples.is_empty() {
         bail!(
             "none of the {} books has {} tokens; use a smaller length, or tail: keep",
@@ -69,7 +79,13 @@ pub fn cut(books: &[Book], settings: &Perplexity, tokenizer: &Tokenizer) -> Resu
     Ok(samples)
 }
 
-fn cut_book(book: &Book, settings: &Perplexity, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<Sample>> {
+fn cut_book<T>(
+    book: &Book,
+    settings: &Texts,
+    tokenizer: &Tokenizer,
+    bos: Option<u32>,
+    make: &impl Fn(&Book, Sample, &[Range<usize>]) -> Result<T>,
+) -> Result<Vec<T>> {
     let text = tokenizer.encode(&book.text)?;
     let (whole, stride) = (settings.text_tokens(bos.is_some()), settings.stride(bos.is_some()));
     let lead = usize::from(bos.is_some());
@@ -98,7 +114,7 @@ fn cut_book(book: &Book, settings: &Perplexity, tokenizer: &Tokenizer, bos: Opti
             let is_scored = first >= scored.start && last <= scored.end;
             is_scored.then(|| AskedFor { told, answer: first..last, ..recall.clone() })
         });
-        samples.push(Sample {
+        let sample = Sample {
             name: format!("{}#{index}", book.name),
             cluster: book.name.clone(),
             tokens: bos.into_iter().chain(text.ids[start..end].iter().copied()).collect(),
@@ -106,7 +122,8 @@ fn cut_book(book: &Book, settings: &Perplexity, tokenizer: &Tokenizer, bos: Opti
             recalls: inside.collect(),
             scored,
             words,
-        });
+        };
+        samples.push(make(book, sample, &text.places[start..end])?);
         if short {
             break;
         }
@@ -134,20 +151,11 @@ mod tests {
     use super::*;
     use crate::world::Recall;
 
-    fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Perplexity {
-        Perplexity {
-            dataset: "./x".parse().unwrap(),
-            length,
-            stride,
-            bos,
-            tail,
-            books: None,
-            chunks_per_book: None,
-            compare_to_full: false,
-        }
+    fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Texts {
+        Texts { dataset: "./x".parse().unwrap(), length, stride, bos, tail, books: None, chunks_per_book: None }
     }
 
-    fn samples(text: &str, settings: &Perplexity) -> Vec<(usize, Range<usize>, usize)> {
+    fn samples(text: &str, settings: &Texts) -> Vec<(usize, Range<usize>, usize)> {
         let book = Book { name: "b".into(), text: text.into(), ..Book::default() };
         let cut = cut(&[book], settings, &Tokenizer::bytes().unwrap()).unwrap();
         cut.into_iter().map(|s| (s.tokens.len(), s.scored, s.words)).collect()

@@ -50,9 +50,9 @@ impl Tail {
     }
 }
 
-/// Perplexity of long texts, cut to samples of `length` tokens.
+/// Long texts, cut to samples of `length` tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Perplexity {
+pub struct Texts {
     pub dataset: DataSource,
     /// Tokens of a sample, BOS included.
     pub length: usize,
@@ -64,8 +64,26 @@ pub struct Perplexity {
     pub books: Option<usize>,
     /// Only the first samples of each book; `None`: all.
     pub chunks_per_book: Option<usize>,
+}
+
+/// Perplexity of long texts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Perplexity {
+    pub texts: Texts,
     /// Whether each token is also compared with the unbounded cache's prediction.
     pub compare_to_full: bool,
+}
+
+/// Which tokens of long texts a cache keeps, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Retention {
+    pub texts: Texts,
+    /// The first samples of which it is written down when each token left.
+    pub maps: usize,
+    /// The layers it is written down for; `None`: all.
+    pub map_layers: Option<Vec<usize>>,
+    /// Whether the log itself is kept beside the rows. It changes none of them.
+    pub eviction_log: bool,
 }
 
 /// The data set that needs no file: seeded random words.
@@ -124,7 +142,7 @@ impl fmt::Display for DataSource {
     }
 }
 
-impl Perplexity {
+impl Texts {
     /// Tokens of a sample unless the sweep says otherwise: the training length of the paper's models.
     pub const DEFAULT_LENGTH: usize = 4096;
 
@@ -150,6 +168,20 @@ impl Perplexity {
             Some(stride) if Some(stride) != whole => stride.to_string(),
             _ => "sample".to_string(),
         }
+    }
+
+    /// The canonical lines, as they enter cell ids.
+    fn canonical(&self) -> String {
+        let limit = |limit: Option<usize>| limit.map_or("all".to_string(), |n| n.to_string());
+        format!(
+            "length={}\nstride={}\nbos={}\ntail={}\nbooks={}\nchunks_per_book={}\n",
+            self.length,
+            self.canonical_stride(),
+            self.bos.name(),
+            self.tail.name(),
+            limit(self.books),
+            limit(self.chunks_per_book),
+        )
     }
 }
 
@@ -331,6 +363,7 @@ pub struct Fact {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TaskSpec {
     Perplexity(Perplexity),
+    Retention(Retention),
     Answering(Answering),
     Story(Storytelling),
     Needle(Needle),
@@ -339,12 +372,14 @@ pub enum TaskSpec {
 
 impl TaskSpec {
     /// Every task, as YAML names it.
-    pub const NAMES: [&'static str; 6] = ["perplexity", "squality", "qasper", "story", "needle", "timing"];
+    pub const NAMES: [&'static str; 7] =
+        ["perplexity", "retention", "squality", "qasper", "story", "needle", "timing"];
 
     /// The name YAML, file names and result rows use.
     pub fn name(&self) -> &'static str {
         match self {
             TaskSpec::Perplexity(_) => "perplexity",
+            TaskSpec::Retention(_) => "retention",
             TaskSpec::Answering(answering) => answering.benchmark.name(),
             TaskSpec::Story(_) => "story",
             TaskSpec::Needle(_) => "needle",
@@ -355,7 +390,8 @@ impl TaskSpec {
     /// Where the texts come from, as the sweep names it.
     pub fn dataset(&self) -> String {
         match self {
-            TaskSpec::Perplexity(Perplexity { dataset, .. })
+            TaskSpec::Perplexity(Perplexity { texts: Texts { dataset, .. }, .. })
+            | TaskSpec::Retention(Retention { texts: Texts { dataset, .. }, .. })
             | TaskSpec::Answering(Answering { dataset, .. })
             | TaskSpec::Needle(Needle { dataset, .. }) => dataset.to_string(),
             TaskSpec::Story(story) => story.request.name().to_string(),
@@ -366,7 +402,8 @@ impl TaskSpec {
     /// Tokens of the longest sample.
     pub fn length(&self) -> usize {
         match self {
-            TaskSpec::Perplexity(Perplexity { length, .. })
+            TaskSpec::Perplexity(Perplexity { texts: Texts { length, .. }, .. })
+            | TaskSpec::Retention(Retention { texts: Texts { length, .. }, .. })
             | TaskSpec::Answering(Answering { length, .. })
             | TaskSpec::Story(Storytelling { length, .. })
             | TaskSpec::Timing(Timing { length, .. }) => *length,
@@ -374,10 +411,20 @@ impl TaskSpec {
         }
     }
 
+    /// The texts this task cuts to samples; `None` if it writes, or decodes against the clock.
+    pub fn texts(&self) -> Option<&Texts> {
+        match self {
+            TaskSpec::Perplexity(Perplexity { texts, .. }) | TaskSpec::Retention(Retention { texts, .. }) => {
+                Some(texts)
+            }
+            TaskSpec::Answering(_) | TaskSpec::Story(_) | TaskSpec::Needle(_) | TaskSpec::Timing(_) => None,
+        }
+    }
+
     /// How this task writes; `None` if it only reads, or decodes against the clock.
     pub fn style(&self) -> Option<&Style> {
         match self {
-            TaskSpec::Perplexity(_) | TaskSpec::Timing(_) => None,
+            TaskSpec::Perplexity(_) | TaskSpec::Retention(_) | TaskSpec::Timing(_) => None,
             TaskSpec::Answering(Answering { style, .. })
             | TaskSpec::Story(Storytelling { style, .. })
             | TaskSpec::Needle(Needle { style, .. }) => Some(style),
@@ -386,7 +433,7 @@ impl TaskSpec {
 
     fn style_mut(&mut self) -> Option<&mut Style> {
         match self {
-            TaskSpec::Perplexity(_) | TaskSpec::Timing(_) => None,
+            TaskSpec::Perplexity(_) | TaskSpec::Retention(_) | TaskSpec::Timing(_) => None,
             TaskSpec::Answering(Answering { style, .. })
             | TaskSpec::Story(Storytelling { style, .. })
             | TaskSpec::Needle(Needle { style, .. }) => Some(style),
@@ -454,13 +501,14 @@ impl fmt::Display for TaskSpec {
         writeln!(f, "task={}", self.name())?;
         match self {
             TaskSpec::Perplexity(task) => {
-                writeln!(f, "length={}", task.length)?;
-                writeln!(f, "stride={}", task.canonical_stride())?;
-                writeln!(f, "bos={}", task.bos.name())?;
-                writeln!(f, "tail={}", task.tail.name())?;
-                writeln!(f, "books={}", limit(task.books))?;
-                writeln!(f, "chunks_per_book={}", limit(task.chunks_per_book))?;
+                write!(f, "{}", task.texts.canonical())?;
                 writeln!(f, "compare_to_full={}", task.compare_to_full)?;
+            }
+            TaskSpec::Retention(task) => {
+                write!(f, "{}", task.texts.canonical())?;
+                writeln!(f, "maps={}", task.maps)?;
+                let layers = task.map_layers.as_ref().filter(|_| task.maps > 0);
+                writeln!(f, "map_layers={}", layers.map_or("all".to_string(), |layers| format!("{layers:?}")))?;
             }
             TaskSpec::Answering(task) => {
                 writeln!(f, "split={}", task.split.name())?;

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Counts again what `retention` measured, from its eviction logs: an independent few lines over the side files.
+
+    python retention_counts.py RESULTS            # a results folder of a sweep with `eviction_log: true`
+
+For every cell it lets the tokens of each sample join and leave step by step, as the log says, and compares lifetimes by
+position, layer, class and tag, the share of recent tokens, with the cell's rows. Needs numpy and pyarrow.
+"""
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+
+def logs(folder):
+    """The pairs of log and tokens, by the names of their samples' files."""
+    for tokens in sorted(folder.glob("*.tokens.parquet")):
+        yield pq.read_table(folder / tokens.name.replace(".tokens", "")), pq.read_table(tokens)
+
+
+def walk(log, n, size):
+    """Steps each token was there, and kept tokens that Window would keep, for one layer and group."""
+    steps, there, recent, kept = np.zeros(n), np.zeros(n, bool), 0, 0
+    victim = dict(zip(log["step"], log["victim"], strict=True))
+    for step in range(n):
+        there[step] = True
+        steps += there
+        if step in victim:
+            assert there[victim[step]], "a token left that was not there"
+            there[victim[step]] = False
+        assert there.sum() <= size
+        if step >= size:
+            recent += there[step - size + 1 : step + 1].sum()
+            kept += there.sum()
+    return steps, recent, kept
+
+
+def counts(folder, size):
+    """(metric, group) -> [value, weight], summed over the samples."""
+    sums = defaultdict(lambda: np.zeros(2))
+    for log, tokens in logs(folder):
+        n = tokens.num_rows
+        log = {name: log[name].to_numpy() for name in log.column_names}
+        classes, tags = tokens["class"].to_pylist(), tokens["tag"].to_pylist()
+        layers = log["layer"].max() + 1
+        groups = log["group"].max() + 1
+        for layer in range(layers):
+            for group in range(groups):
+                own = (log["layer"] == layer) & (log["group"] == group)
+                steps, recent, kept = walk({name: log[name][own] for name in ("step", "victim")}, n, size)
+                for name in (None, f"layer:{layer}"):
+                    sums["lifetime", name] += (steps.sum() / groups, n / groups)
+                    sums["recent_share", name] += (recent / groups, kept / groups)
+                for position in range(n):
+                    low = 1 << max(position.bit_length() - 1, 0)
+                    place = str(position) if position < 32 else f"{low}-{2 * low - 1}"
+                    names = [f"position:{place}", f"class:{classes[position]}"]
+                    for name in names + ([f"tag:{tags[position]}"] if tags[position] else []):
+                        sums["lifetime", name] += (steps[position] / groups, 1 / groups)
+    return sums
+
+
+def main():
+    results = Path(sys.argv[1])
+    if not (results / "logs").is_dir():
+        sys.exit(f"{results} has no eviction logs: run a sweep of `retention` with `eviction_log: true`")
+    worst = 0.0
+    for folder in sorted((results / "logs").iterdir()):
+        rows = pq.read_table(results / "cells" / f"{folder.name}.parquet").to_pylist()
+        measured = defaultdict(lambda: np.zeros(2))
+        for row in rows:
+            if row["metric"] in ("lifetime", "recent_share"):
+                measured[row["metric"], row["group"]] += (row["value"], row["weight"])
+        own = counts(folder, rows[0]["cache_size"])
+        if own.keys() != measured.keys():
+            sys.exit(f"{folder.name}: other groups: {sorted(map(str, own.keys() ^ measured.keys()))}")
+        far = max(abs(own[key] - measured[key]).max() / own[key].max() for key in own)
+        worst = max(worst, far)
+        share = own["recent_share", None]
+        print(f"{folder.name}: {len(own)} numbers, largest relative difference {far:.1e},", end=" ")
+        print(f"mean lifetime {np.divide(*own['lifetime', None]):.2f}, recent {share[0] / share[1]:.2%}", flush=True)
+    print(f"largest relative difference of all: {worst:.1e}")
+    sys.exit(0 if worst < 1e-9 else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+//! Who is in the cache when: the paper's Figures 8, 12 and 13, a map of steps (down) by attended tokens (across).
+//!
+//! A map comes from the step at which each token left, which rows carry as text. A long text has more spots than a figure
+//! has room for, so each square is the share of its spots at which the token is there: black all, white none.
+
+use std::collections::BTreeMap;
+
+use super::chart::{LABEL, SMALL, TITLE};
+use super::ink::{BLACK, GREY};
+use super::scene::{Across, Scene, Shape};
+use super::{escape, font};
+use crate::results::Row;
+
+/// One layer of one sample.
+pub(super) struct Map {
+    pub(super) layer: usize,
+    sample: String,
+    tokens: usize,
+    /// For each key-value head that decides by itself, the step at which each token left: (heads)(tokens)
+    left: Vec<Vec<usize>>,
+}
+
+/// Squares each way, alone and among other maps.
+const ALONE: usize = 512;
+const TOGETHER: usize = 160;
+const ABREAST: usize = 4;
+/// Maps of one figure: the paper's pages have as many.
+pub(super) const MOST: usize = 20;
+/// Between a map and its frame, in points.
+const AIR: f64 = 0.75;
+
+/// The maps of the first sample that has any, by layer.
+pub(super) fn maps(rows: Vec<&Row>) -> Vec<Map> {
+    let mapped = || rows.iter().filter(|row| row.metric == "kept_until");
+    let Some(sample) = mapped().map(|row| row.sample.as_str()).next() else { return Vec::new() };
+    let mut maps: BTreeMap<usize, Map> = BTreeMap::new();
+    for row in mapped().filter(|row| row.sample == sample) {
+        let numbers =
+            |text: &str| text.split(' ').map(|number| number.parse().ok()).collect::<Option<Vec<usize>>>();
+        let layer = row.group.as_deref().and_then(|group| layer_of(group)?.parse().ok());
+        let (Some(layer), Some(left)) = (layer, row.output.as_deref().and_then(numbers)) else { continue };
+        let tokens = left.len();
+        let map = maps.entry(layer).or_insert(Map { layer, sample: sample.to_owned(), tokens, left: Vec::new() });
+        if map.tokens == tokens {
+            map.left.push(left);
+        }
+    }
+    maps.into_values().collect()
+}
+
+/// The number in `layer:3` and `layer:3 head:1`.
+fn layer_of(group: &str) -> Option<&str> {
+    group.strip_prefix("layer:")?.split(' ').next()
+}
+
+impl Map {
+    /// Shares of each square, row after row, as grey.
+    fn grey(&self, squares: usize) -> Vec<u8> {
+        let mut sums = vec![0.0; squares * squares];
+        // Squares may end inside a token's step; what a spot adds is then parted among them.
+        let side = self.tokens as f64 / squares as f64;
+        for left in &self.left {
+            for (token, left) in left.iter().enumerate() {
+                let (from, to) = (token as f64 / side, ((left + 1).min(self.tokens)) as f64 / side);
+                let across = (token as f64 / side, (token + 1) as f64 / side);
+                for column in across.0 as usize..(across.1.ceil() as usize).min(squares) {
+                    let wide = across.1.min((column + 1) as f64) - across.0.max(column as f64);
+                    for row in from as usize..(to.ceil() as usize).min(squares) {
+                        let high = to.min((row + 1) as f64) - from.max(row as f64);
+                        sums[row * squares + column] += wide * high;
+                    }
+                }
+            }
+        }
+        let groups = self.left.len().max(1) as f64;
+        sums.into_iter().map(|sum: f64| (255.0 * (1.0 - sum / groups)).clamp(0.0, 255.0).round() as u8).collect()
+    }
+}
+
+/// The figure of one map, or of several in a grid.
+pub(super) fn scene(title: &str, maps: &[Map]) -> Scene {
+    let alone = maps.len() == 1;
+    let abreast = maps.len().clamp(1, ABREAST);
+    let side = if alone { 3.1 * 72.0 } else { 1.55 * 72.0 };
+    let (left, top, gap) = (38.0, 16.0, if alone { 8.0 } else { 16.0 });
+    let rows = maps.len().div_ceil(abreast);
+    let width = left + abreast as f64 * (side + gap);
+    let long = format!("Who is in the cache: {title}");
+    let mut scene = Scene { title: long.clone(), width, height: 0.0, shapes: Vec::new() };
+    for (i, map) in maps.iter().enumerate() {
+        let (column, row) = (i % abreast, i / abreast);
+        let corner = (left + column as f64 * (side + gap), top + row as f64 * (side + gap + 8.0));
+        let squares = map.tokens.clamp(1, if alone { ALONE } else { TOGETHER });
+        let (columns, grey) = (squares, map.grey(squares));
+        scene.shapes.push(Shape::Image { corner, size: (side, side), columns, grey });
+        let end = (corner.0 + side, corner.1 + side);
+        // Beside the map, not on it: what stays for ever are often the first few tokens.
+        let (outer, far) = ((corner.0 - AIR, corner.1 - AIR), (end.0 + AIR, end.1 + AIR));
+        scene.stroke(vec![outer, (far.0, outer.1), far, (outer.0, far.1), outer], BLACK, 0.5, None);
+        let middle = (corner.0 + end.0) / 2.0;
+        let name = if alone { title.to_owned() } else { format!("layer {}", map.layer) };
+        let name = font::fit(&name, TITLE, side + gap);
+        scene.text((middle, corner.1 - 7.5), &name, TITLE, BLACK, Across::Centre);
+        let lowest = i + abreast >= maps.len();
+        for part in [0, 1, 2] {
+            let (share, label) = (f64::from(part) / 2.0, (map.tokens * part as usize / 2).to_string());
+            let (x, y) = (corner.0 + share * side, corner.1 + share * side);
+            scene.stroke(vec![(x, far.1), (x, far.1 + 2.0)], BLACK, 0.5, None);
+            scene.stroke(vec![(outer.0 - 2.0, y), (outer.0, y)], BLACK, 0.5, None);
+            let across = [Across::Left, Across::Centre, Across::Right][part as usize];
+            if lowest {
+                scene.text((x, far.1 + 6.5), &label, SMALL, BLACK, across);
+            }
+            if column == 0 {
+                scene.text((outer.0 - 3.5, y), &label, SMALL, BLACK, Across::Right);
+            }
+        }
+    }
+    let bottom = top + rows as f64 * (side + gap + 8.0) - gap;
+    let middle = (left + width - gap) / 2.0;
+    let upright = Shape::Text {
+        at: (6.0, (top + bottom) / 2.0),
+        text: "step".to_owned(),
+        size: LABEL,
+        color: BLACK,
+        across: Across::Centre,
+        upright: true,
+    };
+    scene.shapes.push(upright);
+    scene.text((middle, bottom + 10.0), "attended token", LABEL, BLACK, Across::Centre);
+    let sample = maps.first().map_or("", |map| map.sample.as_str());
+    let caption = format!("{}; sample {}; black: kept", title, escape::plain(sample));
+    let caption = font::fit(&caption, SMALL - 0.5, width - 8.0);
+    scene.text((4.0, bottom + 20.0), &caption, SMALL - 0.5, GREY, Across::Left);
+    scene.height = bottom + 26.0;
+    scene
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(left: Vec<Vec<usize>>) -> Map {
+        Map { layer: 0, sample: "a".into(), tokens: left[0].len(), left }
+    }
+
+    #[test]
+    fn a_square_is_the_share_of_its_spots() {
+        // Four tokens; the second leaves at step 2, the others stay.
+        let exact = map(vec![vec![4, 2, 4, 4]]).grey(4);
+        let (kept, gone) = (0, 255);
+        let rows = [
+            [kept, gone, gone, gone],
+            [kept, kept, gone, gone],
+            [kept, kept, kept, gone],
+            [kept, gone, kept, kept],
+        ];
+        assert_eq!(exact, rows.concat());
+        // Two by two: three of four spots before the middle, all but one below, and so on.
+        let share = |kept: f64| (255.0 * (1.0 - kept)).round() as u8;
+        assert_eq!(map(vec![vec![4, 2, 4, 4]]).grey(2), [share(0.75), 255, share(0.75), share(0.75)]);
+        // Heads that decide by themselves are averaged.
+        let heads = map(vec![vec![4, 2, 4, 4], vec![4, 4, 4, 4]]).grey(4);
+        assert_eq!(heads[13], 128);
+    }
+
+    #[test]
+    fn groups_name_their_layer() {
+        assert_eq!(
+            (layer_of("layer:12"), layer_of("layer:3 head:1"), layer_of("kind:x")),
+            (Some("12"), Some("3"), None)
+        );
+    }
+}
