@@ -130,15 +130,15 @@ fn a_signal_ends_it_between_steps_and_the_same_command_goes_on() {
 fn counted_bytes_are_resident_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let model = "[random-h128-l2-a4-k4-f64-v257]";
+    let model = "[random-h256-l2-a4-k4-f64-v257]";
     // Every entry is there before the end: 400 of the full cache, 51 of TOVA's.
-    sweep(folder, model, "[full, tova]", "[50]", "length: 400, prompt: 300, memory: 40 MB, repeats: 1");
+    sweep(folder, model, "[full, tova]", "[50]", "length: 400, prompt: 300, memory: 80 MB, repeats: 1");
     time(folder, "r", &[]).with_code(0);
     let rows = measured(&folder.join("r"));
-    for (policy, batch) in [(("full", None), 47.0), (("tova", Some(50)), 373.0)] {
+    for (policy, batch) in [(("full", None), 46.0), (("tova", Some(50)), 368.0)] {
         let [(counted, _)] = of(&rows, "cache_bytes")[&policy][..] else { panic!("one repeat") };
         let [(resident, sequences)] = of(&rows, "resident_bytes")[&policy][..] else { panic!("one repeat") };
-        assert_eq!(counted, 2.0 * 2.0 * 128.0 * 4.0 * if policy.1.is_some() { 51.0 } else { 400.0 });
+        assert_eq!(counted, 2.0 * 2.0 * 256.0 * 4.0 * if policy.1.is_some() { 51.0 } else { 400.0 });
         assert_eq!(sequences, batch, "{policy:?}");
         let each = resident / sequences;
         eprintln!("{policy:?}: {counted} bytes counted, {each} resident");

@@ -113,7 +113,7 @@ impl Throughput {
     pub(super) fn legend(&self) -> String {
         let repeats = self.measured.iter().flat_map(|measured| measured.repeats.get("decode")).map(Vec::len).max();
         let mut legend = format!(
-            "medians of {} repeats, below them the least and the most; cache: keys and values of one sequence, counted, and \
+            "medians of {} repeats, in brackets the least and the most; cache: keys and values of one sequence, counted, and \
              resident: what the program grew by for each; batch: as many sequences as fit; relative: tokens/s in the batch, \
              full being 1",
             repeats.unwrap_or(0)
@@ -149,7 +149,7 @@ impl Measured {
         let [least, most] = if metric == "first_token" { [least, most] } else { [most, least] };
         let number = show(self.median(metric)?);
         Some(Entry {
-            spread: (values.len() > 1).then(|| format!("{}–{}", show(least), show(most))),
+            spread: (values.len() > 1).then(|| format!("({}–{})", show(least), show(most))),
             ..plain(number)
         })
     }
@@ -221,7 +221,7 @@ mod tests {
         let full = ["full", "2.00", "GB", "100.0", "%", "-", "8", "-", "80.0", "1.00", "600.0", "ms", "-"];
         assert_eq!(lines[1][..full.len()], full, "{shown}");
         assert_eq!(lines[1][full.len()..], ["2.18", "GB", "8", "1"], "{shown}");
-        assert_eq!(lines[2], ["57.1–88.9", "500.0", "ms–700.0", "ms"], "{shown}");
+        assert_eq!(lines[2], ["(57.1–88.9)", "(500.0", "ms–700.0", "ms)"], "{shown}");
         assert_eq!(lines[3][..3], ["tova", "300", "-"], "no such size in the paper: {shown}");
         // 70,000 tokens in 175 s are 400 a second, five times as many.
         let tova = ["tova", "512", "250", "MB", "12.5", "%", "-", "70", "-", "400", "5.00", "-", "-"];
