@@ -20,9 +20,11 @@ fn time(folder: &Path, results: &str, more: &[&str]) -> Ended {
     run(folder, &[&["run", "sweep.yaml", "--results", results], more].concat())
 }
 
-/// The value and weight of a metric, by policy and size, of every repeat.
-fn of<'a>(rows: &'a [Row], metric: &str) -> BTreeMap<(&'a str, Option<u32>), Vec<(f64, f64)>> {
-    let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+/// By policy and size, the value and weight of every repeat.
+type Repeats<'a> = BTreeMap<(&'a str, Option<u32>), Vec<(f64, f64)>>;
+
+fn of<'a>(rows: &'a [Row], metric: &str) -> Repeats<'a> {
+    let mut found = Repeats::new();
     for row in rows.iter().filter(|row| row.metric == metric) {
         found.entry((row.policy.as_str(), row.cache_size)).or_default().push((row.value, row.weight));
     }

@@ -36,7 +36,7 @@ impl Timing {
     /// # Errors
     /// Memory that does not hold the weights and one cache.
     pub fn batch(&self, weights: u64, cache: u64) -> Result<usize> {
-        let left = self.memory.0.checked_sub(weights).unwrap_or_default();
+        let left = self.memory.0.saturating_sub(weights);
         let batch = left.checked_div(cache).unwrap_or_default();
         let fits = usize::try_from(batch).ok().filter(|batch| *batch > 0);
         fits.with_context(|| {
