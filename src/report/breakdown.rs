@@ -101,6 +101,9 @@ impl Breakdown<'_> {
         };
         fixed("(chance)", &|panel| panel.chance.map(|chance| panel.quantity.show(chance)));
         fixed("(measured)", &|panel| {
+            if !panel.quantity.counts_things() {
+                return None;
+            }
             let weights = panel.points.iter().map(|point| point.weight);
             weights.max_by(f64::total_cmp).map(|weight| weight.to_string())
         });

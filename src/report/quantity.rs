@@ -124,6 +124,11 @@ impl Quantity {
         details.contains(&name) || name.starts_with("distinct_") || name.starts_with("repetition_")
     }
 
+    /// Whether the weights of its rows are numbers of something a reader would count.
+    pub(super) fn counts_things(&self) -> bool {
+        self.metric != "recent_share"
+    }
+
     /// What would reach the level that stands beside the measured numbers.
     pub(super) fn guess(&self) -> &'static str {
         match self.metric.as_str() {

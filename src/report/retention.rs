@@ -10,7 +10,7 @@ use super::points::Panel;
 use super::quantity::Quantity;
 use super::scene::Scene;
 use super::setting::Setting;
-use super::{escape, heatmap, kept_tokens, order, penn, places};
+use super::{escape, gather, heatmap, kept_tokens, order, penn, places};
 use crate::results::Row;
 
 /// Everything one setting says of what is kept.
@@ -163,7 +163,7 @@ impl<'a> Section<'a> {
 
     /// The rows of a policy at a size; of several cells that claim the place, the newest's.
     fn rows_at(&self, policy: &str, size: u32) -> Vec<&'a Row> {
-        let here = |row: &&&Row| row.policy == policy && row.cache_size == Some(size);
+        let here = |row: &&&Row| gather::label(row) == policy && row.cache_size == Some(size);
         let newest = self.rows.iter().filter(here).max_by_key(|row| (row.engine, &row.date, &row.cell));
         let Some(newest) = newest else { return Vec::new() };
         self.rows.iter().filter(|row| row.cell == newest.cell).copied().collect()

@@ -15,7 +15,7 @@ use crate::lm::source::ModelSource;
 use crate::task::TaskSpec;
 
 /// Version of the engine, bumped when numbers may change; part of every cell id.
-pub const ENGINE_VERSION: u32 = 1;
+pub const ENGINE_VERSION: u32 = 2;
 
 /// Version of the result rows' schema (`results::Row`), bumped when a column is added, removed or changes its
 /// meaning; part of every cell id.
@@ -111,7 +111,7 @@ impl Cell {
     ///
     /// ```text
     /// schema=3
-    /// engine=1
+    /// engine=2
     /// model=<revision>
     /// dtype=auto | f32 | f16 | bf16
     /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
