@@ -423,25 +423,38 @@ struct RowProducts<'a> {
     stride: usize,
 }
 
-/// Dot products of R rows of weights with N others, which all have `input` floats. Each adds up in two sums, one over
-/// the even vectors and one over the odd, in the same order whatever R and N are.
+/// Dot products of R rows of weights with N others, all of `input` floats. Each adds up in two sums, one over the even
+/// vectors and one over the odd, in the same order whatever R and N are.
 #[inline(always)]
-fn dots<S: Simd, const R: usize, const N: usize>(s: S, weights: &[f32], x: &[f32], input: usize) -> [[f32; N]; R] {
-    let weights: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(&weights[r * input..][..input]));
-    let rows: [_; N] = std::array::from_fn(|n| S::as_simd_f32s(&x[n * input..][..input]));
-    let (w, x) = (weights.map(|(body, _)| body), rows.map(|(body, _)| body));
-    // A large tile walks twice, so that its sums fit the registers; a small one once, as it waits for memory.
-    let [even, odd] = if 2 * R * N + R > S::REGISTER_COUNT {
-        [every_other(s, w, x, 0), every_other(s, w, x, 1)]
-    } else {
-        evens_and_odds(s, w, x)
-    };
+fn dots<S: Simd, const R: usize, const N: usize>(s: S, input: usize, w: &[f32], x: &[f32]) -> [[f32; N]; R] {
+    let w: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(&w[r * input..][..input]));
+    let x: [_; N] = std::array::from_fn(|n| S::as_simd_f32s(&x[n * input..][..input]));
+    let vectors = w[0].0.len();
+    let (w_body, x_body) = (w.map(|(body, _)| &body[..vectors]), x.map(|(body, _)| &body[..vectors]));
+    let (mut even, mut odd) = ([[s.splat_f32s(0.0); N]; R], [[s.splat_f32s(0.0); N]; R]);
+    let mut at = 0;
+    while at + 1 < vectors {
+        for r in 0..R {
+            for n in 0..N {
+                even[r][n] = s.mul_add_e_f32s(w_body[r][at], x_body[n][at], even[r][n]);
+                odd[r][n] = s.mul_add_e_f32s(w_body[r][at + 1], x_body[n][at + 1], odd[r][n]);
+            }
+        }
+        at += 2;
+    }
+    if at < vectors {
+        for r in 0..R {
+            for n in 0..N {
+                even[r][n] = s.mul_add_e_f32s(w_body[r][at], x_body[n][at], even[r][n]);
+            }
+        }
+    }
     // No closures here: one that is not inlined knows nothing of the instruction set, and costs more than the product.
     let mut found = [[0.0; N]; R];
     for r in 0..R {
         for n in 0..N {
             let mut end = 0.0;
-            for (w, x) in weights[r].1.iter().zip(rows[n].1) {
+            for (w, x) in w[r].1.iter().zip(x[n].1) {
                 end += w * x;
             }
             found[r][n] = s.reduce_sum_f32s(s.add_f32s(even[r][n], odd[r][n])) + end;
@@ -450,106 +463,49 @@ fn dots<S: Simd, const R: usize, const N: usize>(s: S, weights: &[f32], x: &[f32
     found
 }
 
-/// The sums over every other vector from `first` on: (R, N)
-#[inline(always)]
-fn every_other<S: Simd, const R: usize, const N: usize>(
-    s: S,
-    w: [&[S::f32s]; R],
-    x: [&[S::f32s]; N],
-    first: usize,
-) -> [[S::f32s; N]; R] {
-    let vectors = w[0].len();
-    let (w, x) = (w.map(|w| &w[..vectors]), x.map(|x| &x[..vectors]));
-    let mut sums = [[s.splat_f32s(0.0); N]; R];
-    let mut at = first;
-    while at < vectors {
-        for r in 0..R {
-            for n in 0..N {
-                sums[r][n] = s.mul_add_e_f32s(w[r][at], x[n][at], sums[r][n]);
-            }
-        }
-        at += 2;
-    }
-    sums
-}
-
-/// Both sums of [`every_other`] in one walk.
-#[inline(always)]
-fn evens_and_odds<S: Simd, const R: usize, const N: usize>(
-    s: S,
-    w: [&[S::f32s]; R],
-    x: [&[S::f32s]; N],
-) -> [[[S::f32s; N]; R]; 2] {
-    let vectors = w[0].len();
-    let (w, x) = (w.map(|w| &w[..vectors]), x.map(|x| &x[..vectors]));
-    let (mut even, mut odd) = ([[s.splat_f32s(0.0); N]; R], [[s.splat_f32s(0.0); N]; R]);
-    let mut at = 0;
-    while at + 1 < vectors {
-        for r in 0..R {
-            for n in 0..N {
-                even[r][n] = s.mul_add_e_f32s(w[r][at], x[n][at], even[r][n]);
-                odd[r][n] = s.mul_add_e_f32s(w[r][at + 1], x[n][at + 1], odd[r][n]);
-            }
-        }
-        at += 2;
-    }
-    if at < vectors {
-        for r in 0..R {
-            for n in 0..N {
-                even[r][n] = s.mul_add_e_f32s(w[r][at], x[n][at], even[r][n]);
-            }
-        }
-    }
-    [even, odd]
-}
-
 impl RowProducts<'_> {
-    /// The tile of R weights and N rows at a place.
+    /// R outputs of N rows.
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const N: usize>(&mut self, s: S, output: usize, row: usize) {
-        let found: [[f32; N]; R] =
-            dots(s, &self.weights[output * self.input..], &self.x[row * self.input..], self.input);
+        let input = self.input;
+        let found: [[f32; N]; R] = dots(s, input, &self.weights[output * input..], &self.x[row * input..]);
         for (r, found) in found.into_iter().enumerate() {
             for (n, value) in found.into_iter().enumerate() {
                 self.out[(row + n) * self.stride + output + r] = value;
             }
         }
     }
-
-    /// All weights with N rows.
-    #[inline(always)]
-    fn rows<S: Simd, const N: usize>(&mut self, s: S, row: usize) {
-        let outputs = self.weights.len() / self.input;
-        let mut output = 0;
-        while S::REGISTER_COUNT >= 32 && output + 4 <= outputs {
-            self.tile::<S, 4, N>(s, output, row);
-            output += 4;
-        }
-        while output + 2 <= outputs {
-            self.tile::<S, 2, N>(s, output, row);
-            output += 2;
-        }
-        while output < outputs {
-            self.tile::<S, 1, N>(s, output, row);
-            output += 1;
-        }
-    }
 }
+
+/// Floats of x that are multiplied with all weights before others are: half of what the fastest cache holds.
+const NEAR: usize = 4096;
 
 impl WithSimd for RowProducts<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, s: S) {
-        let rows = self.x.len() / self.input;
-        let mut row = 0;
-        while row + 4 <= rows {
-            self.rows::<S, 4>(s, row);
-            row += 4;
+        let (rows, outputs) = (self.x.len() / self.input, self.weights.len() / self.input);
+        let fours = rows / 4 * 4;
+        let near = (NEAR / self.input / 4 * 4).max(4);
+        for first in (0..fours).step_by(near) {
+            let end = (first + near).min(fours);
+            for output in (0..outputs / 2 * 2).step_by(2) {
+                for row in (first..end).step_by(4) {
+                    self.tile::<S, 2, 4>(s, output, row);
+                }
+            }
+            if outputs % 2 == 1 {
+                for row in (first..end).step_by(4) {
+                    self.tile::<S, 1, 4>(s, outputs - 1, row);
+                }
+            }
         }
-        while row < rows {
-            self.rows::<S, 1>(s, row);
-            row += 1;
+        // Alone, a row waits for the weights, and memory is fastest read from front to back.
+        for row in fours..rows {
+            for output in 0..outputs {
+                self.tile::<S, 1, 1>(s, output, row);
+            }
         }
     }
 }
