@@ -9,6 +9,7 @@ mod model;
 mod nearest;
 mod select;
 mod shape;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod yaml;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use super::perplexity::Measured;
 use super::reading::{Reading, Topline};
 use super::requests::{Asked, Requests};
-use super::settings::Prefill;
+use super::style::Prefill;
 use crate::eviction::CacheRule;
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Start, Written};
 use crate::metric::{

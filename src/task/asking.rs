@@ -6,15 +6,14 @@ use std::ops::Range;
 use anyhow::{Context, Result, bail};
 
 use super::answers::{self, Marking};
+use super::data_source::{DataSource, RANDOM_TOKENS};
 use super::labels::{self, Labels};
 use super::perplexity::{self, Measured};
 use super::question::{Benchmark, Question, questions_digest, require_references};
 use super::reading::{Reading, Topline};
 use super::requests::{Request, Requests};
 use super::samples::{self, Sample};
-use super::settings::{
-    Answering, DataSource, Needle, Perplexity, RANDOM_TOKENS, Retention, Storytelling, TaskSpec,
-};
+use super::settings::{Answering, Needle, Perplexity, Retention, Storytelling, TaskSpec};
 use super::timing::Timing;
 use super::{decoding, needle, questions, retention, story, texts};
 use crate::lm::source::{DownloadProgress, HubSettings};
@@ -187,7 +186,7 @@ fn asking(
     digest: String,
     marking: Marking,
     (files, tokenizer): (&ModelFiles, Tokenizer),
-    style: &super::settings::Style,
+    style: &super::style::Style,
 ) -> Result<Asking> {
     let requests =
         Requests::new(requests, files, tokenizer, style.chat_template, style.writing(files.stop_tokens()?))?;

@@ -8,6 +8,7 @@ mod archive;
 mod asking;
 mod bytes;
 mod classes;
+mod data_source;
 mod decoding;
 mod labels;
 mod lifetimes;
@@ -28,12 +29,14 @@ mod speech;
 mod squality;
 mod story;
 mod story_prompt;
+mod style;
 mod texts;
 mod timing;
 mod zeroscrolls;
 
 pub use asking::{Asking, Samples};
 pub use bytes::Bytes;
+pub use data_source::{DataSource, EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS};
 pub use lifetimes::Lifetimes;
 pub use perplexity::{AT_ONCE, Measured, SideFile, measure};
 pub use prompt::{Fitted, Prompt};
@@ -43,11 +46,11 @@ pub use recall::AskedFor;
 pub use requests::{Asked, Request, Requests};
 pub use samples::{Sample, cut, resolve_bos};
 pub use settings::{
-    Answering, Bos, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, Needle, Perplexity, Prefill, RANDOM_WORDS,
-    Retention, StoryRequest, Storytelling, Style, Tail, TaskSpec, Texts,
+    Answering, Bos, Fact, Needle, Perplexity, Retention, StoryRequest, Storytelling, Tail, TaskSpec, Texts,
 };
 pub use source::read_questions;
 pub use story::request_of;
 pub use story_prompt::{STORY_PROMPT, STORY_REQUEST};
+pub use style::{Prefill, Style};
 pub use texts::{Book, MOST_EMBEDDED_BOOKS, digest, read_books, read_text};
 pub use timing::Timing;

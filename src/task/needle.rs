@@ -101,7 +101,7 @@ fn sentence_ends(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::settings::Style;
+    use crate::task::style::Style;
 
     #[test]
     fn the_fact_stands_where_it_should() {

@@ -2,8 +2,9 @@
 
 use anyhow::{Result, bail};
 
+use super::data_source::DataSource;
 use super::question::{Benchmark, Question};
-use super::settings::{Answering, DataSource};
+use super::settings::Answering;
 use super::source::read_questions;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 use crate::world::{self, EMBEDDED_SEED, Split};

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::settings::Prefill;
+use super::style::Prefill;
 use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
 

@@ -9,17 +9,15 @@ use anyhow::Result;
 
 use super::labels::{Label, Labelled};
 use super::lifetimes::Lifetimes;
-use super::perplexity::{Measured, SideFile};
+use super::perplexity::{AT_ONCE, Measured, SideFile};
 use super::reading::Reading;
 use super::recall::octave;
 use super::settings::Retention;
 use crate::columns::Table;
 use crate::eviction::{CacheRule, SizedPolicy};
-use crate::lm::{BLOCK, LanguageModel, MemoryPlan};
+use crate::lm::{LanguageModel, MemoryPlan};
 use crate::metric::{KEPT_UNTIL, LIFETIME, LIFETIME_BY_TOKEN, Mark, RECENT_SHARE};
 
-/// Tokens read at once; the log is taken after each read. A whole number of blocks, so that it changes no bit.
-const READ: usize = 32 * BLOCK;
 /// Positions that are counted one by one; beyond them an octave is one part.
 const SINGLE: usize = 32;
 
@@ -81,7 +79,7 @@ fn read(
     let mut memory = model.new_memory(&MemoryPlan { positions, seed, log: true, ..MemoryPlan::bounded(policy) });
     let groups = model.shape().heads.groups(policy.scope());
     let mut lifetimes = Lifetimes::new(model.shape().layers, groups, tokens.len());
-    for piece in tokens.chunks(READ) {
+    for piece in tokens.chunks(AT_ONCE) {
         model.read(piece, &mut memory)?;
         lifetimes.note(&memory.take_log());
     }

@@ -3,12 +3,11 @@
 //! Knows settings and their canonical text; reading a data set and making samples is the business of `task`.
 
 use std::fmt;
-use std::str::FromStr;
 
+use super::data_source::{DataSource, EMBEDDED, RANDOM_TOKENS};
 use super::question::{Benchmark, PromptStyle, Split};
+use super::style::{Prefill, Style};
 use super::timing::Timing;
-use crate::lm::source::RepoId;
-use crate::lm::{Real, Sampling, Writing};
 
 /// Whether a sample starts with the tokenizer's BOS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -86,62 +85,6 @@ pub struct Retention {
     pub eviction_log: bool,
 }
 
-/// The data set that needs no file: seeded random words.
-pub const RANDOM_WORDS: &str = "random-words";
-
-/// What `timing` decodes from; no data set.
-pub const RANDOM_TOKENS: &str = "random-tokens";
-
-/// The data set that needs no file and asks for recall: books of made-up worlds.
-pub const EMBEDDED: &str = "embedded";
-/// The data set of articles of the same worlds, with questions and answers below them.
-pub const EMBEDDED_QUESTIONS: &str = "embedded-questions";
-
-/// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum DataSource {
-    RandomWords,
-    /// The test books of [`world`](crate::world).
-    Embedded,
-    /// Articles of the same worlds with questions and answers below them.
-    EmbeddedQuestions,
-    /// A folder of `.txt` files, or a `.parquet` file with a `text` column.
-    Path(String),
-    /// A data set of the hub, of which the Parquet files of its test split are read.
-    Hub(RepoId),
-}
-
-impl FromStr for DataSource {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<DataSource> {
-        let path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start));
-        Ok(if text == RANDOM_WORDS {
-            DataSource::RandomWords
-        } else if text == EMBEDDED {
-            DataSource::Embedded
-        } else if text == EMBEDDED_QUESTIONS {
-            DataSource::EmbeddedQuestions
-        } else if path || text == "." || text == ".." || text.ends_with(".parquet") {
-            DataSource::Path(text.to_string())
-        } else {
-            DataSource::Hub(text.parse()?)
-        })
-    }
-}
-
-impl fmt::Display for DataSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DataSource::RandomWords => f.write_str(RANDOM_WORDS),
-            DataSource::Embedded => f.write_str(EMBEDDED),
-            DataSource::EmbeddedQuestions => f.write_str(EMBEDDED_QUESTIONS),
-            DataSource::Path(path) => f.write_str(path),
-            DataSource::Hub(repo) => write!(f, "{repo}"),
-        }
-    }
-}
-
 impl Texts {
     /// Tokens of a sample unless the sweep says otherwise: the training length of the paper's models.
     pub const DEFAULT_LENGTH: usize = 4096;
@@ -182,106 +125,6 @@ impl Texts {
             limit(self.books),
             limit(self.chunks_per_book),
         )
-    }
-}
-
-/// How a prompt gets into a bounded cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Prefill {
-    /// Token by token in effect: the cache never holds more than its size. The paper's definition.
-    #[default]
-    Stream,
-    /// Whole, with an unbounded cache that is cut once, by the attention of the prompt's last token. The paper's
-    /// released code.
-    OneShot,
-}
-
-impl Prefill {
-    /// The name YAML, cell ids and result rows use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Prefill::Stream => "stream",
-            Prefill::OneShot => "one_shot",
-        }
-    }
-}
-
-/// How texts are written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Style {
-    pub prefill: Prefill,
-    /// Whether a cache that is cut once is cut after the question; otherwise it is cut at the document's end, and
-    /// the question is read into the small cache. One and the same with `prefill: stream`.
-    pub query_aware: bool,
-    pub max_new_tokens: usize,
-    /// 0: the most likely token, always.
-    pub temperature: Real,
-    pub top_k: Option<usize>,
-    pub top_p: Option<Real>,
-    pub repetition_penalty: Real,
-    /// Whether a request goes through the model's chat template, if it has one.
-    pub chat_template: bool,
-    /// Strings that end a text, beside the model's own tokens for that.
-    pub stop: Vec<String>,
-}
-
-impl Style {
-    /// Greedy, with everything else at its default.
-    pub fn greedy(max_new_tokens: usize) -> Style {
-        Style {
-            prefill: Prefill::Stream,
-            query_aware: true,
-            max_new_tokens,
-            temperature: Real(0.0),
-            top_k: None,
-            top_p: None,
-            repetition_penalty: Real(1.0),
-            chat_template: true,
-            stop: Vec::new(),
-        }
-    }
-
-    /// Whether a seed decides what is written.
-    pub fn draws(&self) -> bool {
-        self.temperature.0 > 0.0
-    }
-
-    /// The same for the model's writing, with the tokens that end its texts.
-    pub fn writing(&self, stop_tokens: Vec<u32>) -> Writing {
-        let sampling = match self.draws() {
-            false => Sampling::Greedy,
-            true => Sampling::Drawn {
-                temperature: self.temperature.0,
-                top_k: self.top_k,
-                top_p: self.top_p.map(|p| p.0),
-            },
-        };
-        Writing {
-            sampling,
-            repetition_penalty: self.repetition_penalty.0 as f32,
-            max_new_tokens: self.max_new_tokens,
-            stop_tokens,
-            stop_strings: self.stop.clone(),
-        }
-    }
-
-    /// What can change a text, in a fixed order, without what the cache alone can notice.
-    fn canonical(&self) -> Vec<(&'static str, String)> {
-        let mut lines = vec![("max_new_tokens", self.max_new_tokens.to_string())];
-        if self.draws() {
-            lines.push(("temperature", self.temperature.0.to_string()));
-            lines.extend(self.top_k.map(|k| ("top_k", k.to_string())));
-            lines.extend(self.top_p.map(|p| ("top_p", p.0.to_string())));
-        } else {
-            lines.push(("temperature", "0".into()));
-        }
-        if self.repetition_penalty.0 != 1.0 {
-            lines.push(("repetition_penalty", self.repetition_penalty.0.to_string()));
-        }
-        lines.push(("chat_template", self.chat_template.to_string()));
-        lines.extend(self.stop.iter().map(|stop| ("stop", stop.escape_default().to_string())));
-        lines
     }
 }
 

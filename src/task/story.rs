@@ -2,9 +2,10 @@
 
 use sha2::{Digest, Sha256};
 
+use super::data_source::EMBEDDED;
 use super::prompt::Prompt;
 use super::requests::Request;
-use super::settings::{EMBEDDED, StoryRequest, Storytelling};
+use super::settings::{StoryRequest, Storytelling};
 use super::story_prompt::{STORY_PROMPT, STORY_REQUEST};
 use crate::world::{self, EMBEDDED_SEED};
 
@@ -58,7 +59,8 @@ pub(super) fn requests(task: &Storytelling) -> (Vec<Request>, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::settings::{Style, TaskSpec};
+    use crate::task::settings::TaskSpec;
+    use crate::task::style::Style;
 
     #[test]
     fn a_row_tells_what_its_story_was_asked_for_with() {

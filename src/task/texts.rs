@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
-use super::settings::DataSource;
+use super::data_source::DataSource;
 use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 use crate::world::{self, EMBEDDED_SEED, Recall, Split};
