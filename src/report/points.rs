@@ -215,7 +215,10 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
         notes.extend(doubts(&point, measured, full, samples.len()));
         points.push(point);
     }
-    notes.extend(doubts_about_clusters(clusters.len()));
+    // Repeats are no texts: their spread is shown as it is.
+    if setting.task != "timing" {
+        notes.extend(doubts_about_clusters(clusters.len()));
+    }
     let (samples, clusters) = (samples.len(), clusters.len());
     Panel { setting, quantity, group: None, chance: None, points, samples, clusters, notes }
 }
