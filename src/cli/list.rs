@@ -62,7 +62,7 @@ fn policies() -> String {
     let mut text = String::from("Not policies, but names a sweep may use beside them:\n");
     text += "  full         the unbounded cache; one cell, sizes don't matter\n";
     text += "  truncate     the text in pieces of k tokens, each with an empty cache (the paper's Baseline)\n\n";
-    text += "Policies (a number after + keeps that many first tokens for ever):\n";
+    text += "Policies (a number after + keeps that many first tokens for ever; after @ stands where keys are rotated, where it\nis not where the sweep says: window+4@slot, tova@squeezed):\n";
     for preset in PRESETS {
         let name = if preset.sinks { format!("{}[+I]", preset.name) } else { preset.name.into() };
         text += &format!(

@@ -174,7 +174,8 @@ impl<'a> Section<'a> {
         text.push_str(
             "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. \
              Over all tokens it is the mean of min(t, k + 1), whatever the policy. Classes part all tokens and tags \
-             those of words, so each token of a word is in one of both.\n\n",
+             those of words, so each token of a word is in one of both. For comparison, the paper (TOVA, LLaMA-2-7B) finds \
+             73 to 76 % of the kept tokens recent, and the first token kept to the end at every size.\n\n",
         );
         for Link { title, path } in links {
             text.push_str(&format!("![{}]({path})\n\n", escape::markdown(title)));

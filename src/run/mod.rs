@@ -324,8 +324,12 @@ pub fn bytes_per_worker(group: &Group) -> u64 {
     let shape = &group.files.shape;
     let (longest, _) = group.samples.longest_and_all();
     let most = |of: &dyn Fn(&NamedCell) -> usize| group.cells.iter().map(of).max().unwrap_or(0);
-    let writes = group.task.style().is_some();
-    let unbounded = if writes { longest } else { most(&|cell| cell.reading().needs(longest)) };
+    let unbounded = match &group.samples {
+        Samples::Texts(_) => most(&|cell| cell.reading().needs(longest)),
+        Samples::Requests(..) => longest,
+        // What the unbounded cache keeps is known without it, and a timing says itself what it takes.
+        Samples::Kept(..) | Samples::Repeats(..) => 0,
+    };
     let bounded = most(&|cell| cell.cell.size().unwrap_or(0)).saturating_add(BLOCK).min(longest);
     let at_once = unbounded.max(longest.min(AT_ONCE));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;

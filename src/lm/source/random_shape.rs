@@ -38,8 +38,9 @@ const SIZES: [(char, &str, usize); 6] = [
     ('v', "vocabulary", 1 << 20),
 ];
 
-/// More weights than this are a slip: drawn in f32, before they are rounded, they take 32 GiB.
-const MOST_WEIGHTS: u64 = 1 << 33;
+/// More weights than this are a slip: they are drawn in f32, laid out as a checkpoint and read from it, which takes three
+/// times 2 GiB at this many.
+const MOST_WEIGHTS: u64 = 1 << 29;
 
 impl RandomShape {
     pub fn head_dim(&self) -> usize {
