@@ -6,8 +6,7 @@ use super::args::DoctorArguments;
 use super::cores;
 use super::sweeps::{bytes, count};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{ModelFiles, card_memory, device_name, matrix_rate};
-use crate::run::available_memory;
+use crate::lm::{ModelFiles, available_memory, card_memory, device_name, matrix_rate};
 use crate::sweep::{ENGINE_VERSION, SCHEMA_VERSION};
 use crate::vector;
 

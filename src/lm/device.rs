@@ -107,6 +107,14 @@ pub fn machine_name(device: &Device, threads: usize) -> String {
     format!("{card}{brand} ({}), {threads} {of}", vector::instruction_set())
 }
 
+/// Memory that can be had without swapping; `None` where the system does not say.
+pub fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
+
 /// Bytes of memory that are taken now: by this process, and on the card if it uses one. What was freed and is only kept
 /// for later is given back first. `None` where the system does not say.
 pub fn occupied(device: &Device) -> Option<u64> {

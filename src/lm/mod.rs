@@ -27,7 +27,7 @@ mod write;
 pub use candle_core::{Device, Tensor};
 pub use chat::{ChatTemplate, Frame};
 pub use config::{ModelShape, RopeScaling, RopeShape};
-pub use device::{DeviceChoice, card_memory, device_name, machine_name, occupied};
+pub use device::{DeviceChoice, available_memory, card_memory, device_name, machine_name, occupied};
 pub use memory::{BLOCK, Memory, MemoryPlan, Work};
 pub use open::ModelFiles;
 pub use product::matrix_rate;

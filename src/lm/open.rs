@@ -1,10 +1,11 @@
 //! A model a user named, ready to read.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use candle_core::Device;
 
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
+use super::device::available_memory;
 use super::pocket;
 use super::random::{shape_of, tiny_shape};
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
@@ -137,9 +138,26 @@ impl ModelFiles {
         let model = match &self.weights {
             Weights::Files(files) => LanguageModel::load(shape, &files.weights, dtype, device),
             Weights::Pocket => pocket::load(shape, dtype, device),
-            Weights::Random => LanguageModel::random(shape, 1, dtype, device),
+            Weights::Random => {
+                self.check_room()?;
+                LanguageModel::random(shape, 1, dtype, device)
+            }
         };
         model.with_context(|| format!("cannot load the model {}", self.source))
+    }
+
+    /// Random weights are drawn in f32, laid out as a checkpoint and read from it: three times there at once.
+    fn check_room(&self) -> Result<()> {
+        let needed = 12 * self.shape.parameters();
+        match available_memory() {
+            Some(free) if needed > free => bail!(
+                "drawing the weights of {} takes {:.1} GB, and this machine has {:.1} GB free; name a smaller shape",
+                self.source,
+                needed as f64 / 1e9,
+                free as f64 / 1e9
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// Bytes the weights will take once they are loaded, about: before that nobody has looked at their type.

@@ -18,7 +18,7 @@ pub use prepare::{Group, NamedCell, Prepared, Unavailable, prepare};
 use rows::Provenance;
 use schedule::SampleJob;
 
-use crate::lm::{BLOCK, Device, Interrupted, LanguageModel, device_name, machine_name};
+use crate::lm::{BLOCK, Device, Interrupted, LanguageModel, available_memory, device_name, machine_name};
 use crate::results::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
 use crate::task::{AT_ONCE, Bytes, Measured, Samples};
 
@@ -338,12 +338,4 @@ pub fn bytes_per_worker(group: &Group) -> u64 {
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
     // Keys whose positions move are kept twice.
     shape.cache_bytes(unbounded) + shape.cache_bytes(bounded) * 3 / 2 + states + segment + blocks + (64 << 20)
-}
-
-/// Memory that can be had without swapping; `None` where the system does not say.
-pub fn available_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib << 10)
 }

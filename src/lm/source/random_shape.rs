@@ -38,9 +38,8 @@ const SIZES: [(char, &str, usize); 6] = [
     ('v', "vocabulary", 1 << 20),
 ];
 
-/// More weights than this are a slip: they are drawn in f32, laid out as a checkpoint and read from it, which takes three
-/// times 2 GiB at this many.
-const MOST_WEIGHTS: u64 = 1 << 29;
+/// More weights than this are a slip: in f32 they take 32 GiB.
+const MOST_WEIGHTS: u64 = 1 << 33;
 
 impl RandomShape {
     pub fn head_dim(&self) -> usize {
