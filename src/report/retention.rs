@@ -3,8 +3,6 @@
 //! It chooses what a section shows and says it in Markdown; the drawings and the paper's numbers are next door. All comes
 //! from rows: the pooled panels, and for single samples the tables that rows carry as text.
 
-use std::collections::BTreeSet;
-
 use super::markdown::Link;
 use super::points::Panel;
 use super::quantity::Quantity;
@@ -106,13 +104,12 @@ impl<'a> Section<'a> {
     /// The policies, with their sizes below a sample's length; nobody leaves at the others.
     fn columns(&self) -> Vec<Column<'a>> {
         let Some(whole) = self.whole() else { return Vec::new() };
-        let evicts = |policy: &&str| !matches!(*policy, "full" | "truncate");
         let column = |policy: &'a str| {
-            let points = whole.points.iter().filter(|point| point.policy == policy);
+            let points = whole.points.iter().filter(|point| point.is_policy() && point.policy == policy);
             let sizes = points.filter_map(|point| point.cache_size).filter(|size| *size < self.setting.length);
             Column { policy, sizes: sizes.collect() }
         };
-        whole.policies().into_iter().filter(evicts).map(column).filter(|column| !column.sizes.is_empty()).collect()
+        whole.policies().into_iter().map(column).filter(|column| !column.sizes.is_empty()).collect()
     }
 
     /// Classes and tags with their mean steps at a size, the longest kept first.
@@ -243,8 +240,7 @@ impl<'a> Section<'a> {
 
 /// Whether a group is of tokens by what they are.
 fn is_kind(group: &str) -> bool {
-    let kinds: BTreeSet<&str> = ["class", "tag"].into();
-    kinds.contains(order::of_group(group).0)
+    matches!(order::of_group(group).0, "class" | "tag")
 }
 
 #[cfg(test)]
