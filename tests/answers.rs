@@ -127,6 +127,10 @@ fn questions_of_real_files_are_answered_and_marked() {
             for row in answers {
                 let question = questions.iter().find(|question| question.name == row.sample).unwrap();
                 let text = row.output.as_deref().unwrap();
+                let told: Vec<String> = serde_json::from_str(row.references.as_deref().unwrap()).unwrap();
+                assert_eq!(told, question.references);
+                assert!(question.prompt.after.contains(row.question.as_deref().unwrap()));
+                assert_eq!(row.metric, "new_tokens");
                 let value = |metric: &str| {
                     let found = rows.iter().find(|other| {
                         (&other.cell, &other.sample, other.metric.as_str()) == (&row.cell, &row.sample, metric)

@@ -55,6 +55,8 @@ fn row(policy: &str, size: Option<u32>, sample: &str, text: &str) -> Row {
         group: None,
         value: 12.0,
         weight: 1.0,
+        question: None,
+        references: None,
         output: Some(word(text)),
         prompt_tokens: 60,
         new_tokens: 12,

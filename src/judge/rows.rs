@@ -56,6 +56,8 @@ impl Witness<'_> {
             group: None,
             value,
             weight,
+            question: None,
+            references: None,
             output: None,
             prompt_tokens: 0,
             new_tokens: 0,

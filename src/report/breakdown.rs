@@ -88,7 +88,7 @@ impl Breakdown<'_> {
             .into_iter()
             .map(|policy| {
                 let cells = columns.iter().zip(&bests).map(|(panel, best)| entry(policy, panel, best));
-                table::Line { policy: policy.to_owned(), cells: cells.collect() }
+                table::Line { name: policy.to_owned(), cells: cells.collect() }
             })
             .filter(|line| line.cells.iter().any(Option::is_some))
             .collect();
@@ -96,7 +96,7 @@ impl Breakdown<'_> {
             let entry = |number| Entry { number, spread: None, best: false, partial: false };
             let cells: Vec<Option<Entry>> = columns.iter().map(|panel| number(panel).map(entry)).collect();
             if cells.iter().any(Option::is_some) {
-                lines.push(table::Line { policy: name.to_owned(), cells });
+                lines.push(table::Line { name: name.to_owned(), cells });
             }
         };
         fixed("(chance)", &|panel| panel.chance.map(|chance| panel.quantity.show(chance)));

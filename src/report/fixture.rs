@@ -41,6 +41,8 @@ pub(super) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
             group: None,
             value: sample.value,
             weight: sample.weight,
+            question: None,
+            references: None,
             output: None,
             prompt_tokens: 4096,
             new_tokens: 0,

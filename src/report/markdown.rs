@@ -124,7 +124,7 @@ fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
     for line in &grid.lines {
         let cells: Vec<String> =
             line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, cell)).collect();
-        file.push_str(&format!("| {} | {} |\n", escape::markdown(&line.policy), cells.join(" | ")));
+        file.push_str(&format!("| {} | {} |\n", escape::markdown(&line.name), cells.join(" | ")));
     }
     file.push('\n');
 }

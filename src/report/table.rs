@@ -21,9 +21,23 @@ pub(super) struct Grid {
 }
 
 pub(super) struct Line {
-    pub(super) policy: String,
+    pub(super) name: String,
     /// One per column; `None` where nothing was measured.
     pub(super) cells: Vec<Option<Entry>>,
+}
+
+/// A table with all a reader needs beside it; every format of the report shows the same sheets. Plain text throughout:
+/// whoever shows it escapes.
+#[expect(dead_code)]
+pub(super) struct Sheet {
+    pub(super) title: String,
+    /// What the numbers are, in a sentence or two.
+    pub(super) about: String,
+    /// What stands above the names of the lines.
+    pub(super) corner: &'static str,
+    pub(super) grid: Grid,
+    /// Doubts, one sentence each.
+    pub(super) notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +71,7 @@ pub(super) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
         };
         let cells: Vec<Option<Entry>> = sizes.iter().zip(&best).map(entry).collect();
         if cells.iter().any(Option::is_some) {
-            lines.push(Line { policy: policy.to_owned(), cells });
+            lines.push(Line { name: policy.to_owned(), cells });
         }
     }
     (!lines.is_empty()).then_some(Grid { columns, lines })
@@ -100,7 +114,7 @@ pub(super) fn text(grid: &Grid) -> String {
 
 /// The same under another word than the cache size.
 pub(super) fn text_under(corner: &str, grid: &Grid) -> String {
-    let name = |line: &Line| escape::plain(&line.policy);
+    let name = |line: &Line| escape::plain(&line.name);
     let width = |text: &str| text.chars().count();
     let first = grid.lines.iter().map(|line| width(&name(line))).max().unwrap_or(0).max(width(corner));
     let widths: Vec<usize> = grid

@@ -88,7 +88,7 @@ impl Throughput {
             columns.push(("relative", Box::new(|m| self.paper(m).map(|p| plain(p.3.to_string())))));
         }
         let line = |measured: &Measured| Line {
-            policy: measured
+            name: measured
                 .size
                 .map_or_else(|| measured.policy.clone(), |size| format!("{} {size}", measured.policy)),
             cells: columns.iter().map(|(_, cell)| cell(measured)).collect(),

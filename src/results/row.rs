@@ -69,6 +69,10 @@ pub struct Row {
     #[serde(with = "any_f64")]
     pub weight: f64,
     // --- proof
+    /// What was asked of the model below the document, on the row of `new_tokens`; `None` on the others.
+    pub question: Option<String>,
+    /// The answers that count as right, as a JSON list of texts, on the same row; `None` where there are none.
+    pub references: Option<String>,
     /// Text the model wrote, on the row of `new_tokens`; the lists and tables of `kept_until` and `lifetime_by_token`; `None`
     /// on the others.
     pub output: Option<String>,
@@ -160,6 +164,8 @@ pub(super) mod tests {
             group: Some(text("kind:home")),
             value: 0.1 + f64::from(sample),
             weight: 127.0,
+            question: None,
+            references: None,
             output: None,
             prompt_tokens: 128,
             new_tokens: 0,

@@ -63,6 +63,8 @@ row_columns!(
     group,
     value,
     weight,
+    question,
+    references,
     output,
     prompt_tokens,
     new_tokens,

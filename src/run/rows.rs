@@ -1,6 +1,7 @@
 //! A measurement becomes rows.
 
 use crate::eviction::{CacheRule, Policy};
+use crate::metric::{Mark, NEW_TOKENS};
 use crate::results::Row;
 use crate::sweep::ENGINE_VERSION;
 use crate::task::Measured;
@@ -18,6 +19,10 @@ impl Provenance {
     /// Rows of one cell's sample.
     pub fn rows(&self, group: &Group, named: &NamedCell, sample: usize, measured: &Measured) -> Vec<Row> {
         let cell = &named.cell;
+        let request = group.samples.request(sample);
+        let question = request.map(|request| request.prompt.question()).filter(|question| !question.is_empty());
+        let references = request.map(|request| &request.references).filter(|references| !references.is_empty());
+        let references = references.map(|references| serde_json::Value::from(references.clone()).to_string());
         let (sample, cluster) = group.samples.name(sample);
         let (stride, tail) = match cell.task.texts() {
             Some(texts) => (texts.stride(group.bos), texts.tail.name()),
@@ -30,7 +35,10 @@ impl Provenance {
             CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(size)),
         };
         let date = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-        let row = |mark: &crate::metric::Mark| Row {
+        // Said once for each answer, beside it.
+        let once =
+            |mark: &Mark, text: Option<&str>| text.filter(|_| mark.metric == NEW_TOKENS).map(str::to_string);
+        let row = |mark: &Mark| Row {
             cell: named.name.id().to_string(),
             sweep: self.sweep.clone(),
             model: group.model.to_string(),
@@ -57,6 +65,8 @@ impl Provenance {
             group: mark.group.clone(),
             value: mark.value,
             weight: mark.weight,
+            question: once(mark, question),
+            references: once(mark, references.as_deref()),
             output: mark.output.clone(),
             prompt_tokens: measured.prompt_tokens as u32,
             new_tokens: measured.new_tokens as u32,

@@ -19,7 +19,7 @@ pub const ENGINE_VERSION: u32 = 2;
 
 /// Version of the result rows' schema (`results::Row`), bumped when a column is added, removed or changes its
 /// meaning; part of every cell id.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// One experiment: one model under one cache rule doing one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -70,15 +70,15 @@ fn a_published_id_stays() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=3\nengine=2\nmodel=0123abc\ndtype=auto\n\
+        "schema=4\nengine=2\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
          compare_to_full=false\ndata=sha256:ff\n"
     );
     let id = cells[5].id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
-    assert_eq!(id.to_string(), "211def968ae8eb8d");
-    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__211def968ae8eb8d");
+    assert_eq!(id.to_string(), "9c9ca67f8337a30b");
+    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__9c9ca67f8337a30b");
 }
 
 #[test]

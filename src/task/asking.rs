@@ -241,6 +241,14 @@ impl Samples {
         }
     }
 
+    /// What a sample asks for and the answers that count as right; `None` where nothing is asked.
+    pub fn request(&self, index: usize) -> Option<&Request> {
+        match self {
+            Samples::Requests(requests, _) => Some(&requests.asked[index].request),
+            Samples::Texts(_) | Samples::Kept(..) | Samples::Repeats(..) => None,
+        }
+    }
+
     /// Tokens to be read and, at most, written.
     pub fn tokens(&self, index: usize) -> usize {
         match self {

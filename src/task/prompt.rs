@@ -39,6 +39,11 @@ impl Prompt {
         [self.before.as_str(), &self.document, &self.after].concat()
     }
 
+    /// What is asked below the document, the response header apart.
+    pub fn question(&self) -> &str {
+        self.after[..self.after.len() - self.header].trim()
+    }
+
     /// The same prompt without the response header, for chat models, whose template opens the answer.
     pub fn without_header(&self) -> Prompt {
         let end = self.after.len() - self.header;
