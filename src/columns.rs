@@ -12,6 +12,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use polars::prelude as pl;
 use polars::prelude::{IntoColumn, NamedFrom, SerReader};
 
+/// A text that is cheap to copy, and needs no memory of its own where it is short.
+pub type Text = ecow::EcoString;
+
 /// A type a column can have.
 pub trait Value: Sized {
     /// The type in words, for errors.
@@ -46,6 +49,41 @@ macro_rules! value {
             }
         }
     };
+}
+
+impl Value for Text {
+    const TYPE: &'static str = "text";
+    fn store(name: &str, values: Vec<Self>) -> pl::Column {
+        store_texts(name, values.iter().map(|text| Some(text.as_str())))
+    }
+    fn load(column: &pl::Column) -> Option<Vec<Self>> {
+        let mut last = Text::new();
+        column.str().ok()?.iter().map(|text| text.map(|text| shared(&mut last, text))).collect()
+    }
+}
+
+impl Value for Option<Text> {
+    const TYPE: &'static str = "text or nothing";
+    fn store(name: &str, values: Vec<Self>) -> pl::Column {
+        store_texts(name, values.iter().map(Option::as_deref))
+    }
+    fn load(column: &pl::Column) -> Option<Vec<Self>> {
+        let mut last = Text::new();
+        Some(column.str().ok()?.iter().map(|text| text.map(|text| shared(&mut last, text))).collect())
+    }
+}
+
+fn store_texts<'a>(name: &str, texts: impl Iterator<Item = Option<&'a str>>) -> pl::Column {
+    let column: pl::StringChunked = texts.collect();
+    column.with_name(name.into()).into_column()
+}
+
+/// A text, in the memory of the one before it where they are equal.
+fn shared(last: &mut Text, text: &str) -> Text {
+    if *last != text {
+        *last = Text::from(text);
+    }
+    last.clone()
 }
 
 value!(String, "text", str, str::to_string);

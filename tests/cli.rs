@@ -11,7 +11,7 @@ use support::checkpoint::{configure, copy, cut_short, golden, write_tokenizer};
 use support::program::{Ended, command, finish, run};
 use support::rows::{assert_same, measured};
 use support::sweep::{SMALL, Sweep, write_texts};
-use tova_bench::results::Row;
+use tova_bench::results::{Row, Text};
 
 // --- the same numbers however the work is cut ---
 
@@ -193,17 +193,17 @@ fn recall_is_the_same_however_the_work_is_cut() {
     }
     for (place, rows) in samples {
         let weight = |row: &&Row| (row.group.clone().unwrap_or_default(), row.weight);
-        let found: Vec<(String, f64)> = rows.iter().map(weight).collect();
+        let found: Vec<(Text, f64)> = rows.iter().map(weight).collect();
         let (all, first) = if place.1.ends_with("#0") { (511.0, 127.0) } else { (400.0, 16.0) };
         let weights =
             [("", all), ("position:0-127", first), ("position:128-255", 128.0), ("position:256-511", 256.0)];
-        assert_eq!(found, weights.map(|(group, weight)| (group.to_string(), weight)), "{place:?}");
+        assert_eq!(found, weights.map(|(group, weight)| (group.into(), weight)), "{place:?}");
         let sum: f64 = rows[1..].iter().map(|row| row.value).sum();
         assert!((sum - rows[0].value).abs() < 1e-9 * sum, "{place:?}");
     }
 
     // Every recall is of one kind and one distance, so parts sum to the whole.
-    let mut sums: BTreeMap<(String, String, String), BTreeMap<String, [f64; 2]>> = BTreeMap::new();
+    let mut sums: BTreeMap<(Text, Text, Text), BTreeMap<String, [f64; 2]>> = BTreeMap::new();
     for row in expected.iter().filter(|row| row.metric.starts_with("recall")) {
         let by = row.group.as_deref().map_or("", |group| group.split_once(':').unwrap().0).to_string();
         let place = (row.cell.clone(), row.sample.clone(), row.metric.clone());
@@ -617,7 +617,7 @@ fn a_broken_model_does_not_stop_the_others() {
     let ended = bench.run(&sweep, &[]).with_code(4);
     ended.says(&["failed: 2 cells with ./broken", "truncated", "failed: 2 cells of perplexity with ./missing"]);
     ended.says(&["4 cells measured, 0 were there already, 4 failed"]);
-    let mut models: Vec<String> = measured(&bench.path().join("r")).into_iter().map(|row| row.model).collect();
+    let mut models: Vec<Text> = measured(&bench.path().join("r")).into_iter().map(|row| row.model).collect();
     models.dedup();
     models.sort();
     models.dedup();

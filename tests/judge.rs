@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use support::program::{Ended, Running, command, finish, start};
 use support::rows::kept;
 use tempfile::TempDir;
-use tova_bench::results::{Ledger, Row};
+use tova_bench::results::{Ledger, Row, Text};
 use tova_bench::sweep::CellName;
 
 const KEY: &str = "sk-test-0123456789/abcdef";
@@ -27,9 +27,9 @@ const KEY: &str = "sk-test-0123456789/abcdef";
 // --- a ledger of stories ---
 
 fn row(policy: &str, size: Option<u32>, sample: &str, text: &str) -> Row {
-    let word = |word: &str| word.to_string();
+    let word = |word: &str| Text::from(word);
     Row {
-        cell: String::new(),
+        cell: Text::new(),
         sweep: word("stories"),
         model: word("o/storyteller"),
         model_revision: word("0123"),
@@ -57,7 +57,7 @@ fn row(policy: &str, size: Option<u32>, sample: &str, text: &str) -> Row {
         weight: 1.0,
         question: None,
         references: None,
-        output: Some(word(text)),
+        output: Some(text.to_string()),
         prompt_tokens: 60,
         new_tokens: 12,
         engine: 1,
@@ -79,13 +79,13 @@ fn text(policy: &str, size: Option<u32>, sample: &str) -> String {
 fn write_cell(results: &Path, rows: Vec<Row>) {
     let Row { model, policy, cache_size, .. } = &rows[0];
     let meaning =
-        format!("{:?}", rows.iter().map(|row| Row { date: String::new(), ..row.clone() }).collect::<Vec<_>>());
+        format!("{:?}", rows.iter().map(|row| Row { date: Text::new(), ..row.clone() }).collect::<Vec<_>>());
     let name = CellName::derived("story", model, policy, cache_size.map(|size| size as usize), &meaning);
     let ledger = Ledger::open(results).unwrap();
     let journal = ledger.journal(&name).unwrap();
     let count = rows.len();
     for (index, row) in rows.into_iter().enumerate() {
-        let row = Row { cell: name.id().to_string(), ..row };
+        let row = Row { cell: name.id().to_string().into(), ..row };
         let diversity = Row { metric: "distinct_2".into(), value: 0.5, output: None, ..row.clone() };
         journal.append(index, vec![diversity, row]).unwrap();
     }
@@ -320,7 +320,7 @@ fn pairs_come_to_what_both_answers_say() {
             ("tova", "o/storyteller", "0123")
         );
         assert_eq!(row.dataset, "paper judged by judge-1");
-        assert!(server.url.contains(&row.device), "{}", row.device);
+        assert!(server.url.contains(row.device.as_str()), "{}", row.device);
         assert_eq!(row.output.is_some(), row.metric == "verdict");
         assert!(row.metric == "verdict" || (row.prompt_tokens, row.new_tokens) == (0, 0));
     }
@@ -580,7 +580,7 @@ fn a_killed_run_goes_on_and_asks_nothing_twice_that_was_written_down() {
         let mut now = journalled(&results);
         for row in verdict_rows(folder).iter().filter(|row| row.metric == "verdict") {
             let writer = format!("tova-{}", row.cache_size.unwrap());
-            now.insert((writer, row.sample.clone(), row.group.as_deref() == Some("shown:first")));
+            now.insert((writer, row.sample.to_string(), row.group.as_deref() == Some("shown:first")));
         }
         assert!(written.is_subset(&now), "a kill lost verdicts");
         assert!(now.len() + 4 * kills >= unique.len(), "{} asked, {} written down", unique.len(), now.len());

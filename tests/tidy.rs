@@ -30,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 20] = [
+const HOMES: [(&str, &[&str]); 21] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -47,6 +47,7 @@ const HOMES: [(&str, &[&str]); 20] = [
     ("zip", &["task"]),
     ("pulp", &["vector"]),
     ("polars", &["columns"]),
+    ("ecow", &["columns"]),
     ("plotters", &["report"]),
     ("serde_saphyr", &["sweep"]),
     ("clap", &["cli"]),

@@ -102,6 +102,10 @@ pub struct ReportArguments {
     /// Results folders to draw together
     #[arg(required = true, value_name = "RESULTS")]
     pub results: Vec<PathBuf>,
+    /// Only cells with this value, such as policy=full,tova or size=64,512, which keeps the full cache; may be given
+    /// several times
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub only: Vec<Only>,
     /// Where to write report.md, report.csv and figures/ [default: the first results folder]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,

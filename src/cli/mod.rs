@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use crate::report::{self, Options};
-use crate::results::Ledger;
+use crate::results::{Ledger, choose};
 use args::{Arguments, Command, ReportArguments};
 use failure::Usage;
 
@@ -61,8 +61,9 @@ fn perform(command: &Command) -> Result<ExitCode> {
 fn report(arguments: &ReportArguments) -> Result<()> {
     let mut rows = Vec::new();
     for folder in &arguments.results {
-        rows.extend(Ledger::existing(folder)?.rows()?);
+        rows.append(&mut Ledger::existing(folder)?.rows()?);
     }
+    let rows = choose(rows, &arguments.only).map_err(Usage::from_error)?;
     let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
     let written = report::write(&rows, &Options::everything(out))?;
     print(&written.terminal)?;

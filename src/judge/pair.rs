@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::prompt::PROMPT_VERSION;
-use crate::results::{Row, SCHEMA_VERSION};
-use crate::sweep::{CellName, Field, Only};
+use crate::results::{Row, SCHEMA_VERSION, admits};
+use crate::sweep::{CellName, Only};
 use crate::task::request_of;
 
 /// The task whose rows hold stories, and the metric of the row that carries the text.
@@ -86,7 +86,7 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
     let place = |head: &Row| (head.model.clone(), head.policy.clone(), head.cache_size, head.cell.clone());
     bounded.sort_by_key(|stories| place(stories.head));
     let mut pairing = Pairing { cells: full.len() + bounded.len(), ..Pairing::default() };
-    for stories in bounded.iter().filter(|stories| only.iter().all(|only| selects(only, stories.head))) {
+    for stories in bounded.iter().filter(|stories| only.iter().all(|only| admits(only, stories.head))) {
         match partner(stories, &full).and_then(|full| contest(stories, full, judge)) {
             Ok(contest) => pairing.contests.push(contest),
             Err(why) => {
@@ -97,15 +97,6 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
         }
     }
     pairing
-}
-
-fn selects(only: &Only, head: &Row) -> bool {
-    only.admits(|field| match field {
-        Field::Policy => Some(head.policy.clone()),
-        Field::Size => head.cache_size.map(|size| size.to_string()),
-        Field::Model => Some(head.model.clone()),
-        Field::Task => Some(head.task.clone()),
-    })
 }
 
 /// The full cache's cell to compare with. Positions, the way a prompt is read and the sweep's seed mean nothing to

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 
 use super::pair::{Contest, JUDGE, Pair};
 use super::verdict::{Ending, Opinion, Shown};
-use crate::results::Row;
+use crate::results::{Row, Text};
 
 const VERDICT: &str = "verdict";
 const ENDINGS: [(&str, Ending); 3] =
@@ -49,10 +49,10 @@ impl Witness<'_> {
     /// The rows of a call; with the other order's opinion, where that is known already, also those of the pair.
     pub(super) fn rows(&self, contest: &Contest, pair: &Pair, call: &Call, other: Option<Opinion>) -> Vec<Row> {
         let row = |metric: &str, value: f64, weight: f64| Row {
-            cell: contest.name.id().to_string(),
-            task: JUDGE.to_string(),
-            dataset: format!("{} judged by {}", pair.judged.dataset, self.judge),
-            metric: metric.to_string(),
+            cell: contest.name.id().to_string().into(),
+            task: JUDGE.into(),
+            dataset: format!("{} judged by {}", pair.judged.dataset, self.judge).into(),
+            metric: metric.into(),
             group: None,
             value,
             weight,
@@ -61,16 +61,16 @@ impl Witness<'_> {
             output: None,
             prompt_tokens: 0,
             new_tokens: 0,
-            commit: option_env!("TOVA_BENCH_COMMIT").map(str::to_string),
-            device: self.host.to_string(),
+            commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
+            device: self.host.into(),
             seconds: 0.0,
             peak_cache_bytes: 0,
-            date: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
+            date: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true).into(),
             ..pair.judged.clone()
         };
         let (value, weight) = call.opinion.mark();
         let mut rows = vec![Row {
-            group: Some(call.shown.group().to_string()),
+            group: Some(call.shown.group().into()),
             output: Some(call.answer.clone()),
             prompt_tokens: call.prompt_tokens,
             new_tokens: call.new_tokens,

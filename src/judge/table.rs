@@ -44,7 +44,7 @@ fn lines(standings: &[&Standing]) -> String {
             None => "-".to_string(),
         };
         grid.push([
-            head.policy.replace(char::is_control, " "),
+            head.policy.as_str().replace(char::is_control, " "),
             head.cache_size.map_or("-".to_string(), |size| size.to_string()),
             tally.pairs().to_string(),
             share(tally.wins),

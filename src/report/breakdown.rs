@@ -216,7 +216,7 @@ mod tests {
         let at = |policy: &str, size, metric: &str, group: &str, value| {
             let sample = [Sample { sample: "a", cluster: "a", value, weight: 2.0 }];
             let rows = rows(policy, size, &sample).into_iter();
-            let group = (!group.is_empty()).then(|| group.to_owned());
+            let group = (!group.is_empty()).then(|| group.into());
             rows.map(move |row| Row { metric: metric.into(), group: group.clone(), ..row }).collect::<Vec<_>>()
         };
         let mut all = Vec::new();

@@ -265,7 +265,7 @@ mod tests {
         let names: Vec<String> =
             (0..20).map(|i| format!("a policy with quite a long name, number {i}, and more")).collect();
         let all: Vec<Row> = names.iter().flat_map(|name| line(name, &[(1, 3.0), (1_000_000, 2.0)])).collect();
-        let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300), ..row }).collect();
+        let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300).into(), ..row }).collect();
         let panels = points::panels(&all);
         let looks = Looks::of(&panels);
         let figures = figures(&panels, &looks);

@@ -15,7 +15,7 @@ pub(super) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
     samples
         .iter()
         .map(|sample| Row {
-            cell: format!("{policy}-{cache_size:?}"),
+            cell: format!("{policy}-{cache_size:?}").into(),
             sweep: "test".into(),
             model: "meta-llama/Llama-2-7b-hf".into(),
             model_revision: "01c7f73d771dfac7d292323805ebc428287df4f9".into(),
@@ -92,7 +92,7 @@ pub(super) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
             .collect();
         all.extend(rows(policy, size, &samples).into_iter().map(|row| Row {
             model: model.into(),
-            cell: format!("{model}-{}", row.cell),
+            cell: format!("{model}-{}", row.cell).into(),
             ..row
         }));
     };
@@ -125,9 +125,9 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
             all.extend(rows(policy, size, &samples).into_iter().map(|row| Row {
                 model: model.into(),
                 dataset: "embedded".into(),
-                cell: format!("{model}-recall-{}", row.cell),
+                cell: format!("{model}-recall-{}", row.cell).into(),
                 metric: metric.into(),
-                group: group.clone(),
+                group: group.as_deref().map(Into::into),
                 ..row
             }));
         };

@@ -43,25 +43,55 @@ pub(super) type Subject<'a> = (Setting, &'a str, Option<&'a str>);
 
 /// Every panel's places.
 pub(super) fn gather(rows: &[Row]) -> BTreeMap<Subject<'_>, Places<'_>> {
-    let mut settings: BTreeMap<Setting, BTreeSet<Setting>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| !is_shared(row)) {
-        let setting = Setting::of(row);
-        settings.entry(setting.without_cache()).or_default().insert(setting);
+    let cells = cells(rows);
+    let mut settings: BTreeMap<Setting, BTreeSet<&Setting>> = BTreeMap::new();
+    for cell in cells.iter().filter(|cell| !is_shared(cell.head)) {
+        settings.entry(cell.setting.without_cache()).or_default().insert(&cell.setting);
     }
     let mut panels: BTreeMap<Subject, Places> = BTreeMap::new();
-    for row in rows {
-        let own = Setting::of(row);
-        let homes = match settings.get(&own.without_cache()) {
-            Some(homes) if is_shared(row) => homes.iter().cloned().collect(),
-            _ => vec![own],
+    for cell in &cells {
+        let homes: Vec<&Setting> = match settings.get(&cell.setting.without_cache()) {
+            Some(homes) if is_shared(cell.head) => homes.iter().copied().collect(),
+            _ => vec![&cell.setting],
         };
-        for home in homes {
-            let places = panels.entry((home, row.metric.as_str(), row.group.as_deref())).or_default();
-            let claims = places.entry((label(row), row.cache_size)).or_default();
-            claims.entry(row.cell.as_str()).or_default().add(row);
+        for ((metric, group), rows) in &cell.metrics {
+            let measured = Measured::of(rows);
+            for home in &homes {
+                let places = panels.entry(((*home).clone(), metric, *group)).or_default();
+                let claims = places.entry((label(cell.head), cell.head.cache_size)).or_default();
+                claims.entry(cell.head.cell.as_str()).or_default().join(&measured);
+            }
         }
     }
     panels
+}
+
+/// Rows that say the same of where they were measured.
+struct Cell<'a> {
+    head: &'a Row,
+    setting: Setting,
+    metrics: BTreeMap<(&'a str, Option<&'a str>), Vec<&'a Row>>,
+}
+
+/// The rows by cell. Those of a cell follow each other in a ledger, so whether a row continues the last one's cell is
+/// asked before anything is looked up; with a million rows that is most of the work.
+fn cells(rows: &[Row]) -> Vec<Cell<'_>> {
+    rows.chunk_by(is_of_one_cell)
+        .map(|rows| {
+            let mut metrics: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
+            for row in rows {
+                metrics.entry((row.metric.as_str(), row.group.as_deref())).or_default().push(row);
+            }
+            Cell { head: &rows[0], setting: Setting::of(&rows[0]), metrics }
+        })
+        .collect()
+}
+
+/// Whether two rows agree in all that places them.
+fn is_of_one_cell(a: &Row, b: &Row) -> bool {
+    a.cell == b.cell
+        && (&a.policy, a.cache_size, &a.positions) == (&b.policy, b.cache_size, &b.positions)
+        && Setting::agree(a, b)
 }
 
 /// A metric made of three others, from the cells that measured all of them.
@@ -130,16 +160,48 @@ fn is_shared(row: &Row) -> bool {
 }
 
 impl<'a> Measured<'a> {
-    fn add(&mut self, row: &'a Row) {
-        let mark = Mark { cluster: &row.cluster, value: row.value, beside: [0.0; 2], weight: row.weight };
-        self.age = self.age.max((row.engine, &row.date));
-        if let Some(first) = self.marks.get(row.sample.as_str()) {
-            // The same file read twice is harmless; two numbers for one sample are not.
-            let same = first.value.to_bits() == mark.value.to_bits() && first.weight == mark.weight;
-            self.contradictions += usize::from(!same);
+    /// Of several rows of one sample the first counts.
+    fn of(rows: &[&'a Row]) -> Self {
+        let age = rows.iter().map(|row| (row.engine, row.date.as_str())).max().unwrap_or_default();
+        let mut marks: Vec<(&str, Mark)> = rows
+            .iter()
+            .map(|row| {
+                let mark = Mark { cluster: &row.cluster, value: row.value, beside: [0.0; 2], weight: row.weight };
+                (row.sample.as_str(), mark)
+            })
+            .collect();
+        marks.sort_by_key(|(sample, _)| *sample);
+        let mut contradictions = 0;
+        marks.dedup_by(|later, first| {
+            contradictions += usize::from(later.0 == first.0 && first.1.contradicts(&later.1));
+            later.0 == first.0
+        });
+        Self { marks: marks.into_iter().collect(), age, contradictions }
+    }
+
+    /// Adds what the same cell measured elsewhere in the rows.
+    fn join(&mut self, other: &Self) {
+        self.age = self.age.max(other.age);
+        self.contradictions += other.contradictions;
+        if self.marks.is_empty() {
+            self.marks.clone_from(&other.marks);
             return;
         }
-        self.marks.insert(&row.sample, mark);
+        for (sample, mark) in &other.marks {
+            match self.marks.get(sample) {
+                Some(first) => self.contradictions += usize::from(first.contradicts(mark)),
+                None => {
+                    self.marks.insert(sample, *mark);
+                }
+            }
+        }
+    }
+}
+
+impl Mark<'_> {
+    /// The same file read twice is harmless; two numbers for one sample are not.
+    fn contradicts(&self, other: &Self) -> bool {
+        self.value.to_bits() != other.value.to_bits() || self.weight != other.weight
     }
 }
 

@@ -12,7 +12,7 @@ use super::quantity::Better;
 use super::setting::Setting;
 use super::table::{self, Entry, Grid, Show};
 use super::throughput;
-use crate::results::Row;
+use crate::results::{Row, Text};
 
 /// A figure to link: alternative text, and the path relative to the report.
 pub(super) struct Link {
@@ -155,7 +155,7 @@ fn setting_line(setting: &Setting) -> String {
 
 /// Where the numbers come from, in one line.
 fn provenance(rows: &[Row]) -> String {
-    let list = |name: &str, values: BTreeSet<String>| {
+    let list = |name: &str, values: BTreeSet<Text>| {
         let shown: Vec<String> = values.iter().take(4).map(|value| escape::markdown(value)).collect();
         let more = if values.len() > shown.len() {
             format!(" and {} more", values.len() - shown.len())
@@ -170,7 +170,7 @@ fn provenance(rows: &[Row]) -> String {
         rows.len(),
         cells.len(),
         list("sweep", rows.iter().map(|row| row.sweep.clone()).collect()),
-        list("engine", rows.iter().map(|row| row.engine.to_string()).collect()),
+        list("engine", rows.iter().map(|row| row.engine.to_string().into()).collect()),
         list("commit", rows.iter().filter_map(|row| row.commit.clone()).collect()),
         list("device", rows.iter().map(|row| row.device.clone()).collect()),
     )

@@ -267,7 +267,7 @@ mod tests {
                     task: "retention".into(),
                     length: 16,
                     metric: metric.into(),
-                    group: group.map(str::to_owned),
+                    group: group.map(Into::into),
                     output: output.map(str::to_owned),
                     ..row
                 }));

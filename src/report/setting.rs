@@ -3,25 +3,25 @@
 //! It knows the columns of a row that say *where*, apart from the policy and the cache size, and refuses to know values.
 
 use super::escape;
-use crate::results::Row;
+use crate::results::{Row, Text};
 
 /// Everything that can move a number but policy, positions and cache size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setting {
-    pub task: String,
-    pub dataset: String,
-    pub model: String,
-    pub model_revision: String,
-    pub dtype: String,
+    pub task: Text,
+    pub dataset: Text,
+    pub model: Text,
+    pub model_revision: Text,
+    pub dtype: Text,
     pub length: u32,
     pub stride: u32,
     pub bos: bool,
-    pub tail: String,
-    pub asked: String,
+    pub tail: Text,
+    pub asked: Text,
     pub seed: u64,
-    pub prefill: String,
+    pub prefill: Text,
     /// Empty where numbers do not hang on it.
-    pub device: String,
+    pub device: Text,
 }
 
 impl Setting {
@@ -39,14 +39,24 @@ impl Setting {
             asked: row.asked.clone().unwrap_or_default(),
             seed: row.seed,
             prefill: row.prefill.clone(),
-            device: if row.task == "timing" { row.device.clone() } else { String::new() },
+            device: if row.task == "timing" { row.device.clone() } else { Text::new() },
         }
+    }
+
+    /// Whether two rows have the same setting, without making either.
+    pub(super) fn agree(a: &Row, b: &Row) -> bool {
+        fn texts(row: &Row) -> [&Text; 7] {
+            [&row.task, &row.dataset, &row.model, &row.model_revision, &row.dtype, &row.tail, &row.prefill]
+        }
+        texts(a) == texts(b)
+            && (a.length, a.stride, a.bos, a.seed, &a.asked) == (b.length, b.stride, b.bos, b.seed, &b.asked)
+            && (a.task != "timing" || a.device == b.device)
     }
 
     /// The same without what only a bounded cache can notice, so that `full` and `truncate` are shared by the settings
     /// that differ in nothing else.
     pub(super) fn without_cache(&self) -> Self {
-        Self { prefill: String::new(), ..self.clone() }
+        Self { prefill: Text::new(), ..self.clone() }
     }
 
     /// The fields below the headline, by name, for the line of settings and for telling panels apart. What does not
@@ -54,15 +64,15 @@ impl Setting {
     pub(super) fn details(&self) -> [(&'static str, String); 10] {
         [
             ("revision", shorten(&self.model_revision)),
-            ("dtype", self.dtype.clone()),
+            ("dtype", self.dtype.to_string()),
             ("length", self.length.to_string()),
             ("stride", if self.stride == 0 { String::new() } else { self.stride.to_string() }),
             ("bos", if self.bos { "yes" } else { "no" }.to_owned()),
-            ("tail", self.tail.clone()),
-            ("asked", self.asked.clone()),
+            ("tail", self.tail.to_string()),
+            ("asked", self.asked.to_string()),
             ("seed", self.seed.to_string()),
-            ("prefill", self.prefill.clone()),
-            ("device", self.device.clone()),
+            ("prefill", self.prefill.to_string()),
+            ("device", self.device.to_string()),
         ]
     }
 

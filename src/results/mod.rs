@@ -3,6 +3,7 @@
 //! Knows rows, files and journals. How a row comes about is the business of `run`, what is drawn from it of
 //! `report`.
 
+mod choice;
 mod disk;
 mod journal;
 mod ledger;
@@ -12,8 +13,9 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
+pub use choice::{admits, choose};
 pub use disk::is_disk_full;
 pub use journal::{Journal, Unavailable};
 pub use ledger::{Ledger, Status};
-pub use row::{Row, SCHEMA_VERSION};
+pub use row::{Row, SCHEMA_VERSION, Text};
 pub use schema::{COLUMNS, read_rows, write_rows};

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A text of a row. Most are short or said again by the next row: they take no memory of their own, and a copy costs nothing.
+pub use crate::columns::Text;
 /// Version of the schema below. It lives with the cell ids it is part of.
 pub use crate::sweep::SCHEMA_VERSION;
 
@@ -14,19 +16,19 @@ pub use crate::sweep::SCHEMA_VERSION;
 pub struct Row {
     // --- where
     /// Content id of the cell: 16 hex digits of the SHA-256 of its canonical text.
-    pub cell: String,
+    pub cell: Text,
     /// The sweep's name: its file stem, or its `name:`.
-    pub sweep: String,
+    pub sweep: Text,
     /// The model as the sweep names it: a folder or `owner/name`.
-    pub model: String,
+    pub model: Text,
     /// Hub commit, or `sha256:` over the checkpoint's files.
-    pub model_revision: String,
+    pub model_revision: Text,
     /// The policy's name: `full`, `truncate`, a preset, or a name under `define:`.
-    pub policy: String,
+    pub policy: Text,
     /// `recency`, `last_attention`, ...; `None` for `full` and `truncate`.
-    pub score: Option<String>,
+    pub score: Option<Text>,
     /// `layer` or `head`; `None` for `full` and `truncate`.
-    pub scope: Option<String>,
+    pub scope: Option<Text>,
     /// Protected first tokens (0 for `full` and `truncate`).
     pub keep_first: u32,
     /// Protected newest entries, in tokens at this cache size.
@@ -34,14 +36,14 @@ pub struct Row {
     /// Entries per layer and key-value head; `None` for `full`.
     pub cache_size: Option<u32>,
     /// `absolute`, `slot` or `squeezed`.
-    pub positions: String,
+    pub positions: Text,
     /// How a prompt gets into the cache: `stream`, `one_shot`, or `one_shot_document`, which is cut before the
     /// question.
-    pub prefill: String,
+    pub prefill: Text,
     /// `perplexity`, `retention`, `squality`, `qasper`, `story`, `needle`, ...
-    pub task: String,
+    pub task: Text,
     /// Where the texts came from, as the sweep names it.
-    pub dataset: String,
+    pub dataset: Text,
     /// Tokens per sample, BOS and what is written included.
     pub length: u32,
     /// Text tokens from the start of one sample to the start of the next; 0 for tasks that write.
@@ -49,19 +51,19 @@ pub struct Row {
     /// Whether every sample starts with the tokenizer's BOS.
     pub bos: bool,
     /// `drop` or `keep`: what becomes of a book's last, shorter sample; empty for tasks that write.
-    pub tail: String,
+    pub tail: Text,
     /// How text was asked for and written, `key=value` with spaces between; `None` for scored tasks.
-    pub asked: Option<String>,
+    pub asked: Option<Text>,
     pub seed: u64,
     /// The sample's name: `10146.txt#3` is the fourth chunk of a book.
-    pub sample: String,
+    pub sample: Text,
     /// What samples share and bootstrap resamples together: the book, story or paper.
-    pub cluster: String,
+    pub cluster: Text,
     // --- what
     /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `lifetime`, `f1`, `rouge1`, ...
-    pub metric: String,
+    pub metric: Text,
     /// Which part of the sample the number is about, such as `distance:512-1023` or `kind:home`; `None`: all of it.
-    pub group: Option<String>,
+    pub group: Option<Text>,
     /// The sum over the sample; pooled metrics are `sum(value) / sum(weight)`.
     #[serde(with = "any_f64")]
     pub value: f64,
@@ -82,18 +84,18 @@ pub struct Row {
     /// Engine version: bumped when numbers may change.
     pub engine: u32,
     /// Git commit of the binary, if it was built in a checkout.
-    pub commit: Option<String>,
+    pub commit: Option<Text>,
     /// `cpu` or the card's name; of a timing also the processor's and its threads.
-    pub device: String,
+    pub device: Text,
     /// Type of the weights: `f32`, `f16` or `bf16`.
-    pub dtype: String,
+    pub dtype: Text,
     /// Seconds this sample took in this cell (shared work is not counted twice).
     #[serde(with = "any_f64")]
     pub seconds: f64,
     /// Largest size of the key-value cache while reading, in bytes.
     pub peak_cache_bytes: u64,
     /// UTC, RFC 3339.
-    pub date: String,
+    pub date: Text,
 }
 
 /// JSON has no NaN and no infinity and would make `null` of them, so they are written as text.
@@ -136,7 +138,7 @@ pub(super) mod tests {
 
     /// A row whose fields all differ, for tests.
     pub(crate) fn row(sample: u32) -> Row {
-        let text = |name: &str| name.to_string();
+        let text = |name: &str| Text::from(name);
         Row {
             cell: text("cell"),
             sweep: text("sweep"),
@@ -158,7 +160,7 @@ pub(super) mod tests {
             tail: text("drop"),
             asked: Some(text("temperature=0")),
             seed: 1 << 60,
-            sample: format!("book#{sample}"),
+            sample: format!("book#{sample}").into(),
             cluster: text("book"),
             metric: text("nll"),
             group: Some(text("kind:home")),

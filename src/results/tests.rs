@@ -35,7 +35,10 @@ impl Desk {
 /// Two rows of one sample.
 fn rows(name: &CellName, sample: u32) -> Vec<Row> {
     let cell = name.id().to_string();
-    vec![Row { cell: cell.clone(), ..row(sample) }, Row { cell, metric: "words".into(), ..row(sample) }]
+    vec![
+        Row { cell: cell.as_str().into(), ..row(sample) },
+        Row { cell: cell.into(), metric: "words".into(), ..row(sample) },
+    ]
 }
 
 #[test]

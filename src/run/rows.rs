@@ -2,7 +2,7 @@
 
 use crate::eviction::{CacheRule, Policy};
 use crate::metric::{Mark, NEW_TOKENS};
-use crate::results::Row;
+use crate::results::{Row, Text};
 use crate::sweep::ENGINE_VERSION;
 use crate::task::Measured;
 
@@ -39,11 +39,11 @@ impl Provenance {
         let once =
             |mark: &Mark, text: Option<&str>| text.filter(|_| mark.metric == NEW_TOKENS).map(str::to_string);
         let row = |mark: &Mark| Row {
-            cell: named.name.id().to_string(),
-            sweep: self.sweep.clone(),
-            model: group.model.to_string(),
-            model_revision: group.revision.to_string(),
-            policy: cell.policy.clone(),
+            cell: named.name.id().to_string().into(),
+            sweep: self.sweep.as_str().into(),
+            model: group.model.to_string().into(),
+            model_revision: group.revision.to_string().into(),
+            policy: cell.policy.as_str().into(),
             score: policy.map(|policy| policy.score.name().into()),
             scope: policy.map(|policy| policy.scope.name().into()),
             keep_first: policy.map_or(0, |policy| policy.keep_first as u32),
@@ -52,17 +52,17 @@ impl Provenance {
             positions: cell.positions.name().into(),
             prefill: cell.task.prefill_name().into(),
             task: cell.task.name().into(),
-            dataset: cell.task.dataset(),
+            dataset: cell.task.dataset().into(),
             length: cell.task.length() as u32,
             stride: stride as u32,
             bos: group.bos,
             tail: tail.into(),
-            asked: asked.clone(),
+            asked: asked.as_deref().map(Text::from),
             seed: cell.seed,
             sample: sample.into(),
             cluster: cluster.into(),
             metric: mark.metric.into(),
-            group: mark.group.clone(),
+            group: mark.group.as_deref().map(Text::from),
             value: mark.value,
             weight: mark.weight,
             question: once(mark, question),
@@ -71,12 +71,12 @@ impl Provenance {
             prompt_tokens: measured.prompt_tokens as u32,
             new_tokens: measured.new_tokens as u32,
             engine: ENGINE_VERSION,
-            commit: option_env!("TOVA_BENCH_COMMIT").map(str::to_string),
-            device: self.device.clone(),
-            dtype: self.dtype.clone(),
+            commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
+            device: self.device.as_str().into(),
+            dtype: self.dtype.as_str().into(),
             seconds: measured.seconds,
             peak_cache_bytes: measured.peak_cache_bytes,
-            date: date.clone(),
+            date: date.clone().into(),
         };
         measured.marks.iter().map(row).collect()
     }

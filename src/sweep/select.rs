@@ -3,6 +3,7 @@
 //! `--only` and `--limit` need the cells alone; `--shard` needs their ids, which are known once a model's revision
 //! and the data's digest are.
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use super::cell::{Cell, CellId};
@@ -69,34 +70,53 @@ pub struct Only {
 }
 
 impl Only {
-    /// Whether something is selected that has these values, be it a cell or not.
-    pub fn admits(&self, value_of: impl FnOnce(Field) -> Option<String>) -> bool {
-        value_of(self.field).is_some_and(|has| self.values.contains(&has))
+    /// Whether something is selected that goes by these names, be it a cell or not.
+    pub fn admits<T: AsRef<str>>(&self, names: impl FnOnce(Field) -> Vec<T>) -> bool {
+        names(self.field).iter().any(|name| self.values.iter().any(|value| value == name.as_ref()))
+    }
+
+    /// What it asks about.
+    pub fn field(&self) -> Field {
+        self.field
     }
 
     fn holds(&self, cell: &Cell) -> bool {
-        self.admits(|field| field.of(cell))
+        self.admits(|field| field.of(cell).into_iter().collect())
     }
 
     fn check(&self, cells: &[Cell]) -> Result<(), SelectionError> {
-        let mut present: Vec<String> = Vec::new();
-        for value in cells.iter().filter_map(|cell| self.field.of(cell)) {
-            if !present.contains(&value) {
-                present.push(value);
-            }
-        }
+        let values_of = |field: Field| cells.iter().filter_map(|cell| field.of(cell)).collect();
+        self.check_present(values_of, "the sweep has")
+    }
+
+    /// Checks that each of the values is `present` somewhere; `have` begins the sentence that lists those that are.
+    ///
+    /// # Errors
+    /// A value that is not.
+    pub fn check_present(
+        &self,
+        values_of: impl FnOnce(Field) -> Vec<String>,
+        have: &str,
+    ) -> Result<(), SelectionError> {
+        let present = distinct(values_of(self.field));
         match self.values.iter().find(|value| !present.contains(value)) {
             None => Ok(()),
             Some(value) => Err(SelectionError::NoSuchCell {
                 value: value.clone(),
                 hint: format!(
-                    "{}the sweep has {}",
+                    "{}{have} {}",
                     did_you_mean(value, present.iter().map(String::as_str)),
                     present.join(", ")
                 ),
             }),
         }
     }
+}
+
+/// Each value once, in the order of their first appearance.
+fn distinct(values: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    values.into_iter().filter(|value| seen.insert(value.clone())).collect()
 }
 
 impl FromStr for Only {
@@ -143,7 +163,7 @@ pub enum SelectionError {
         "`--only {text}` is not understood\nhint: write KEY=VALUE[,VALUE]; keys are policy, size, model and task"
     )]
     Only { text: String },
-    #[error("no cell of the sweep has `{value}`\nhint: {hint}")]
+    #[error("no cell has `{value}`\nhint: {hint}")]
     NoSuchCell { value: String, hint: String },
     #[error("`--shard {text}` is not understood\nhint: write I/N with I from 1 to N, for example 2/8")]
     Shard { text: String },

@@ -9,7 +9,7 @@ use tova_bench::results::{Ledger, Row};
 /// What was measured, without when and how fast: seconds and date are the only columns that may differ between runs.
 pub fn measured(results: &Path) -> Vec<Row> {
     let rows = Ledger::existing(results).unwrap().rows().unwrap();
-    rows.into_iter().map(|row| Row { seconds: 0.0, date: String::new(), ..row }).collect()
+    rows.into_iter().map(|row| Row { seconds: 0.0, date: Default::default(), ..row }).collect()
 }
 
 /// Checks that two sets of rows are the same, every bit of every number.
