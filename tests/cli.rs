@@ -113,16 +113,16 @@ fn the_corners_of_a_sweep_work() {
 fn the_quick_built_in_sweep_needs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let first = run(folder.path(), &["run", "smoke"]).with_code(0);
-    first.says(&["41 cells measured", "written to results/smoke"]);
+    first.says(&["82 cells measured", "written to results/smoke"]);
     assert!(first.stdout.contains("tova-head"), "{}", first.stdout);
     let second = run(folder.path(), &["run", "smoke"]).with_code(0);
-    second.says(&["41 cells measured already, skipped", "0 cells measured, 41 were there already"]);
+    second.says(&["82 cells measured already, skipped", "0 cells measured, 82 were there already"]);
     assert_eq!(second.stdout, first.stdout);
     let report = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere"]).with_code(0);
     assert_eq!(report.stdout, first.stdout);
     assert!(folder.path().join("elsewhere/report.md").is_file());
     let plan = run(folder.path(), &["plan", "smoke"]).with_code(0);
-    assert!(plan.stdout.contains("41 cells: 41 done, nothing to do") && plan.stderr.is_empty(), "{plan:?}");
+    assert!(plan.stdout.contains("82 cells: 82 done, nothing to do") && plan.stderr.is_empty(), "{plan:?}");
     for what in [
         &["list"][..],
         &["list", "scores"],

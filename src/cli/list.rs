@@ -45,7 +45,8 @@ pub fn list(what: Listable) -> String {
              pocket                         a small trained model inside the program, for the texts of `embedded`\n\
              random-tiny                    a tiny random model made from a seed\n\
              random-h512-l8-a8-f1408-v8000  random weights of a stated shape: hidden size, layers, attention heads (and\n\
-             \x20                              -k2: key-value heads, if they are fewer), MLP size, vocabulary\n\n\
+             \x20                              -k2: key-value heads, if they are fewer), MLP size, vocabulary (and -s32:\n\
+             \x20                              attention as many times as sharp)\n\n\
              Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16 and bf16\n"
             .into(),
         Listable::Sweeps => {

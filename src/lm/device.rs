@@ -86,14 +86,15 @@ pub fn card_memory() -> Option<(usize, usize)> {
     None
 }
 
-/// The device as result rows name it: `cpu`, or the card's name.
+/// The device as result rows name it: the card's name, or `cpu` with its vector instructions, which the last digits of
+/// numbers hang on.
 pub fn device_name(device: &Device) -> String {
     #[cfg(feature = "cuda")]
     if let Ok(cuda) = device.as_cuda_device() {
         let name = cuda.cuda_stream().context().name();
         return name.unwrap_or_else(|_| "cuda".into());
     }
-    if device.is_cpu() { "cpu".into() } else { "cuda".into() }
+    if device.is_cpu() { format!("cpu ({})", vector::instruction_set()) } else { "cuda".into() }
 }
 
 /// The same with the processor beside it and its threads, for what is measured against the clock: attention runs there,

@@ -23,8 +23,8 @@ pub struct ModelFiles {
 
 /// Where the rest of the model is.
 enum Weights {
-    /// Drawn from a seed.
-    Random,
+    /// Drawn from a seed. Attention is so many times as sharp.
+    Random(usize),
     /// In the program.
     Pocket,
     Files(CheckpointFiles),
@@ -40,8 +40,8 @@ impl ModelFiles {
     /// Files that are missing, unreachable, or describe a model that cannot be computed.
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         let (shape, weights) = match source {
-            ModelSource::RandomTiny => (tiny_shape(), Weights::Random),
-            ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random),
+            ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
+            ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random(sizes.sharpness)),
             ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 let files = source.resolve(hub, progress)?;
@@ -71,7 +71,7 @@ impl ModelFiles {
         let weights = match &self.weights {
             Weights::Files(files) => files.revision()?,
             Weights::Pocket => pocket::revision(),
-            Weights::Random => format!("{}-{RANDOM_RECIPE}", self.source),
+            Weights::Random(_) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
         Ok(match self.stretch {
             Some(stretch) => format!("{weights} rope_scaling {stretch}"),
@@ -85,7 +85,7 @@ impl ModelFiles {
     /// A tokenizer that is missing, damaged or of another model.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         let files = match &self.weights {
-            Weights::Random => return Tokenizer::bytes(),
+            Weights::Random(_) => return Tokenizer::bytes(),
             Weights::Pocket => return pocket::tokenizer(self.shape.bos),
             Weights::Files(files) => files,
         };
@@ -105,7 +105,7 @@ impl ModelFiles {
     /// A generation_config.json that cannot be read.
     pub fn stop_tokens(&self) -> Result<Vec<u32>> {
         let text = match &self.weights {
-            Weights::Random => None,
+            Weights::Random(_) => None,
             Weights::Pocket => Some(pocket::generation_config().to_owned()),
             Weights::Files(CheckpointFiles { generation_config: None, .. }) => None,
             Weights::Files(CheckpointFiles { generation_config: Some(path), .. }) => {
@@ -138,9 +138,9 @@ impl ModelFiles {
         let model = match &self.weights {
             Weights::Files(files) => LanguageModel::load(shape, &files.weights, dtype, device),
             Weights::Pocket => pocket::load(shape, dtype, device),
-            Weights::Random => {
+            Weights::Random(sharpness) => {
                 self.check_room()?;
-                LanguageModel::random(shape, 1, dtype, device)
+                LanguageModel::random_sharp(shape, *sharpness as f32, 1, dtype, device)
             }
         };
         model.with_context(|| format!("cannot load the model {}", self.source))
@@ -179,7 +179,7 @@ impl ModelFiles {
                 files.weights.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
             }
             Weights::Pocket => pocket::WEIGHT_BYTES,
-            Weights::Random => self.shape.parameters() * size_of::<f32>() as u64,
+            Weights::Random(_) => self.shape.parameters() * size_of::<f32>() as u64,
         }
     }
 }

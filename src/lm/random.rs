@@ -53,6 +53,17 @@ impl LanguageModel {
     /// # Errors
     /// Only what the device reports.
     pub fn random(shape: ModelShape, seed: u64, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+        Self::random_sharp(shape, 1.0, seed, dtype, device)
+    }
+
+    /// The same with attention logits that are `sharpness` times as wide.
+    pub(super) fn random_sharp(
+        shape: ModelShape,
+        sharpness: f32,
+        seed: u64,
+        dtype: WeightType,
+        device: &Device,
+    ) -> Result<LanguageModel> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
         let ModelShape { hidden, intermediate, vocab, head_dim, heads, .. } = shape;
@@ -68,7 +79,7 @@ impl LanguageModel {
         }
         for layer in 0..shape.layers {
             for (name, out, input, gain) in [
-                ("self_attn.q_proj", query, hidden, 1.5),
+                ("self_attn.q_proj", query, hidden, 1.5 * sharpness),
                 ("self_attn.k_proj", kv, hidden, 1.5),
                 ("self_attn.v_proj", kv, hidden, 1.0),
                 ("self_attn.o_proj", hidden, query, 1.0),

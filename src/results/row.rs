@@ -85,7 +85,7 @@ pub struct Row {
     pub engine: u32,
     /// Git commit of the binary, if it was built in a checkout.
     pub commit: Option<Text>,
-    /// `cpu` or the card's name; of a timing also the processor's and its threads.
+    /// The card's name, or `cpu` with its vector instructions; of a timing the processor's name and its threads.
     pub device: Text,
     /// Type of the weights: `f32`, `f16` or `bf16`.
     pub dtype: Text,

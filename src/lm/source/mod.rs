@@ -191,6 +191,8 @@ mod tests {
             ("random-tiny", "random-tiny"),
             ("pocket", "pocket"),
             ("random-h64-l2-a4-f96-v300", "random-h64-l2-a4-k4-f96-v300"),
+            ("random-s9-h64-l2-a4-f96-v300", "random-h64-l2-a4-k4-f96-v300-s9"),
+            ("random-h64-l2-a4-f96-v300-s1", "random-h64-l2-a4-k4-f96-v300"),
             ("random-v300-f96-k2-a4-l2-h64", "random-h64-l2-a4-k2-f96-v300"),
             ("./a//", "./a"),
             ("o/n@main", "o/n"),

@@ -15,7 +15,7 @@ pub const RANDOM: &str = "random-";
 
 /// How the name of a shape is written, for hints.
 pub const RANDOM_FORM: &str = "random-h512-l8-a8-k8-f1408-v8000 (hidden size, layers, attention heads, key-value heads \
-    if they are fewer, MLP size, vocabulary)";
+    if they are fewer, MLP size, vocabulary; -s32 makes attention as many times as sharp)";
 
 /// Sizes of a Llama-layout decoder with weights drawn from a seed. [`fmt::Display`] gives the canonical name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,16 +26,20 @@ pub struct RandomShape {
     pub kv_heads: usize,
     pub intermediate: usize,
     pub vocab: usize,
+    /// How many times as wide attention logits are as those of plain random weights, whose attention is nearly even. Trained
+    /// models attend sharply; at 32 most weights are exactly 0, so that ties are common.
+    pub sharpness: usize,
 }
 
 /// Each size by its letter, and the largest there may be.
-const SIZES: [(char, &str, usize); 6] = [
+const SIZES: [(char, &str, usize); 7] = [
     ('h', "hidden size", 1 << 16),
     ('l', "number of layers", 1 << 10),
     ('a', "number of attention heads", 1 << 12),
     ('k', "number of key-value heads", 1 << 12),
     ('f', "MLP size", 1 << 18),
     ('v', "vocabulary", 1 << 20),
+    ('s', "sharpness", 1 << 10),
 ];
 
 /// More weights than this are a slip: in f32 they take 32 GiB.
@@ -94,7 +98,8 @@ impl FromStr for RandomShape {
         let given = |at: usize| found[at].with_context(|| format!("its {} is missing", SIZES[at].1));
         let [hidden, layers, heads, intermediate, vocab] = [given(0)?, given(1)?, given(2)?, given(4)?, given(5)?];
         let kv_heads = found[3].unwrap_or(heads);
-        let shape = RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab };
+        let sharpness = found[6].unwrap_or(1);
+        let shape = RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab, sharpness };
         shape.check()?;
         Ok(shape)
     }
@@ -102,8 +107,9 @@ impl FromStr for RandomShape {
 
 impl fmt::Display for RandomShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab } = self;
-        write!(f, "{RANDOM}h{hidden}-l{layers}-a{heads}-k{kv_heads}-f{intermediate}-v{vocab}")
+        let RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab, sharpness } = self;
+        write!(f, "{RANDOM}h{hidden}-l{layers}-a{heads}-k{kv_heads}-f{intermediate}-v{vocab}")?;
+        if *sharpness == 1 { Ok(()) } else { write!(f, "-s{sharpness}") }
     }
 }
 
@@ -130,6 +136,7 @@ mod tests {
             ("random-h512-l8-a8-f1408-v8000-", "none of its sizes"),
             ("random-h512-l8-a8-f1408-v8000-x3", "\"x3\" is none"),
             ("random-h512-h512-l8-a8-f1408-v8000", "twice"),
+            ("random-h512-l8-a8-f1408-v8000-s0", "\"s0\" is no sharpness from 1"),
             ("random-h0-l8-a8-f1408-v8000", "\"h0\" is no hidden size from 1"),
             ("random-h+5-l8-a8-f1408-v8000", "\"h+5\" is no hidden size"),
             ("random-h512-l99999999999999999999-a8-f1408-v8000", "is no number of layers from 1 to 1024"),
