@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod columns;
+pub mod compare;
 pub mod eviction;
 pub mod judge;
 pub mod lm;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules in the order they are built: each may use those named, which all stand before it.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("vector", &[]),
     ("columns", &[]),
     ("world", &[]),
@@ -23,14 +23,19 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("judge", &["results", "sweep", "task"]),
     // It draws from rows alone: no model, no sweep.
     ("report", &["results"]),
+    // It sets two sets of rows beside each other, with the names, quantities and draws of a report.
+    ("compare", &["report", "results"]),
     (
         "cli",
-        &["report", "judge", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector", "world"],
+        &[
+            "compare", "report", "judge", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector",
+            "world",
+        ],
     ),
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 21] = [
+const HOMES: [(&str, &[&str]); 22] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -49,6 +54,7 @@ const HOMES: [(&str, &[&str]); 21] = [
     ("polars", &["columns"]),
     ("ecow", &["columns"]),
     ("plotters", &["report"]),
+    ("quick_junit", &["compare"]),
     ("serde_saphyr", &["sweep"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),

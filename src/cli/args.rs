@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::baseline::BaselineArguments;
+use super::compare::CompareArguments;
 use crate::eviction::Positions;
 use crate::lm::{DeviceChoice, WeightType};
 use crate::sweep::{Only, Selection, Shard};
@@ -16,7 +18,8 @@ use crate::world::{self, Split};
 #[derive(Debug, Parser)]
 #[command(version, about, propagate_version = true, max_term_width = 110)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 4 cells failed (the others are measured),\n\
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 `compare` found a regression or\n\
+something missing, 4 cells failed (the others are measured),\n\
 130 or 143 interrupted (run again to continue)."
 )]
 pub struct Arguments {
@@ -32,6 +35,10 @@ pub enum Command {
     Plan(PlanArguments),
     /// Draw tables and curves from results; no model is needed
     Report(ReportArguments),
+    /// Compare results with a baseline and fail (exit code 3) where they got worse
+    Compare(CompareArguments),
+    /// Save results as a baseline to compare with, list them, show one
+    Baseline(BaselineArguments),
     /// Ask another model which of two stories is better: a bounded cache's, or the full cache's
     ///
     /// Each pair is asked about twice, with places swapped. Every verdict is written into the results; running the

@@ -2,6 +2,8 @@
 
 mod args;
 mod bars;
+mod baseline;
+mod compare;
 mod doctor;
 mod export;
 mod failure;
@@ -47,6 +49,8 @@ fn perform(command: &Command) -> Result<ExitCode> {
         Command::Run(arguments) => return sweeps::run(arguments),
         Command::Plan(arguments) => return sweeps::plan(arguments),
         Command::Report(arguments) => report(arguments)?,
+        Command::Compare(arguments) => return compare::compare(arguments),
+        Command::Baseline(arguments) => print(&baseline::baseline(arguments)?)?,
         Command::Judge(arguments) => return judge::judge(arguments),
         Command::Score(arguments) => print(&format!("{}\n", score::score(arguments)?))?,
         Command::Write(arguments) => print(&format!("{}\n", write::write(arguments)?))?,

@@ -32,15 +32,15 @@ impl Interval {
 
 /// What one cluster adds to a pooled metric: `sum(value)` and `sum(weight)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sums {
-    pub(super) value: f64,
+pub struct Sums {
+    pub value: f64,
     /// Sums of two metrics more, for a quantity made of three.
-    pub(super) beside: [f64; 2],
-    pub(super) weight: f64,
+    pub beside: [f64; 2],
+    pub weight: f64,
 }
 
 /// `sum(value) / sum(weight)` of a metric and the two beside it; `None` where nothing was weighed.
-pub(super) fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f64; 3]> {
+pub fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f64; 3]> {
     let mut all = Sums::default();
     for sums in sums {
         all.value += sums.value;
@@ -52,14 +52,15 @@ pub(super) fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f6
 }
 
 /// The draws that every point of a panel shares.
-pub(super) struct Draws {
+pub struct Draws {
     clusters: usize,
     /// `RESAMPLES` runs of `clusters` indices.
     indices: Vec<u32>,
 }
 
 impl Draws {
-    pub(super) fn new(clusters: usize) -> Self {
+    /// Draws of so many clusters, always the same ones.
+    pub fn new(clusters: usize) -> Self {
         let mut rng = fastrand::Rng::with_seed(SEED);
         let indices = match u32::try_from(clusters) {
             Ok(count) if count > 1 => (0..RESAMPLES * clusters).map(|_| rng.u32(0..count)).collect(),
@@ -69,7 +70,7 @@ impl Draws {
     }
 
     /// The interval of a statistic over resampled clusters; the statistic may decline a draw that has nothing of it.
-    pub(super) fn interval(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Interval> {
+    pub fn interval(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Interval> {
         if self.clusters < 2 {
             return None;
         }

@@ -7,7 +7,7 @@
 use sha2::{Digest, Sha256};
 
 /// One line without control characters, which could otherwise drive a terminal or break an SVG.
-pub(super) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) { '\u{FFFD}' } else { c }).collect()
 }
 
@@ -19,7 +19,7 @@ fn is_unprintable(c: char) -> bool {
 }
 
 /// Text that Markdown shows as it is, also inside a table cell.
-pub(super) fn markdown(text: &str) -> String {
+pub fn markdown(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in plain(text).chars() {
         match c {

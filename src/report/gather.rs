@@ -146,7 +146,7 @@ pub(super) fn limited_to<'a>(sums: &Places<'a>, part: &Places<'a>) -> Places<'a>
 }
 
 /// What a policy's line is called, as a sweep would write it: `tova`, or `tova@squeezed` where keys move.
-pub(super) fn label(row: &Row) -> Cow<'_, str> {
+pub fn label(row: &Row) -> Cow<'_, str> {
     if row.positions == "absolute" || is_shared(row) {
         Cow::Borrowed(&row.policy)
     } else {
@@ -155,7 +155,7 @@ pub(super) fn label(row: &Row) -> Cow<'_, str> {
 }
 
 /// `full` and `truncate` never evict, so where a cache's keys live and how it is filled does not concern them.
-fn is_shared(row: &Row) -> bool {
+pub fn is_shared(row: &Row) -> bool {
     matches!(row.policy.as_str(), "full" | "truncate")
 }
 

@@ -117,7 +117,8 @@ fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
     }
 }
 
-fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
+/// A table, under a corner that needs no escaping.
+pub fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
     let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
     file.push_str(&format!("| {corner} | {} |\n", columns.join(" | ")));
     file.push_str(&format!("|---|{}\n", "---:|".repeat(grid.columns.len())));

@@ -4,7 +4,7 @@
 
 /// Baselines first, each family together, sinks ascending, keys that move last: compares as (family, variant, sinks,
 /// name).
-pub(super) fn of(policy: &str) -> (usize, bool, u32, &str) {
+pub fn of(policy: &str) -> (usize, bool, u32, &str) {
     const FAMILIES: [&str; 7] = ["full", "truncate", "random", "window", "knorm", "h2o", "tova"];
     let whole = policy.split_once('@').map_or(policy, |(whole, _)| whole);
     let (base, sinks) = whole.split_once('+').unwrap_or((whole, "0"));
@@ -14,7 +14,7 @@ pub(super) fn of(policy: &str) -> (usize, bool, u32, &str) {
 }
 
 /// Parts of one kind together, by their first number where they have one: compares as (kind, number, name).
-pub(super) fn of_group(group: &str) -> (&str, u64, &str) {
+pub fn of_group(group: &str) -> (&str, u64, &str) {
     let (kind, name) = group.split_once(':').unwrap_or((group, ""));
     let digits = name.find(|c: char| !c.is_ascii_digit()).map_or(name, |end| &name[..end]);
     (kind, digits.parse().unwrap_or(u64::MAX), name)

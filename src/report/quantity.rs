@@ -29,6 +29,45 @@ enum Shape {
     GeometricShare,
 }
 
+/// The metrics that have a name and a better direction here, in the order of a report.
+pub const METRICS: [&str; 35] = [
+    "nll",
+    "nll_word",
+    "kl_to_full",
+    "top1_agreement",
+    "evicted_mass",
+    "recall",
+    "rouge",
+    "f1",
+    "found",
+    "exact_match",
+    "f1_ascii",
+    "rouge1",
+    "rouge2",
+    "rougeL",
+    "rouge_geo_instance",
+    "nll_written",
+    "new_tokens",
+    "distinct_1",
+    "distinct_2",
+    "distinct_3",
+    "repetition_4",
+    "judge_win",
+    "judge_tie",
+    "judge_loss",
+    "judge_unreadable",
+    "verdict",
+    "decode_batch",
+    "decode",
+    "prefill",
+    "first_token",
+    "batch",
+    "cache_bytes",
+    "resident_bytes",
+    "recent_share",
+    "lifetime",
+];
+
 /// One metric, as the report shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantity {
@@ -91,7 +130,7 @@ impl Quantity {
     }
 
     /// From the pooled metric, and the two beside it where it is made of three, to the quantity.
-    pub(super) fn of_pooled(&self, [pooled, second, third]: [f64; 3]) -> f64 {
+    pub fn of_pooled(&self, [pooled, second, third]: [f64; 3]) -> f64 {
         match self.shape {
             Shape::Perplexity => pooled.exp(),
             Shape::Plain => pooled,
@@ -196,7 +235,7 @@ impl Quantity {
     }
 
     /// The order of quantities in a report.
-    pub(super) fn order(&self) -> (usize, &str) {
+    pub fn order(&self) -> (usize, &str) {
         (self.rank, &self.metric)
     }
 }
@@ -223,6 +262,12 @@ mod tests {
         assert_eq!(perplexity.show_spread(0.26, 7.16), "±0.26");
         assert_eq!(Quantity::of("kl_to_full").show(0.01234), "0.0123");
         assert_eq!(Quantity::of("top1_agreement").of_pooled([0.875, 0.0, 0.0]), 87.5);
+    }
+
+    #[test]
+    fn the_list_of_metrics_is_the_table_of_quantities() {
+        let ranks: Vec<usize> = METRICS.iter().map(|metric| Quantity::of(metric).rank).collect();
+        assert_eq!(ranks, (0..Quantity::of("unheard of").rank).collect::<Vec<_>>());
     }
 
     #[test]

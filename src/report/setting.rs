@@ -25,7 +25,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    pub(super) fn of(row: &Row) -> Self {
+    /// Where a row was measured.
+    pub fn of(row: &Row) -> Self {
         Self {
             task: row.task.clone(),
             dataset: row.dataset.clone(),
@@ -55,13 +56,13 @@ impl Setting {
 
     /// The same without what only a bounded cache can notice, so that `full` and `truncate` are shared by the settings
     /// that differ in nothing else.
-    pub(super) fn without_cache(&self) -> Self {
+    pub fn without_cache(&self) -> Self {
         Self { prefill: Text::new(), ..self.clone() }
     }
 
     /// The fields below the headline, by name, for the line of settings and for telling panels apart. What does not
     /// concern the task is empty.
-    pub(super) fn details(&self) -> [(&'static str, String); 10] {
+    pub fn details(&self) -> [(&'static str, String); 10] {
         [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
@@ -77,7 +78,7 @@ impl Setting {
     }
 
     /// Model and data set, and whatever else is not the same `among` all settings of the report.
-    pub(super) fn title(&self, among: &[Setting]) -> String {
+    pub fn title(&self, among: &[Setting]) -> String {
         let model =
             if among.iter().any(|other| other.model != self.model && short(&other.model) == short(&self.model)) {
                 &self.model

@@ -15,40 +15,39 @@ pub(super) enum Show {
 }
 
 /// A table before it has a format.
-pub(super) struct Grid {
-    pub(super) columns: Vec<String>,
-    pub(super) lines: Vec<Line>,
+pub struct Grid {
+    pub columns: Vec<String>,
+    pub lines: Vec<Line>,
 }
 
-pub(super) struct Line {
-    pub(super) name: String,
+pub struct Line {
+    pub name: String,
     /// One per column; `None` where nothing was measured.
-    pub(super) cells: Vec<Option<Entry>>,
+    pub cells: Vec<Option<Entry>>,
 }
 
 /// A table with all a reader needs beside it; every format of the report shows the same sheets. Plain text throughout:
 /// whoever shows it escapes.
-#[expect(dead_code)]
-pub(super) struct Sheet {
-    pub(super) title: String,
+pub struct Sheet {
+    pub title: String,
     /// What the numbers are, in a sentence or two.
-    pub(super) about: String,
+    pub about: String,
     /// What stands above the names of the lines.
-    pub(super) corner: &'static str,
-    pub(super) grid: Grid,
+    pub corner: &'static str,
+    pub grid: Grid,
     /// Doubts, one sentence each.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
-    pub(super) number: String,
+pub struct Entry {
+    pub number: String,
     /// Half of the interval, with its sign `±`.
-    pub(super) spread: Option<String>,
+    pub spread: Option<String>,
     /// Best policy of its column, as far as the digits shown can tell.
-    pub(super) best: bool,
+    pub best: bool,
     /// Not over all samples of the panel.
-    pub(super) partial: bool,
+    pub partial: bool,
 }
 
 /// The table of a panel; `None` where it would be empty, as differences are without a full cache.
@@ -113,7 +112,7 @@ pub(super) fn text(grid: &Grid) -> String {
 }
 
 /// The same under another word than the cache size.
-pub(super) fn text_under(corner: &str, grid: &Grid) -> String {
+pub fn text_under(corner: &str, grid: &Grid) -> String {
     let name = |line: &Line| escape::plain(&line.name);
     let width = |text: &str| text.chars().count();
     let first = grid.lines.iter().map(|line| width(&name(line))).max().unwrap_or(0).max(width(corner));

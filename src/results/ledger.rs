@@ -187,6 +187,24 @@ impl Ledger {
         Ok(rows)
     }
 
+    /// The stems of cells that were begun or failed and are not complete, sorted.
+    ///
+    /// # Errors
+    /// A folder that can't be read.
+    pub fn incomplete(&self) -> Result<Vec<String>> {
+        let complete: Vec<PathBuf> = self.files(CELLS)?.collect();
+        let complete: HashSet<&str> = complete.iter().filter_map(|path| id_of(path)).collect();
+        let mut stems = Vec::new();
+        for part in [PARTIAL, FAILED] {
+            for path in self.files(part)?.filter(|path| id_of(path).is_none_or(|id| !complete.contains(id))) {
+                stems.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            }
+        }
+        stems.sort();
+        stems.dedup();
+        Ok(stems)
+    }
+
     fn path(&self, (part, ending): (&str, &str), name: &CellName) -> PathBuf {
         self.folder.join(part).join(format!("{}.{ending}", name.stem()))
     }

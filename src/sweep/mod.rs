@@ -19,6 +19,7 @@ use std::path::Path;
 
 pub use cell::{Cell, CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use model::ModelSpec;
+pub use nearest::did_you_mean;
 pub use select::{Field, Only, Selection, SelectionError, Shard};
 pub use yaml::{ConfigError, read_yaml};
 

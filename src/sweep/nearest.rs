@@ -16,7 +16,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// "did you mean `a` or `b`? " for the nearest names, nothing when none is near.
-pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = nearest(word, known).into_iter().map(|name| format!("`{name}`")).collect();
     if quoted.is_empty() { String::new() } else { format!("did you mean {}? ", quoted.join(" or ")) }
 }

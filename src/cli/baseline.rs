@@ -1,0 +1,263 @@
+//! `baseline`: results kept in one file, to be committed and compared with later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+
+use super::failure::Usage;
+use crate::compare::Origin;
+use crate::report::{Setting, escape, label, order};
+use crate::results::{Ledger, Row, Text, read_rows, write_rows};
+
+/// Where baselines are unless `--dir` says otherwise.
+pub(super) const FOLDER: &str = "results/baselines";
+
+#[derive(Debug, Args)]
+pub struct BaselineArguments {
+    #[command(subcommand)]
+    what: What,
+    /// Where saved baselines are
+    #[arg(long, value_name = "DIR", default_value = FOLDER, global = true)]
+    dir: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Write all rows of a results folder to one file, in an order of their own, to be committed
+    Save(SaveArguments),
+    /// List saved baselines
+    List,
+    /// Say what a saved baseline holds
+    Show {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct SaveArguments {
+    /// What to call it: letters, digits, dots, dashes, underscores, plus signs
+    name: String,
+    /// Results folder
+    #[arg(default_value = "results/pocket")]
+    results: PathBuf,
+    /// Save although cells are unfinished, and over another baseline of the same engine
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn baseline(arguments: &BaselineArguments) -> Result<String> {
+    match &arguments.what {
+        What::Save(save) => self::save(save, &arguments.dir),
+        What::List => list(&arguments.dir),
+        What::Show { name } => show(name, &arguments.dir),
+    }
+}
+
+/// The file of a baseline; `None` where the name could not be one's.
+pub(super) fn path(folder: &Path, name: &str) -> Option<PathBuf> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
+    let is_name = (1..=64).contains(&name.len())
+        && name.chars().all(allowed)
+        && !name.starts_with(['.', '-'])
+        && !name.ends_with(".parquet");
+    is_name.then(|| folder.join(format!("{name}.parquet")))
+}
+
+fn checked_path(folder: &Path, name: &str) -> Result<PathBuf> {
+    let hint = "use up to 64 letters, digits, dots, dashes, underscores and plus signs, such as `pocket`";
+    Ok(path(folder, name).ok_or_else(|| Usage::new(format!("`{name}` cannot be a baseline's name"), hint))?)
+}
+
+/// The saved baselines, sorted; none where there is no such folder.
+pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("{} cannot be read", folder.display()))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        names.extend(name.strip_suffix(".parquet").filter(|name| path(folder, name).is_some()).map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
+    let SaveArguments { name, results, force } = arguments;
+    let file = checked_path(folder, name)?;
+    let ledger = Ledger::existing(results)?;
+    let incomplete = ledger.incomplete()?;
+    if let (false, Some(first)) = (*force, incomplete.first()) {
+        let count = incomplete.len();
+        bail!(
+            "{} is not complete: {count} cells are unfinished or failed ({first}{})\n\
+             hint: run the sweep again to finish them, or save what is there with --force",
+            results.display(),
+            if count > 1 { ", ..." } else { "" }
+        );
+    }
+    let all = ledger.rows()?;
+    let Some(engine) = all.iter().map(|row| row.engine).max() else {
+        bail!("{} holds no complete cell\nhint: run its sweep first", results.display())
+    };
+    // Cells of older engines stay in a folder beside the new ones, which are the same experiments.
+    let (mut rows, older): (Vec<Row>, Vec<Row>) = all.into_iter().partition(|row| row.engine == engine);
+    if !older.is_empty() {
+        let cells = Origin::of("", &older).cells;
+        eprintln!("note: {cells} cells of older engines are left out; the baseline is of engine {engine}");
+    }
+    sort(&mut rows);
+    if file.is_file() && !force {
+        let before = read_rows(&file).map_err(|error| {
+            anyhow!("{error:#}\nhint: --force replaces it, also where another version wrote it")
+        })?;
+        let was = before.iter().map(|row| row.engine).max().unwrap_or(0);
+        if without_volatile(&before) == without_volatile(&rows) {
+            return Ok(format!("{} holds these numbers already\n", file.display()));
+        }
+        if was >= engine {
+            bail!(
+                "{} holds other numbers of engine {was}, and these are of engine {engine}\n\
+                 hint: `tova-bench compare {name} {} --exact` shows what differs; if numbers were meant to change, bump the engine's \
+                 version and measure again; --force replaces the baseline as it is",
+                file.display(),
+                results.display()
+            );
+        }
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    write_rows(&file, &rows)?;
+    let Origin { cells, rows, .. } = Origin::of(name, &rows);
+    Ok(format!("{}: {cells} cells, {rows} rows, engine {engine}\n", file.display()))
+}
+
+/// One order for the same rows, whatever files they came from.
+fn sort(rows: &mut [Row]) {
+    let key = |row: &Row| {
+        let text = |text: &str| text.to_owned();
+        (
+            [text(&row.task), text(&row.dataset), text(&row.model), text(&row.policy)],
+            row.cache_size,
+            [text(&row.cell), text(&row.sample), text(&row.metric)],
+            row.group.clone(),
+        )
+    };
+    rows.sort_by_cached_key(key);
+}
+
+/// The rows without what differs between two runs of the same thing.
+fn without_volatile(rows: &[Row]) -> Vec<String> {
+    let plain = |row: &Row| Row { seconds: 0.0, date: Text::new(), commit: None, ..row.clone() };
+    // As text, in which NaN equals itself.
+    rows.iter().map(|row| format!("{:?}", plain(row))).collect()
+}
+
+fn list(folder: &Path) -> Result<String> {
+    let names = names(folder)?;
+    if names.is_empty() {
+        return Ok(format!(
+            "{} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one\n",
+            folder.display()
+        ));
+    }
+    let mut lines = vec![["name", "engine", "cells", "samples", "rows", "measured", "device"].map(str::to_owned)];
+    for name in names {
+        // One that another version wrote hides no others.
+        let Ok(rows) = read_rows(&checked_path(folder, &name)?) else {
+            lines.push([&name, "-", "-", "-", "-", "-", "cannot be read by this version"].map(str::to_owned));
+            continue;
+        };
+        let origin = Origin::of(&name, &rows);
+        lines.push([
+            name,
+            engines(&origin),
+            origin.cells.to_string(),
+            samples(&rows).to_string(),
+            origin.rows.to_string(),
+            dates(&origin),
+            devices(&origin),
+        ]);
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    let aligned = lines.iter().map(|line| {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
+            1..=4 => format!("{cell:>width$}"),
+            _ => format!("{cell:<width$}"),
+        });
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    });
+    Ok(aligned.collect())
+}
+
+fn show(name: &str, folder: &Path) -> Result<String> {
+    let file = checked_path(folder, name)?;
+    if !file.is_file() {
+        let known = names(folder)?;
+        let hint = match &known[..] {
+            [] => "`tova-bench baseline save NAME` makes one".to_owned(),
+            known => format!("there are: {}", known.join(", ")),
+        };
+        bail!(Usage::new(format!("there is no baseline `{name}` in {}", folder.display()), hint));
+    }
+    let rows = read_rows(&file)?;
+    let origin = Origin::of(name, &rows);
+    let commits: Vec<&str> = origin.commits.iter().map(String::as_str).collect();
+    let mut text = format!(
+        "{name}: {} cells, {} samples, {} rows\nengine {}, commit {}, measured {} on {}\n",
+        origin.cells,
+        samples(&rows),
+        origin.rows,
+        engines(&origin),
+        if commits.is_empty() { "unknown".to_owned() } else { escape::plain(&commits.join(", ")) },
+        dates(&origin),
+        devices(&origin),
+    );
+    let mut settings: BTreeMap<Setting, Vec<&Row>> = BTreeMap::new();
+    for row in &rows {
+        settings.entry(Setting::of(row).without_cache()).or_default().push(row);
+    }
+    let all: Vec<Setting> = settings.keys().cloned().collect();
+    for (setting, rows) in &settings {
+        let mut policies: Vec<String> =
+            rows.iter().map(|row| label(row).into_owned()).collect::<BTreeSet<_>>().into_iter().collect();
+        policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
+        let sizes: BTreeSet<u32> = rows.iter().filter_map(|row| row.cache_size).collect();
+        let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
+        let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
+        let line = |name: &str, values: String| format!("  {name:<12} {}\n", escape::plain(&values));
+        text += &format!("\n{} \u{B7} {}\n", escape::plain(&setting.task), setting.title(&all));
+        text += &line("policies", policies.join(" "));
+        text += &line("cache sizes", sizes.join(" "));
+        text += &line("metrics", metrics.into_iter().collect::<Vec<_>>().join(" "));
+    }
+    Ok(text)
+}
+
+/// Samples of all tasks, each once however many cells measured it.
+fn samples(rows: &[Row]) -> usize {
+    let name = |row: &Row| (row.task.clone(), row.dataset.clone(), row.length, row.sample.clone());
+    rows.iter().map(name).collect::<BTreeSet<_>>().len()
+}
+
+fn engines(origin: &Origin) -> String {
+    origin.engines.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn devices(origin: &Origin) -> String {
+    escape::plain(&origin.devices.iter().map(String::as_str).collect::<Vec<_>>().join("; "))
+}
+
+/// The day, or the first and the last.
+fn dates(origin: &Origin) -> String {
+    let day = |date: &str| escape::plain(date.split('T').next().unwrap_or_default());
+    match origin.dates.as_ref().map(|(first, last)| (day(first), day(last))) {
+        Some((first, last)) if first == last => first,
+        Some((first, last)) => format!("{first} to {last}"),
+        None => String::new(),
+    }
+}

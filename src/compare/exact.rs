@@ -1,0 +1,114 @@
+//! Sample by sample: whether a machine still gives the numbers it gave.
+//!
+//! Equal input, engine and machine give equal bits, so whatever moves here has a reason: a changed program, another
+//! machine, or damage. It knows no statistics.
+
+use super::pairing::{Measured, Paired, Sample, pair};
+use super::point::{Moved, Point, Verdict};
+use crate::report::{Estimate, Sums, pooled};
+use crate::results::Row;
+
+/// Times never repeat, and a judge is somebody else's program.
+pub(super) fn counts(row: &Row) -> bool {
+    !matches!(row.task.as_str(), "timing" | "judge")
+}
+
+pub(super) fn point(blank: Point, before: &Measured, after: &Measured, tolerance: f64) -> Point {
+    let Paired { both, missing, new } = pair(&before.samples, &after.samples);
+    let mut moved: Vec<Moved> = both.iter().filter_map(|(a, b)| movement(a, b, tolerance)).collect();
+    moved.sort_by(|a, b| b.change.total_cmp(&a.change));
+    let engines = (before.row.engine, after.row.engine);
+    let is_equal = both.iter().all(|(a, b)| a.value.to_bits() == b.value.to_bits());
+    let (verdict, why) = match (engines.0 == engines.1, moved.is_empty()) {
+        (false, _) => {
+            let why = format!("engine {} in the baseline, {} here: save a new baseline", engines.0, engines.1);
+            (Verdict::AnotherEngine, Some(why))
+        }
+        (true, false) => (Verdict::Moved, None),
+        (true, true) => (if is_equal { Verdict::Equal } else { Verdict::WithinNoise }, None),
+    };
+    let [first, second] = [whole(both.iter().map(|pair| &pair.0)), whole(both.iter().map(|pair| &pair.1))]
+        .map(|pooled| pooled.map(|pooled| blank.quantity.of_pooled(pooled)));
+    let difference = first.zip(second).map(|(first, second)| Estimate {
+        value: if first.to_bits() == second.to_bits() { 0.0 } else { second - first },
+        interval: None,
+    });
+    Point {
+        verdict,
+        why,
+        before: first,
+        after: second,
+        difference,
+        threshold: Some(format!("{tolerance:e} for each sample")),
+        samples: both.len(),
+        missing_samples: missing.iter().map(named).collect(),
+        new_samples: new,
+        moved,
+        ..blank
+    }
+}
+
+/// A sample with the part it is about.
+fn named(sample: &Sample<'_>) -> String {
+    sample.group.map_or_else(|| sample.name.to_owned(), |group| format!("{} ({group})", sample.name))
+}
+
+/// The metric over whole samples.
+fn whole<'a>(samples: impl Iterator<Item = &'a Sample<'a>>) -> Option<[f64; 3]> {
+    let whole = samples.filter(|sample| sample.group.is_none());
+    let sums: Vec<Sums> =
+        whole.map(|sample| Sums { value: sample.value, weight: sample.weight, ..Sums::default() }).collect();
+    pooled(&sums)
+}
+
+fn movement(before: &Sample<'_>, after: &Sample<'_>, tolerance: f64) -> Option<Moved> {
+    let (first, second) = (quotient(before), quotient(after));
+    let same_weight = before.weight.to_bits() == after.weight.to_bits();
+    let change = match () {
+        () if !same_weight => f64::INFINITY,
+        // Two infinities of one sign, or NaN twice, have not moved.
+        () if first.to_bits() == second.to_bits() || (first.is_nan() && second.is_nan()) => 0.0,
+        () if !(second - first).is_finite() => f64::INFINITY,
+        () => (second - first).abs(),
+    };
+    let text = before.output != after.output;
+    (change > tolerance || text).then(|| Moved {
+        sample: before.name.to_owned(),
+        group: before.group.map(str::to_owned),
+        before: first,
+        after: second,
+        change,
+        weights: [before.weight, after.weight],
+        text,
+    })
+}
+
+/// `value / weight`, or the value itself where nothing was weighed.
+fn quotient(sample: &Sample<'_>) -> f64 {
+    if sample.weight == 0.0 { sample.value } else { sample.value / sample.weight }
+}
+
+/// What an exact comparison leaves out, and what may explain what it finds.
+pub(super) fn notes(before: &[Row], after: &[Row]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let left_out = before.iter().filter(|row| !counts(row)).count();
+    if left_out > 0 {
+        notes.push(format!("{left_out} rows of times and of judges are left out: they never repeat exactly"));
+    }
+    let devices = |rows: &[Row]| -> Vec<String> {
+        let mut devices: Vec<String> =
+            rows.iter().filter(|row| counts(row)).map(|row| row.device.to_string()).collect();
+        devices.sort();
+        devices.dedup();
+        devices
+    };
+    let (was, is) = (devices(before), devices(after));
+    if was != is && !is.is_empty() {
+        notes.push(format!(
+            "measured on {} in the baseline, on {} here: last digits may differ between machines (--tolerance)",
+            was.join(", "),
+            is.join(", ")
+        ));
+    }
+    notes
+}

@@ -1,0 +1,60 @@
+//! A comparison as JUnit XML, which CI services show as tests: a suite for each setting and quantity, a case for each
+//! policy and size.
+//!
+//! A case fails where the gate would, with what happened as its message; what could not be compared is skipped.
+
+use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite, XmlString};
+
+use super::point::{Comparison, Point, Verdict};
+use crate::report::escape;
+
+/// Samples named in a failure's text.
+const SHOWN: usize = 20;
+
+/// The document.
+///
+/// # Errors
+/// None that a comparison can cause: what XML cannot hold is replaced.
+pub fn junit(comparison: &Comparison) -> Result<String, SerializeError> {
+    let titles = comparison.titles();
+    let mut suites: Vec<TestSuite> = Vec::new();
+    for point in &comparison.points {
+        let title = titles.get(&point.setting).map_or("", String::as_str);
+        let name = XmlString::new(escape::plain(&format!("{} \u{B7} {title}", point.quantity.name)));
+        let mut case = TestCase::new(escape::plain(&point.place()), status(point, comparison));
+        // GitLab calls a suite by the class of its cases and takes equal ones for one test; Jenkins takes what stands before the
+        // last dot for a package.
+        case.set_classname(name.as_str().replace('.', "_"));
+        let suite = match suites.iter_mut().find(|suite| suite.name == name) {
+            Some(suite) => suite,
+            None => suites.push_mut(TestSuite::new(name)),
+        };
+        suite.add_test_case(case);
+    }
+    let mut report = Report::new("tova-bench compare");
+    report.add_test_suites(suites);
+    let counted = format!(" skipped=\"{}\"", report.skipped);
+    // The schema that Jenkins' xUnit plugin holds files to knows this attribute of suites, not of all of them; the name before
+    // it is ours.
+    Ok(report.to_string()?.replacen(&counted, "", 1))
+}
+
+fn status(point: &Point, comparison: &Comparison) -> TestCaseStatus {
+    let skipped = matches!(point.verdict, Verdict::Missing | Verdict::New | Verdict::NotComparable);
+    let (mut status, kind) = match (point.fails(comparison.allow_missing), skipped) {
+        (true, _) => (TestCaseStatus::non_success(NonSuccessKind::Failure), point.verdict.name()),
+        (false, true) => (TestCaseStatus::skipped(), point.verdict.name()),
+        (false, false) => return TestCaseStatus::success(),
+    };
+    let sentence = escape::plain(&point.sentence());
+    let moved = point.moved.iter().take(SHOWN).map(|moved| {
+        let group = moved.group.as_ref().map_or_else(String::new, |group| format!(" ({group})"));
+        format!("moved: {}{group}: {} to {}", moved.sample, moved.before, moved.after)
+    });
+    let missing = point.missing_samples.iter().take(SHOWN).map(|sample| format!("missing: {sample}"));
+    let lines = moved.chain(missing).map(|line| escape::plain(&line));
+    // Some readers show the message, some the text.
+    let text = [sentence.clone()].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
+    status.set_message(sentence).set_type(kind).set_description(text);
+    status
+}

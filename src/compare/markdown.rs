@@ -1,0 +1,89 @@
+//! A comparison as a comment on a pull request: the verdict first, what fails in the open, the rest folded.
+//!
+//! Names are escaped, nobody is notified by one, and the length stays below what GitHub takes.
+
+use super::point::Comparison;
+use super::table::{self, Section};
+use crate::report::{Grid, Line, escape, push_grid};
+
+/// Findings of each kind that are shown: GitHub takes 65,536 characters.
+const SHOWN: usize = 40;
+/// Names are cut to so many characters.
+const LONGEST: usize = 160;
+
+/// The comment.
+pub fn markdown(comparison: &Comparison) -> String {
+    let sections = table::sections(comparison, SHOWN);
+    let mut file = format!(
+        "**{}**\n\n{}\n\n",
+        escape::markdown(&table::headline(comparison)),
+        name(&table::sides(comparison))
+    );
+    for section in sections.iter().filter(|section| section.fails) {
+        file += &format!("#### {}\n\n", escape::markdown(&capital(&section.title)));
+        push(&mut file, section);
+    }
+    for section in sections.iter().filter(|section| !section.fails) {
+        // Titles are our own words: Markdown is not read inside a summary.
+        file += &format!("<details><summary>{}</summary>\n\n", capital(&section.title));
+        push(&mut file, section);
+        file += "</details>\n\n";
+    }
+    if let Some(chance) = table::chance(comparison) {
+        file += &format!("{chance}.\n\n", chance = capital(&chance));
+    }
+    for note in &comparison.notes {
+        file += &format!("> {}\n>\n", name(note));
+    }
+    file.trim_end_matches(['\n', '>']).to_owned() + "\n"
+}
+
+fn push(file: &mut String, section: &Section) {
+    if let Some(sheet) = &section.sheet {
+        *file += &format!("{}\n\n", escape::markdown(&sheet.about));
+        let lines = sheet.grid.lines.iter().map(|line| Line { name: cut(&line.name), cells: line.cells.clone() });
+        let grid = Grid { columns: sheet.grid.columns.clone(), lines: lines.collect() };
+        let mut table = String::new();
+        push_grid(&mut table, sheet.corner, &grid);
+        *file += &quiet(&table);
+    }
+    for line in &section.lines {
+        *file += &format!("- {}\n", name(line));
+    }
+    if !section.lines.is_empty() {
+        file.push('\n');
+    }
+    if section.left_out > 0 {
+        *file += &format!("and {} more, which the JSON names\n\n", section.left_out);
+    }
+}
+
+/// A name from the rows, cut, escaped and without a voice.
+fn name(text: &str) -> String {
+    quiet(&escape::markdown(&cut(text)))
+}
+
+/// `@somebody` would notify them; `tova@slot` would not.
+fn quiet(text: &str) -> String {
+    let mut quiet = String::with_capacity(text.len());
+    for c in text.chars() {
+        let notifies = c == '@' && !quiet.ends_with(|before: char| before.is_ascii_alphanumeric());
+        quiet.push(c);
+        if notifies {
+            quiet.push_str("<!-- -->");
+        }
+    }
+    quiet
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST).chain(['\u{2026}']).collect()
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

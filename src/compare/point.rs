@@ -1,0 +1,311 @@
+//! What a comparison says: a verdict on each number, and what stands behind it.
+//!
+//! Knows the words and which of them fail a gate. How they are reached is the business of its neighbours, how they are
+//! shown of the formats.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::threshold::{Thresholds, excludes_zero};
+use crate::report::{Better, Estimate, Quantity, Setting};
+use crate::results::Row;
+
+/// What is compared, and what may differ.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub thresholds: Thresholds,
+    /// Compare the parts of samples as well.
+    pub parts: bool,
+    /// Compare sample by sample instead, within this tolerance.
+    pub exact: Option<f64>,
+    /// What is missing fails nothing.
+    pub allow_missing: bool,
+}
+
+/// What became of one number, gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Regressed,
+    /// Exactly compared: samples differ.
+    Moved,
+    /// Exactly compared: measured by another version of the engine, whose numbers may differ.
+    AnotherEngine,
+    /// In the baseline only.
+    Missing,
+    Improved,
+    /// Beyond the threshold, of a quantity that has no better direction.
+    Changed,
+    /// In the results only.
+    New,
+    NotComparable,
+    WithinNoise,
+    Equal,
+}
+
+impl Verdict {
+    pub const ALL: [Verdict; 10] = [
+        Verdict::Regressed,
+        Verdict::Moved,
+        Verdict::AnotherEngine,
+        Verdict::Missing,
+        Verdict::Improved,
+        Verdict::Changed,
+        Verdict::New,
+        Verdict::NotComparable,
+        Verdict::WithinNoise,
+        Verdict::Equal,
+    ];
+
+    /// As a sentence has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Regressed => "regressed",
+            Verdict::Moved => "moved",
+            Verdict::AnotherEngine => "of another engine",
+            Verdict::Missing => "missing",
+            Verdict::Improved => "improved",
+            Verdict::Changed => "changed",
+            Verdict::New => "new",
+            Verdict::NotComparable => "not comparable",
+            Verdict::WithinNoise => "within noise",
+            Verdict::Equal => "equal",
+        }
+    }
+}
+
+/// One sample whose number is not what it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moved {
+    pub sample: String,
+    /// The part of the sample the number is about; `None`: all of it.
+    pub group: Option<String>,
+    /// `value / weight`, as the rows have them; the value itself where nothing was weighed.
+    pub before: f64,
+    pub after: f64,
+    /// How far `value / weight` moved; infinite where one of them is no number, or the weights differ.
+    pub change: f64,
+    pub weights: [f64; 2],
+    /// Whether the text that was written differs.
+    pub text: bool,
+}
+
+/// One metric of one policy at one cache size, on both sides.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// With a device only where it matters.
+    pub setting: Setting,
+    pub quantity: Quantity,
+    /// The part of the samples; `None`: all of them.
+    pub group: Option<String>,
+    /// With its positions, where keys move: `tova@slot`.
+    pub policy: String,
+    pub cache_size: Option<u32>,
+    pub verdict: Verdict,
+    /// The quantity over the samples that both sides have; of times the median.
+    pub before: Option<f64>,
+    pub after: Option<f64>,
+    /// `after - before`, with the interval of the pairs.
+    pub difference: Option<Estimate>,
+    /// The rule that decided.
+    pub threshold: Option<String>,
+    /// What the numbers do not say.
+    pub why: Option<String>,
+    /// Samples of both sides, and their clusters.
+    pub samples: usize,
+    pub clusters: usize,
+    /// Samples of the baseline that the results have not, by name.
+    pub missing_samples: Vec<String>,
+    pub new_samples: usize,
+    /// Exactly compared: the samples that differ, worst first.
+    pub moved: Vec<Moved>,
+}
+
+impl Point {
+    /// Whether a gate lets this pass.
+    pub fn fails(&self, allow_missing: bool) -> bool {
+        match self.verdict {
+            Verdict::Regressed | Verdict::Moved | Verdict::AnotherEngine => true,
+            Verdict::Missing => !allow_missing,
+            _ => !allow_missing && !self.missing_samples.is_empty(),
+        }
+    }
+
+    /// `tova at 64`, or `full`.
+    pub fn place(&self) -> String {
+        let group = self.group.as_ref().map_or_else(String::new, |group| format!(", {group}"));
+        match self.cache_size {
+            Some(size) => format!("{} at {size}{group}", self.policy),
+            None => format!("{}{group}", self.policy),
+        }
+    }
+
+    /// How far it moved, as a share of what it was: what is worst comes first.
+    pub fn severity(&self) -> f64 {
+        let moved = self.moved.first().map_or(0.0, |moved| moved.change);
+        let share = match (self.difference, self.before) {
+            (Some(difference), Some(before)) if before != 0.0 => (difference.value / before).abs(),
+            (Some(difference), _) => difference.value.abs(),
+            _ => 0.0,
+        };
+        let severity = f64::max(moved, share);
+        if severity.is_nan() { f64::INFINITY } else { severity }
+    }
+
+    /// All of it in a sentence or two, plain text.
+    pub fn sentence(&self) -> String {
+        let quantity = &self.quantity;
+        let mut said = format!("{} of {}: {}", quantity.name, self.place(), self.verdict.name());
+        if let (Some(before), Some(after), Some(difference)) = (self.before, self.after, self.difference) {
+            let shift = self.show_difference(difference.value);
+            said += &format!(", from {} to {} ({shift}", quantity.show(before), quantity.show(after));
+            if let Some(interval) = difference.interval {
+                let [low, high] = [interval.low, interval.high].map(|end| self.show_difference(end));
+                said += &format!(", 95 % interval {low} to {high}");
+            }
+            said += ")";
+        }
+        if let Some(threshold) = &self.threshold {
+            said += &format!("; threshold {threshold}");
+        }
+        if let Some(why) = &self.why {
+            said += &format!("; {why}");
+        }
+        if !self.moved.is_empty() {
+            said += &format!("; {} moved", counted(self.moved.len(), "sample"));
+        }
+        if !self.missing_samples.is_empty() {
+            said += &format!("; {} missing", counted(self.missing_samples.len(), "sample"));
+        }
+        said
+    }
+
+    /// A difference of this quantity, with enough digits to see it.
+    pub fn show_difference(&self, difference: f64) -> String {
+        let shown = self.quantity.show_difference(difference);
+        let is_seen = shown.chars().any(|c| ('1'..='9').contains(&c));
+        if is_seen || difference == 0.0 || !difference.is_finite() { shown } else { format!("{difference:+.1e}") }
+    }
+
+    /// Which way a difference leads.
+    pub(super) fn direction(quantity: &Quantity, difference: f64) -> Verdict {
+        match (quantity.better, difference > 0.0) {
+            (Better::Unknown, _) => Verdict::Changed,
+            (Better::Lower, true) | (Better::Higher, false) => Verdict::Regressed,
+            (Better::Lower, false) | (Better::Higher, true) => Verdict::Improved,
+        }
+    }
+}
+
+/// `1 cell`, `2 cells`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Where one side's rows come from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Origin {
+    /// As it was named on the command line.
+    pub name: String,
+    pub rows: usize,
+    pub cells: usize,
+    pub engines: BTreeSet<u32>,
+    pub devices: BTreeSet<String>,
+    pub commits: BTreeSet<String>,
+    /// The first and the last, RFC 3339.
+    pub dates: Option<(String, String)>,
+}
+
+impl Origin {
+    pub fn of(name: &str, rows: &[Row]) -> Origin {
+        let cells: BTreeSet<&str> = rows.iter().map(|row| row.cell.as_str()).collect();
+        let devices: BTreeSet<&str> = rows.iter().map(|row| row.device.as_str()).collect();
+        let commits: BTreeSet<&str> = rows.iter().filter_map(|row| row.commit.as_deref()).collect();
+        let date = |date: Option<&str>| date.map(str::to_owned);
+        let first = date(rows.iter().map(|row| row.date.as_str()).min());
+        let last = date(rows.iter().map(|row| row.date.as_str()).max());
+        Origin {
+            name: name.to_owned(),
+            rows: rows.len(),
+            cells: cells.len(),
+            engines: rows.iter().map(|row| row.engine).collect(),
+            devices: devices.into_iter().map(str::to_owned).collect(),
+            commits: commits.into_iter().map(str::to_owned).collect(),
+            dates: first.zip(last),
+        }
+    }
+}
+
+/// Two sides compared.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The tolerance, where samples were compared one by one.
+    pub exact: Option<f64>,
+    pub allow_missing: bool,
+    pub baseline: Origin,
+    pub results: Origin,
+    /// By setting, quantity, policy and size.
+    pub points: Vec<Point>,
+    /// What a reader must know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Comparison {
+    /// Whether anything got worse, or is missing and should not be.
+    pub fn failed(&self) -> bool {
+        self.points.iter().any(|point| point.fails(self.allow_missing))
+    }
+
+    /// How many points have a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.points.iter().filter(|point| point.verdict == verdict).count()
+    }
+
+    /// Points that were on both sides and were compared.
+    pub fn compared(&self) -> usize {
+        let apart = [Verdict::Missing, Verdict::New, Verdict::NotComparable];
+        self.points.iter().filter(|point| !apart.contains(&point.verdict)).count()
+    }
+
+    /// Intervals that could exclude zero by chance: those of numbers that moved at all.
+    pub fn intervals(&self) -> usize {
+        let has_interval = |point: &&Point| {
+            point.verdict != Verdict::Equal && point.difference.is_some_and(|of| of.interval.is_some())
+        };
+        self.points.iter().filter(has_interval).count()
+    }
+
+    /// The points of a verdict, worst first.
+    pub fn worst(&self, verdict: Verdict) -> Vec<&Point> {
+        let mut points: Vec<&Point> = self.points.iter().filter(|point| point.verdict == verdict).collect();
+        points.sort_by(|a, b| b.severity().total_cmp(&a.severity()));
+        points
+    }
+
+    /// Every sample that moved, worst first, with its point.
+    pub fn moved(&self) -> Vec<(&Point, &Moved)> {
+        let mut moved: Vec<(&Point, &Moved)> =
+            self.points.iter().flat_map(|point| point.moved.iter().map(move |moved| (point, moved))).collect();
+        moved.sort_by(|(_, a), (_, b)| b.change.total_cmp(&a.change));
+        moved
+    }
+
+    /// Those of them that do.
+    pub fn excluding_zero(&self) -> usize {
+        let interval =
+            |point: &&Point| point.difference.and_then(|of| of.interval).is_some_and(|of| excludes_zero(&of));
+        self.points.iter().filter(interval).count()
+    }
+
+    /// What settings are called beside each other.
+    pub fn titles(&self) -> BTreeMap<&Setting, String> {
+        let settings: BTreeSet<&Setting> = self.points.iter().map(|point| &point.setting).collect();
+        // Without a bounded cache there is no `prefill`, which tells nobody apart from those who have one.
+        let alike = |setting: &Setting| -> Vec<Setting> {
+            let same = |other: &&&Setting| other.prefill.is_empty() == setting.prefill.is_empty();
+            settings.iter().filter(same).map(|other| (*other).clone()).collect()
+        };
+        settings.iter().map(|setting| (*setting, setting.title(&alike(setting)))).collect()
+    }
+}

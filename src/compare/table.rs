@@ -1,0 +1,253 @@
+//! A comparison as sections to read: the verdict, what fails first, then what else changed.
+//!
+//! Plain text throughout, limited to what somebody reads; whoever shows it escapes. The JSON has everything.
+
+use std::collections::BTreeMap;
+
+use super::point::{Comparison, Moved, Point, Verdict, counted};
+use crate::report::{Entry, Grid, Line, Setting, Sheet};
+
+/// One kind of finding.
+pub(super) struct Section {
+    pub(super) title: String,
+    /// Whether it is why the comparison failed.
+    pub(super) fails: bool,
+    pub(super) sheet: Option<Sheet>,
+    /// What has no numbers to show, one line each.
+    pub(super) lines: Vec<String>,
+    /// How many findings are not shown.
+    pub(super) left_out: usize,
+}
+
+/// The verdict with its counts, in a line.
+pub(super) fn headline(comparison: &Comparison) -> String {
+    let verdict = match (comparison.failed(), comparison.exact.is_some()) {
+        (true, true) => "NOT THE SAME",
+        (false, true) => "the same",
+        (true, false) => "REGRESSION",
+        (false, false) => "no regression",
+    };
+    let counts: Vec<String> = Verdict::ALL
+        .into_iter()
+        .map(|verdict| (verdict, comparison.count(verdict)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(verdict, count)| format!("{count} {}", verdict.name()))
+        .collect();
+    let incomplete = comparison.points.iter().filter(|point| lacks_samples(point)).count();
+    let incomplete = if incomplete > 0 { format!(", {incomplete} lack samples") } else { String::new() };
+    format!("{verdict}: {}{incomplete}", counts.join(", "))
+}
+
+/// What was compared with what, in a line.
+pub(super) fn sides(comparison: &Comparison) -> String {
+    let side = |origin: &super::Origin| {
+        let engines: Vec<String> = origin.engines.iter().map(u32::to_string).collect();
+        let cells = counted(origin.cells, "cell");
+        format!("{} (engine {}, {cells})", origin.name, engines.join(" and "))
+    };
+    let numbers = counted(comparison.compared(), "number");
+    let how = match comparison.exact {
+        Some(tolerance) => format!(", sample by sample within {tolerance:e}"),
+        None => String::new(),
+    };
+    let [results, baseline] = [side(&comparison.results), side(&comparison.baseline)];
+    format!("{numbers} of {results} compared with {baseline}{how}")
+}
+
+/// What chance alone would do, where intervals decide.
+pub(super) fn chance(comparison: &Comparison) -> Option<String> {
+    let intervals = comparison.intervals();
+    let expected = intervals as f64 / 20.0;
+    (intervals > 0).then(|| {
+        let found = comparison.excluding_zero();
+        format!(
+            "intervals at 95 % of numbers that moved at all: {intervals}, of which {found} exclude zero; by chance alone \
+             about {expected:.1} would"
+        )
+    })
+}
+
+fn lacks_samples(point: &Point) -> bool {
+    point.verdict != Verdict::Missing && !point.missing_samples.is_empty()
+}
+
+/// Everything worth showing, `limit` findings of each kind.
+pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
+    let names = Names::of(comparison);
+    let missing_fails = !comparison.allow_missing;
+    let numbers = |verdict: Verdict, title: &str, fails: bool| -> Option<Section> {
+        let points = comparison.worst(verdict);
+        let sheet = names.numbers(title, points.get(..limit).unwrap_or(&points));
+        section(title, fails, points.len(), points.len().saturating_sub(limit), Some(sheet), Vec::new())
+    };
+    let places = |verdict: Verdict, title: &str, fails: bool| -> Option<Section> {
+        let lines = names.places(comparison.points.iter().filter(|point| point.verdict == verdict));
+        listed(title, fails, comparison.count(verdict), lines, limit)
+    };
+    let moved = comparison.moved();
+    let moved_sheet = names.moved(moved.get(..limit).unwrap_or(&moved));
+    let lacking: Vec<&Point> = comparison.points.iter().filter(|point| lacks_samples(point)).collect();
+    [
+        numbers(Verdict::Regressed, "regressed", true),
+        section(
+            "samples that moved",
+            true,
+            moved.len(),
+            moved.len().saturating_sub(limit),
+            Some(moved_sheet),
+            Vec::new(),
+        ),
+        places(Verdict::AnotherEngine, "measured by another engine", true),
+        places(Verdict::Missing, "missing: in the baseline, not in the results", missing_fails),
+        listed("samples missing", missing_fails, lacking.len(), names.lacking(&lacking), limit),
+        numbers(Verdict::Improved, "improved", false),
+        numbers(Verdict::Changed, "changed; which way is better is not known", false),
+        places(Verdict::NotComparable, "not comparable", false),
+        places(Verdict::New, "new: in the results, not in the baseline", false),
+        numbers(Verdict::WithinNoise, "within noise", false),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn section(
+    title: &str,
+    fails: bool,
+    count: usize,
+    left_out: usize,
+    sheet: Option<Sheet>,
+    lines: Vec<String>,
+) -> Option<Section> {
+    (count > 0).then(|| Section { title: format!("{title} ({count})"), fails, sheet, lines, left_out })
+}
+
+fn listed(title: &str, fails: bool, count: usize, mut lines: Vec<String>, limit: usize) -> Option<Section> {
+    let left_out = lines.len().saturating_sub(limit);
+    lines.truncate(limit);
+    section(title, fails, count, left_out, None, lines)
+}
+
+/// What settings are called beside each other.
+struct Names<'a> {
+    titles: BTreeMap<&'a Setting, String>,
+}
+
+impl Names<'_> {
+    fn of(comparison: &Comparison) -> Names<'_> {
+        Names { titles: comparison.titles() }
+    }
+
+    fn title(&self, point: &Point) -> &str {
+        self.titles.get(&point.setting).map_or("", String::as_str)
+    }
+
+    fn numbers(&self, title: &str, points: &[&Point]) -> Sheet {
+        let columns = ["baseline", "results", "difference", "threshold"].map(str::to_owned).to_vec();
+        let lines = points.iter().map(|point| Line {
+            name: format!("{} \u{B7} {} \u{B7} {}", point.place(), point.quantity.name, self.title(point)),
+            cells: vec![
+                point.before.map(|value| plain(point.quantity.show(value))),
+                point.after.map(|value| plain(point.quantity.show(value))),
+                point.difference.map(|difference| Entry {
+                    spread: difference.interval.map(|interval| {
+                        let [low, high] = [interval.low, interval.high].map(|end| point.show_difference(end));
+                        format!("[{low}, {high}]")
+                    }),
+                    ..plain(point.show_difference(difference.value))
+                }),
+                point.threshold.clone().map(plain),
+            ],
+        });
+        Sheet {
+            title: title.to_owned(),
+            about:
+                "Differences are results minus baseline, over the samples both have, with 95 % intervals of the \
+                    pairs."
+                    .to_owned(),
+            corner: "number",
+            grid: Grid { columns, lines: lines.collect() },
+            notes: Vec::new(),
+        }
+    }
+
+    fn moved(&self, moved: &[(&Point, &Moved)]) -> Sheet {
+        let columns = ["before", "after", "change"].map(str::to_owned).to_vec();
+        let lines = moved.iter().map(|(point, moved)| {
+            let group = moved.group.as_ref().map_or_else(String::new, |group| format!(" ({group})"));
+            let setting = &point.setting;
+            let change = match (moved.weights[0].to_bits() == moved.weights[1].to_bits(), moved.text) {
+                (false, _) => format!("weight {} to {}", moved.weights[0], moved.weights[1]),
+                (true, true) if moved.change == 0.0 => "another text".to_owned(),
+                (true, true) => format!("{:+.1e}, text", moved.after - moved.before),
+                (true, false) => format!("{:+.1e}", moved.after - moved.before),
+            };
+            Line {
+                name: format!(
+                    "{} \u{B7} {} \u{B7} {} \u{B7} {} \u{B7} {}{group}",
+                    setting.model,
+                    point.place(),
+                    setting.task,
+                    moved.sample,
+                    point.quantity.metric
+                ),
+                cells: vec![
+                    Some(plain(digits(moved.before))),
+                    Some(plain(digits(moved.after))),
+                    Some(plain(change)),
+                ],
+            }
+        });
+        Sheet {
+            title: "samples that moved".to_owned(),
+            about: "Numbers are value / weight of a sample, as the rows have them.".to_owned(),
+            corner: "sample",
+            grid: Grid { columns, lines: lines.collect() },
+            notes: Vec::new(),
+        }
+    }
+
+    /// A line for each policy at a size, with the quantities it is about.
+    fn places<'a>(&self, points: impl Iterator<Item = &'a Point>) -> Vec<String> {
+        let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+        for point in points {
+            let why = point.why.as_ref().map_or_else(String::new, |why| format!(" \u{B7} {why}"));
+            let place = format!("{} \u{B7} {}{why}", point.place(), self.title(point));
+            match found.iter_mut().find(|(other, _)| *other == place) {
+                Some((_, names)) => names.push(&point.quantity.name),
+                None => found.push((place, vec![&point.quantity.name])),
+            }
+        }
+        found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
+    }
+
+    /// A line for each point that lacks samples, with the first of them.
+    fn lacking(&self, points: &[&Point]) -> Vec<String> {
+        let line = |point: &&Point| {
+            let names: Vec<&str> = point.missing_samples.iter().map(String::as_str).collect();
+            let title = self.title(point);
+            let (n, some) = (counted(names.len(), "sample"), some(&names, 4));
+            format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.quantity.name)
+        };
+        points.iter().map(line).collect()
+    }
+}
+
+/// The first few, and how many more.
+fn some(names: &[&str], most: usize) -> String {
+    let shown = names.iter().take(most).copied().collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(most);
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// Ten digits: more than the default tolerance sees.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e7 || (size < 1e-3 && size > 0.0) => format!("{value:.9e}"),
+        size => format!("{value:.*}", if size >= 1000.0 { 6 } else { 9 }),
+    }
+}
+
+fn plain(number: String) -> Entry {
+    Entry { number, spread: None, best: false, partial: false }
+}

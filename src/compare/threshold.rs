@@ -1,0 +1,253 @@
+//! How far a number may move: rules by metric, how they are spelled, and what they decide.
+//!
+//! It knows differences and intervals, not where they come from. Margins are of the quantity as it is shown:
+//! perplexities, percent, tokens per second.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::report::{Estimate, Interval, Quantity};
+
+/// How much a number may differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Margin {
+    /// In the unit the quantity is shown in.
+    Absolute(f64),
+    /// As a share of the baseline's value.
+    Relative(f64),
+}
+
+impl Margin {
+    fn is_exceeded(self, before: f64, difference: f64) -> bool {
+        match self {
+            Margin::Absolute(most) => difference.abs() > most,
+            Margin::Relative(share) => difference.abs() > share * before.abs(),
+        }
+    }
+}
+
+/// What a difference must do to count: exclude zero from its interval, exceed a margin, or both.
+///
+/// Spelled `interval`, `0.05`, `2%`, `interval+0.05` or `interval+2%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold {
+    pub interval: bool,
+    pub margin: Option<Margin>,
+}
+
+impl Threshold {
+    /// Where nothing else is said: the interval excludes zero, and the difference is no rounding.
+    pub const DEFAULT: Threshold = Threshold { interval: true, margin: Some(Margin::Relative(0.001)) };
+    /// Times and resident bytes: the difference of medians.
+    pub const TIMES: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.1)) };
+    /// What is counted and not clocked in a timing: the batch that fits, the bytes of a cache.
+    pub const COUNTED: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.001)) };
+    /// In place of an interval, where one cluster allows none.
+    pub const WITHOUT_INTERVAL: Margin = Margin::Relative(0.01);
+
+    /// Whether a difference counts, and the rule that said so: another one, where there is no interval to ask.
+    pub(super) fn decide(self, before: f64, difference: &Estimate) -> (bool, String) {
+        let exceeds = |margin: Margin| margin.is_exceeded(before, difference.value);
+        match (self.interval, difference.interval) {
+            (true, None) => {
+                let margin = match self.margin {
+                    Some(margin @ Margin::Relative(share)) if share >= 0.01 => margin,
+                    Some(margin @ Margin::Absolute(_)) => margin,
+                    _ => Threshold::WITHOUT_INTERVAL,
+                };
+                (exceeds(margin), format!("{margin} (no interval)"))
+            }
+            (true, Some(interval)) => {
+                (excludes_zero(&interval) && self.margin.is_none_or(exceeds), self.to_string())
+            }
+            (false, _) => (self.margin.is_some_and(exceeds), self.to_string()),
+        }
+    }
+
+    /// The same for medians of repeats, whose ranges must not overlap either.
+    pub(super) fn decide_by_ranges(self, before: f64, difference: f64, overlap: bool) -> (bool, String) {
+        let exceeds = self.margin.is_none_or(|margin| margin.is_exceeded(before, difference));
+        let margin = self.margin.map_or_else(String::new, |margin| format!("{margin} and "));
+        (exceeds && !overlap && difference != 0.0, format!("{margin}ranges apart"))
+    }
+}
+
+pub(super) fn excludes_zero(interval: &Interval) -> bool {
+    interval.low > 0.0 || interval.high < 0.0
+}
+
+impl fmt::Display for Margin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Margin::Absolute(most) => write!(f, "{most}"),
+            // 0.07 x 100 is 7.000000000000001.
+            Margin::Relative(share) => write!(f, "{}%", (share * 1e12).round() / 1e10),
+        }
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.interval, self.margin) {
+            (true, Some(margin)) => write!(f, "interval+{margin}"),
+            (true, None) => f.write_str("interval"),
+            (false, Some(margin)) => margin.fmt(f),
+            (false, None) => f.write_str("0"),
+        }
+    }
+}
+
+impl FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let margin = |text: &str| -> Result<Margin, String> {
+            let (digits, percent) = match text.strip_suffix('%') {
+                Some(digits) => (digits, true),
+                None => (text, false),
+            };
+            match digits.trim().parse::<f64>() {
+                Ok(number) if number.is_finite() && number >= 0.0 => {
+                    Ok(if percent { Margin::Relative(number / 100.0) } else { Margin::Absolute(number) })
+                }
+                _ => Err(format!("`{text}` is no threshold")),
+            }
+        };
+        match text.strip_prefix("interval") {
+            Some("") => Ok(Threshold { interval: true, margin: None }),
+            Some(rest) => {
+                let rest = rest.strip_prefix('+').ok_or_else(|| format!("`{text}` is no threshold"))?;
+                Ok(Threshold { interval: true, margin: Some(margin(rest)?) })
+            }
+            None => Ok(Threshold { interval: false, margin: Some(margin(text)?) }),
+        }
+    }
+}
+
+/// The thresholds of a comparison, by metric.
+#[derive(Clone, Debug, Default)]
+pub struct Thresholds {
+    /// By the metric's name in the rows; the last one said wins.
+    pub by_metric: Vec<(String, Threshold)>,
+    /// For every metric not named.
+    pub others: Option<Threshold>,
+}
+
+impl Thresholds {
+    pub(super) fn of(&self, metric: &str, is_timing: bool) -> Threshold {
+        let named = self.by_metric.iter().rev().find(|(name, _)| name == metric);
+        let default = match metric {
+            "batch" | "cache_bytes" if is_timing => Threshold::COUNTED,
+            _ if is_timing => Threshold::TIMES,
+            _ => Threshold::DEFAULT,
+        };
+        named.map(|(_, threshold)| *threshold).or(self.others).unwrap_or(default)
+    }
+}
+
+/// The metric a user means by its name in the rows (`nll`) or by that of the quantity shown (`perplexity`).
+pub fn metric_named<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let wanted = plain(name);
+    // Two quantities may be shown alike; a metric's own name is the surer one.
+    let own = known.iter().find(|metric| plain(metric) == wanted);
+    own.or_else(|| known.iter().find(|metric| shown_name(metric) == wanted)).copied()
+}
+
+/// What a metric is called where it is shown, as one would type it: `perplexity`, `word-level-perplexity`.
+pub fn shown_name(metric: &str) -> String {
+    let quantity = Quantity::of(metric);
+    plain(quantity.name.split(" (").next().unwrap_or_default())
+}
+
+fn plain(name: &str) -> String {
+    name.trim().to_lowercase().replace([' ', '_'], "-").replace(',', "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_spelled_as_they_are_shown() {
+        for spelled in ["interval", "0.05", "2%", "interval+0.05", "interval+0.1%", "7%", "0", "0.3%"] {
+            assert_eq!(spelled.parse::<Threshold>().unwrap().to_string(), spelled);
+        }
+        for wrong in ["", "x", "-1", "-1%", "%", "interval+", "interval5", "intervals", "nan", "inf%", "1%%"] {
+            assert!(wrong.parse::<Threshold>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_decisions_by_hand() {
+        let interval = |low, high| Some(Interval { low, high });
+        // Rule, baseline, difference, interval, whether it counts, which rule said so.
+        let table = [
+            ("0.05", 10.0, 0.051, interval(-1.0, 1.0), true, "0.05"),
+            ("0.05", 10.0, 0.049, interval(0.01, 1.0), false, "0.05"),
+            ("0.05", 10.0, -0.051, None, true, "0.05"),
+            ("2%", 10.0, 0.21, interval(-1.0, 1.0), true, "2%"),
+            ("2%", 10.0, -0.19, interval(-1.0, -0.1), false, "2%"),
+            ("2%", -10.0, 0.21, None, true, "2%"),
+            ("interval", 10.0, 1e-9, interval(1e-10, 1e-8), true, "interval"),
+            ("interval", 10.0, 5.0, interval(-0.1, 10.0), false, "interval"),
+            ("interval", 10.0, 5.0, interval(0.0, 10.0), false, "interval"),
+            ("interval", 10.0, 0.11, None, true, "1% (no interval)"),
+            ("interval", 10.0, 0.09, None, false, "1% (no interval)"),
+            ("interval+0.1%", 10.0, 0.011, interval(0.001, 0.02), true, "interval+0.1%"),
+            ("interval+0.1%", 10.0, 0.009, interval(0.001, 0.02), false, "interval+0.1%"),
+            ("interval+0.1%", 10.0, 0.011, interval(-0.001, 0.02), false, "interval+0.1%"),
+            ("interval+0.1%", 10.0, 0.05, None, false, "1% (no interval)"),
+            ("interval+5%", 10.0, 0.4, None, false, "5% (no interval)"),
+            ("interval+0.3", 10.0, 0.4, None, true, "0.3 (no interval)"),
+            ("1%", 0.0, 0.001, None, true, "1%"),
+            ("1%", 0.0, 0.0, None, false, "1%"),
+        ];
+        for (rule, before, value, interval, counts, said) in table {
+            let threshold: Threshold = rule.parse().unwrap();
+            let decided = threshold.decide(before, &Estimate { value, interval });
+            assert_eq!(decided, (counts, said.to_owned()), "{rule} of {before}, {value}, {interval:?}");
+        }
+    }
+
+    #[test]
+    fn times_need_a_margin_and_ranges_apart() {
+        let times = Threshold::TIMES;
+        assert_eq!(times.decide_by_ranges(100.0, -11.0, false), (true, "10% and ranges apart".to_owned()));
+        assert!(!times.decide_by_ranges(100.0, -9.0, false).0);
+        assert!(!times.decide_by_ranges(100.0, -50.0, true).0);
+        let apart: Threshold = "interval".parse().unwrap();
+        assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "ranges apart".to_owned()));
+    }
+
+    #[test]
+    fn both_names_of_a_metric_are_known() {
+        let known = ["nll", "nll_word", "f1_ascii", "rouge_geo_instance", "decode"];
+        for (name, metric) in [
+            ("nll", "nll"),
+            ("perplexity", "nll"),
+            ("Perplexity", "nll"),
+            ("nll-word", "nll_word"),
+            ("word-level perplexity", "nll_word"),
+            ("f1-ascii", "f1_ascii"),
+            ("decode", "decode"),
+        ] {
+            assert_eq!(metric_named(name, &known), Some(metric), "{name}");
+        }
+        assert_eq!(metric_named("perplexities", &known), None);
+    }
+
+    #[test]
+    fn the_last_rule_for_a_metric_wins_and_others_get_the_rest() {
+        let rule = |text: &str| text.parse::<Threshold>().unwrap();
+        let thresholds = Thresholds {
+            by_metric: vec![("nll".into(), rule("1%")), ("nll".into(), rule("2%"))],
+            others: Some(rule("5%")),
+        };
+        assert_eq!(thresholds.of("nll", false), rule("2%"));
+        assert_eq!(thresholds.of("f1", false), rule("5%"));
+        let none = Thresholds::default();
+        assert_eq!(none.of("f1", false), Threshold::DEFAULT);
+        assert_eq!(none.of("decode", true), Threshold::TIMES);
+        assert_eq!(none.of("batch", true), Threshold::COUNTED);
+    }
+}
