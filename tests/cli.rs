@@ -139,6 +139,14 @@ fn the_quick_built_in_sweep_needs_nothing() {
 }
 
 #[test]
+fn the_schema_of_sweeps_is_printed_as_it_is_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = run(folder.path(), &["schema"]).with_code(0);
+    assert_eq!(printed.stdout, include_str!("../configs/sweep.schema.json"));
+    assert!(printed.stderr.is_empty(), "{}", printed.stderr);
+}
+
+#[test]
 fn the_default_sweep_measures_recall_and_needs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let offline = |arguments: &[&str]| {

@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 22] = [
+const HOMES: [(&str, &[&str]); 23] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -56,6 +56,7 @@ const HOMES: [(&str, &[&str]); 22] = [
     ("plotters", &["report"]),
     ("quick_junit", &["compare"]),
     ("serde_saphyr", &["sweep"]),
+    ("schemars", &["sweep"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     // `run` and `cli` only make the pools that `lm` and `task` work in.

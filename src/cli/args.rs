@@ -52,6 +52,11 @@ pub enum Command {
     Export(ExportArguments),
     /// List what sweeps can name
     List(ListArguments),
+    /// Print the JSON Schema of sweep files, with which editors complete and check them
+    ///
+    /// Save it beside a sweep, `tova-bench schema > sweep.schema.json`, and begin the sweep with the line
+    /// `# yaml-language-server: $schema=sweep.schema.json`.
+    Schema,
     /// Print made-up texts as JSON lines, with the facts they ask a reader to recall
     Worlds(WorldsArguments),
     /// Check this machine: device, instruction sets, speed, memory, caches, hub

@@ -24,6 +24,7 @@ use clap::Parser;
 
 use crate::report::{self, Options};
 use crate::results::{Ledger, choose};
+use crate::sweep;
 use args::{Arguments, Command, ReportArguments};
 use failure::Usage;
 
@@ -56,6 +57,7 @@ fn perform(command: &Command) -> Result<ExitCode> {
         Command::Write(arguments) => print(&format!("{}\n", write::write(arguments)?))?,
         Command::Export(arguments) => print(&export::export(arguments)?)?,
         Command::List(arguments) => print(&list::list(arguments.what))?,
+        Command::Schema => print(&sweep::json_schema()?)?,
         Command::Worlds(arguments) => worlds::write(arguments)?,
         Command::Doctor(arguments) => print(&doctor::doctor(arguments)?)?,
     }

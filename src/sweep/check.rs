@@ -8,7 +8,7 @@ use std::hash::Hash;
 
 use super::model::ModelSpec;
 use super::nearest::did_you_mean;
-use super::shape::{Entries, PolicyShape, StretchShape, SweepShape};
+use super::shape::{Entries, MOST_STRETCH, PolicyShape, StretchShape, SweepShape};
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
@@ -17,7 +17,7 @@ use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, Stretch};
 
 /// The names under `policies:` that are not policies.
-const RESERVED: [&str; 2] = ["full", "truncate"];
+pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
 
 /// Checks one file; `file` is what errors call it, `stem` names the sweep if the file does not.
 pub(super) fn check(shape: SweepShape, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
@@ -111,7 +111,7 @@ impl Checker<'_> {
             };
             let rope_scaling = match value.rope_scaling {
                 None => None,
-                Some(StretchShape { kind, factor }) if (1.0..=1e6).contains(&factor) => {
+                Some(StretchShape { kind, factor }) if (1.0..=MOST_STRETCH).contains(&factor) => {
                     Some(Stretch { kind, factor: Real(factor) })
                 }
                 Some(StretchShape { factor, .. }) => {

@@ -7,8 +7,10 @@ mod cell;
 mod check;
 mod model;
 mod nearest;
+mod schema;
 mod select;
 mod shape;
+mod task_shape;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -20,6 +22,7 @@ use std::path::Path;
 pub use cell::{Cell, CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use model::ModelSpec;
 pub use nearest::did_you_mean;
+pub use schema::json_schema;
 pub use select::{Field, Only, Selection, SelectionError, Shard};
 pub use yaml::{ConfigError, read_yaml};
 

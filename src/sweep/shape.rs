@@ -1,33 +1,57 @@
 //! The shape of a sweep file: keys and kinds of values, as serde reads them, each with its place in the file.
 //!
-//! Nothing here is checked beyond its kind; `check` turns it into a `Sweep`.
+//! What stands above a key here is what an editor shows of it: the JSON Schema is made of these types. Nothing is
+//! checked beyond its kind; `check` turns it into a `Sweep`, and `schema` says as much of that as a schema can.
 
 use std::fmt;
 use std::marker::PhantomData;
 
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::schema::{names, rules};
+use super::task_shape::TaskShape;
 use super::yaml::Spanned;
 use crate::eviction::{Amount, Positions, Scope, Score};
 use crate::lm::{StretchKind, WeightType};
-use crate::task::{Bos, Fact, Prefill, PromptStyle, Split, Tail};
 
-#[derive(Debug, Deserialize)]
+/// A sweep of tova-bench: every task by every model under every policy at every cache size.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "tova-bench sweep")]
+#[schemars(transform = rules::known_policies, transform = rules::sizes_where_needed)]
+#[schemars(transform = rules::what_truncate_can, transform = rules::one_shot_stands_still)]
 pub(super) struct SweepShape {
+    /// What the sweep and its results folder are called; the file's name by default.
     #[serde(default)]
+    #[schemars(regex(pattern = r"\S"))]
     pub name: Option<Spanned<String>>,
+    /// The models to measure.
+    #[schemars(length(min = 1), extend("uniqueItems" = true))]
     pub models: Spanned<Vec<Spanned<ModelShape>>>,
+    /// The cache policies to compare, in the order of legends. `full` is the unbounded cache, which others are measured
+    /// against. Write name+I to protect the first I tokens, and name@slot or name@squeezed for positions of its own.
+    #[schemars(schema_with = "names::policies")]
     pub policies: Spanned<Vec<Spanned<String>>>,
+    /// New policies, by name.
     #[serde(default)]
     pub define: Entries<PolicyShape>,
+    /// Cache sizes in entries per layer and key-value head, the protected ones included. `full` has none.
     #[serde(default)]
+    #[schemars(inner(range(min = 1, max = u32::MAX)))]
+    #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = []))]
+    #[schemars(extend("examples" = [[64, 128, 256, 512, 1024, 2048, 4096]]))]
     pub cache_sizes: Vec<Spanned<u64>>,
+    /// Where keys are rotated after evictions, for every policy that does not say it itself.
     #[serde(default)]
+    #[schemars(schema_with = "names::positions")]
     pub positions: Positions,
+    /// What is measured.
+    #[schemars(length(min = 1), extend("uniqueItems" = true))]
     pub tasks: Spanned<Vec<Spanned<TaskShape>>>,
+    /// Seed of the policy `random`, and of writing that draws.
     #[serde(default)]
     pub seed: u64,
 }
@@ -40,24 +64,38 @@ pub(super) struct ModelShape {
     pub rope_scaling: Option<StretchShape>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A model with the type of its weights, or with stretched positions.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ModelMap {
+pub(super) struct ModelMap {
+    /// Which model: a checkpoint folder, a repository of the hub, or one in the program.
+    #[schemars(schema_with = "names::models")]
     source: String,
+    /// Type the weights are rounded to.
     #[serde(default)]
+    #[schemars(schema_with = "names::weight_types")]
     dtype: WeightType,
+    /// Stretched positions, for texts longer than a model was trained on, put on a checkpoint that has none.
     #[serde(default)]
+    #[schemars(extend("default" = null))]
     rope_scaling: Option<StretchShape>,
 }
 
-/// `{type: linear, factor: 8}`
-#[derive(Debug, Deserialize)]
+/// How positions are stretched.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StretchShape {
+    /// The way of stretching.
     #[serde(rename = "type")]
+    #[schemars(schema_with = "names::stretches")]
     pub kind: StretchKind,
+    /// The text's length over the trained one; 1 is as trained.
+    #[schemars(range(min = 1.0, max = MOST_STRETCH))]
     pub factor: f64,
 }
+
+/// The largest factor of stretched positions.
+pub(super) const MOST_STRETCH: f64 = 1e6;
 
 impl<'de> Deserialize<'de> for ModelShape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -83,14 +121,21 @@ impl<'de> Deserialize<'de> for ModelShape {
     }
 }
 
-/// One policy under `define:`.
-#[derive(Debug, Deserialize)]
+/// A policy: when the cache holds more than its size, the entry with the lowest score leaves.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyShape {
+    /// What ranks the entries.
+    #[schemars(schema_with = "names::scores")]
     pub score: Score,
+    /// Who shares one decision.
+    #[schemars(schema_with = "names::scopes")]
     pub scope: Scope,
+    /// First tokens of a text that never leave.
     #[serde(default)]
+    #[schemars(range(min = 0, max = u32::MAX))]
     pub keep_first: u32,
+    /// Newest entries that never leave: tokens such as 16, or a whole percentage of the cache size such as "10%".
     #[serde(default)]
     pub keep_recent: AmountShape,
 }
@@ -132,173 +177,6 @@ impl<'de> Deserialize<'de> for AmountShape {
             }
         }
         deserializer.deserialize_any(Tokens)
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum TaskShape {
-    Perplexity(PerplexityShape),
-    Retention(RetentionShape),
-    Squality(AnsweringShape),
-    Qasper(AnsweringShape),
-    Story(StoryShape),
-    Needle(NeedleShape),
-    Timing(TimingShape),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AnsweringShape {
-    pub dataset: Spanned<String>,
-    #[serde(default)]
-    pub split: Option<Split>,
-    #[serde(default)]
-    pub prompt: Option<PromptStyle>,
-    #[serde(default)]
-    pub length: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub documents: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub questions: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub write: WriteShape,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct StoryShape {
-    #[serde(default)]
-    pub request: Option<Spanned<String>>,
-    #[serde(default)]
-    pub stories: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub length: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub write: WriteShape,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NeedleShape {
-    pub dataset: Spanned<String>,
-    #[serde(default)]
-    pub lengths: Vec<Spanned<u64>>,
-    #[serde(default)]
-    pub depths: Vec<Spanned<u64>>,
-    #[serde(default)]
-    pub texts: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub fact: Option<Fact>,
-    #[serde(default)]
-    pub write: WriteShape,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct TimingShape {
-    pub memory: Spanned<String>,
-    #[serde(default)]
-    pub length: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub prompt: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub repeats: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub warm_up: Option<Spanned<u64>>,
-}
-
-/// How texts are written: `write:` of a task.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WriteShape {
-    #[serde(default)]
-    pub prefill: Prefill,
-    #[serde(default)]
-    pub query_aware: Option<Spanned<bool>>,
-    #[serde(default)]
-    pub max_new_tokens: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub temperature: Option<Spanned<f64>>,
-    #[serde(default)]
-    pub top_k: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub top_p: Option<Spanned<f64>>,
-    #[serde(default)]
-    pub repetition_penalty: Option<Spanned<f64>>,
-    #[serde(default)]
-    pub chat_template: Option<bool>,
-    #[serde(default)]
-    pub stop: Vec<Spanned<String>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PerplexityShape {
-    pub dataset: Spanned<String>,
-    #[serde(default)]
-    pub length: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub stride: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub bos: BosShape,
-    #[serde(default)]
-    pub tail: Tail,
-    #[serde(default)]
-    pub books: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub chunks_per_book: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub compare_to_full: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RetentionShape {
-    pub dataset: Spanned<String>,
-    #[serde(default)]
-    pub length: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub stride: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub bos: BosShape,
-    #[serde(default)]
-    pub tail: Tail,
-    #[serde(default)]
-    pub books: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub chunks_per_book: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub maps: Option<Spanned<u64>>,
-    #[serde(default)]
-    pub map_layers: Option<Spanned<Vec<Spanned<u64>>>>,
-    #[serde(default)]
-    pub eviction_log: bool,
-}
-
-/// `auto`, `true` or `false`.
-#[derive(Debug, Default)]
-pub(super) struct BosShape(pub Bos);
-
-impl<'de> Deserialize<'de> for BosShape {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Word;
-        impl Visitor<'_> for Word {
-            type Value = BosShape;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("auto, true or false")
-            }
-            fn visit_bool<E: Error>(self, bos: bool) -> Result<BosShape, E> {
-                Ok(BosShape(if bos { Bos::Always } else { Bos::Never }))
-            }
-            fn visit_str<E: Error>(self, word: &str) -> Result<BosShape, E> {
-                match word {
-                    "auto" => Ok(BosShape(Bos::Auto)),
-                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
-                }
-            }
-        }
-        deserializer.deserialize_any(Word)
     }
 }
 

@@ -2,15 +2,16 @@
 
 use super::check::Checker;
 use super::nearest::did_you_mean;
-use super::shape::{
-    AnsweringShape, NeedleShape, PerplexityShape, RetentionShape, StoryShape, TaskShape, TimingShape, WriteShape,
+use super::task_shape::{
+    AnsweringShape, FactShape, NeedleShape, PerplexityShape, RetentionShape, StoryShape, TaskShape, TimingShape,
+    WriteShape,
 };
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule};
 use crate::eviction::Positions;
 use crate::lm::Real;
 use crate::task::{
-    Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, Needle, Perplexity,
+    Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, MOST_EMBEDDED_BOOKS, Needle, Perplexity,
     Prefill, PromptStyle, RANDOM_WORDS, Retention, Split, StoryRequest, Storytelling, Style, TaskSpec, Texts,
     Timing,
 };
@@ -195,7 +196,7 @@ impl Checker<'_> {
             dataset,
             lengths: lengths.into_iter().map(|(length, _)| length).collect(),
             depths: depths.into_iter().map(|(depth, _)| depth).collect(),
-            fact: shape.fact,
+            fact: shape.fact.map(|FactShape { needle, question, answer }| Fact { needle, question, answer }),
             style: self.style(shape.write, shortest, Style::greedy(32))?,
         })
     }

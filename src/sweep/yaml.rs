@@ -7,10 +7,26 @@ use std::fs;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
-pub(super) use serde_saphyr::{Location, Spanned};
+use serde::{Deserialize, Deserializer};
+pub(super) use serde_saphyr::Location;
 use serde_saphyr::{MergeKeyPolicy, MessageFormatter, UserMessageFormatter};
 
 use super::nearest::did_you_mean;
+
+/// A value and where it stands in the file. A type of this crate's own, so that it can have a JSON Schema: its value's.
+#[derive(Clone, Debug)]
+pub(super) struct Spanned<T> {
+    pub value: T,
+    /// Where the file uses the value, which is not where it is written if that is behind an alias.
+    pub referenced: Location,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let serde_saphyr::Spanned { value, referenced, .. } = serde_saphyr::Spanned::deserialize(deserializer)?;
+        Ok(Spanned { value, referenced })
+    }
+}
 
 /// A configuration file is a page or two; anything near this is a wrong file.
 const MOST_BYTES: u64 = 1 << 20;

@@ -194,8 +194,7 @@ pub struct Needle {
 }
 
 /// A fact of the sweep's own.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fact {
     pub needle: String,
     pub question: String,

@@ -1,0 +1,477 @@
+#!/usr/bin/env python3
+"""Computes every point of a report again, from the ledger alone and by the words of results/README.md.
+
+    tova-bench report RESULTS                       # writes RESULTS/report.csv
+    python ledger_check.py RESULTS...               # compares; --report CSV where it was written elsewhere
+    python ledger_check.py --queries RESULTS...     # also runs the queries of results/README.md
+
+The rows are read by pyarrow, DuckDB, pandas and polars, which must agree on every value, and on the sums of every cell.
+Then every value, difference to full, chance, weight and number of samples of report.csv is computed from the rows, without
+a line of the program's code, and must be equal to 1e-12 of its size (a difference to full: of the numbers subtracted).
+With --queries every DuckDB query must give the table that the polars one below it gives, and rows on at least one of the
+ledgers. Exit code 1 where anything differs. Needs pyarrow, duckdb, pandas and polars.
+"""
+
+import argparse
+import csv
+import math
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TOLERANCE = 1e-12
+README = Path(__file__).parent.parent / "results" / "README.md"
+SETTING = "task dataset model model_revision dtype length stride bos tail asked seed prefill device".split()
+READ = [*SETTING, *"cell policy cache_size positions sample cluster metric group value weight engine date".split()]
+
+PERPLEXITIES = {"nll", "nll_word", "nll_written"}
+RATES = {"decode", "decode_batch", "prefill"}
+SHARES = {
+    "top1_agreement", "evicted_mass", "recall", "f1", "found", "exact_match", "f1_ascii", "rouge1", "rouge2", "rougeL",
+    "rouge_geo_instance", "distinct_1", "distinct_2", "distinct_3", "repetition_4", "judge_win", "judge_tie", "judge_loss",
+    "judge_unreadable", "verdict", "recent_share",
+}  # fmt: skip
+# What compares with the full cache by itself, or means nothing beside it.
+NO_DIFFERENCE = {
+    "kl_to_full", "top1_agreement", "evicted_mass", "judge_win", "judge_tie", "judge_loss", "judge_unreadable", "verdict",
+    "recent_share", "lifetime",
+}  # fmt: skip
+TABLES = {"kept_until", "lifetime_by_token"}
+ROUGE = ["rouge1", "rouge2", "rougeL"]
+CHANCE = {"recall": "recall_chance", "f1": "f1_trivial", "rouge": "rouge_trivial"} | {m: f"{m}_trivial" for m in ROUGE}
+
+
+# --- reading
+
+
+def files_of(results):
+    files = sorted(str(file) for file in (results / "cells").glob("*.parquet") if not file.name.startswith("."))
+    if not files:
+        sys.exit(f"{results} holds no results: it has no cells/*.parquet")
+    return files
+
+
+def by_pyarrow(files):
+    table = pa.concat_tables(pq.read_table(file, columns=READ) for file in files)
+    grouped = table.group_by(["cell", "metric", "group"]).aggregate([("value", "sum"), ("weight", "sum"), ("value", "count")])
+    sums = grouped.select(["cell", "metric", "group", "value_sum", "weight_sum", "value_count"])
+    return table.to_pydict(), zip(*sums.to_pydict().values(), strict=True)
+
+
+def by_duckdb(files):
+    # In the order of the files, as DuckDB reads them side by side.
+    columns = ", ".join(f'"{column}"' for column in READ)
+    rows = f"SELECT {columns} FROM read_parquet(?, filename = true, file_row_number = true) ORDER BY filename, file_row_number"
+    sums = 'SELECT cell, metric, "group", sum(value), sum(weight), count(*) FROM read_parquet(?) GROUP BY ALL'
+    rows = duckdb.sql(rows, params=[files]).to_arrow_table().to_pydict()
+    return rows, duckdb.execute(sums, [files]).fetchall()
+
+
+def by_pandas(files):
+    # With numpy's own types a missing size would make floats of sizes.
+    table = pd.concat((pd.read_parquet(file, columns=READ, dtype_backend="numpy_nullable") for file in files), ignore_index=True)
+    grouped = table.groupby(["cell", "metric", "group"], dropna=False)
+    sums = grouped.agg(value=("value", "sum"), weight=("weight", "sum"), rows=("value", "size")).reset_index()
+
+    def plain(frame, column):
+        absent = float("nan") if column in ("value", "weight") else None
+        return [absent if pd.isna(value) else value for value in frame[column].tolist()]
+
+    return {column: plain(table, column) for column in READ}, zip(*(plain(sums, column) for column in sums.columns), strict=True)
+
+
+def by_polars(files):
+    table = pl.scan_parquet(files).select(READ).collect()
+    grouped = table.group_by("cell", "metric", "group").agg(pl.col("value").sum(), pl.col("weight").sum(), rows=pl.len())
+    return table.to_dict(as_series=False), grouped.rows()
+
+
+READERS = {"pyarrow": by_pyarrow, "duckdb": by_duckdb, "pandas": by_pandas, "polars": by_polars}
+
+
+def same(a, b):
+    return a == b or (isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b))
+
+
+def apart(a, b, scale=None):
+    """How far two numbers are apart, relative to their size."""
+    if same(a, b):
+        return 0.0
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.inf
+    return abs(a - b) / max(abs(a), abs(b), scale or 0.0)
+
+
+def read(results):
+    """The rows, after all four readers agreed on them; and what is wrong."""
+    files, wrong = files_of(results), []
+    rows, expected, worst = None, None, 0.0
+    for name, reader in READERS.items():
+        columns, sums = reader(files)
+        if rows is None:
+            rows = columns
+            exact = defaultdict(lambda: ([], []))
+            for cell, metric, group, value, weight in zip(*(rows[c] for c in ("cell", "metric", "group", "value", "weight")), strict=True):
+                exact[cell, metric, group][0].append(value)
+                exact[cell, metric, group][1].append(weight)
+            expected = {key: (total(values), total(weights), len(values)) for key, (values, weights) in exact.items()}
+        for column in READ:
+            pairs = zip(rows[column], columns[column], strict=True)
+            differing = sum(not same(a, b) or type(a) is not type(b) for a, b in pairs)
+            if differing:
+                wrong.append(f"{name} reads {differing} values of `{column}` otherwise than pyarrow")
+        seen = {(cell, metric, group): numbers for cell, metric, group, *numbers in sums}
+        if seen.keys() != expected.keys():
+            wrong.append(f"{name} has other groups of rows: {len(seen)} and not {len(expected)}")
+            continue
+        for key, (value, weight, count) in seen.items():
+            off = max(apart(value, expected[key][0]), apart(weight, expected[key][1]))
+            worst = max(worst, off)
+            if count != expected[key][2] or off > TOLERANCE:
+                wrong.append(f"{name} sums {key} to {value}, {weight} over {count} rows, not {expected[key]}")
+    print(f"  {len(files)} cells, {len(rows['cell'])} rows; sums of {len(expected)} groups by four readers: largest difference {worst:.1e}")
+    return [dict(zip(READ, row, strict=True)) for row in zip(*(rows[column] for column in READ), strict=True)], wrong
+
+
+def check_columns(results):
+    """Whether the files have the columns of results/README.md: in order, of the types it says, absent only where it says `?`."""
+    kinds = {"text": "string", "u32": "uint32", "u64": "uint64", "f64": "double", "bool": "bool"}
+    table = README.read_text(encoding="utf-8").split("| column | type | unit | meaning |\n", 1)[1].split("\n\n", 1)[0]
+    said = [line.split("|")[1:3] for line in table.splitlines()[1:]]
+    said = [(name.strip(" `"), kind.strip()) for name, kind in said]
+    wrong = set()
+    for file in files_of(results):
+        rows = pq.read_table(file)
+        if rows.column_names != [name for name, _ in said]:
+            wrong.add(f"{results} has columns {rows.column_names}")
+            continue
+        for (name, kind), field in zip(said, rows.schema, strict=True):
+            found = str(field.type).removeprefix("large_").removesuffix("_view")
+            if found != kinds[kind.removesuffix("?")]:
+                wrong.add(f"`{name}` is of type {found} and not {kind}")
+            if rows[name].null_count and not kind.endswith("?"):
+                wrong.add(f"`{name}` is absent in {file}, and README does not say that it may be")
+    return sorted(wrong)
+
+
+# --- pooling
+
+
+def total(numbers):
+    numbers = list(numbers)
+    return math.fsum(numbers) if all(map(math.isfinite, numbers)) else sum(numbers)
+
+
+class Cell:
+    """What one cell says of one metric: samples to (cluster, values, weight)."""
+
+    def __init__(self):
+        self.samples, self.age = {}, (0, "")
+
+    def of(self, samples):
+        cell = Cell()
+        cell.age = self.age
+        cell.samples = {sample: self.samples[sample] for sample in self.samples if sample in samples}
+        return cell
+
+
+def quantity(metric, cell):
+    """The pooled number in the report's terms; None where nothing was scored."""
+    marks = cell.samples.values()
+    weight = total(mark[2] for mark in marks)
+    if not weight > 0:
+        return None
+    means = [total(values) / weight for values in zip(*(mark[1] for mark in marks), strict=True)]
+    if metric in PERPLEXITIES:
+        return math.exp(means[0]) if means[0] < 700 else math.inf
+    if metric in RATES:
+        return 1 / means[0]
+    if metric.removesuffix("_trivial") == "rouge":
+        return 100 * math.prod(means) ** (1 / 3)
+    if metric in SHARES or metric in CHANCE.values():
+        return 100 * means[0]
+    return means[0]
+
+
+def shared(row):
+    return row["policy"] in ("full", "truncate")
+
+
+def gather(rows):
+    """(setting, metric, group) -> (policy, size) -> cell -> Cell. `full` and `truncate` notice no way of filling a cache, so
+    they stand in every setting that differs from theirs in that alone."""
+    homes = defaultdict(set)
+    prefill = SETTING.index("prefill")
+
+    def setting_of(row):
+        own = [row[column] for column in SETTING]
+        own[SETTING.index("asked")] = row["asked"] or ""
+        if row["task"] != "timing":
+            own[SETTING.index("device")] = ""
+        return tuple(own)
+
+    def without(setting):
+        return setting[:prefill] + setting[prefill + 1 :]
+
+    settings = [setting_of(row) for row in rows]
+    for row, setting in zip(rows, settings, strict=True):
+        if not shared(row):
+            homes[without(setting)].add(setting)
+    panels = defaultdict(lambda: defaultdict(lambda: defaultdict(Cell)))
+    for row, setting in zip(rows, settings, strict=True):
+        moved = row["positions"] != "absolute" and not shared(row)
+        place = (f"{row['policy']}@{row['positions']}" if moved else row["policy"], row["cache_size"])
+        for home in (homes.get(without(setting)) if shared(row) else None) or [setting]:
+            cell = panels[home, row["metric"], row["group"]][place][row["cell"]]
+            cell.age = max(cell.age, (row["engine"], row["date"]))
+            # A sample that comes twice counts once.
+            cell.samples.setdefault(row["sample"], (row["cluster"], (row["value"],), row["weight"]))
+    return panels
+
+
+def together(panels, whole, parts):
+    """Adds a metric made of three, from the cells and samples that have all three."""
+    for setting, metric, group in [key for key in panels if key[1] == parts[0]]:
+        three = [panels.get((setting, part, group)) for part in parts]
+        if None in three:
+            continue
+        for place, cells in three[0].items():
+            for name, first in cells.items():
+                others = [other.get(place, {}).get(name) for other in three[1:]]
+                if None in others:
+                    continue
+                cell = panels[setting, whole, group][place][name]
+                cell.age = first.age
+                for sample, (cluster, values, weight) in first.samples.items():
+                    if all(sample in other.samples for other in others):
+                        beside = tuple(other.samples[sample][1][0] for other in others)
+                        cell.samples[sample] = (cluster, values + beside, weight)
+
+
+def running(panels):
+    """Of pieces of long texts the averages over all tokens up to the end of each, over the samples that reach it."""
+    of_one = defaultdict(list)
+    for setting, metric, group in panels:
+        piece = re.fullmatch(r"piece:(\d+)-(\d+)", group or "")
+        if piece:
+            of_one[setting, metric].append((int(piece[1]), int(piece[2]), group))
+    averages = {}
+    for (setting, metric), pieces in of_one.items():
+        sums = defaultdict(lambda: defaultdict(Cell))
+        for _, last, group in sorted(pieces):
+            reached = defaultdict(dict)
+            for place, cells in panels[setting, metric, group].items():
+                for name, cell in cells.items():
+                    so_far = sums[place][name]
+                    so_far.age = cell.age
+                    for sample, (cluster, (value,), weight) in cell.samples.items():
+                        _, (before,), weighed = so_far.samples.get(sample, (None, (0.0,), 0.0))
+                        so_far.samples[sample] = (cluster, (before + value,), weighed + weight)
+                    reached[place][name] = so_far.of(cell.samples)
+            end = min(last + 1, setting[SETTING.index("length")])
+            averages[setting, metric, f"running:{end}"] = reached
+    return averages
+
+
+def newest(cells):
+    """The cell that counts where several claim one place: of the later engine, else of the later date."""
+    return max(cells.items(), key=lambda item: (item[1].age, item[0]))[1]
+
+
+def points(rows):
+    """Every point that a report has: key -> numbers."""
+    panels = gather(rows)
+    together(panels, "rouge", ROUGE)
+    together(panels, "rouge_trivial", [f"{metric}_trivial" for metric in ROUGE])
+    shown = {
+        key: places
+        for key, places in panels.items()
+        if not key[1].endswith(("_chance", "_trivial")) and key[1] not in TABLES and not (key[2] or "").startswith("piece:")
+    }
+    found = {}
+    for (setting, metric, group), places in (shown | running(panels)).items():
+        chosen = {place: newest(cells) for place, cells in places.items()}
+        full = chosen.get(("full", None))
+        samples = {sample for cell in chosen.values() for sample in cell.samples}
+        chance = None
+        guesses = panels.get((setting, CHANCE.get(metric), group), {})
+        if guesses and not (group or "").startswith("running:"):
+            # The same for every policy; the one that covers most speaks for all, the last of equals.
+            ordered = sorted(guesses.items(), key=lambda item: (item[0][0], -1 if item[0][1] is None else item[0][1]))
+            fullest = max(enumerate(ordered), key=lambda one: (len(newest(one[1][1]).samples), one[0]))[1]
+            chance = quantity(CHANCE[metric], newest(fullest[1]))
+        for (policy, size), cell in chosen.items():
+            value = quantity(metric, cell)
+            if value is None:
+                continue
+            minus, scale = None, 0.0
+            if full and policy != "full" and metric not in NO_DIFFERENCE:
+                ours = quantity(metric, cell.of(full.samples))
+                theirs = quantity(metric, full.of(cell.samples))
+                if ours is not None and theirs is not None:
+                    minus, scale = ours - theirs, max(abs(ours), abs(theirs))
+            weights = defaultdict(float)
+            for cluster, _, weight in cell.samples.values():
+                weights[cluster] += weight
+            found[(*setting, metric, group or "", policy, size)] = {
+                "value": (value, abs(value)),
+                "minus_full": (minus, scale),
+                "chance": (chance, abs(chance or 0.0)),
+                "weight": (total(mark[2] for mark in cell.samples.values()), 0.0),
+                "samples": (float(len(cell.samples)), 0.0),
+                "samples_expected": (float(len(samples)), 0.0),
+                "clusters": (float(sum(weight > 0 for weight in weights.values())), 0.0),
+            }
+    return found
+
+
+def in_report(path):
+    """The points of report.csv, under the same keys."""
+    csv.field_size_limit(1 << 30)
+    kinds = {"length": int, "stride": int, "seed": int, "bos": lambda text: text == "true"}
+    found = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            setting = (kinds.get(column, str)(line[column]) for column in SETTING)
+            size = int(line["cache_size"]) if line["cache_size"] else None
+            key = (*setting, line["metric"], line["group"], line["policy"], size)
+            if key in found:
+                sys.exit(f"{path} has a point twice: {key}")
+            found[key] = line
+    return found
+
+
+def compare(rows, path):
+    wrong, worst, largest, numbers = [], 0.0, None, 0
+    ours, theirs = points(rows), in_report(path)
+    for key in theirs.keys() - ours.keys():
+        wrong.append(f"the report has a point that the ledger has not: {key}")
+    for key in ours.keys() - theirs.keys():
+        wrong.append(f"the ledger has a point that the report has not: {key}")
+    for key in ours.keys() & theirs.keys():
+        for name, (number, scale) in ours[key].items():
+            written = theirs[key][name]
+            if (number is None) != (written == ""):
+                wrong.append(f"{name} of {key} is {number} and not {written!r}")
+                continue
+            if number is None:
+                continue
+            numbers += 1
+            off = apart(number, float(written), scale)
+            if off > worst:
+                worst, largest = off, (name, key[-4:])
+            if off > TOLERANCE:
+                wrong.append(f"{name} of {key} is {number!r} and not {written} (off by {off:.1e})")
+    print(f"  {len(theirs)} points of {path}, {numbers} numbers: largest difference {worst:.1e} {largest or ''}")
+    return wrong
+
+
+# --- the queries of results/README.md
+
+
+def blocks():
+    """(heading, language, code) of each query."""
+    found, heading, language, lines, before = [], "", None, [], ""
+    queries = README.read_text(encoding="utf-8").split("\n## Queries\n", 1)[1]
+    for line in queries.splitlines():
+        if language is None and line.startswith("```"):
+            language, lines = line[3:], []
+        elif line == "```":
+            found.append((heading, language, "\n".join(lines)))
+            language = None
+        elif language is not None:
+            lines.append(line)
+        elif line and not before:
+            heading = line.removesuffix(":")
+        before = line
+    return found
+
+
+def run_query(language, code, results):
+    """The table a query prints, as polars has it."""
+    code = re.sub(r"results/[a-z0-9-]+/cells", f"{results.resolve()}/cells", code)
+    if language == "sql":
+        return pl.DataFrame(duckdb.sql(code).to_arrow_table())
+    printed = []
+    exec(compile(code, str(README), "exec"), {"print": printed.append})
+    (table,) = printed
+    return table
+
+
+def rows_of(table):
+    def plain(value):
+        return value.to_list() if isinstance(value, pl.Series) else value
+
+    return [tuple(plain(value) for value in row) for row in table.rows()]
+
+
+def alike(a, b):
+    if len(a) != len(b):
+        return False
+    for left, right in zip(a, b, strict=True):
+        for x, y in zip(left, right, strict=True):
+            if isinstance(x, float) and isinstance(y, float):
+                # Differences of perplexities lose digits that both numbers have.
+                if apart(x, y, scale=1.0) > 1e-11:
+                    return False
+            elif x != y:
+                return False
+    return True
+
+
+def check_queries(ledgers):
+    wrong, seen = [], blocks()
+    languages = [language for _, language, _ in seen]
+    if not seen or languages != ["sql", "python"] * (len(seen) // 2):
+        return [f"{README}: queries come in pairs, for DuckDB and for polars; there are {languages}"]
+    for (heading, _, sql), (_, _, python) in zip(seen[::2], seen[1::2], strict=True):
+        counts = []
+        for results in ledgers:
+            ours, theirs = run_query("sql", sql, results), run_query("python", python, results)
+            counts.append(ours.height)
+            if ours.columns != theirs.columns:
+                wrong.append(f"{heading}: DuckDB has {ours.columns}, polars {theirs.columns}")
+            elif not alike(rows_of(ours), rows_of(theirs)):
+                wrong.append(f"{heading}: DuckDB and polars give different tables of {results}")
+        print(f"  {heading}: {', '.join(map(str, counts))} rows")
+        if not any(counts):
+            wrong.append(f"{heading}: no rows in any ledger")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="+", type=Path)
+    parser.add_argument("--report", type=Path, help="report.csv, where it is not in the results folder")
+    parser.add_argument("--queries", action="store_true", help="also run the queries of results/README.md")
+    arguments = parser.parse_args()
+    if arguments.report and len(arguments.results) > 1:
+        parser.error("--report is of one results folder")
+    wrong = []
+    for results in arguments.results:
+        print(results)
+        report = arguments.report or results / "report.csv"
+        if not report.is_file():
+            sys.exit(f"{report} is not there: run `tova-bench report {results}` first")
+        rows, here = read(results)
+        wrong += here + check_columns(results) + compare(rows, report)
+    if arguments.queries:
+        print(f"queries of {README.name}")
+        wrong += check_queries(arguments.results)
+    for line in wrong[:20]:
+        print(f"WRONG: {line}")
+    if len(wrong) > 20:
+        print(f"and {len(wrong) - 20} more")
+    print("all agrees" if not wrong else f"{len(wrong)} differences")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Asks another's validator what the sweep schema takes: the committed sweeps and the documents of its tests.
+
+    python schema_check.py                          # the committed configs/sweep.schema.json
+    tova-bench schema | python schema_check.py -    # or the one printed
+    python schema_check.py SCHEMA SWEEP.yaml...     # also sweeps of your own
+
+The schema must be valid draft 07; every sweep under configs/ and every good document of
+tests/sweeps/documents.yaml must pass, every bad one fail. The Rust tests ask the program itself about the same
+documents. Exit code 1 where anything is otherwise. Needs jsonschema and pyyaml.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import yaml
+from jsonschema import Draft7Validator
+
+ROOT = Path(__file__).parent.parent
+
+
+class Loader(yaml.SafeLoader):
+    """YAML 1.2 as the program reads it: `yes` and `on` are texts, 1e3 is a number."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)$"), list("tf"))
+
+
+def documents():
+    """(text, whether the schema takes it)"""
+    lists = yaml.load((ROOT / "tests/sweeps/documents.yaml").read_text(encoding="utf-8"), Loader)
+    usual = lists["usual"]
+
+    def whole(lines):
+        given = {line.split(":")[0] for line in lines.splitlines()}
+        return "".join(f"{key}: {value}\n" for key, value in usual.items() if key not in given) + lines.rstrip() + "\n"
+
+    def of_task(task):
+        return whole(f"policies: [full, tova]\ntasks: [{{{task}}}]")
+
+    for name, taken in [("good", True), ("bad", False)]:
+        for lines in lists[name]:
+            yield whole(lines), taken
+        for task in lists[f"{name}_tasks"]:
+            yield of_task(task), taken
+    for lines in lists["beyond_the_schema"]:
+        yield whole(lines), True
+    for lines in lists["other_spellings"]:
+        yield whole(lines), False
+
+
+def main():
+    path = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "configs/sweep.schema.json")
+    schema = json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
+    Draft7Validator.check_schema(schema)
+    validator = Draft7Validator(schema)
+    wrong = 0
+    sweeps = sorted((ROOT / "configs").glob("*.yaml")) + [Path(sweep) for sweep in sys.argv[2:]]
+    for sweep in sweeps:
+        for error in validator.iter_errors(yaml.load(sweep.read_text(encoding="utf-8"), Loader)):
+            wrong += 1
+            print(f"WRONG: {sweep}: {error.json_path}: {error.message}")
+    checked = 0
+    for text, taken in documents():
+        checked += 1
+        if validator.is_valid(yaml.load(text, Loader)) != taken:
+            wrong += 1
+            print(f"WRONG: the schema {'refuses' if taken else 'takes'}\n{text}")
+    print(f"{len(sweeps)} sweeps and {checked} documents, {wrong} wrong")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
