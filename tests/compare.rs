@@ -265,6 +265,17 @@ fn exactly_one_sample_is_named() {
 }
 
 #[test]
+fn a_machine_repeats_itself_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (results, threads) in [("one", "1"), ("two", "2")] {
+        run(folder, &["run", "smoke", "--results", results, "--no-report", "--threads", threads]).with_code(0);
+    }
+    let ended = run(folder, &["compare", "one", "two", "--exact", "--tolerance", "0"]).with_code(0);
+    assert!(ended.stdout.starts_with("the same: "), "{}", ended.stdout);
+}
+
+#[test]
 fn another_engine_s_numbers_ask_for_a_new_baseline() {
     let folder = saved(&measured());
     let bumped = changed(&measured(), |row| (row.engine, row.cell) = (3, format!("{}3", row.cell).into()));

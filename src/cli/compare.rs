@@ -43,8 +43,8 @@ pub struct CompareArguments {
     /// Compare the parts of samples as well (by kind, distance, position)
     #[arg(long, conflicts_with = "exact")]
     pub parts: bool,
-    /// Compare sample by sample, as the same engine on the same machine repeats them: any that moved fails, and so does
-    /// another engine's cell; times and a judge's verdicts are left out
+    /// Compare sample by sample, parts included, as the same engine on the same machine repeats them: any that moved fails,
+    /// and so does another engine's cell; times and a judge's verdicts are left out
     #[arg(long)]
     pub exact: bool,
     /// How far value / weight of a sample may move with --exact

@@ -47,7 +47,10 @@ pub(super) fn sides(comparison: &Comparison) -> String {
     };
     let numbers = counted(comparison.compared(), "number");
     let how = match comparison.exact {
-        Some(tolerance) => format!(", sample by sample within {tolerance:e}"),
+        Some(tolerance) => {
+            let samples: usize = comparison.points.iter().map(|point| point.samples).sum();
+            format!(", sample by sample ({samples} of them, parts included) within {tolerance:e}")
+        }
         None => String::new(),
     };
     let [results, baseline] = [side(&comparison.results), side(&comparison.baseline)];
