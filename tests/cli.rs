@@ -121,6 +121,21 @@ fn the_quick_built_in_sweep_needs_nothing() {
     let report = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere"]).with_code(0);
     assert_eq!(report.stdout, first.stdout);
     assert!(folder.path().join("elsewhere/report.md").is_file());
+    let redrawn =
+        run(folder.path(), &["report", "results/smoke", "--figure", "fig3", "--format", "pdf"]).with_code(0);
+    assert_eq!((redrawn.stdout.as_str(), redrawn.stderr.trim()), ("", "results/smoke/paper/figure-3.pdf"));
+    let all = run(folder.path(), &["report", "results/smoke", "--figure", "all"]).with_code(0);
+    all.says(&["paper/figure-3.svg", "not drawn: Figure 8", "configs/retention.yaml"]);
+    assert!(all.stdout.contains("tova-head"), "Table 3 is shown: {}", all.stdout);
+    run(folder.path(), &["report", "results/smoke", "--figure", "8,table1"]).with_code(1).says(&[
+        "error: Figure 8",
+        "Table 1",
+        "`tova-bench run configs/table1.yaml`",
+    ]);
+    let few = ["report", "results/smoke", "--out", "few", "--format", "csv,svg"];
+    let few = run(folder.path(), &few).with_code(0);
+    assert!(few.stderr.contains("few/report.csv") && few.stderr.contains(".svg"), "{}", few.stderr);
+    assert!(!few.stderr.contains(".md") && !few.stderr.contains(".png"), "{}", few.stderr);
     let plan = run(folder.path(), &["plan", "smoke"]).with_code(0);
     assert!(plan.stdout.contains("82 cells: 82 done, nothing to do") && plan.stderr.is_empty(), "{plan:?}");
     for what in [
@@ -522,6 +537,21 @@ fn mistakes_on_the_command_line_are_told_and_nothing_runs() {
         (&score[..3], &[], &["--tokens <FILE>"]),
         (&["score", "--tokens", "tokens", "--model"], &["gpt2"], &["`gpt2` is no model", "./gpt2"]),
         (&["report"], &[], &["<RESULTS>..."]),
+        // Names are checked before anything is read, so the folder need not be there.
+        (
+            &["report", "none"],
+            &["--figure", "2"],
+            &["\"2\" cannot be redrawn: it is a scheme", "hint: figures 3 to 13"],
+        ),
+        (&["report", "none"], &["--figure", "3,table4"], &["\"table4\" cannot be redrawn: it holds the prompts"]),
+        (
+            &["report", "none"],
+            &["--figure", "curve"],
+            &["no number of a figure or table", "hint: figures 3 to 13"],
+        ),
+        (&["report", "none"], &["--paper"], &["--figure"]),
+        (&["report", "none"], &["--figure", "3", "--columns", "3"], &["'3' for '--columns"]),
+        (&["report", "none"], &["--format", "doc"], &["'doc' for '--format"]),
         (&[], &[], &["Usage: tova-bench <COMMAND>"]),
     ] {
         let ended = run(bench.path(), &[command, arguments].concat()).with_code(2);

@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 23] = [
+const HOMES: [(&str, &[&str]); 25] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -55,6 +55,8 @@ const HOMES: [(&str, &[&str]); 23] = [
     ("ecow", &["columns"]),
     ("plotters", &["report"]),
     ("quick_junit", &["compare"]),
+    ("pdf_writer", &["report"]),
+    ("miniz_oxide", &["report"]),
     ("serde_saphyr", &["sweep"]),
     ("schemars", &["sweep"]),
     ("clap", &["cli"]),

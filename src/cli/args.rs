@@ -121,6 +121,34 @@ pub struct ReportArguments {
     /// Where to write report.md, report.csv and figures/ [default: the first results folder]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// What to write [default: all but pdf; of --figure all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
+    pub format: Vec<ReportFormat>,
+    /// Redraw figures or tables of the paper (arXiv 2401.06104) into DIR/paper instead, by their numbers: 3 or figure3,
+    /// table1, several with commas, or all that the rows can give
+    #[arg(long, value_delimiter = ',', value_name = "ID")]
+    pub figure: Vec<String>,
+    /// Lay the paper's own numbers over a figure, and say by how much these differ
+    #[arg(long, requires = "figure")]
+    pub paper: bool,
+    /// Columns of a paper that a figure spans: 1 (3.3 inches) or 2 (6.9 inches) [default: what its panels need]
+    #[arg(long, requires = "figure", value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub columns: Option<u8>,
+}
+
+/// The formats of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ReportFormat {
+    /// report.md: tables, doubts and links to the figures
+    Md,
+    /// report.csv: one line for each point
+    Csv,
+    /// Figures, sharp at any size
+    Svg,
+    /// Figures as pixels, 300 per inch
+    Png,
+    /// Figures for LaTeX
+    Pdf,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference};
 use super::points::{Panel, Point, RUNNING};
 use super::quantity::Quantity;
+use super::setting::Setting;
 use super::table::{self, Entry, Grid, Show};
 
 /// Panels of one setting and quantity that differ in one kind of part only.
@@ -40,6 +41,10 @@ fn split(panel: &Panel) -> (&str, &str) {
 }
 
 impl Breakdown<'_> {
+    pub(super) fn setting(&self) -> &Setting {
+        &self.panels[0].setting
+    }
+
     pub(super) fn quantity(&self) -> &Quantity {
         &self.panels[0].quantity
     }

@@ -3,6 +3,8 @@
 //! It knows the anatomy of a chart and hands shapes to a scene; where its lines come from, which charts share a figure,
 //! and the legend, are not its business.
 
+mod printed;
+
 use plotters::style::RGBColor;
 
 use super::axis::{Axis, Scale, Tick, within_reach};
@@ -12,6 +14,7 @@ use super::points::{Panel, Point};
 use super::quantity::Quantity;
 use super::scene::{Across, Scene, Shape, Spot};
 use super::{escape, font};
+pub(super) use printed::Printed;
 
 /// Font sizes in points, legible in a paper's column.
 pub(super) const TITLE: f64 = 8.0;
@@ -50,6 +53,9 @@ pub(super) struct Chart {
     chance: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
     pub(super) paired: bool,
+    scale: Scale,
+    /// What others measured, for comparison.
+    printed: Option<Printed>,
 }
 
 /// A policy's line.
@@ -78,6 +84,7 @@ pub(super) enum Stroke {
     Policy(Look),
     Full,
     Chance,
+    Printed,
 }
 
 /// The rectangle between the axes, in points.
@@ -125,17 +132,10 @@ impl Chart {
         full: Option<Reference>,
         chance: Option<Reference>,
     ) -> Self {
-        let series: Vec<Vec<f64>> =
-            lines.iter().map(|line| line.spots.iter().map(|spot| spot.value).collect()).collect();
-        let values = match (quantity.range(), &full) {
-            (Some((low, high)), _) => vec![low, high],
-            (None, Some(Reference::Level(full))) if scale == Scale::Linear => within_reach(&series, Some(*full)),
-            (None, None) if scale == Scale::Linear => within_reach(&series, None),
-            (None, full) => series.into_iter().flatten().chain(full.iter().flat_map(Reference::values)).collect(),
-        };
         let paired = quantity.has_difference && full.is_some();
-        let values = Axis::of_values(&values, scale);
-        Self { title, quantity: quantity.clone(), across_name, across, values, lines, full, chance, paired }
+        let values = Axis::of_values(&values(quantity, series(&lines), full.as_ref(), scale), scale);
+        let (quantity, printed) = (quantity.clone(), None);
+        Self { title, quantity, across_name, across, values, lines, full, chance, paired, scale, printed }
     }
 
     /// The same with a value axis that spans what is given, so that charts side by side compare.
@@ -220,6 +220,9 @@ impl Chart {
         self.draw_value_axis(scene, plot);
         for line in &self.lines {
             self.draw_band(scene, plot, line, looks);
+        }
+        if let Some(printed) = &self.printed {
+            self.draw_printed(scene, plot, printed, looks);
         }
         self.draw_reference(scene, plot, self.chance.as_ref(), GREY);
         self.draw_reference(scene, plot, self.full.as_ref(), BLACK);
@@ -321,6 +324,20 @@ impl Chart {
     }
 }
 
+/// The values that an axis is to show.
+fn values(quantity: &Quantity, series: Vec<Vec<f64>>, full: Option<&Reference>, scale: Scale) -> Vec<f64> {
+    match (quantity.range(), full) {
+        (Some((low, high)), _) => vec![low, high],
+        (None, Some(Reference::Level(full))) if scale == Scale::Linear => within_reach(&series, Some(*full)),
+        (None, None) if scale == Scale::Linear => within_reach(&series, None),
+        (None, full) => series.into_iter().flatten().chain(full.iter().flat_map(|full| full.values())).collect(),
+    }
+}
+
+fn series(lines: &[Line]) -> Vec<Vec<f64>> {
+    lines.iter().map(|line| line.spots.iter().map(|spot| spot.value).collect()).collect()
+}
+
 /// One marker; also the legend's.
 pub(super) fn draw_marker(scene: &mut Scene, at: Spot, look: Look) {
     let (filled, outlines) = look.marker.strokes(MARKER_RADIUS);
@@ -344,11 +361,23 @@ pub(super) fn draw_sample(scene: &mut Scene, (x, y): Spot, width: f64, stroke: S
         }
         Stroke::Full => scene.stroke(ends, BLACK, LINE_WIDTH, Some(DASH)),
         Stroke::Chance => scene.stroke(ends, GREY, LINE_WIDTH, Some(DASH)),
+        Stroke::Printed => printed::draw_sample(scene, ends),
     }
 }
 
 pub(super) fn draw_caption(scene: &mut Scene, at: Spot, text: &str) {
     scene.text(at, text, SMALL - 0.5, GREY, Across::Left);
+}
+
+/// A caption in as many lines as it needs; returns where it ends.
+pub(super) fn draw_long_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -> f64 {
+    const ROW: f64 = 8.0;
+    let mut y = at.1;
+    for line in font::wrap(text, SMALL - 0.5, room) {
+        draw_caption(scene, (at.0, y), &line);
+        y += ROW;
+    }
+    y - ROW / 2.0
 }
 
 /// A point of a panel, somewhere across a chart.

@@ -5,6 +5,7 @@
 use super::bootstrap::Estimate;
 use super::escape;
 use super::points::Panel;
+use super::table::Sheet;
 
 const HEADER: [&str; 30] = [
     "task",
@@ -96,10 +97,36 @@ pub(super) fn file(panels: &[Panel]) -> String {
     file
 }
 
+/// Sheets in one file, a line for each number as it is shown; sheets of one file may have other columns than each other.
+pub(super) fn sheets(sheets: &[Sheet]) -> String {
+    let mut file = "table,line,column,shown,spread,best,partial\n".to_owned();
+    for sheet in sheets {
+        for line in &sheet.grid.lines {
+            for (column, entry) in sheet.grid.columns.iter().zip(&line.cells) {
+                let Some(entry) = entry else { continue };
+                let fields = [
+                    &sheet.title,
+                    &line.name,
+                    column,
+                    &entry.number,
+                    entry.spread.as_ref().unwrap_or(&String::new()),
+                    &entry.best.to_string(),
+                    &entry.partial.to_string(),
+                ]
+                .map(|field| escape::csv(field));
+                file.push_str(&fields.join(","));
+                file.push('\n');
+            }
+        }
+    }
+    file
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Sample, rows};
     use super::super::points::panels;
+    use super::super::table::{Entry, Grid, Line};
     use super::*;
 
     #[test]
@@ -113,5 +140,17 @@ mod tests {
         assert!(lines[0].starts_with("task,dataset,model,"));
         assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,1,1,1,1,true"), "{}", lines[1]);
         assert!(lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,,1,1,1,1,true"), "{}", lines[2]);
+    }
+
+    #[test]
+    fn sheets_are_lines_of_single_numbers() {
+        let entry = Entry { spread: Some("±1".into()), best: true, ..Entry::plain("9.5") };
+        let line = Line { name: "a,b".into(), cells: vec![None, Some(entry)] };
+        let grid = Grid { columns: vec!["64".into(), "128".into()], lines: vec![line] };
+        let sheet = Sheet { title: "T".into(), about: String::new(), corner: "policy", grid, notes: Vec::new() };
+        assert_eq!(
+            sheets(&[sheet]),
+            "table,line,column,shown,spread,best,partial\nT,\"a,b\",128,9.5,±1,true,false\n"
+        );
     }
 }

@@ -11,6 +11,7 @@ use super::chart::{self, Chart, SMALL, Shown, Stroke};
 use super::escape;
 use super::font;
 use super::ink::{self, BLACK, Look};
+use super::paper::numbers;
 use super::points::{self, Panel};
 use super::scene::{Across, Scene};
 use super::setting::Setting;
@@ -28,6 +29,29 @@ const BY_DISTANCE: &str = "-by-distance";
 const RUNNING: &str = "-running";
 const MARGIN: f64 = 2.0;
 const GAP: f64 = 6.0;
+
+/// How wide a figure is, and what stands side by side on it; lengths in points.
+#[derive(Clone, Copy)]
+pub(super) struct Page {
+    pub(super) width: f64,
+    pub(super) abreast: usize,
+    /// The height of a plot.
+    pub(super) plot: f64,
+}
+
+impl Page {
+    /// A chart fills a column, or three a page.
+    fn usual(charts: usize) -> Self {
+        let abreast = charts.clamp(1, MOST_ABREAST);
+        match abreast {
+            1 => Self { width: COLUMN, abreast, plot: 122.0 },
+            _ => Self { width: SIDE * abreast as f64 + LABEL, abreast, plot: 108.0 },
+        }
+    }
+}
+
+/// The first chart of a row also names the axis; its plot is as wide as the others' all the same.
+const LABEL: f64 = chart::LABEL_ROOM - MARGIN;
 
 /// One figure, not yet drawn.
 pub(super) struct Figure<'a> {
@@ -145,30 +169,45 @@ impl Figure<'_> {
         Figure { stem, title, drawings: drawings.collect(), looks, subject: None }
     }
 
+    /// One scale, with what its caption says.
+    pub(super) fn of_charts<'a>(
+        title: String,
+        charts: Vec<Chart>,
+        looks: &'a Looks,
+        caption: String,
+    ) -> Figure<'a> {
+        let drawings = vec![(LINEAR, charts)];
+        Figure { stem: String::new(), title, drawings, looks, subject: Some(caption) }
+    }
+
     pub(super) fn scene(&self, charts: &[Chart]) -> Scene {
-        let abreast = charts.len().min(MOST_ABREAST);
-        let (chart_width, plot_height) = if charts.len() == 1 { (COLUMN, 122.0) } else { (SIDE, 108.0) };
-        // The first chart of a row also names the axis; its plot is as wide as the others' all the same.
-        let extra = if abreast > 1 { chart::LABEL_ROOM - MARGIN } else { 0.0 };
-        let width = chart_width * abreast as f64 + extra;
-        let mut scene = Scene { title: self.title.clone(), width, height: 0.0, shapes: Vec::new() };
+        self.scene_on(&Page::usual(charts.len()), charts)
+    }
+
+    pub(super) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
+        let abreast = page.abreast;
+        let extra = if abreast > 1 { LABEL } else { 0.0 };
+        let chart_width = (page.width - extra) / abreast as f64;
+        let mut scene = Scene { title: self.title.clone(), width: page.width, height: 0.0, shapes: Vec::new() };
         let looks = |policy: &str| self.looks.0.get(policy).copied();
-        let row_height = Chart::height(plot_height) + GAP;
+        let row_height = Chart::height(page.plot) + GAP;
         for (i, chart) in charts.iter().enumerate() {
             let (column, row) = (i % abreast, i / abreast);
             let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
             let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
-            let room = (chart_width + own - 2.0 * MARGIN, plot_height);
+            let room = (chart_width + own - 2.0 * MARGIN, page.plot);
             // Panels of one figure share their quantity, so its name stands once per row.
             chart.draw(&mut scene, corner, room, &looks, column == 0);
         }
         let mut bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
         bottom = self.draw_legend(&mut scene, bottom, charts);
         let bands = charts.iter().any(Chart::has_bands).then(|| bands(charts).to_owned());
-        let caption: Vec<String> = self.subject.iter().cloned().chain(bands).collect();
+        let caption: Vec<String> =
+            self.subject.iter().filter(|subject| !subject.is_empty()).cloned().chain(bands).collect();
         if !caption.is_empty() {
-            chart::draw_caption(&mut scene, (MARGIN + 4.0, bottom + 3.5), &caption.join("; "));
-            bottom += 8.0;
+            let room = page.width - 2.0 * MARGIN - 4.0;
+            let at = (MARGIN + 4.0, bottom + 3.5);
+            bottom = chart::draw_long_caption(&mut scene, at, room, &caption.join("; ")) + 0.5;
         }
         scene.height = bottom + MARGIN;
         scene
@@ -195,6 +234,9 @@ impl Figure<'_> {
         if charts.iter().any(Chart::has_chance) {
             let name = if charts.iter().all(Chart::is_recall) { "chance" } else { "trivial answer" };
             entries.push((name.to_owned(), Stroke::Chance));
+        }
+        if charts.iter().any(Chart::has_printed) {
+            entries.push((format!("paper: {}", numbers::MODEL), Stroke::Printed));
         }
         let room = scene.width - 2.0 * MARGIN - 8.0;
         let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);

@@ -13,12 +13,12 @@ pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, Arial, Helvetica, sans-se
 pub(super) const HALF_DIGIT: f64 = 0.365;
 pub(super) const HALF_X: f64 = 0.273;
 
+/// The font as a TrueType file, to be put into a document.
+pub(super) const FILE: &[u8] = include_bytes!("font/DejaVuSans-subset.ttf");
+
 fn font() -> &'static FontRef<'static> {
     static FONT: OnceLock<FontRef<'static>> = OnceLock::new();
-    FONT.get_or_init(|| {
-        FontRef::try_from_slice(include_bytes!("font/DejaVuSans-subset.ttf"))
-            .expect("the embedded font is a valid font: a test reads it")
-    })
+    FONT.get_or_init(|| FontRef::try_from_slice(FILE).expect("the embedded font is a valid font: a test reads it"))
 }
 
 /// From font units to the length unit of `size`.
@@ -28,6 +28,11 @@ fn scale(size: f64) -> f64 {
 
 fn advance(c: char) -> f64 {
     f64::from(font().h_advance_unscaled(font().glyph_id(c)))
+}
+
+/// A character's glyph in the file, 0 where the font lacks it.
+pub(super) fn glyph(c: char) -> u16 {
+    font().glyph_id(c).0
 }
 
 /// The width of a text, in the unit of `size`.
@@ -48,6 +53,21 @@ pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
         }
     }
     String::new()
+}
+
+/// The text in lines of a width, broken at spaces; a word that is longer is cut.
+pub(super) fn wrap(text: &str, size: f64, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(" ", size) + width(word, size) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| fit(line, size, room)).collect()
 }
 
 /// RGB pixels, row by row.
@@ -114,6 +134,13 @@ mod tests {
         let cut = fit("a very long name of a model", 7.0, 40.0);
         assert!(cut.ends_with('…') && width(&cut, 7.0) <= 40.0, "{cut}");
         assert_eq!(fit("x", 7.0, 0.0), "");
+    }
+
+    #[test]
+    fn texts_wrap_at_spaces() {
+        assert_eq!(wrap("tova h2o window", 7.0, width("tova h2o", 7.0)), ["tova h2o", "window"]);
+        assert_eq!(wrap("tova", 7.0, 500.0), ["tova"]);
+        assert!(wrap("a verylongword", 7.0, width("verylon", 7.0))[1].ends_with('…'));
     }
 
     #[test]

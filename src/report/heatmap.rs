@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::chart::{LABEL, SMALL, TITLE};
-use super::ink::{BLACK, GREY};
+use super::chart::{self, LABEL, SMALL, TITLE};
+use super::ink::BLACK;
 use super::scene::{Across, Scene, Shape};
 use super::{escape, font};
 use crate::results::Row;
@@ -79,12 +79,24 @@ impl Map {
 
 /// The figure of one map, or of several in a grid.
 pub(super) fn scene(title: &str, maps: &[Map]) -> Scene {
-    let alone = maps.len() == 1;
     let abreast = maps.len().clamp(1, ABREAST);
-    let side = if alone { 3.1 * 72.0 } else { 1.55 * 72.0 };
-    let (left, top, gap) = (38.0, 16.0, if alone { 8.0 } else { 16.0 });
+    let side = if maps.len() == 1 { 3.1 * 72.0 } else { 1.55 * 72.0 };
+    scene_of(title, maps, LEFT + abreast as f64 * (side + gap(maps)), abreast)
+}
+
+/// Room for the steps, left of the maps.
+const LEFT: f64 = 38.0;
+
+fn gap(maps: &[Map]) -> f64 {
+    if maps.len() == 1 { 8.0 } else { 16.0 }
+}
+
+/// The same on a page of some width, in points.
+pub(super) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) -> Scene {
+    let alone = maps.len() == 1;
+    let (left, top, gap) = (LEFT, 16.0, gap(maps));
+    let side = (width - left) / abreast as f64 - gap;
     let rows = maps.len().div_ceil(abreast);
-    let width = left + abreast as f64 * (side + gap);
     let long = format!("Who is in the cache: {title}");
     let mut scene = Scene { title: long.clone(), width, height: 0.0, shapes: Vec::new() };
     for (i, map) in maps.iter().enumerate() {
@@ -98,8 +110,9 @@ pub(super) fn scene(title: &str, maps: &[Map]) -> Scene {
         let (outer, far) = ((corner.0 - AIR, corner.1 - AIR), (end.0 + AIR, end.1 + AIR));
         scene.stroke(vec![outer, (far.0, outer.1), far, (outer.0, far.1), outer], BLACK, 0.5, None);
         let middle = (corner.0 + end.0) / 2.0;
-        let name = if alone { title.to_owned() } else { format!("layer {}", map.layer) };
-        let name = font::fit(&name, TITLE, side + gap);
+        // The caption has the whole title.
+        let fits = alone && font::width(title, TITLE) <= side + gap;
+        let name = if fits { title.to_owned() } else { format!("layer {}", map.layer) };
         scene.text((middle, corner.1 - 7.5), &name, TITLE, BLACK, Across::Centre);
         let lowest = i + abreast >= maps.len();
         for part in [0, 1, 2] {
@@ -108,7 +121,9 @@ pub(super) fn scene(title: &str, maps: &[Map]) -> Scene {
             scene.stroke(vec![(x, far.1), (x, far.1 + 2.0)], BLACK, 0.5, None);
             scene.stroke(vec![(outer.0 - 2.0, y), (outer.0, y)], BLACK, 0.5, None);
             let across = [Across::Left, Across::Centre, Across::Right][part as usize];
-            if lowest {
+            // On a small map the middle's would touch the end's.
+            let wide = 1.5 * font::width(&map.tokens.to_string(), SMALL) + 3.0;
+            if lowest && (part != 1 || wide <= side / 2.0) {
                 scene.text((x, far.1 + 6.5), &label, SMALL, BLACK, across);
             }
             if column == 0 {
@@ -130,9 +145,8 @@ pub(super) fn scene(title: &str, maps: &[Map]) -> Scene {
     scene.text((middle, bottom + 10.0), "attended token", LABEL, BLACK, Across::Centre);
     let sample = maps.first().map_or("", |map| map.sample.as_str());
     let caption = format!("{}; sample {}; black: kept", title, escape::plain(sample));
-    let caption = font::fit(&caption, SMALL - 0.5, width - 8.0);
-    scene.text((4.0, bottom + 20.0), &caption, SMALL - 0.5, GREY, Across::Left);
-    scene.height = bottom + 26.0;
+    let end = chart::draw_long_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption);
+    scene.height = end + 2.0;
     scene
 }
 

@@ -6,6 +6,7 @@
 use plotters::style::RGBColor;
 
 pub(super) const BLACK: RGBColor = RGBColor(0, 0, 0);
+pub(super) const WHITE: RGBColor = RGBColor(255, 255, 255);
 pub(super) const PALE: RGBColor = RGBColor(222, 222, 222);
 pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
 const PALETTE: [RGBColor; 8] = [

@@ -10,7 +10,7 @@ use super::escape;
 use super::points::{self, Panel};
 use super::quantity::Better;
 use super::setting::Setting;
-use super::table::{self, Entry, Grid, Show};
+use super::table::{self, Entry, Grid, Sheet, Show};
 use super::throughput;
 use crate::results::{Row, Text};
 
@@ -117,6 +117,23 @@ fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
     }
 }
 
+/// A sheet under a heading.
+pub(super) fn push_sheet(file: &mut String, level: &str, sheet: &Sheet) {
+    file.push_str(&format!("{level} {}\n\n", escape::markdown(&capital(&sheet.title))));
+    if !sheet.about.is_empty() {
+        file.push_str(&format!("{}\n\n", escape::markdown(&sheet.about)));
+    }
+    if !sheet.grid.lines.is_empty() {
+        push_grid(file, sheet.corner, &sheet.grid);
+    }
+    for note in &sheet.notes {
+        file.push_str(&format!("- {}\n", escape::markdown(note)));
+    }
+    if !sheet.notes.is_empty() {
+        file.push('\n');
+    }
+}
+
 /// A table, under a corner that needs no escaping.
 pub fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
     let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
@@ -193,6 +210,25 @@ mod tests {
     use super::super::fixture::{Sample, rows};
     use super::super::points::panels;
     use super::*;
+
+    #[test]
+    fn a_sheet_is_a_heading_a_table_and_doubts() {
+        let line = table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
+        let mut shown = String::new();
+        push_sheet(
+            &mut shown,
+            "###",
+            &Sheet {
+                title: "T*".into(),
+                about: "About.".into(),
+                corner: "policy",
+                grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
+                notes: vec!["a doubt".into()],
+            },
+        );
+        let expected = "### T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a doubt\n\n";
+        assert_eq!(shown, expected);
+    }
 
     #[test]
     fn names_cannot_break_the_table() {

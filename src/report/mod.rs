@@ -22,6 +22,8 @@ mod ink;
 mod kept_tokens;
 mod markdown;
 pub mod order;
+pub mod paper;
+mod pdf;
 mod penn;
 mod places;
 mod points;

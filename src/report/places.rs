@@ -16,12 +16,14 @@ const WIDTH: f64 = 2.3 * 72.0;
 const PLOT: f64 = 108.0;
 const MARGIN: f64 = 2.0;
 
-/// The figure; `None` where no position was measured. `lines` are policies with their cache sizes.
+/// The figure; `None` where no position was measured. `lines` are policies with their cache sizes, `page` is the width in
+/// points where it is not to be the usual one.
 pub(super) fn scene(
     title: &str,
     positions: &[(u32, &Panel)],
     lines: &[(&str, &[u32])],
     length: u32,
+    page: Option<f64>,
 ) -> Option<Scene> {
     let (_, first) = positions.first()?;
     let mut sizes: Vec<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
@@ -61,26 +63,30 @@ pub(super) fn scene(
         .collect();
     let abreast = charts.len().clamp(1, ABREAST);
     let row = Chart::height(PLOT) + 6.0;
-    let width = (WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0);
+    let width = page.unwrap_or((WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0));
+    let chart_width = (width - chart::LABEL_ROOM) / abreast as f64;
     let title = format!("Steps kept by position: {title}");
     let mut scene = Scene { title: title.clone(), width, height: 0.0, shapes: Vec::new() };
     for (i, chart) in charts.iter().enumerate() {
         let (column, down) = (i % abreast, i / abreast);
         let (before, own) = if column == 0 { (0.0, chart::LABEL_ROOM) } else { (chart::LABEL_ROOM, 0.0) };
-        let corner = (column as f64 * WIDTH + before + MARGIN, down as f64 * row + MARGIN);
-        chart.draw(&mut scene, corner, (WIDTH + own - 2.0 * MARGIN, PLOT), &look, column == 0);
+        let corner = (column as f64 * chart_width + before + MARGIN, down as f64 * row + MARGIN);
+        chart.draw(&mut scene, corner, (chart_width + own - 2.0 * MARGIN, PLOT), &look, column == 0);
     }
-    let y = charts.len().div_ceil(abreast) as f64 * row + MARGIN + 4.0;
+    let mut y = charts.len().div_ceil(abreast) as f64 * row + MARGIN + 4.0;
     let mut x = MARGIN + 4.0;
     let entries = names.iter().zip(&looks).map(|(name, look)| (format!("{name} entries"), Stroke::Policy(*look)));
     for (name, stroke) in entries.chain([("to the end".to_owned(), Stroke::Full)]) {
+        let wide = 19.0 + font::width(&name, SMALL);
+        if x + wide > width - MARGIN && x > MARGIN + 4.0 {
+            (x, y) = (MARGIN + 4.0, y + 9.5);
+        }
         chart::draw_sample(&mut scene, (x, y), 16.0, stroke);
         scene.text((x + 19.0, y), &name, SMALL, BLACK, Across::Left);
-        x += 19.0 + font::width(&name, SMALL) + 8.0;
+        x += wide + 8.0;
     }
-    scene.width = scene.width.max(x);
-    let caption = font::fit(&format!("{title}; bands: 95 % bootstrap"), SMALL, scene.width - 2.0 * MARGIN - 4.0);
-    chart::draw_caption(&mut scene, (MARGIN + 4.0, y + 9.5), &caption);
-    scene.height = y + 16.0;
+    let caption = format!("{title}; bands: 95 % bootstrap");
+    let room = width - 2.0 * MARGIN - 4.0;
+    scene.height = chart::draw_long_caption(&mut scene, (MARGIN + 4.0, y + 9.5), room, &caption) + MARGIN;
     Some(scene)
 }

@@ -3,7 +3,9 @@
 //! It chooses what a section shows and says it in Markdown; the drawings and the paper's numbers are next door. All comes
 //! from rows: the pooled panels, and for single samples the tables that rows carry as text.
 
+use super::bootstrap::Estimate;
 use super::markdown::Link;
+use super::paper::numbers;
 use super::points::Panel;
 use super::quantity::Quantity;
 use super::scene::Scene;
@@ -93,6 +95,48 @@ fn show(steps: f64) -> String {
 }
 
 impl<'a> Section<'a> {
+    pub(super) fn setting(&self) -> &'a Setting {
+        self.setting
+    }
+
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// A policy's sizes that evict; none where it was not measured.
+    pub(super) fn sizes_of(&self, policy: &str) -> Vec<u32> {
+        self.columns().into_iter().find(|column| column.policy == policy).map_or_else(Vec::new, |own| own.sizes)
+    }
+
+    /// A policy's maps, at the size that has any and is the paper's or nearest to the middle.
+    pub(super) fn maps_of(&self, policy: &str) -> Option<(u32, Vec<heatmap::Map>)> {
+        let sizes = self.sizes_of(policy);
+        let first = reference(&sizes);
+        let all = std::iter::once(first).chain(sizes.iter().copied().filter(|size| *size != first));
+        let mut maps = all.map(|size| (size, heatmap::maps(self.rows_at(policy, size))));
+        maps.find(|(_, maps)| !maps.is_empty())
+    }
+
+    /// The mean steps of a policy's tokens, of a class, tag or place, or of all where the group is empty.
+    pub(super) fn steps(&self, group: &str, policy: &str, size: u32) -> Option<Estimate> {
+        let panel = if group.is_empty() { self.whole() } else { self.part(group) }?;
+        panel.point(policy, Some(size)).map(|point| point.estimate)
+    }
+
+    /// A policy's steps by place, at each of its sizes, on a page of some width in points.
+    pub(super) fn places_of(&self, policy: &'a str, width: f64) -> Option<Scene> {
+        let sizes = self.sizes_of(policy);
+        if sizes.is_empty() {
+            return None;
+        }
+        places::scene(&self.title, &self.positions(), &[(policy, &sizes)], self.setting.length, Some(width))
+    }
+
+    fn positions(&self) -> Vec<(u32, &'a Panel)> {
+        let places = 0..places::MOST;
+        places.filter_map(|position| Some((position, self.part(&format!("position:{position}"))?))).collect()
+    }
+
     fn whole(&self) -> Option<&'a Panel> {
         self.panels.iter().find(|panel| panel.group.is_none()).copied()
     }
@@ -126,13 +170,11 @@ impl<'a> Section<'a> {
     /// The section's figures with the names of their files.
     pub(super) fn figures(&self) -> Vec<(String, Scene)> {
         let mut figures = Vec::new();
-        let positions: Vec<(u32, &Panel)> = (0..places::MOST)
-            .filter_map(|position| Some((position, self.part(&format!("position:{position}"))?)))
-            .collect();
+        let positions = self.positions();
         let columns = self.columns();
         let lines: Vec<(&str, &[u32])> =
             columns.iter().map(|column| (column.policy, column.sizes.as_slice())).collect();
-        if let Some(scene) = places::scene(&self.title, &positions, &lines, self.setting.length) {
+        if let Some(scene) = places::scene(&self.title, &positions, &lines, self.setting.length, None) {
             figures.push((format!("{}-by-position", self.stem), scene));
         }
         for column in &columns {
@@ -171,9 +213,14 @@ impl<'a> Section<'a> {
         text.push_str(
             "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. \
              Over all tokens it is the mean of min(t, k + 1), whatever the policy. Classes part all tokens and tags \
-             those of words, so each token of a word is in one of both. For comparison, the paper (TOVA, LLaMA-2-7B) finds \
-             73 to 76 % of the kept tokens recent, and the first token kept to the end at every size.\n\n",
+             those of words, so each token of a word is in one of both. ",
         );
+        let (least, most) = numbers::RECENT_SHARE;
+        text.push_str(&format!(
+            "For comparison, the paper (TOVA, {}) finds {least:.0} to {most:.0} % of the kept tokens recent, and the \
+             first token kept to the end at every size.\n\n",
+            numbers::MODEL
+        ));
         for Link { title, path } in links {
             text.push_str(&format!("![{}]({path})\n\n", escape::markdown(title)));
         }
@@ -196,7 +243,7 @@ impl<'a> Section<'a> {
     /// The paper's Table 5 of one policy.
     fn kinds(&self, column: &Column<'_>) -> String {
         let size = reference(&column.sizes);
-        let compared = self.setting.length == penn::LENGTH && penn::SIZES.contains(&size);
+        let compared = penn::is_compared(self.setting.length, size);
         let policy = escape::markdown(column.policy);
         let mut text = format!("### Steps kept by class and part of speech: {policy}\n\nSorted by size {size}.");
         if compared {

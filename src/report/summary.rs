@@ -3,6 +3,7 @@
 //! Plain text without colour. The report file says more; this says the first thing.
 
 use super::escape;
+use super::paper;
 use super::points::{self, Panel};
 use super::quantity::Better;
 use super::retention;
@@ -15,7 +16,7 @@ use crate::results::Row;
 /// and of recall; of a timing the one table that says it all.
 pub fn terminal(rows: &[Row]) -> String {
     let panels = points::panels(rows);
-    let kept = retention::terminal(&panels);
+    let kept = retention::terminal(&panels) + &paper::terminal(rows, &panels);
     text(rows, &panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>()) + &kept
 }
 

@@ -39,6 +39,13 @@ pub struct Sheet {
     pub notes: Vec<String>,
 }
 
+impl Entry {
+    /// A number that has nothing beside it, or a word.
+    pub(super) fn plain(number: impl Into<String>) -> Self {
+        Self { number: number.into(), spread: None, best: false, partial: false }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub number: String,
@@ -148,6 +155,27 @@ pub fn text_under(corner: &str, grid: &Grid) -> String {
             let spreads: Vec<String> = line.cells.iter().map(|entry| spread(entry).unwrap_or_default()).collect();
             push("", spreads.iter().map(|spread| (spread.as_str(), String::new())).collect());
         }
+    }
+    text
+}
+
+/// A difference with its sign; "-0.00" would claim a direction that the digits shown do not have.
+pub(super) fn signed(difference: f64, digits: usize) -> String {
+    let shown = format!("{difference:+.digits$}");
+    match shown.chars().any(|c| ('1'..='9').contains(&c)) || !difference.is_finite() {
+        true => shown,
+        false => shown.replace(['+', '-'], ""),
+    }
+}
+
+/// A sheet for a terminal.
+pub(super) fn sheet_text(sheet: &Sheet) -> String {
+    let mut text = format!("{}\n{}", escape::plain(&sheet.title), text_under(sheet.corner, &sheet.grid));
+    if !sheet.about.is_empty() {
+        text.push_str(&format!("\n{}\n", escape::plain(&sheet.about)));
+    }
+    for note in &sheet.notes {
+        text.push_str(&format!("note: {}\n", escape::plain(note)));
     }
     text
 }

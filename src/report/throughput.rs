@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use super::gather;
 use super::order;
+use super::paper::numbers::{self, Speed};
 use super::setting::Setting;
-use super::table::{Entry, Grid, Line};
+use super::table::{self, Entry, Grid, Line};
 use crate::results::Row;
 
 /// One setting's policies and sizes, each with what was measured.
@@ -24,17 +25,6 @@ struct Measured {
     /// By metric, the quotient of each repeat.
     repeats: BTreeMap<String, Vec<f64>>,
 }
-
-/// Table 1 of arXiv 2401.06104: multi-state size, memory of a sequence in GB, largest batch, relative throughput.
-/// The largest is the full cache.
-const PAPER: [(u32, f64, u32, f64); 5] = [
-    (256, 0.15, 139, 8.5),
-    (512, 0.28, 70, 4.8),
-    (1024, 0.56, 35, 3.1),
-    (2048, 1.11, 17, 1.7),
-    (4096, 2.18, 8, 1.0),
-];
-const PAPER_LENGTH: u32 = 4096;
 
 /// What stands above the names of policies.
 pub(super) const CORNER: &str = "policy, size";
@@ -83,14 +73,13 @@ impl Throughput {
             ("prompt tokens/s", Box::new(|m| m.spread("prefill", |n| rate(1.0 / n)))),
         ];
         if self.measured.iter().any(|measured| self.paper(measured).is_some()) {
-            columns.push(("paper: cache", Box::new(|m| self.paper(m).map(|p| plain(format!("{:.2} GB", p.1))))));
-            columns.push(("batch", Box::new(|m| self.paper(m).map(|p| plain(p.2.to_string())))));
-            columns.push(("relative", Box::new(|m| self.paper(m).map(|p| plain(p.3.to_string())))));
+            columns
+                .push(("paper: cache", Box::new(|m| self.paper(m).map(|p| plain(format!("{:.2} GB", p.memory))))));
+            columns.push(("batch", Box::new(|m| self.paper(m).map(|p| plain(p.batch.to_string())))));
+            columns.push(("relative", Box::new(|m| self.paper(m).map(|p| plain(p.throughput.to_string())))));
         }
         let line = |measured: &Measured| Line {
-            name: measured
-                .size
-                .map_or_else(|| measured.policy.clone(), |size| format!("{} {size}", measured.policy)),
+            name: measured.name(),
             cells: columns.iter().map(|(_, cell)| cell(measured)).collect(),
         };
         Grid {
@@ -100,13 +89,45 @@ impl Throughput {
     }
 
     /// The paper's numbers, where they are of this length and size: of TOVA and of the full cache.
-    fn paper(&self, measured: &Measured) -> Option<&'static (u32, f64, u32, f64)> {
+    fn paper(&self, measured: &Measured) -> Option<&'static Speed> {
         let size = match (measured.policy.as_str(), measured.size) {
-            ("full", None) => PAPER_LENGTH,
-            ("tova", Some(size)) if size < PAPER_LENGTH => size,
+            ("full", None) => numbers::LENGTH,
+            ("tova", Some(size)) if size < numbers::LENGTH => size,
             _ => return None,
         };
-        PAPER.iter().find(|(known, ..)| *known == size && self.setting.length == PAPER_LENGTH)
+        numbers::TABLE_1.iter().find(|known| known.size == size && self.setting.length == numbers::LENGTH)
+    }
+
+    /// What was measured minus what the paper has, where it has the size; `None` where it has none of them.
+    pub(super) fn minus_paper(&self) -> Option<Grid> {
+        let full = self.measured.iter().find(|measured| measured.policy == "full");
+        let lines = self.measured.iter().filter_map(|measured| {
+            let paper = self.paper(measured)?;
+            let speed = |measured: &Measured| measured.median("decode_batch").map(|seconds| 1.0 / seconds);
+            let relative = full.and_then(|full| Some(speed(measured)? / speed(full)?));
+            let shown = |own: Option<f64>, theirs: f64, digits: usize| {
+                own.map(|own| plain(table::signed(own - theirs, digits)))
+            };
+            let cells = vec![
+                shown(measured.median("cache_bytes").map(|bytes| bytes / 1e9), paper.memory, 3),
+                shown(measured.median("batch"), f64::from(paper.batch), 0),
+                shown(relative, paper.throughput, 2),
+            ];
+            Some(Line { name: measured.name(), cells })
+        });
+        let lines: Vec<Line> = lines.collect();
+        let columns = ["cache (GB)", "batch", "relative"].map(str::to_owned).to_vec();
+        (!lines.is_empty()).then_some(Grid { columns, lines })
+    }
+
+    /// Of TOVA at a size: its throughput in the largest batch and its memory, the full cache's being 1.
+    pub(super) fn relative(&self, policy: &str, size: u32) -> Option<(Option<f64>, Option<f64>)> {
+        let find = |policy: &str, size| {
+            self.measured.iter().find(|measured| measured.policy == policy && measured.size == size)
+        };
+        let (full, own) = (find("full", None)?, find(policy, Some(size))?);
+        let quotient = |metric: &str| Some(own.median(metric)? / full.median(metric)?);
+        Some((quotient("decode_batch").map(|seconds| 1.0 / seconds), quotient("cache_bytes")))
     }
 
     /// How to read the table.
@@ -119,7 +140,7 @@ impl Throughput {
             repeats.unwrap_or(0)
         );
         if self.measured.iter().any(|measured| self.paper(measured).is_some()) {
-            legend.push_str("; paper: LLaMA-2-7B on a V100, arXiv 2401.06104, Table 1");
+            legend.push_str(&format!("; paper: {} on a V100, arXiv 2401.06104, Table 1", numbers::MODEL));
         }
         legend
     }
@@ -129,6 +150,10 @@ impl Throughput {
 type Cells<'a> = Box<dyn Fn(&Measured) -> Option<Entry> + 'a>;
 
 impl Measured {
+    fn name(&self) -> String {
+        self.size.map_or_else(|| self.policy.clone(), |size| format!("{} {size}", self.policy))
+    }
+
     fn sorted(&self, metric: &str) -> Option<Vec<f64>> {
         let mut values = self.repeats.get(metric).filter(|values| !values.is_empty())?.clone();
         values.sort_by(f64::total_cmp);
@@ -182,7 +207,6 @@ fn amount(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Sample, rows};
-    use super::super::table;
     use super::*;
 
     /// Three repeats of one metric.

@@ -14,7 +14,7 @@ use super::markdown::{self, Link};
 use super::points::{self, Panel};
 use super::scene::Scene;
 use super::setting::Setting;
-use super::{csv, retention, summary};
+use super::{csv, paper, pdf, retention, summary};
 use crate::results::Row;
 
 /// What is written into the folder.
@@ -28,10 +28,13 @@ pub enum Format {
     Svg,
     /// `figures/*.png`, for print.
     Png,
+    /// `figures/*.pdf`, for papers.
+    Pdf,
 }
 
 impl Format {
-    pub const ALL: [Self; 4] = [Self::Markdown, Self::Csv, Self::Svg, Self::Png];
+    /// What a report has where nothing else is asked for.
+    pub const USUAL: [Self; 4] = [Self::Markdown, Self::Csv, Self::Svg, Self::Png];
 }
 
 #[derive(Clone, Debug)]
@@ -42,9 +45,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// Every format.
+    /// The usual formats.
     pub fn everything(out: impl Into<PathBuf>) -> Self {
-        Self { out: out.into(), formats: Format::ALL.to_vec() }
+        Self { out: out.into(), formats: Format::USUAL.to_vec() }
     }
 }
 
@@ -70,13 +73,16 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
     let (links, overview) = folder.write_figures(&panels, &breakdowns, &looks)?;
     let kept = folder.write_retention(&retention::sections(rows, &all))?;
     if options.formats.contains(&Format::Csv) {
-        folder.write_file("report.csv", &csv::file(&all))?;
+        folder.write_file("report.csv", csv::file(&all))?;
     }
     if options.formats.contains(&Format::Markdown) {
-        let file = markdown::file(rows, &panels, &breakdowns, &links, &overview);
-        folder.write_file("report.md", &(file + &kept))?;
+        let mut file = markdown::file(rows, &panels, &breakdowns, &links, &overview) + &kept;
+        if let Some(claims) = paper::claims(rows, &all) {
+            markdown::push_sheet(&mut file, "##", &claims);
+        }
+        folder.write_file("report.md", file)?;
     }
-    let terminal = summary::text(rows, &panels) + &retention::terminal(&all);
+    let terminal = summary::text(rows, &panels) + &retention::terminal(&all) + &paper::terminal(rows, &all);
     Ok(Written { files: folder.files, terminal })
 }
 
@@ -143,21 +149,25 @@ impl Folder<'_> {
     fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<Option<String>> {
         // The SVG is linked where both are written: it stays sharp.
         let mut link = None;
+        let stem = format!("figures/{stem}");
+        if self.formats.contains(&Format::Pdf) {
+            self.write_file(&format!("{stem}.pdf"), pdf::file(scene))?;
+        }
         if self.formats.contains(&Format::Png) {
-            let file = format!("figures/{stem}.png");
+            let file = format!("{stem}.png");
             scene.png(&self.place(&file)?)?;
             link = Some(file);
         }
         if self.formats.contains(&Format::Svg) {
-            let file = format!("figures/{stem}.svg");
+            let file = format!("{stem}.svg");
             let svg = scene.svg().with_context(|| format!("drawing {file}"))?;
-            self.write_file(&file, &svg)?;
+            self.write_file(&file, svg)?;
             link = Some(file);
         }
         Ok(link)
     }
 
-    fn write_file(&mut self, name: &str, content: &str) -> Result<()> {
+    fn write_file(&mut self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
         let path = self.place(name)?;
         fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
     }

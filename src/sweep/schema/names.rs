@@ -178,8 +178,8 @@ pub fn models(_: &mut SchemaGenerator) -> Schema {
             {
                 "type": "string",
                 "description": "random weights of a stated shape: hidden size, layers, attention heads, key-value heads if \
-                                they are fewer, MLP size, vocabulary",
-                "pattern": "^random(-[halkfv][0-9]+){5,6}$",
+                                they are fewer, MLP size, vocabulary; -s32: attention as many times as sharp",
+                "pattern": "^random(-[halkfvs][0-9]+){5,7}$",
                 "examples": ["random-h512-l8-a8-k2-f1408-v8000"],
             },
             {

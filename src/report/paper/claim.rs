@@ -1,0 +1,276 @@
+//! A statement of the paper that rows can bear out or contradict: its threshold, what was found, and the verdict.
+//!
+//! The value decides; where its interval reaches to the other side of the threshold, the verdict says so. What a claim
+//! measures it is told.
+
+use std::collections::BTreeSet;
+
+use super::super::bootstrap::{Estimate, Interval};
+use super::super::escape;
+use super::super::table::{self, Entry, Grid, Line, Sheet};
+use super::Evidence;
+
+/// What a number must be for the claim to hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Threshold {
+    AtMost(f64),
+    AtLeast(f64),
+    Below(f64),
+    Above(f64),
+    /// From the first to the second, both included.
+    Within(f64, f64),
+}
+
+/// How a claim's numbers are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    pub(super) digits: usize,
+    pub(super) suffix: &'static str,
+    /// Whether it is a difference, and so has a sign.
+    pub(super) signed: bool,
+}
+
+/// One number that bears on a claim.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    /// Which rows it is from, as reports name settings.
+    pub(super) setting: String,
+    pub(super) estimate: Estimate,
+    /// Where it is found, such as `tova at 512`.
+    pub(super) at: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Held,
+    NotHeld,
+}
+
+pub(super) struct Claim {
+    pub(super) statement: String,
+    pub(super) threshold: Threshold,
+    pub(super) unit: Unit,
+    /// The same number from the paper's own tables, where they have it.
+    pub(super) printed: Option<f64>,
+    /// The sweep that measures it.
+    pub(super) sweep: &'static str,
+    /// One finding for each setting that measured it.
+    pub(super) measure: fn(&Evidence<'_>) -> Vec<Finding>,
+}
+
+impl Threshold {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+            Self::Below(end) => value < end,
+            Self::Above(end) => value > end,
+            Self::Within(least, most) => (least..=most).contains(&value),
+        }
+    }
+
+    fn show(self, unit: Unit) -> String {
+        match self {
+            Self::AtMost(most) => format!("≤ {}", unit.show(most)),
+            Self::AtLeast(least) => format!("≥ {}", unit.show(least)),
+            Self::Below(end) => format!("< {}", unit.show(end)),
+            Self::Above(end) => format!("> {}", unit.show(end)),
+            Self::Within(least, most) => format!("{} to {}", unit.show(least), unit.show(most)),
+        }
+    }
+}
+
+impl Unit {
+    fn show(self, value: f64) -> String {
+        let digits = self.digits;
+        let number = if self.signed { table::signed(value, digits) } else { format!("{value:.digits$}") };
+        number + self.suffix
+    }
+}
+
+impl Claim {
+    pub(super) fn verdict(&self, estimate: &Estimate) -> Verdict {
+        if self.threshold.holds(estimate.value) { Verdict::Held } else { Verdict::NotHeld }
+    }
+
+    /// The end of the interval that lies on the other side of the threshold than the value.
+    fn beyond(&self, estimate: &Estimate) -> Option<f64> {
+        let held = self.threshold.holds(estimate.value);
+        let Interval { low, high } = estimate.interval?;
+        [low, high].into_iter().find(|end| self.threshold.holds(*end) != held)
+    }
+
+    fn words(&self, estimate: &Estimate) -> String {
+        let words = match self.verdict(estimate) {
+            Verdict::Held => "held",
+            Verdict::NotHeld => "not held",
+        };
+        match self.beyond(estimate) {
+            Some(end) => format!("{words}, but the interval reaches {}", self.unit.show(end)),
+            None => words.to_owned(),
+        }
+    }
+
+    fn line(&self, finding: &Finding, told: bool) -> Line {
+        let Estimate { value, interval } = finding.estimate;
+        let show = |value| self.unit.show(value);
+        let measured = Entry {
+            spread: interval.map(|interval| format!("[{}, {}]", show(interval.low), show(interval.high))),
+            ..Entry::plain(show(value))
+        };
+        let mut cells = vec![Some(Entry::plain(self.words(&finding.estimate))), Some(measured)];
+        cells.extend(self.rest());
+        cells.push(Some(Entry::plain(&finding.at)));
+        if told {
+            cells.push(Some(Entry::plain(&finding.setting)));
+        }
+        Line { name: self.statement.clone(), cells }
+    }
+
+    /// The verdict, the statement and its numbers in one line.
+    fn sentence(&self, finding: &Finding) -> String {
+        let Estimate { value, interval } = finding.estimate;
+        let show = |value| self.unit.show(value);
+        let verdict = match self.verdict(&finding.estimate) {
+            Verdict::Held => "held:    ",
+            Verdict::NotHeld => "not held:",
+        };
+        let interval = interval.map(|interval| format!(" [{}, {}]", show(interval.low), show(interval.high)));
+        let beyond = self.beyond(&finding.estimate).map(|end| format!(", but the interval reaches {}", show(end)));
+        format!(
+            "{verdict} {}: {}{}{}; {}, {}",
+            self.statement,
+            show(value),
+            interval.unwrap_or_default(),
+            beyond.unwrap_or_default(),
+            self.threshold.show(self.unit),
+            finding.at
+        )
+    }
+
+    fn rest(&self) -> [Option<Entry>; 2] {
+        let printed = self.printed.map(|value| Entry::plain(self.unit.show(value)));
+        [Some(Entry::plain(self.threshold.show(self.unit))), printed]
+    }
+}
+
+/// The claims with what was found for each.
+fn found<'c>(claims: &'c [Claim], evidence: &Evidence<'_>) -> Vec<(&'c Claim, Vec<Finding>)> {
+    claims.iter().map(|claim| (claim, (claim.measure)(evidence))).collect()
+}
+
+/// The settings that findings are of.
+fn settings<'f>(found: &'f [(&Claim, Vec<Finding>)]) -> BTreeSet<&'f str> {
+    found.iter().flat_map(|(_, findings)| findings).map(|finding| finding.setting.as_str()).collect()
+}
+
+/// How many were measured, and how many verdicts are what.
+fn counted(found: &[(&Claim, Vec<Finding>)]) -> String {
+    let verdicts = || {
+        let of_one = |(claim, findings): &(&Claim, Vec<Finding>)| {
+            findings.iter().map(|finding| claim.verdict(&finding.estimate)).collect::<Vec<_>>()
+        };
+        found.iter().flat_map(of_one)
+    };
+    let (all, missing) = (found.len(), found.iter().filter(|(_, findings)| findings.is_empty()).count());
+    match verdicts().count() {
+        0 => format!("none of {all} was measured"),
+        total => {
+            let held = verdicts().filter(|verdict| *verdict == Verdict::Held).count();
+            format!("{} of {all} measured, {missing} not; {held} of {total} verdicts: held", all - missing)
+        }
+    }
+}
+
+/// All claims as a table, with the sweeps that would measure those that were not; `None` where none was.
+pub(super) fn sheet(claims: &[Claim], evidence: &Evidence<'_>) -> Option<Sheet> {
+    let found = found(claims, evidence);
+    let settings = settings(&found);
+    if settings.is_empty() {
+        return None;
+    }
+    // Where all is of one setting, it is told once.
+    let told = settings.len() > 1;
+    let mut columns = vec!["verdict", "measured", "threshold", "paper's own", "where"];
+    columns.extend(told.then_some("setting"));
+    let (mut lines, mut missing) = (Vec::new(), Vec::new());
+    for (claim, findings) in &found {
+        lines.extend(findings.iter().map(|finding| claim.line(finding, told)));
+        if findings.is_empty() {
+            let mut cells = vec![Some(Entry::plain("not measured")), None];
+            cells.extend(claim.rest());
+            cells.resize_with(columns.len(), || None);
+            lines.push(Line { name: claim.statement.clone(), cells });
+            let note = missing.iter_mut().find(|(sweep, _): &&mut (&str, Vec<&str>)| *sweep == claim.sweep);
+            match note {
+                Some((_, statements)) => statements.push(&claim.statement),
+                None => missing.push((claim.sweep, vec![&claim.statement])),
+            }
+        }
+    }
+    let title = match settings.first() {
+        Some(one) if !told => format!("Claims of the paper \u{B7} {one}"),
+        _ => "Claims of the paper".to_owned(),
+    };
+    let counted = counted(&found);
+    let note = |(sweep, statements): &(&str, Vec<&str>)| {
+        format!("{sweep} measures what was not: {}", statements.join("; "))
+    };
+    Some(Sheet {
+        title,
+        about: format!(
+            "What arXiv 2401.06104 says of its models, held against these rows: {counted}. The measured value decides, and in \
+             square brackets is its 95 % interval, where there is one. Where the paper gives no number, the threshold is a reading of \
+             its words; the paper's own is what its tables print."
+        ),
+        corner: "claim",
+        grid: Grid { columns: columns.into_iter().map(str::to_owned).collect(), lines },
+        notes: missing.iter().map(note).collect(),
+    })
+}
+
+/// Those that were measured, a line each; empty where none was.
+pub(super) fn text(claims: &[Claim], evidence: &Evidence<'_>) -> String {
+    let found = found(claims, evidence);
+    let settings = settings(&found);
+    if settings.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\nclaims of the paper (arXiv 2401.06104): {}\n", counted(&found));
+    for setting in &settings {
+        if settings.len() > 1 {
+            text.push_str(&format!("{}\n", escape::plain(setting)));
+        }
+        for (claim, findings) in &found {
+            for finding in findings.iter().filter(|finding| finding.setting == *setting) {
+                text.push_str(&format!("  {}\n", escape::plain(&claim.sentence(finding))));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_decides_and_the_interval_is_told() {
+        let unit = Unit { digits: 2, suffix: "", signed: true };
+        let claim = Claim {
+            statement: "near".to_owned(),
+            threshold: Threshold::AtMost(0.4),
+            unit,
+            printed: None,
+            sweep: "",
+            measure: |_| Vec::new(),
+        };
+        let words = |value, low, high| claim.words(&Estimate { value, interval: Some(Interval { low, high }) });
+        assert_eq!(words(0.25, 0.2, 0.3), "held");
+        assert_eq!(words(0.4, 0.3, 0.45), "held, but the interval reaches +0.45");
+        assert_eq!(words(0.5, 0.35, 0.6), "not held, but the interval reaches +0.35");
+        assert_eq!(words(0.5, 0.45, 0.6), "not held");
+        assert_eq!(claim.words(&Estimate { value: f64::NAN, interval: None }), "not held");
+        assert_eq!((unit.show(-0.001), Threshold::Within(73.0, 76.0).holds(76.0)), ("0.00".to_owned(), true));
+    }
+}

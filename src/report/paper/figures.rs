@@ -1,0 +1,281 @@
+//! The paper's figures from rows: which panels and policies each shows, and on what page.
+//!
+//! It chooses and arranges; charts, bars and maps are drawn elsewhere. Where rows have nothing for a figure it says why.
+
+use super::super::axis::Scale;
+use super::super::breakdown;
+use super::super::chart::{Chart, Printed};
+use super::super::curve::{Figure, Looks};
+use super::super::escape;
+use super::super::heatmap;
+use super::super::points::{Panel, RUNNING};
+use super::super::setting::Setting;
+use super::bars::{self, Bar, Stack};
+use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, titles};
+
+/// Charts of one page; more are drawn on further pages.
+const MOST: usize = 12;
+/// The policies of Figure 3, and those of Figures 4, 5, 10 and 11, without the full cache.
+const OF_PERPLEXITY: [&str; 5] = ["truncate", "window", "window+4", "h2o", TOVA];
+const OF_QUESTIONS: [&str; 3] = ["truncate", "window+4", TOVA];
+const NAMES: &str = "full is the paper's topline, truncate its baseline";
+
+/// The figure; an error says what the rows lack.
+pub(super) fn pieces(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+    match exhibit.number() {
+        3 => perplexity(exhibit, evidence),
+        4 => questions(exhibit, evidence, ("squality", "rouge"), true),
+        5 => questions(exhibit, evidence, ("qasper", "f1"), true),
+        6 => judged(exhibit, evidence),
+        7 => running(exhibit, evidence),
+        8 => maps(exhibit, evidence, &|maps| maps.into_iter().next_back().into_iter().collect()),
+        9 => places(evidence),
+        10 => questions(exhibit, evidence, ("squality", "rouge"), false),
+        11 => questions(exhibit, evidence, ("qasper", "f1"), false),
+        12 => maps(exhibit, evidence, &|maps| layers(maps, 0..20)),
+        _ => maps(exhibit, evidence, &|maps| layers(maps, 20..usize::MAX)),
+    }
+}
+
+fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+    let mut panels = evidence.panels_of("perplexity", "nll", &|policy| OF_PERPLEXITY.contains(&policy));
+    // Texts far beyond a model's training are Figure 7's.
+    panels.retain(|panel| !evidence.is_long(&panel.setting));
+    if panels.is_empty() {
+        return Err(format!(
+            "no perplexity of {} was measured on texts of a usual length",
+            OF_PERPLEXITY.join(", ")
+        ));
+    }
+    let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
+    if evidence.beside_paper {
+        pieces.differences = beside::perplexity(&panels);
+        pieces.notes.extend(beside::of_another_length(&panels));
+    }
+    Ok(pieces)
+}
+
+/// Panels over the cache size on as many pages as they need.
+fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over: bool) -> Pieces {
+    let looks = Looks::of(panels);
+    let titles = titles(panels);
+    let mut pieces = Pieces::default();
+    let pages: Vec<_> = panels.chunks(MOST).zip(titles.chunks(MOST)).collect();
+    for (number, (panels, titles)) in pages.iter().enumerate() {
+        let chart = |(panel, title): (&Panel, &String)| {
+            let chart = Chart::by_size(panel, title.clone(), Scale::Linear);
+            match laid_over.then(|| printed(panel)).flatten() {
+                Some(printed) => chart.beside(printed),
+                None => chart,
+            }
+        };
+        let charts: Vec<Chart> = panels.iter().zip(*titles).map(chart).collect();
+        let title = format!("{exhibit}, redrawn: {}", exhibit.source().shows);
+        let page = evidence.page(charts.len());
+        let figure = Figure::of_charts(title, charts, &looks, NAMES.to_owned());
+        let end = if pages.len() > 1 { format!("page-{}", number + 1) } else { String::new() };
+        pieces.scenes.push((end, figure.scene_on(&page, &figure.drawings[0].1)));
+    }
+    pieces
+}
+
+/// The paper's Table 3 at the sizes and of the policies that a panel has.
+fn printed(panel: &Panel) -> Option<Printed> {
+    let sizes = beside::sizes(panel)?;
+    let line = |(policy, values): &(&str, [f64; 7])| {
+        let here = |size: &&(usize, u32)| panel.point(policy, Some(size.1)).is_some();
+        let spots = sizes.iter().filter(here).map(|(at, size)| (f64::from(*size), values[*at])).collect();
+        ((*policy).to_owned(), spots)
+    };
+    let lines = numbers::TABLE_3.iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
+    Some(Printed { lines: lines.collect(), full: panel.full().map(|_| numbers::TABLE_3_FULL) })
+}
+
+/// SQuALITY or QASPER of one kind of models.
+fn questions(
+    exhibit: Exhibit,
+    evidence: &Evidence<'_>,
+    (task, metric): (&str, &str),
+    instructed: bool,
+) -> Result<Pieces, String> {
+    let all = evidence.panels_of(task, metric, &|policy| OF_QUESTIONS.contains(&policy));
+    if all.is_empty() {
+        return Err(format!("no answers of {} to {task} were measured", OF_QUESTIONS.join(", ")));
+    }
+    let panels: Vec<Panel> =
+        all.iter().filter(|panel| is_instructed(&panel.setting) == instructed).cloned().collect();
+    if panels.is_empty() {
+        let models: Vec<String> = titles(&all);
+        let (asked, found) =
+            if instructed { ("instruct", "base models only") } else { ("base", "instruct models only") };
+        return Err(format!(
+            "it is of {asked} models, and these rows are of {found}: {}. A model counts as tuned on instructions where it was \
+             asked through a chat template or is named chat, instruct or it",
+            models.join(", ")
+        ));
+    }
+    let mut pieces = charts(exhibit, evidence, &panels, false);
+    if evidence.beside_paper {
+        pieces.notes.push("the paper prints no numbers of this figure, so none are laid over".to_owned());
+    }
+    Ok(pieces)
+}
+
+/// Whether a model was asked as one tuned on instructions: through its chat template, or by its name.
+pub(super) fn is_instructed(setting: &Setting) -> bool {
+    let name = setting.model.rsplit('/').next().unwrap_or_default().to_lowercase();
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    setting.asked.split(' ').any(|part| part == "chat_template=true")
+        || words.any(|word| matches!(word, "chat" | "instruct" | "it"))
+}
+
+fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+    let endings = ["judge_win", "judge_tie", "judge_loss"]
+        .map(|metric| evidence.panels_of("judge", metric, &|policy| policy != "full"));
+    let mut stacks = Vec::new();
+    let mut notes = Vec::new();
+    for (wins, title) in endings[0].iter().zip(titles(&endings[0])) {
+        let ties = endings[1].iter().find(|panel| panel.setting == wins.setting);
+        let losses = endings[2].iter().find(|panel| panel.setting == wins.setting);
+        let compared = evidence.beside_paper && wins.setting.length == numbers::LENGTH;
+        if evidence.beside_paper && !compared {
+            notes.push(beside::other_length(&title, wins.setting.length));
+        }
+        for policy in wins.policies().into_iter().filter(|policy| *policy != "full") {
+            let bar = |size: u32| {
+                let share = |panel: Option<&Panel>| Some(panel?.point(policy, Some(size))?.estimate.value);
+                let printed =
+                    numbers::FIGURE_6.iter().find(|(known, _)| *known == size && compared && policy == TOVA);
+                Some(Bar {
+                    size: size.to_string(),
+                    measured: [share(Some(wins))?, share(ties)?, share(losses)?],
+                    printed: printed.map(|(_, shares)| *shares),
+                })
+            };
+            let bars: Vec<Bar> = wins.sizes().into_iter().filter_map(bar).collect();
+            let title =
+                if policy == TOVA { title.clone() } else { format!("{title} \u{B7} {}", escape::plain(policy)) };
+            stacks.extend((!bars.is_empty()).then(|| Stack { title, policy: escape::plain(policy), bars }));
+        }
+    }
+    if stacks.is_empty() {
+        return Err("no story was judged".to_owned());
+    }
+    let page = evidence.page(stacks.len());
+    let title = format!("{exhibit}, redrawn: {}", exhibit.source().shows);
+    let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders";
+    let scene = bars::scene(&title, &stacks, &page, numbers::STORY_MODEL, caption);
+    let differences = if evidence.beside_paper { beside::judged(evidence, &endings) } else { Vec::new() };
+    Ok(Pieces { scenes: vec![(String::new(), scene)], differences, notes, ..Pieces::default() })
+}
+
+fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+    let mut panels: Vec<Panel> =
+        evidence.panels.iter().filter(|panel| panel.quantity.metric == "nll").cloned().collect();
+    for panel in &mut panels {
+        // Where keys stand is a policy's own here, so `tova@squeezed` is the paper's TOVA as well.
+        let shown =
+            |policy: &str| ["full", "window+4", TOVA].contains(&policy.split('@').next().unwrap_or(policy));
+        panel.points.retain(|point| shown(&point.policy));
+    }
+    panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
+    let looks = Looks::of(&panels);
+    let breakdowns = breakdown::breakdowns(&panels);
+    let running: Vec<_> = breakdowns.iter().filter(|parts| parts.by == RUNNING).collect();
+    let settings: Vec<Setting> = running.iter().map(|parts| parts.setting().clone()).collect();
+    let mut pieces = Pieces::default();
+    for parts in &running {
+        let title = parts.setting().title(&settings);
+        let charts: Option<Vec<Chart>> = parts.sizes().into_iter().map(|size| parts.running(size)).collect();
+        let Some(charts) = charts.filter(|charts| !charts.is_empty()) else { continue };
+        let page = evidence.page(charts.len());
+        let caption = format!("{title}; each point is over all tokens read so far");
+        let long = format!("{exhibit}, redrawn: {}: {title}", exhibit.source().shows);
+        let figure = Figure::of_charts(long, charts, &looks, caption);
+        pieces.scenes.push((end_of(&title, running.len()), figure.scene_on(&page, &figure.drawings[0].1)));
+    }
+    if pieces.scenes.is_empty() {
+        return Err("no text is longer than 4,096 tokens and was read by window+4 or tova".to_owned());
+    }
+    if evidence.beside_paper {
+        pieces
+            .notes
+            .push("the paper prints no numbers of this figure; the claims say what it says of them".to_owned());
+    }
+    Ok(pieces)
+}
+
+/// What tells the files of several settings apart.
+fn end_of(title: &str, settings: usize) -> String {
+    if settings > 1 {
+        title.split(" \u{B7} ").map(escape::slug).collect::<Vec<_>>().join("-")
+    } else {
+        String::new()
+    }
+}
+
+fn layers(maps: Vec<heatmap::Map>, range: std::ops::Range<usize>) -> Vec<heatmap::Map> {
+    maps.into_iter().filter(|map| range.contains(&map.layer)).collect()
+}
+
+fn maps(
+    exhibit: Exhibit,
+    evidence: &Evidence<'_>,
+    choose: &dyn Fn(Vec<heatmap::Map>) -> Vec<heatmap::Map>,
+) -> Result<Pieces, String> {
+    let kept = evidence.kept();
+    let mut pieces = Pieces::default();
+    let mut deepest = None;
+    for section in &kept {
+        let Some((size, all)) = section.maps_of(TOVA) else { continue };
+        deepest = deepest.max(all.last().map(|map| map.layer));
+        let maps = choose(all);
+        let Some(last) = maps.last() else { continue };
+        let end = end_of(section.title(), kept.len());
+        let told = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
+        let told = if maps.len() == 1 { format!("{told} \u{B7} layer {}", last.layer) } else { told };
+        for (number, page) in maps.chunks(heatmap::MOST).enumerate() {
+            let columns = evidence.columns.unwrap_or(if page.len() > 2 { 2 } else { 1 });
+            let (width, abreast) = match columns {
+                // Four make a square.
+                1 => (super::COLUMN, if page.len() == 4 { 2 } else { page.len().min(3) }),
+                _ => (super::TWO_COLUMNS, page.len().min(5)),
+            };
+            let end = match number {
+                0 => end.clone(),
+                _ => [end.as_str(), &format!("page-{}", number + 1)].join("-").trim_matches('-').to_owned(),
+            };
+            pieces.scenes.push((end, heatmap::scene_of(&told, page, width, abreast)));
+        }
+    }
+    match (pieces.scenes.is_empty(), deepest) {
+        (false, _) => Ok(pieces),
+        (true, Some(deepest)) => Err(format!("the deepest layer that was mapped is {deepest}")),
+        (true, None) => {
+            Err("no map of what tova keeps was made (`maps:` of the task says of how many samples)".to_owned())
+        }
+    }
+    .map(|mut pieces| {
+        if evidence.beside_paper {
+            pieces.notes.push(format!("the paper prints no numbers of {exhibit}, so none are laid over"));
+        }
+        pieces
+    })
+}
+
+fn places(evidence: &Evidence<'_>) -> Result<Pieces, String> {
+    let kept = evidence.kept();
+    let mut pieces = Pieces::default();
+    let width = if evidence.columns == Some(2) { super::TWO_COLUMNS } else { super::COLUMN };
+    for section in &kept {
+        let scene = section.places_of(TOVA, width);
+        pieces.scenes.extend(scene.map(|scene| (end_of(section.title(), kept.len()), scene)));
+    }
+    if pieces.scenes.is_empty() {
+        return Err("no steps that tova keeps a token were measured".to_owned());
+    }
+    if evidence.beside_paper {
+        pieces.notes.push("the paper prints no numbers of this figure, so none are laid over".to_owned());
+    }
+    Ok(pieces)
+}

@@ -1,0 +1,330 @@
+//! Exhibits and claims of rows that are the paper's own, and of others.
+
+use super::super::fixture::{Sample, rows, table_3};
+use super::super::points::panels;
+use super::super::scene::{Across, Shape};
+use super::super::{escape, font};
+use super::*;
+
+const LLAMA: &str = "meta-llama/Llama-2-7b-hf";
+
+fn one(policy: &str, size: Option<u32>, value: f64, weight: f64) -> Vec<Row> {
+    rows(policy, size, &[Sample { sample: "a", cluster: "a", value, weight }])
+}
+
+/// Answers as good as `marks` says of each policy and size, of the metrics named.
+fn answers(task: &str, metrics: &[&str], template: bool, marks: &[(&str, Option<u32>, f64)]) -> Vec<Row> {
+    let asked = format!("prompt=paper max_new_tokens=8 temperature=0 chat_template={template}");
+    let mut all = Vec::new();
+    for (policy, size, mark) in marks {
+        for metric in metrics {
+            all.extend(one(policy, *size, *mark, 1.0).into_iter().map(|row| Row {
+                task: task.into(),
+                metric: (*metric).into(),
+                asked: Some(asked.as_str().into()),
+                ..row
+            }));
+        }
+    }
+    all
+}
+
+/// Verdicts on a hundred pairs at each size of Figure 6, as the paper has them.
+fn judged() -> Vec<Row> {
+    let mut all = Vec::new();
+    for (size, shares) in numbers::FIGURE_6 {
+        for (metric, share) in ["judge_win", "judge_tie", "judge_loss"].into_iter().zip(shares) {
+            all.extend(one("tova", Some(size), share, 100.0).into_iter().map(|row| Row {
+                task: "judge".into(),
+                dataset: "paper judged by gpt-4-0613".into(),
+                metric: metric.into(),
+                ..row
+            }));
+        }
+    }
+    for (size, tokens) in numbers::STORY_LENGTH {
+        let policy = if size.is_some() { "tova" } else { "full" };
+        all.extend(one(policy, size, tokens, 1.0).into_iter().map(|row| Row {
+            task: "story".into(),
+            metric: "new_tokens".into(),
+            ..row
+        }));
+    }
+    all
+}
+
+/// A text of 16,384 tokens in pieces, in nats per token: of TOVA all alike, of Window+4 rising.
+fn long() -> Vec<Row> {
+    let mut all = Vec::new();
+    for (policy, positions, rise) in [("tova", "squeezed", 0.0), ("window+4", "slot", 0.05)] {
+        let pieces = [("piece:0-4095", 2.0), ("piece:4096-8191", 2.0 + rise), ("piece:8192-16383", 2.0 + rise)];
+        let weights = [4096.0, 4096.0, 8192.0];
+        let mut add = |group: Option<&str>, value: f64, weight: f64| {
+            all.extend(one(policy, Some(512), value, weight).into_iter().map(|row| Row {
+                length: 16_384,
+                positions: positions.into(),
+                group: group.map(Into::into),
+                ..row
+            }));
+        };
+        for ((piece, nats), weight) in pieces.into_iter().zip(weights) {
+            add(Some(piece), nats * weight, weight);
+        }
+        let total: f64 = pieces.iter().zip(weights).map(|((_, nats), weight)| nats * weight).sum();
+        add(None, total, 16_384.0);
+    }
+    all
+}
+
+fn timed() -> Vec<Row> {
+    let of = |policy, size, metric: &str, value, weight| {
+        let rows = one(policy, size, value, weight).into_iter();
+        rows.map(|row| Row { task: "timing".into(), metric: metric.into(), ..row }).collect::<Vec<_>>()
+    };
+    [
+        of("full", None, "decode_batch", 100.0, 8_000.0),
+        of("full", None, "cache_bytes", 2.18e9, 1.0),
+        of("tova", Some(512), "decode_batch", 100.0, 40_000.0),
+        of("tova", Some(512), "cache_bytes", 0.28e9, 1.0),
+    ]
+    .concat()
+}
+
+/// What TOVA keeps: 4,096 tokens of three layers, of which the second leaves at step 600.
+fn kept() -> Vec<Row> {
+    let mut all = Vec::new();
+    let mut add = |metric: &str, group: Option<&str>, value: f64, output: Option<String>| {
+        all.extend(one("tova", Some(512), value, 1.0).into_iter().map(|row| Row {
+            task: "retention".into(),
+            metric: metric.into(),
+            group: group.map(Into::into),
+            output: output.clone(),
+            ..row
+        }));
+    };
+    // The mean of min(t, 513) over 4,096 steps: (1 + ... + 512 + 3,584 x 513) / 4,096.
+    add("lifetime", None, (512.0 * 513.0 / 2.0 + 3584.0 * 513.0) / 4096.0, None);
+    add("lifetime", Some("class:possessive"), 1393.0, None);
+    add("lifetime", Some("tag:PROPN"), 600.0, None);
+    add("lifetime", Some("position:0"), 4096.0, None);
+    add("lifetime", Some("position:1"), 599.0, None);
+    add("recent_share", None, 0.78, None);
+    let left: Vec<String> =
+        (0..4096).map(|token| if token == 1 { "600".to_owned() } else { "4096".to_owned() }).collect();
+    for layer in 0..3 {
+        add("kept_until", Some(&format!("layer:{layer}")), 4.0, Some(left.join(" ")));
+    }
+    all
+}
+
+fn everything() -> Vec<Row> {
+    let marks = [("full", None, 0.2), ("tova", Some(512), 0.195), ("window+4", Some(512), 0.16)];
+    let half = [("full", None, 0.4), ("tova", Some(2048), 0.38), ("truncate", Some(2048), 0.39)];
+    let rouge = ["rouge1", "rouge2", "rougeL"];
+    let base = answers("squality", &rouge, false, &marks);
+    let chat = answers("squality", &rouge, true, &marks);
+    let models = [(LLAMA, 1.0), ("mistralai/Mistral-7B-v0.1", 0.97), ("01-ai/Yi-6B", 1.3)];
+    let mut all: Vec<Row> = models.iter().flat_map(|(model, scale)| table_3(model, *scale, 40)).collect();
+    all.extend([base, chat, answers("qasper", &["f1"], true, &half), judged(), long(), timed(), kept()].concat());
+    all
+}
+
+/// The words, number and threshold of each claim that was measured, and what the paper's tables give.
+fn verdicts(rows: &[Row]) -> Vec<(String, String, String, Option<String>)> {
+    let panels = panels(rows);
+    let sheet = claims(rows, &panels).unwrap();
+    let shown = |entry: &Option<table::Entry>| entry.as_ref().map(|entry| entry.number.clone());
+    let lines = sheet.grid.lines.iter().filter(|line| line.cells[1].is_some()).map(|line| {
+        let [words, number] = [0, 1].map(|at| shown(&line.cells[at]).unwrap());
+        (line.name.clone(), words, number, shown(&line.cells[3]))
+    });
+    lines.collect()
+}
+
+#[test]
+fn the_paper_s_table_gives_the_verdicts_one_derives_by_hand() {
+    let found = verdicts(&table_3(LLAMA, 1.0, 100));
+    // 7.41 - 7.16; Window+4's 7.30 - 7.17; its 7.46 - 7.16; best at 256 to 2,048, not at 64 and 128; 7.27 - 7.17.
+    let expected =
+        [("held", "+0.25"), ("held", "+0.13"), ("not held", "+0.30"), ("held", "66.7 %"), ("held", "+0.10")];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for ((statement, words, number, printed), (verdict, value)) in found.iter().zip(expected) {
+        assert!(words.starts_with(verdict), "{statement}: {words}");
+        assert_eq!((number.as_str(), printed.as_deref()), (value, Some(value)), "{statement}");
+    }
+}
+
+#[test]
+fn the_terminal_has_what_was_measured_and_the_report_what_was_not() {
+    let all = table_3(LLAMA, 1.0, 100);
+    let panels = panels(&all);
+    let text = terminal(&all, &panels);
+    assert!(
+        text.contains("claims of the paper (arXiv 2401.06104): 5 of 18 measured, 13 not; 4 of 5 verdicts: held"),
+        "{text}"
+    );
+    assert!(
+        text.contains("held:     TOVA is within 0.4 perplexity of full at 1/8 of the length: +0.25 ["),
+        "{text}"
+    );
+    assert!(!text.contains("ROUGE"), "{text}");
+    let mut file = String::new();
+    markdown::push_sheet(&mut file, "##", &claims(&all, &panels).unwrap());
+    assert!(file.contains("within 1 F1 of full at 1/2 of the length | not measured |  | ≤ +1.00 |"), "{file}");
+    assert!(
+        file.contains(
+            "- configs/qasper-instruct.yaml measures what was not: TOVA is within 1 F1 of full at 1/2 of the length; TOVA's F1"
+        ),
+        "{file}"
+    );
+    let nothing = one("h3o", Some(8), 1.0, 1.0);
+    assert!(terminal(&nothing, &super::super::points::panels(&nothing)).is_empty());
+}
+
+#[test]
+fn moving_one_number_turns_its_claim() {
+    // TOVA's 512 becomes 7.60: 0.44 from full, and still below Window+4's 7.73.
+    let moved = table_3(LLAMA, 1.0, 100).into_iter().map(|row| match (row.policy.as_str(), row.cache_size) {
+        ("tova", Some(512)) => Row { value: row.value + 4095.0 * (7.60f64 / 7.41).ln(), ..row },
+        _ => row,
+    });
+    let found = verdicts(&moved.collect::<Vec<_>>());
+    assert!(found[0].1.starts_with("not held") && found[0].2 == "+0.44", "{:?}", found[0]);
+    assert!(found[1].1.starts_with("held") && found[1].2 == "+0.13", "{:?}", found[1]);
+    // At 7.80 it is behind Window+4 by 0.07.
+    let moved = table_3(LLAMA, 1.0, 100).into_iter().map(|row| match (row.policy.as_str(), row.cache_size) {
+        ("tova", Some(512)) => Row { value: row.value + 4095.0 * (7.80f64 / 7.41).ln(), ..row },
+        _ => row,
+    });
+    let found = verdicts(&moved.collect::<Vec<_>>());
+    assert!(found[1].1.starts_with("not held") && found[1].2 == "-0.07", "{:?}", found[1]);
+}
+
+#[test]
+fn every_task_has_its_claims() {
+    let found = verdicts(&everything());
+    let check = |statement: &str, words: &str, number: &str| {
+        let of_one: Vec<_> = found.iter().filter(|(known, ..)| known.contains(statement)).collect();
+        assert!(of_one.iter().any(|(_, w, n, _)| w == words && n == number), "{statement}: {of_one:?}");
+    };
+    // All three ROUGE scores are the mark itself: 20.0 against 19.5 and 16.0.
+    check("within 1 ROUGE", "held", "+0.50");
+    check("TOVA's ROUGE is above", "held", "+3.50");
+    check("within 1 F1", "not held", "+2.00");
+    check("TOVA's F1 is above", "not held", "-1.00");
+    // TOVA's nats stay 2.0, Window+4's start there too.
+    check("rises by less than 0.5", "held", "0.00");
+    check("below Window+4's throughout", "not held", "0.00");
+    check("prefers full's stories", "held", "-1.0 %");
+    check("stories at 1/4 are as long", "held", "0.0 %");
+    // 400 a second against 80 are five times as many.
+    check("decodes 4.8 times", "held", "5.00");
+    check("about 1/8 of the memory", "held", "12.8 %");
+    check("min(t, k + 1)", "held", "0.00");
+    check("73 to 76 %", "not held", "78.0 %");
+    check("first token", "held", "100.0 %");
+}
+
+#[test]
+fn differences_to_the_paper_s_own_numbers_are_none() {
+    let all = everything();
+    let panels = panels(&all);
+    let evidence = Evidence { beside_paper: true, ..Evidence::of(&all, &panels) };
+    let of = |text: &str| {
+        let exhibit = Exhibit::parse(text).unwrap();
+        let pieces = if exhibit.is_table() { tables::pieces } else { figures::pieces };
+        pieces(exhibit, &evidence).unwrap().differences
+    };
+    let numbers = |sheet: &Sheet| -> Vec<String> {
+        let entries = sheet.grid.lines.iter().flat_map(|line| line.cells.iter().flatten());
+        entries.map(|entry| entry.number.clone()).collect()
+    };
+    let tables = of("table3");
+    let [llama, _, yi] =
+        &["Llama", "Mistral", "Yi"].map(|name| tables.iter().find(|sheet| sheet.title.contains(name)).unwrap());
+    // Full and eight policies at seven sizes.
+    assert_eq!(numbers(llama), vec!["0.00"; 9 * 7]);
+    assert_eq!(numbers(yi)[0], "+2.15", "7.16 x 0.3");
+    let figure = of("6");
+    assert_eq!(figure.len(), 2);
+    assert!(figure.iter().all(|sheet| numbers(sheet).iter().all(|number| number == "0.0")), "Figure 6");
+    assert_eq!(numbers(&figure[0]).len() + numbers(&figure[1]).len(), 9 + 4);
+    // Of the tags that Table 5 has, POS is the paper's; the mean is by counting; 600 against NNPS and NNP.
+    let steps = of("table5");
+    assert_eq!(numbers(&steps[0]), ["0", "0", "+22", "+83"]);
+    let speed = of("table1");
+    assert_eq!(numbers(&speed[0]), ["0.000", "0.00", "0.000", "+0.20"]);
+}
+
+#[test]
+fn each_exhibit_is_drawn_or_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    // Set to look at the figures by eye.
+    let seen = std::env::var_os("TOVA_BENCH_TEST_REPORT").map(PathBuf::from);
+    let out = seen.unwrap_or_else(|| folder.path().to_owned());
+    let options = |columns, beside_paper| Options {
+        out: out.clone(),
+        formats: vec![Format::Markdown, Format::Csv, Format::Svg, Format::Png, Format::Pdf],
+        columns,
+        beside_paper,
+    };
+    let drawn = draw(&everything(), &Exhibit::ALL, &options(None, true)).unwrap();
+    let has = |name: &str| drawn.files.iter().any(|file| file.ends_with(format!("paper/{name}")));
+    for number in [3, 4, 6, 7, 8, 9, 10, 12] {
+        assert!(["svg", "png", "pdf"].iter().all(|end| has(&format!("figure-{number}.{end}"))), "{number}");
+    }
+    for number in [1, 2, 3, 5] {
+        assert!(has(&format!("table-{number}.md")) && has(&format!("table-{number}.csv")), "{number}");
+    }
+    assert!(has("figure-5.svg") && has("table-3-minus-paper.md") && !has("figure-4-minus-paper.md"));
+    let [eleven, thirteen] = &drawn.missing[..] else { panic!("{:?}", drawn.missing) };
+    assert!(eleven.contains("instruct models only") && eleven.contains("configs/qasper-base.yaml"), "{eleven}");
+    assert!(thirteen.contains("deepest layer that was mapped is 2"), "{thirteen}");
+    for exhibit in Exhibit::ALL {
+        let nothing = draw(&one("h3o", Some(8), 1.0, 1.0), &[exhibit], &options(None, false)).unwrap();
+        let [missing] = &nothing.missing[..] else { panic!("{exhibit}") };
+        assert!(nothing.files.is_empty() && missing.contains("configs/"), "{missing}");
+        let task = exhibit.source().task;
+        assert!(
+            missing.starts_with(&exhibit.to_string()) && missing.contains(&format!("task {task}")),
+            "{missing}"
+        );
+        for sweep in exhibit.source().sweeps {
+            let sweep = sweep.split('`').next().unwrap();
+            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(sweep).is_file(), "{sweep}");
+        }
+    }
+}
+
+#[test]
+fn figures_fit_a_column_or_two() {
+    let all = everything();
+    let panels = panels(&all);
+    for (columns, inches) in [(Some(1), 3.3), (Some(2), 6.9), (None, 6.9)] {
+        let evidence = Evidence { columns, beside_paper: true, ..Evidence::of(&all, &panels) };
+        for number in [3, 4, 6, 7, 8, 9, 10, 12] {
+            let pieces = figures::pieces(Exhibit::parse(&number.to_string()).unwrap(), &evidence).unwrap();
+            for (_, scene) in &pieces.scenes {
+                let fits = [inches * 72.0, if columns.is_none() { 3.3 * 72.0 } else { 0.0 }];
+                assert!(fits.iter().any(|width| (scene.width - width).abs() < 1e-9), "{number}: {}", scene.width);
+                assert_inside(scene, number);
+            }
+        }
+    }
+}
+
+/// No text runs out of the page.
+fn assert_inside(scene: &Scene, number: u8) {
+    for shape in &scene.shapes {
+        let Shape::Text { at, text, size, across, upright: false, .. } = shape else { continue };
+        let width = font::width(&escape::plain(text), *size);
+        let left = match across {
+            Across::Left => at.0,
+            Across::Centre => at.0 - width / 2.0,
+            Across::Right => at.0 - width,
+        };
+        let inside = left >= 0.0 && left + width <= scene.width && (0.0..=scene.height).contains(&at.1);
+        assert!(inside, "Figure {number}: {text:?} from {left} to {} of {}", left + width, scene.width);
+        assert!(*size >= 5.5, "Figure {number}: {text:?} is too small to read");
+    }
+}
