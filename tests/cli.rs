@@ -136,6 +136,12 @@ fn the_quick_built_in_sweep_needs_nothing() {
     let few = run(folder.path(), &few).with_code(0);
     assert!(few.stderr.contains("few/report.csv") && few.stderr.contains(".svg"), "{}", few.stderr);
     assert!(!few.stderr.contains(".md") && !few.stderr.contains(".png"), "{}", few.stderr);
+    for file in ["report.md", "summary.md", "report.tex", "report.csv", "pairs.csv"] {
+        assert!(folder.path().join("elsewhere").join(file).is_file(), "{file}");
+    }
+    let near = ["report", "results/smoke", "--out", "elsewhere", "--within", "5%", "--within", "2recall"];
+    let near = run(folder.path(), &near).with_code(0);
+    assert!(near.stdout.contains("\n5 % of perplexity \u{B7} ") && !near.stdout.contains("\n0.4 PPL"), "{near:?}");
     let plan = run(folder.path(), &["plan", "smoke"]).with_code(0);
     assert!(plan.stdout.contains("82 cells: 82 done, nothing to do") && plan.stderr.is_empty(), "{plan:?}");
     for what in [
@@ -552,6 +558,7 @@ fn mistakes_on_the_command_line_are_told_and_nothing_runs() {
         (&["report", "none"], &["--paper"], &["--figure"]),
         (&["report", "none"], &["--figure", "3", "--columns", "3"], &["'3' for '--columns"]),
         (&["report", "none"], &["--format", "doc"], &["'doc' for '--format"]),
+        (&["report", "r", "--within"], &["0.4"], &["`0.4` is no distance", "0.4ppl, 1f1", "5%"]),
         (&[], &[], &["Usage: tova-bench <COMMAND>"]),
     ] {
         let ended = run(bench.path(), &[command, arguments].concat()).with_code(2);

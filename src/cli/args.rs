@@ -8,6 +8,7 @@ use super::baseline::BaselineArguments;
 use super::compare::CompareArguments;
 use crate::eviction::Positions;
 use crate::lm::{DeviceChoice, WeightType};
+use crate::report::Distance;
 use crate::sweep::{Only, Selection, Shard};
 use crate::world::{self, Split};
 
@@ -118,9 +119,13 @@ pub struct ReportArguments {
     /// several times
     #[arg(long, value_name = "KEY=VALUES")]
     pub only: Vec<Only>,
-    /// Where to write report.md, report.csv and figures/ [default: the first results folder]
+    /// Where to write report.md, summary.md, report.csv, pairs.csv, report.tex and figures/ [default: the first results folder]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Say the smallest cache of each policy so near to the full cache, such as 0.4ppl, 1f1, 1rouge, 2recall or 5% (of the
+    /// full cache's value); may be given several times [default: the distances of the paper's claims]
+    #[arg(long, value_name = "DISTANCE")]
+    pub within: Vec<Distance>,
     /// What to write [default: all but pdf; of --figure all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
     pub format: Vec<ReportFormat>,
@@ -139,10 +144,12 @@ pub struct ReportArguments {
 /// The formats of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReportFormat {
-    /// report.md: tables, doubts and links to the figures
+    /// report.md: tables, doubts and links to the figures; summary.md, the short answer for a pull request
     Md,
-    /// report.csv: one line for each point
+    /// report.csv, one line for each point, and pairs.csv, one for each two policies
     Csv,
+    /// report.tex: every table, to be read into a paper with \input
+    Tex,
     /// Figures, sharp at any size
     Svg,
     /// Figures as pixels, 300 per inch

@@ -78,7 +78,7 @@ fn report(arguments: &ReportArguments) -> Result<()> {
         return redraw(arguments, &exhibits, &rows, out);
     }
     let formats = formats(arguments).unwrap_or_else(|| Format::USUAL.to_vec());
-    let written = report::write(&rows, &Options { out: out.clone(), formats })?;
+    let written = report::write(&rows, &Options { out: out.clone(), formats, within: arguments.within.clone() })?;
     print(&written.terminal)?;
     for file in &written.files {
         eprintln!("{}", file.display());
@@ -91,6 +91,7 @@ fn formats(arguments: &ReportArguments) -> Option<Vec<Format>> {
     let format = |asked: &ReportFormat| match asked {
         ReportFormat::Md => Format::Markdown,
         ReportFormat::Csv => Format::Csv,
+        ReportFormat::Tex => Format::Latex,
         ReportFormat::Svg => Format::Svg,
         ReportFormat::Png => Format::Png,
         ReportFormat::Pdf => Format::Pdf,

@@ -28,6 +28,11 @@ impl Interval {
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
+
+    /// Whether all of it is on one side of zero.
+    pub fn excludes_zero(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
 }
 
 /// What one cluster adds to a pooled metric: `sum(value)` and `sum(weight)`.
@@ -71,22 +76,33 @@ impl Draws {
 
     /// The interval of a statistic over resampled clusters; the statistic may decline a draw that has nothing of it.
     pub fn interval(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Interval> {
-        if self.clusters < 2 {
-            return None;
+        interval(&self.resamples(statistic))
+    }
+
+    /// The statistic of every draw, in their order, so that those of two points pair; empty where fewer than two clusters
+    /// leave nothing to draw.
+    pub(super) fn resamples(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Vec<Option<f64>> {
+        match self.clusters {
+            0 | 1 => Vec::new(),
+            clusters => self.indices.chunks(clusters).map(statistic).collect(),
         }
-        let mut values: Vec<f64> = self.indices.chunks(self.clusters).filter_map(statistic).collect();
-        // A point that most draws miss, or that is NaN somewhere, has no interval worth printing.
-        if values.len() < RESAMPLES * 9 / 10 || values.iter().any(|value| value.is_nan()) {
-            return None;
-        }
-        values.sort_by(f64::total_cmp);
-        let outside = (1.0 - CONFIDENCE) / 2.0;
-        Some(Interval { low: quantile(&values, outside), high: quantile(&values, 1.0 - outside) })
     }
 }
 
+/// The percentile interval of a statistic's resamples.
+pub(super) fn interval(resamples: &[Option<f64>]) -> Option<Interval> {
+    let mut values: Vec<f64> = resamples.iter().copied().flatten().collect();
+    // A point that most draws miss, or that is NaN somewhere, has no interval worth printing.
+    if values.len() < RESAMPLES * 9 / 10 || values.iter().any(|value| value.is_nan()) {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    let outside = (1.0 - CONFIDENCE) / 2.0;
+    Some(Interval { low: quantile(&values, outside), high: quantile(&values, 1.0 - outside) })
+}
+
 /// Linear between the two nearest of the sorted values.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     // Not a weighted mean: equal neighbours must give exactly themselves, infinite ones too.

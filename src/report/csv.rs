@@ -1,13 +1,14 @@
-//! The points as CSV: one line per point, every digit, every setting a column.
+//! The points as CSV, and the pairs: one line each, every digit, every setting a column.
 //!
 //! For spreadsheets and scripts; it says nothing that the rows do not, only pooled.
 
-use super::bootstrap::Estimate;
+use super::bootstrap::{Estimate, Interval};
 use super::escape;
 use super::points::Panel;
 use super::table::Sheet;
 
-const HEADER: [&str; 30] = [
+/// What every line begins with: where it belongs.
+const SUBJECT: [&str; 14] = [
     "task",
     "dataset",
     "model",
@@ -22,6 +23,9 @@ const HEADER: [&str; 30] = [
     "prefill",
     "device",
     "metric",
+];
+
+const POINT: [&str; 16] = [
     "group",
     "quantity",
     "policy",
@@ -40,39 +44,28 @@ const HEADER: [&str; 30] = [
     "complete",
 ];
 
-/// The whole file, header included.
+const PAIR: [&str; 11] = [
+    "quantity",
+    "policy",
+    "against",
+    "cache_size",
+    "difference",
+    "low",
+    "high",
+    "simultaneous_low",
+    "simultaneous_high",
+    "samples",
+    "clusters",
+];
+
+/// The points, header included.
 pub(super) fn file(panels: &[Panel]) -> String {
-    let mut file = HEADER.join(",");
-    file.push('\n');
+    let mut file = line(SUBJECT.map(str::to_owned), POINT.map(str::to_owned));
     for panel in panels {
-        let setting = &panel.setting;
         for point in &panel.points {
-            let estimate = |estimate: Option<Estimate>| {
-                let interval = estimate.and_then(|estimate| estimate.interval);
-                [
-                    estimate.map(|estimate| estimate.value),
-                    interval.map(|interval| interval.low),
-                    interval.map(|interval| interval.high),
-                ]
-                .map(|number| number.map_or_else(String::new, |number| number.to_string()))
-            };
             let [value, low, high] = estimate(Some(point.estimate));
             let [minus_full, minus_full_low, minus_full_high] = estimate(point.to_full);
-            let fields: [String; HEADER.len()] = [
-                setting.task.to_string(),
-                setting.dataset.to_string(),
-                setting.model.to_string(),
-                setting.model_revision.to_string(),
-                setting.dtype.to_string(),
-                setting.length.to_string(),
-                setting.stride.to_string(),
-                setting.bos.to_string(),
-                setting.tail.to_string(),
-                setting.asked.to_string(),
-                setting.seed.to_string(),
-                setting.prefill.to_string(),
-                setting.device.to_string(),
-                panel.quantity.metric.clone(),
+            let fields: [String; POINT.len()] = [
                 panel.group.clone().unwrap_or_default(),
                 panel.quantity.name.clone(),
                 point.policy.clone(),
@@ -90,11 +83,72 @@ pub(super) fn file(panels: &[Panel]) -> String {
                 point.weight.to_string(),
                 point.complete.to_string(),
             ];
-            file.push_str(&fields.map(|field| escape::csv(&field)).join(","));
-            file.push('\n');
+            file.push_str(&line(subject(panel), fields));
         }
     }
     file
+}
+
+/// Every two policies at each cache size, once: the later in the order of the tables minus the earlier.
+pub(super) fn pairs(panels: &[Panel]) -> String {
+    let mut file = line(SUBJECT.map(str::to_owned), PAIR.map(str::to_owned));
+    for panel in panels {
+        for pair in &panel.pairs {
+            let [difference, low, high] = estimate(Some(pair.difference));
+            let [simultaneous_low, simultaneous_high] = ends(pair.simultaneous);
+            let fields: [String; PAIR.len()] = [
+                panel.quantity.name.clone(),
+                pair.policy.clone(),
+                pair.against.clone(),
+                pair.cache_size.to_string(),
+                difference,
+                low,
+                high,
+                simultaneous_low,
+                simultaneous_high,
+                pair.samples.to_string(),
+                pair.clusters.to_string(),
+            ];
+            file.push_str(&line(subject(panel), fields));
+        }
+    }
+    file
+}
+
+fn line<const FIELDS: usize>(subject: [String; SUBJECT.len()], fields: [String; FIELDS]) -> String {
+    let escaped: Vec<String> = subject.iter().chain(&fields).map(|field| escape::csv(field)).collect();
+    escaped.join(",") + "\n"
+}
+
+fn subject(panel: &Panel) -> [String; SUBJECT.len()] {
+    let setting = &panel.setting;
+    [
+        setting.task.to_string(),
+        setting.dataset.to_string(),
+        setting.model.to_string(),
+        setting.model_revision.to_string(),
+        setting.dtype.to_string(),
+        setting.length.to_string(),
+        setting.stride.to_string(),
+        setting.bos.to_string(),
+        setting.tail.to_string(),
+        setting.asked.to_string(),
+        setting.seed.to_string(),
+        setting.prefill.to_string(),
+        setting.device.to_string(),
+        panel.quantity.metric.clone(),
+    ]
+}
+
+/// The number and the ends of its interval.
+fn estimate(estimate: Option<Estimate>) -> [String; 3] {
+    let value = estimate.map_or_else(String::new, |estimate| estimate.value.to_string());
+    let [low, high] = ends(estimate.and_then(|estimate| estimate.interval));
+    [value, low, high]
+}
+
+fn ends(interval: Option<Interval>) -> [String; 2] {
+    interval.map_or_else(Default::default, |interval| [interval.low, interval.high].map(|end| end.to_string()))
 }
 
 /// Sheets in one file, a line for each number as it is shown; sheets of one file may have other columns than each other.
@@ -140,6 +194,24 @@ mod tests {
         assert!(lines[0].starts_with("task,dataset,model,"));
         assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,1,1,1,1,true"), "{}", lines[1]);
         assert!(lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,,1,1,1,1,true"), "{}", lines[2]);
+    }
+
+    #[test]
+    fn one_line_per_pair_with_both_intervals() {
+        let samples = |values: [f64; 2]| {
+            let sample = |(name, value)| Sample { sample: name, cluster: name, value, weight: 1.0 };
+            ["a", "b"].into_iter().zip(values).map(sample).collect::<Vec<_>>()
+        };
+        let mut all = rows("window", Some(64), &samples([1.0, 2.0]));
+        all.extend(rows("my, \"own\"", Some(64), &samples([2.0, 7.0])));
+        all.iter_mut().for_each(|row| row.metric = "cost".into());
+        let file = pairs(&panels(&all));
+        let lines: Vec<&str> = file.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].ends_with(",metric,quantity,policy,against,cache_size,difference,low,high,simultaneous_low,simultaneous_high,samples,clusters"));
+        // Of two books with differences 1 and 5 the ends are the books.
+        assert!(lines[1].contains(",cost,cost,\"my, \"\"own\"\"\",window,64,3,1,5,"), "{}", lines[1]);
+        assert!(lines[1].ends_with(",2,2"), "{}", lines[1]);
     }
 
     #[test]

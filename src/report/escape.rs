@@ -37,6 +37,59 @@ pub fn markdown(text: &str) -> String {
     escaped
 }
 
+/// Text that LaTeX shows as it is, also at the beginning of a line of a table and inside a caption. Letters that pdfLaTeX
+/// may lack go through `\tovabenchletter`, which the file with the tables defines.
+pub(super) fn latex(text: &str) -> String {
+    latex_but(text, |letter| format!("\\tovabenchletter{{{:04X}}}{{{letter}}}", u32::from(letter)))
+}
+
+/// The same without commands of its own, for a list of tables, which stands before the file is read.
+pub(super) fn latex_for_lists(text: &str) -> String {
+    latex_but(text, |letter| format!("\\texttt{{U+{:04X}}}", u32::from(letter)))
+}
+
+fn latex_but(text: &str, rare: impl Fn(char) -> String) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    let mut last = None;
+    for c in plain(text).chars() {
+        match c {
+            '#' | '$' | '%' | '&' | '_' | '{' | '}' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            '\\' => escaped.push_str("\\textbackslash{}"),
+            '~' => escaped.push_str("\\textasciitilde{}"),
+            '^' => escaped.push_str("\\textasciicircum{}"),
+            // Other letters stand in their places in TeX's older fonts.
+            '<' => escaped.push_str("\\textless{}"),
+            '>' => escaped.push_str("\\textgreater{}"),
+            '|' => escaped.push_str("\\textbar{}"),
+            '`' => escaped.push_str("\\textasciigrave{}"),
+            // By its number, since some languages of babel make commands of it.
+            '"' => escaped.push_str("\\char34{}"),
+            // After the end of a line they would be that command's arguments.
+            '[' | ']' | '*' => escaped.extend(['{', c, '}']),
+            // Two in a row would become a dash or a quotation mark; in LuaTeX braces do not keep them apart.
+            '-' | ',' | '\'' if last == Some(c) => {
+                escaped.push_str("\\/");
+                escaped.push(c);
+            }
+            ' '..='~' => escaped.push(c),
+            '±' => escaped.push_str("\\ensuremath{\\pm}"),
+            '\u{2212}' => escaped.push_str("\\ensuremath{-}"),
+            '†' => escaped.push_str("\\ensuremath{^\\dagger}"),
+            '–' => escaped.push_str("--"),
+            '·' => escaped.push_str("\\textperiodcentered{}"),
+            'À'..='ÿ' => escaped.push(c),
+            // LuaTeX takes the letter itself for broken UTF-8.
+            '\u{FFFD}' => escaped.push_str("\\texttt{U+FFFD}"),
+            other => escaped.push_str(&rare(other)),
+        }
+        last = Some(c);
+    }
+    escaped
+}
+
 /// Text between the tags of an SVG.
 pub(super) fn xml(text: &str) -> String {
     plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
@@ -114,5 +167,20 @@ mod tests {
         assert_eq!(markdown("[x](http://y)"), "\\[x\\](http://y)");
         assert_eq!(markdown("two\nlines"), "two\u{FFFD}lines");
         assert_eq!(plain("\u{1b}[31mred"), "\u{FFFD}[31mred");
+    }
+
+    #[test]
+    fn latex_shows_names_as_they_are() {
+        let check = |text: &str, expected: &str| assert_eq!(latex(text), expected, "{text:?}");
+        check("# $ % & _ { }", "\\# \\$ \\% \\& \\_ \\{ \\}");
+        check("~^\\", "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}");
+        check("\\input{/etc/passwd}", "\\textbackslash{}input\\{/etc/passwd\\}");
+        check("[2J*", "{[}2J{*}");
+        check("a---b", "a-\\/-\\/-b");
+        check("<\"x\">", "\\textless{}\\char34{}x\\char34{}\\textgreater{}");
+        check("±0.26†", "\\ensuremath{\\pm}0.26\\ensuremath{^\\dagger}");
+        check("模 · é", "\\tovabenchletter{6A21}{模} \\textperiodcentered{} é");
+        assert_eq!(latex_for_lists("模_é"), "\\texttt{U+6A21}\\_é");
+        check("two\nlines", "two\\texttt{U+FFFD}lines");
     }
 }

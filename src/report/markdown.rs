@@ -4,14 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use super::bootstrap::RESAMPLES;
 use super::breakdown::Breakdown;
-use super::escape;
-use super::points::{self, Panel};
-use super::quantity::Better;
+use super::points::Panel;
 use super::setting::Setting;
+use super::sheets::{self, capital};
 use super::table::{self, Entry, Grid, Sheet, Show};
-use super::throughput;
+use super::{brief, escape, pairing, throughput};
 use crate::results::{Row, Text};
 
 /// A figure to link: alternative text, and the path relative to the report.
@@ -27,6 +25,7 @@ pub(super) fn file(
     breakdowns: &[Breakdown<'_>],
     links: &[Vec<Link>],
     overview: &[Link],
+    within: Option<&Sheet>,
 ) -> String {
     let mut file = String::from("# Cache size against quality\n\n");
     file.push_str(&provenance(rows));
@@ -34,6 +33,9 @@ pub(super) fn file(
         "`full` is the model with an unbounded cache, `truncate` the same on texts cut to as many tokens (the paper's \
          Baseline); neither is a policy.\n\n",
     );
+    if let Some(within) = within {
+        push_sheet(&mut file, "##", within);
+    }
     push_links(&mut file, overview);
     let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
     let timed = throughput::tables(rows);
@@ -57,7 +59,11 @@ pub(super) fn file(
 }
 
 fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
-    file.push_str(&format!("### {}\n\n{}\n\n", escape::markdown(&capital(&panel.quantity.name)), meaning(panel)));
+    file.push_str(&format!(
+        "### {}\n\n{}\n\n",
+        escape::markdown(&capital(&panel.quantity.name)),
+        sheets::meaning(panel)
+    ));
     if let Some(grid) = table::grid(panel, Show::Value) {
         push_grid(file, "policy", &grid);
     }
@@ -74,52 +80,28 @@ fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
     if !panel.notes.is_empty() {
         file.push('\n');
     }
+    if let Some(sheet) = pairing::sheet(panel).filter(|_| !panel.quantity.is_detail()) {
+        push_folded(file, &sheet, |file| brief::push_verdicts(file, panel));
+    }
     push_links(file, links);
 }
 
-/// How to read the table below it.
-fn meaning(panel: &Panel) -> String {
-    let better = match panel.quantity.better {
-        Better::Lower => "Lower is better; the best policy of each size is bold. ",
-        Better::Higher => "Higher is better; the best policy of each size is bold. ",
-        Better::Unknown => "",
-    };
-    let samples = format!("{} samples from {} clusters", panel.samples, panel.clusters);
-    let spread = if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
-        format!(
-            "; ± is half of the 95 % bootstrap interval ({RESAMPLES} resamples of clusters, paired for differences)"
-        )
-    } else {
-        String::new()
-    };
-    let chance = panel.chance.map_or_else(String::new, |chance| {
-        format!(" For comparison, {} would reach {}.", panel.quantity.guess(), panel.quantity.show(chance))
-    });
-    format!("{better}{samples}{spread}.{chance}")
-}
-
-/// A table for each cache size.
-fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
-    let name = capital(&parts.quantity().name);
-    let title = match parts.by {
-        points::RUNNING => format!("{name} of all tokens read"),
-        by => format!("{name} by {by}"),
-    };
-    file.push_str(&format!("#### {}\n\n", escape::markdown(&title)));
-    file.push_str(match parts.by {
-        "distance" => "Columns are tokens from the end of the telling to the answer.\n\n",
-        "position" => "Columns are tokens from the start of the sample.\n\n",
-        points::RUNNING => "Columns are tokens read; each number is over all of them.\n\n",
-        _ => "",
-    });
-    for size in parts.sizes() {
-        push_grid(file, &format!("cache size {size}"), &parts.grid(size));
-    }
+/// A sheet behind a line that a reader opens, and something after it.
+fn push_folded(file: &mut String, sheet: &Sheet, more: impl Fn(&mut String)) {
+    let title = escape::markdown(&capital(&sheet.title));
+    file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
+    push_body(file, sheet);
+    more(file);
+    file.push_str("</details>\n\n");
 }
 
 /// A sheet under a heading.
 pub(super) fn push_sheet(file: &mut String, level: &str, sheet: &Sheet) {
     file.push_str(&format!("{level} {}\n\n", escape::markdown(&capital(&sheet.title))));
+    push_body(file, sheet);
+}
+
+fn push_body(file: &mut String, sheet: &Sheet) {
     if !sheet.about.is_empty() {
         file.push_str(&format!("{}\n\n", escape::markdown(&sheet.about)));
     }
@@ -131,6 +113,18 @@ pub(super) fn push_sheet(file: &mut String, level: &str, sheet: &Sheet) {
     }
     if !sheet.notes.is_empty() {
         file.push('\n');
+    }
+}
+
+/// A table for each cache size.
+fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
+    file.push_str(&format!("#### {}\n\n", escape::markdown(&capital(&sheets::title_of_parts(parts)))));
+    let about = sheets::about_parts(parts);
+    if !about.is_empty() {
+        file.push_str(&format!("{about}\n\n"));
+    }
+    for size in parts.sizes() {
+        push_grid(file, &format!("cache size {size}"), &parts.grid(size));
     }
 }
 
@@ -200,11 +194,6 @@ fn push_links(file: &mut String, links: &[Link]) {
     }
 }
 
-fn capital(name: &str) -> String {
-    let mut letters = name.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Sample, rows};
@@ -239,7 +228,7 @@ mod tests {
             .into_iter()
             .map(|row| Row { model: "x|y<script>".into(), ..row })
             .collect();
-        let file = file(&all, &panels(&all), &[], &[vec![]], &[]);
+        let file = file(&all, &panels(&all), &[], &[vec![]], &[], None);
         assert!(file.contains("| a\\|b | **2.72** |"), "{file}");
         assert!(file.contains("| tova | 7.39 |"), "{file}");
         assert!(!file.contains("<script>"), "{file}");

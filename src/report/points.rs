@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::bootstrap::{Draws, Estimate, Sums, pooled};
 use super::gather::{self, Mark, Measured, Places, Subject};
 use super::order;
+use super::pairs::{self, Pair};
 use super::quantity::Quantity;
 use super::setting::Setting;
 use crate::results::Row;
@@ -53,6 +54,8 @@ pub struct Panel {
     pub chance: Option<f64>,
     /// Ordered by policy (as the paper orders them), then by cache size.
     pub points: Vec<Point>,
+    /// Every two policies at one cache size, of whole samples only.
+    pub pairs: Vec<Pair>,
     /// Samples and clusters that any point has.
     pub samples: usize,
     pub clusters: usize,
@@ -84,8 +87,7 @@ pub fn panels(rows: &[Row]) -> Vec<Panel> {
         // Tables of single samples, which `retention` reads.
         .filter(|((_, metric, _), _)| !["kept_until", "lifetime_by_token"].contains(metric))
         .map(|((setting, metric, group), places)| {
-            let mut panel = panel(setting.clone(), metric, places);
-            panel.group = group.map(str::to_owned);
+            let mut panel = panel(setting.clone(), metric, *group, places);
             if let Some((_, chance)) = CHANCE.iter().find(|(of, _)| of == metric) {
                 let guessed = gathered.get(&(setting.clone(), chance, *group));
                 panel.chance = guessed.and_then(level).map(|pooled| panel.quantity.of_pooled(pooled));
@@ -121,10 +123,8 @@ fn running(gathered: &BTreeMap<Subject<'_>, Places<'_>>) -> Vec<Panel> {
         for ((setting, metric), (_, last), places) in of_one {
             gather::accumulate(&mut sums, places);
             let reached = gather::limited_to(&sums, places);
-            let mut panel = panel((*setting).clone(), metric, &reached);
             let end = last.saturating_add(1).min(setting.length.into());
-            panel.group = Some(format!("{RUNNING}:{end}"));
-            panels.push(panel);
+            panels.push(panel((*setting).clone(), metric, Some(&format!("{RUNNING}:{end}")), &reached));
         }
     }
     panels
@@ -178,7 +178,7 @@ impl Panel {
     }
 }
 
-fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
+fn panel(setting: Setting, metric: &str, group: Option<&str>, places: &Places) -> Panel {
     let quantity = Quantity::of(metric);
     let mut notes = Vec::new();
     let mut chosen = Vec::new();
@@ -219,16 +219,18 @@ fn panel(setting: Setting, metric: &str, places: &Places) -> Panel {
     if setting.task != "timing" {
         notes.extend(doubts_about_clusters(clusters.len()));
     }
-    let (samples, clusters) = (samples.len(), clusters.len());
-    Panel { setting, quantity, group: None, chance: None, points, samples, clusters, notes }
+    // Of repeats there is a table of its own, and parts are too many to compare each.
+    let pairs = if group.is_none() && setting.task != "timing" { pairs::of(&pool, &chosen) } else { Vec::new() };
+    let (samples, clusters, group) = (samples.len(), clusters.len(), group.map(str::to_owned));
+    Panel { setting, quantity, group, chance: None, points, pairs, samples, clusters, notes }
 }
 
 /// What all points of a panel share when they are pooled.
-struct Pool<'a> {
+pub(super) struct Pool<'a> {
     quantity: &'a Quantity,
-    draws: Draws,
+    pub(super) draws: Draws,
     /// Sorted: the draws are indices into them.
-    clusters: &'a [&'a str],
+    pub(super) clusters: &'a [&'a str],
 }
 
 impl Pool<'_> {
@@ -267,12 +269,12 @@ impl Pool<'_> {
         Some(Estimate { value, interval })
     }
 
-    fn value(&self, sums: &[Sums], draw: &[u32]) -> Option<f64> {
+    pub(super) fn value(&self, sums: &[Sums], draw: &[u32]) -> Option<f64> {
         pooled(draw.iter().map(|&cluster| &sums[cluster as usize])).map(|pooled| self.quantity.of_pooled(pooled))
     }
 
     /// One entry per cluster of the panel; clusters that were not measured weigh nothing.
-    fn sums(&self, measured: &Measured, counts: impl Fn(&str) -> bool) -> Vec<Sums> {
+    pub(super) fn sums(&self, measured: &Measured, counts: impl Fn(&str) -> bool) -> Vec<Sums> {
         let mut sums = vec![Sums::default(); self.clusters.len()];
         for (_, mark) in measured.marks.iter().filter(|(sample, _)| counts(sample)) {
             if let Ok(cluster) = self.clusters.binary_search(&mark.cluster) {
@@ -316,7 +318,7 @@ fn doubts(point: &Point, measured: &Measured, full: Option<&Measured>, samples: 
 }
 
 /// What is wrong with the intervals of a whole panel.
-fn doubts_about_clusters(clusters: usize) -> Option<String> {
+pub(super) fn doubts_about_clusters(clusters: usize) -> Option<String> {
     match clusters {
         0 | 1 => Some("no intervals: all samples come from one cluster (one book, story or paper)".to_owned()),
         2..10 => Some(format!("the intervals rest on {clusters} clusters only, and are likely too narrow")),

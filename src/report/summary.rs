@@ -2,14 +2,14 @@
 //!
 //! Plain text without colour. The report file says more; this says the first thing.
 
-use super::escape;
 use super::paper;
 use super::points::{self, Panel};
 use super::quantity::Better;
-use super::retention;
 use super::setting::Setting;
-use super::table::{self, Show};
+use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
+use super::within::{self, Distance};
+use super::{escape, pairing, retention};
 use crate::results::Row;
 
 /// Tables of the first quantity of each setting (perplexity where there is one) with the difference to the full cache,
@@ -17,10 +17,10 @@ use crate::results::Row;
 pub fn terminal(rows: &[Row]) -> String {
     let panels = points::panels(rows);
     let kept = retention::terminal(&panels) + &paper::terminal(rows, &panels);
-    text(rows, &panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>()) + &kept
+    text(rows, &panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>(), &[]) + &kept
 }
 
-pub(super) fn text(rows: &[Row], panels: &[Panel]) -> String {
+pub(super) fn text(rows: &[Row], panels: &[Panel], distances: &[Distance]) -> String {
     if panels.is_empty() {
         return "nothing was measured\n".to_owned();
     }
@@ -33,7 +33,7 @@ pub(super) fn text(rows: &[Row], panels: &[Panel]) -> String {
             blocks.push(speed(table, &panel.setting.title(&settings)));
             continue;
         }
-        blocks.push(block(panel, &panel.setting.title(&settings)));
+        blocks.push(block(panel, &panel.setting.title(&settings)) + &verdicts(panel));
         let (recall, others): (Vec<&Panel>, Vec<&Panel>) =
             others.iter().partition(|panel| panel.quantity.metric == "recall");
         blocks.extend(recall.iter().map(|panel| block(panel, &panel.setting.title(&settings))));
@@ -42,7 +42,28 @@ pub(super) fn text(rows: &[Row], panels: &[Panel]) -> String {
             blocks.push(format!("also measured: {}\n", names.join("; ")));
         }
     }
+    blocks.extend(within::sheet(panels, distances).as_ref().map(enough));
     blocks.join("\n")
+}
+
+/// One line for those that a policy holds its own against alike.
+fn verdicts(panel: &Panel) -> String {
+    let verdicts = pairing::verdicts(panel);
+    if verdicts.is_empty() {
+        return String::new();
+    }
+    let lines = verdicts.iter().map(|verdict| format!("  {}\n", escape::plain(verdict)));
+    format!("{}:\n{}", pairing::legend(panel), lines.collect::<String>())
+}
+
+/// How small a cache may be.
+fn enough(sheet: &Sheet) -> String {
+    let notes = sheet.notes.iter().map(|note| format!("note: {}\n", escape::plain(note)));
+    let notes: String = notes.collect();
+    if sheet.grid.lines.is_empty() {
+        return notes;
+    }
+    format!("{}\n{}{notes}", sheet.title, table::text_under(sheet.corner, &sheet.grid))
 }
 
 fn speed(table: &Throughput, title: &str) -> String {

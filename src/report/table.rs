@@ -51,7 +51,8 @@ pub struct Entry {
     pub number: String,
     /// Half of the interval, with its sign `±`.
     pub spread: Option<String>,
-    /// Best policy of its column, as far as the digits shown can tell.
+    /// Stands out, and is shown so: the best policy of its column as far as the digits shown can tell, or what else the
+    /// table says of it.
     pub best: bool,
     /// Not over all samples of the panel.
     pub partial: bool,

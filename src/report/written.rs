@@ -14,16 +14,19 @@ use super::markdown::{self, Link};
 use super::points::{self, Panel};
 use super::scene::Scene;
 use super::setting::Setting;
-use super::{csv, paper, pdf, retention, summary};
+use super::within::{self, Distance};
+use super::{brief, csv, latex, paper, pdf, retention, sheets, summary};
 use crate::results::Row;
 
 /// What is written into the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `report.md`, with tables.
+    /// `report.md`, with tables, and `summary.md`, the short answer.
     Markdown,
-    /// `report.csv`, one line per point.
+    /// `report.csv`, one line per point, and `pairs.csv`, one per two policies at a size.
     Csv,
+    /// `report.tex`, tables for a paper.
+    Latex,
     /// `figures/*.svg`.
     Svg,
     /// `figures/*.png`, for print.
@@ -34,7 +37,7 @@ pub enum Format {
 
 impl Format {
     /// What a report has where nothing else is asked for.
-    pub const USUAL: [Self; 4] = [Self::Markdown, Self::Csv, Self::Svg, Self::Png];
+    pub const USUAL: [Self; 5] = [Self::Markdown, Self::Csv, Self::Latex, Self::Svg, Self::Png];
 }
 
 #[derive(Clone, Debug)]
@@ -42,12 +45,14 @@ pub struct Options {
     /// The folder; made if it is missing.
     pub out: PathBuf,
     pub formats: Vec<Format>,
+    /// How far from the full cache the smallest cache that is enough may be; empty: as far as in the paper's claims.
+    pub within: Vec<Distance>,
 }
 
 impl Options {
     /// The usual formats.
     pub fn everything(out: impl Into<PathBuf>) -> Self {
-        Self { out: out.into(), formats: Format::USUAL.to_vec() }
+        Self { out: out.into(), formats: Format::USUAL.to_vec(), within: Vec::new() }
     }
 }
 
@@ -70,19 +75,29 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
     let breakdowns = breakdown::breakdowns(&all);
     let panels: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
     let looks = Looks::of(&panels);
+    let within = within::sheet(&panels, &options.within);
     let (links, overview) = folder.write_figures(&panels, &breakdowns, &looks)?;
     let kept = folder.write_retention(&retention::sections(rows, &all))?;
     if options.formats.contains(&Format::Csv) {
         folder.write_file("report.csv", csv::file(&all))?;
+        folder.write_file("pairs.csv", csv::pairs(&panels))?;
     }
+    let claims = paper::claims(rows, &all);
     if options.formats.contains(&Format::Markdown) {
-        let mut file = markdown::file(rows, &panels, &breakdowns, &links, &overview) + &kept;
-        if let Some(claims) = paper::claims(rows, &all) {
-            markdown::push_sheet(&mut file, "##", &claims);
+        let mut file = markdown::file(rows, &panels, &breakdowns, &links, &overview, within.as_ref()) + &kept;
+        if let Some(claims) = &claims {
+            markdown::push_sheet(&mut file, "##", claims);
         }
         folder.write_file("report.md", file)?;
+        folder.write_file("summary.md", brief::file(&panels, &options.within))?;
     }
-    let terminal = summary::text(rows, &panels) + &retention::terminal(&all) + &paper::terminal(rows, &all);
+    if options.formats.contains(&Format::Latex) {
+        let mut sheets = sheets::all(rows, &panels, &breakdowns, &options.within);
+        sheets.extend(claims.map(|claims| (None, vec![claims])));
+        folder.write_file("report.tex", latex::file(&sheets))?;
+    }
+    let terminal =
+        summary::text(rows, &panels, &options.within) + &retention::terminal(&all) + &paper::terminal(rows, &all);
     Ok(Written { files: folder.files, terminal })
 }
 
@@ -267,7 +282,9 @@ mod tests {
         all.extend(rows("<b>&\"mine\"", Some(64), &worse));
         all.extend(rows("<b>&\"mine\"", Some(128), &sample));
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "../../x\u{1}<y>".into(), ..row }).collect();
-        let written = write(&all, &Options { out: folder.path().into(), formats: vec![Format::Svg] }).unwrap();
+        let written =
+            write(&all, &Options { out: folder.path().into(), formats: vec![Format::Svg], within: vec![] })
+                .unwrap();
         assert_eq!(written.files.len(), 2);
         for file in &written.files {
             assert_eq!(
@@ -299,7 +316,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
         let written = write(&rows("full", None, &sample), &Options::everything(folder.path())).unwrap();
-        assert_eq!(written.files, [folder.path().join("report.csv"), folder.path().join("report.md")]);
+        assert_eq!(
+            written.files,
+            ["report.csv", "pairs.csv", "report.md", "summary.md", "report.tex"]
+                .map(|file| folder.path().join(file))
+        );
         assert!(written.terminal.contains("2.72"), "{}", written.terminal);
     }
 }

@@ -1,0 +1,84 @@
+//! The short answer as Markdown, to be posted beside a change: `summary.md`, without figures and without details.
+//!
+//! It picks what comes first in each setting; the tables and their words are the report's own.
+
+use super::escape;
+use super::markdown;
+use super::pairing;
+use super::points::Panel;
+use super::setting::Setting;
+use super::sheets;
+use super::table::Sheet;
+use super::within::{self, Distance};
+
+/// The whole file: how small a cache is enough, and of each setting's first quantity the difference to the full cache.
+pub(super) fn file(panels: &[Panel], distances: &[Distance]) -> String {
+    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let mut file = String::from("# Cache size against quality, in short\n\n");
+    if let Some(sheet) = within::sheet(panels, distances) {
+        markdown::push_sheet(&mut file, "##", &sheet);
+    }
+    for of_setting in panels.chunk_by(|a, b| a.setting == b.setting) {
+        let [panel, ..] = of_setting else { continue };
+        let Some(value) = sheets::value(panel) else { continue };
+        let shown = match sheets::difference(panel) {
+            Some(difference) => Sheet { notes: value.notes, ..difference },
+            None => value,
+        };
+        let title = format!("{} \u{B7} {}", sheets::capital(&shown.title), panel.setting.title(&settings));
+        markdown::push_sheet(&mut file, "##", &Sheet { title, ..shown });
+        let full = panel.full().map(|full| format!("Full cache: {}. ", panel.quantity.show(full.estimate.value)));
+        let counted = format!("{} samples from {} clusters.", panel.samples, panel.clusters);
+        file.push_str(&format!("{}{counted}\n\n", full.unwrap_or_default()));
+        push_verdicts(&mut file, panel);
+    }
+    file
+}
+
+/// Lines on what holds of one policy against the others.
+pub(super) fn push_verdicts(file: &mut String, panel: &Panel) {
+    let verdicts = pairing::verdicts(panel);
+    if verdicts.is_empty() {
+        return;
+    }
+    file.push_str(&format!("{}:\n\n", sheets::capital(&pairing::legend(panel))));
+    for verdict in verdicts {
+        file.push_str(&format!("- {}\n", escape::markdown(&verdict)));
+    }
+    file.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows, table_3};
+    use super::super::points::panels;
+    use super::*;
+
+    #[test]
+    fn the_short_answer_has_no_figures_and_no_details() {
+        let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100));
+        let file = file(&panels, &[]);
+        for expected in [
+            "| within | truncate |",
+            "| 0.4 PPL · Llama-2-7b-hf · pg19 |",
+            "**512 (1/8)**",
+            "## Perplexity: difference to full · Llama-2-7b-hf · pg19",
+            "Full cache: 7.16. 100 samples from 100 clusters.",
+            "- tova against truncate",
+        ] {
+            assert!(file.contains(expected), "{expected}: {file}");
+        }
+        assert!(!file.contains("![") && file.lines().count() < 50, "{file}");
+    }
+
+    #[test]
+    fn without_a_full_cache_there_are_values_and_names_are_escaped() {
+        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
+        let file = file(&panels(&rows("<a|b>", Some(8), &sample)), &[]);
+        assert!(
+            file.contains("## Perplexity · Llama-2-7b-hf") && file.contains("| &lt;a\\|b&gt; | 2.72 |"),
+            "{file}"
+        );
+        assert!(file.contains("- no intervals"), "{file}");
+    }
+}

@@ -1,0 +1,175 @@
+//! The report's tables for a paper: sheets as booktabs, in one file that another document inputs.
+//!
+//! It knows LaTeX and nothing of what the tables say. Every name is escaped, and what pdfLaTeX has no letter for is shown
+//! by its code point, so that the file compiles with pdfLaTeX, LuaLaTeX and XeLaTeX (Tectonic) whatever names hold.
+
+use std::collections::BTreeMap;
+
+use super::escape;
+use super::sheets::capital;
+use super::table::{Entry, Sheet};
+
+/// What stands before the tables: how to use the file, and its own few macros, which a document may define before.
+const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `tova-bench report` again writes this file anew.
+%
+% This is no document: \input it from one that has in its preamble
+%   \usepackage[T1]{fontenc}  % pdfLaTeX only
+%   \usepackage{booktabs,graphicx,xcolor}
+% Every table has a \label to \ref to, named in the comment above it. Between groups of tables stands \tovabenchpause,
+% which ends the page: so many floats in a row would be too many for LaTeX. Define it as empty to have none of that,
+% and \tovabenchspread to show intervals otherwise, or not at all.
+\providecommand{\tovabenchpause}{\clearpage}
+\providecommand{\tovabenchspread}[1]{{\scriptsize\color{gray}#1}}
+% A table wider than the text is made as narrow.
+\providecommand{\tovabenchfit}[1]{\sbox0{#1}\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi}
+% A letter beyond ASCII by its code point and itself: itself where the font has it.
+\ifdefined\tovabenchletter\else
+  \ifdefined\Umathchar
+    \protected\def\tovabenchletter#1#2{\iffontchar\font\string"#1 #2\else\texttt{U+#1}\fi}
+  \else
+    \protected\def\tovabenchletter#1#2{\ifcsname u8:\detokenize{#2}\endcsname#2\else\texttt{U+#1}\fi}
+  \fi
+\fi
+"##;
+
+/// Tables between two ends of a page.
+const TOGETHER: usize = 6;
+
+/// The whole file: groups of sheets, each with what its tables have in common.
+pub(super) fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
+    let mut file = HEADER.to_owned();
+    let mut labels: BTreeMap<String, usize> = BTreeMap::new();
+    for (title, sheets) in groups {
+        for together in sheets.chunks(TOGETHER) {
+            for sheet in together {
+                let words = title.iter().flat_map(|title| title.split(" \u{B7} ")).chain([sheet.title.as_str()]);
+                let slug = words.map(escape::slug).collect::<Vec<_>>().join("-");
+                let seen = labels.entry(slug.clone()).or_default();
+                *seen += 1;
+                let label = if *seen == 1 { format!("tab:{slug}") } else { format!("tab:{slug}-{seen}") };
+                file.push_str(&table(sheet, title.as_deref(), &label));
+            }
+            file.push_str("\n\\tovabenchpause\n");
+        }
+    }
+    file
+}
+
+fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
+    let titled = |escape: fn(&str) -> String| {
+        let own = escape(&capital(&sheet.title));
+        title.map_or_else(|| own.clone(), |title| format!("{own} ({})", escape(title)))
+    };
+    let (short, mut long) = (titled(escape::latex_for_lists), titled(escape::latex));
+    if !sheet.about.is_empty() {
+        long.push_str(&format!(". {}", escape::latex(&sheet.about)));
+    }
+    let mut table = format!(
+        "\n% {label}\n\\begin{{table}}[htbp]\n  \\centering\\small\n  \\caption[{short}]{{{long}}}\n  \
+         \\label{{{label}}}\n  \\par\\smallskip\n"
+    );
+    if !sheet.grid.lines.is_empty() {
+        let columns = sheet.grid.columns.iter().map(|column| escape::latex(column));
+        let head: Vec<String> = std::iter::once(escape::latex(sheet.corner)).chain(columns).collect();
+        table.push_str(&format!(
+            "  \\tovabenchfit{{%\n  \\begin{{tabular}}{{@{{}}l*{{{}}}{{r}}@{{}}}}\n    \\toprule\n    {} \\\\\n    \
+             \\midrule\n",
+            sheet.grid.columns.len(),
+            head.join(" & ")
+        ));
+        for line in &sheet.grid.lines {
+            let numbers: Vec<String> =
+                line.cells.iter().map(|cell| cell.as_ref().map_or_else(none, number)).collect();
+            // Intervals stand below and not beside: seven sizes with them would be wider than a page.
+            let spreads = || line.cells.iter().map(|cell| cell.as_ref().map_or_else(String::new, spread));
+            let has_spreads = spreads().any(|spread| !spread.is_empty());
+            let closer = if has_spreads { "[-0.7ex]" } else { "" };
+            let name = escape::latex(&line.name);
+            table.push_str(&format!("    {name} & {} \\\\{closer}\n", numbers.join(" & ")));
+            if has_spreads {
+                table.push_str(&format!("     & {} \\\\\n", spreads().collect::<Vec<_>>().join(" & ")));
+            }
+        }
+        table.push_str("    \\bottomrule\n  \\end{tabular}}\n");
+    }
+    for note in &sheet.notes {
+        table.push_str(&format!("  \\par\\smallskip{{\\footnotesize {}\\par}}\n", escape::latex(note)));
+    }
+    table + "\\end{table}\n"
+}
+
+fn none() -> String {
+    "--".to_owned()
+}
+
+fn number(entry: &Entry) -> String {
+    let shown = signed(&entry.number);
+    let shown = if entry.best { format!("\\textbf{{{shown}}}") } else { shown };
+    if entry.partial { shown + &escape::latex("†") } else { shown }
+}
+
+/// A minus is longer than the hyphen that stands for it in plain text.
+fn signed(number: &str) -> String {
+    let digits = number.strip_prefix('-').filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
+    digits.map_or_else(|| escape::latex(number), |digits| format!("\\ensuremath{{-}}{}", escape::latex(digits)))
+}
+
+fn spread(entry: &Entry) -> String {
+    entry
+        .spread
+        .as_deref()
+        .map_or_else(String::new, |spread| format!("\\tovabenchspread{{{}}}", escape::latex(spread)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows, table_3};
+    use super::super::points::panels;
+    use super::super::sheets;
+    use super::*;
+    use crate::results::Row;
+
+    fn of(rows: &[Row]) -> String {
+        file(&sheets::all(rows, &panels(rows), &[], &[]))
+    }
+
+    #[test]
+    fn the_paper_s_table_as_booktabs() {
+        let file = of(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20));
+        for expected in [
+            "\n  \\label{tab:llama-2-7b-hf-pg19-perplexity}\n",
+            "\\caption[Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19)]{Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19). Lower is better",
+            "\\begin{tabular}{@{}l*{7}{r}@{}}\n    \\toprule\n    policy & 64 & 128 & 256 & 512 & 1024 & 2048 & 4096 \\\\\n",
+            "    tova & \\textbf{9.53} & \\textbf{8.32} & \\textbf{7.71} & \\textbf{7.41} & \\textbf{7.25} & \\textbf{7.17} & 7.16 \\\\[-0.7ex]\n",
+            "     & \\tovabenchspread{\\ensuremath{\\pm}",
+            "    tova \\ensuremath{-} h2o & \\textbf{\\ensuremath{-}0.69} & ",
+        ] {
+            assert!(file.contains(expected), "{expected}: {file}");
+        }
+        // It is to be input: no document of its own, and what opens closes.
+        assert!(!file.contains("documentclass") && !file.contains("begin{document}"));
+        for name in ["table", "tabular"] {
+            let count = |what: &str| file.matches(&format!("\\{what}{{{name}}}")).count();
+            assert!(count("begin") >= 3 && count("begin") == count("end"), "{file}");
+        }
+        // Every line of a table has as many cells as its head.
+        for line in file.lines().filter(|line| line.contains(" \\\\") && line.starts_with("    ")) {
+            assert!(matches!(line.matches(" & ").count(), 7 | 8), "{line}");
+        }
+    }
+
+    #[test]
+    fn labels_are_unique_and_names_harmless() {
+        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
+        let of_model = |model: &str| {
+            let rows = rows("[50%]_{x}", Some(64), &sample).into_iter();
+            rows.map(|row| Row { model: model.into(), ..row }).collect::<Vec<_>>()
+        };
+        let file = of(&[of_model("m"), of_model("M")].concat());
+        assert!(
+            file.contains("\\label{tab:m-pg19-perplexity}") && file.contains("\\label{tab:m-pg19-perplexity-2}"),
+            "{file}"
+        );
+        assert!(file.contains("    {[}50\\%{]}\\_\\{x\\} & 2.72 \\\\"), "{file}");
+    }
+}

@@ -1,0 +1,274 @@
+//! Which differences between policies a reader is shown: one policy against each other one, and what holds of it.
+//!
+//! It chooses, words and arranges; what is different is computed next door, and every pair is in `pairs.csv`.
+
+use super::pairs::Pair;
+use super::points::{self, Panel};
+use super::quantity::Better;
+use super::table::{Entry, Grid, Line, Sheet};
+
+/// What a pair says of its first policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Better,
+    Worse,
+    Equal,
+    Open,
+}
+
+impl Verdict {
+    const ALL: [Self; 4] = [Self::Better, Self::Worse, Self::Equal, Self::Open];
+
+    fn of(pair: &Pair, better: Better) -> Self {
+        match (pair.holds(), pair.difference.value < 0.0) {
+            _ if pair.is_equal() => Self::Equal,
+            (false, _) => Self::Open,
+            (true, lower) if lower == (better == Better::Lower) => Self::Better,
+            (true, _) => Self::Worse,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Equal => "equal",
+            Self::Open => "not told apart",
+        }
+    }
+}
+
+/// The policy all others are shown against, and its pairs, each seen from its side.
+struct Reference<'p> {
+    policy: &'p str,
+    /// By the other policy, in the panel's order.
+    others: Vec<(&'p str, Vec<Pair>)>,
+}
+
+impl<'p> Reference<'p> {
+    /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or
+    /// which way is better is not known.
+    fn of(panel: &'p Panel) -> Option<Self> {
+        if panel.quantity.better == Better::Unknown {
+            return None;
+        }
+        let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
+        let named = policies().find(|policy| *policy == "tova");
+        let policy = named.or_else(|| best(panel))?;
+        let others = policies().filter(|other| *other != policy).map(|other| {
+            let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
+                (first, second) if first == policy && second == other => Some(pair.clone()),
+                (first, second) if first == other && second == policy => Some(pair.turned()),
+                _ => None,
+            });
+            (other, own.collect::<Vec<_>>())
+        });
+        let others: Vec<_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
+        (!others.is_empty()).then_some(Self { policy, others })
+    }
+}
+
+/// The policy that is best at most sizes; of equals the first.
+fn best(panel: &Panel) -> Option<&str> {
+    let at_best = |policy: &str| {
+        let sizes = panel.sizes().into_iter().filter(|size| {
+            let at_size = panel.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(*size));
+            let better = |a: f64, b: f64| if panel.quantity.better == Better::Lower { a < b } else { a > b };
+            let own = panel.point(policy, Some(*size)).map(|point| point.estimate.value);
+            own.is_some_and(|own| !at_size.into_iter().any(|point| better(point.estimate.value, own)))
+        });
+        sizes.count()
+    };
+    let policies = panel.policies().into_iter().filter(|policy| !matches!(*policy, "full" | "truncate"));
+    policies.rev().max_by_key(|policy| at_best(policy))
+}
+
+/// The pairs that chance could have made: all but those that are equal everywhere.
+fn comparisons(panel: &Panel) -> usize {
+    panel.pairs.iter().filter(|pair| pair.simultaneous.is_some() && !pair.is_equal()).count()
+}
+
+/// The table of one policy against each other.
+pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
+    let reference = Reference::of(panel)?;
+    let sizes: Vec<u32> = panel
+        .sizes()
+        .into_iter()
+        .filter(|size| reference.others.iter().any(|(_, pairs)| pairs.iter().any(|pair| pair.cache_size == *size)))
+        .collect();
+    let lines = reference.others.iter().map(|(other, pairs)| {
+        let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
+        Line { name: format!("{} \u{2212} {other}", reference.policy), cells: sizes.iter().map(at).collect() }
+    });
+    let mut about = "The first policy minus the second, over the samples both have.".to_owned();
+    let comparisons = comparisons(panel);
+    if comparisons > 0 {
+        about.push_str(&format!(
+            " ± is half of a pair's own 95 % bootstrap interval. Bold differences hold simultaneously: their 95 % intervals \
+             widened for all {comparisons} comparisons of this kind (every two policies at every size; max-|t| bootstrap, \
+             Romano and Wolf 2005) exclude zero. Of {comparisons} intervals that are not widened about {} exclude zero by \
+             chance, if no policy differs from any other.",
+            expected(comparisons)
+        ));
+    }
+    if panel.pairs.iter().any(Pair::is_equal) {
+        about.push_str(" Where it says equal, both are the same in every resample.");
+    }
+    Some(Sheet {
+        title: format!("{}: {} against the others", panel.quantity.name, reference.policy),
+        about,
+        corner: "cache size",
+        grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
+        notes: points::doubts_about_clusters(panel.clusters).into_iter().collect(),
+    })
+}
+
+/// Five in a hundred.
+fn expected(comparisons: usize) -> String {
+    let expected = 0.05 * comparisons as f64;
+    if expected < 10.0 { format!("{expected:.1}") } else { format!("{expected:.0}") }
+}
+
+fn entry(panel: &Panel, pair: &Pair) -> Entry {
+    let Pair { difference, .. } = pair;
+    if pair.is_equal() {
+        return Entry { number: "equal".to_owned(), spread: None, best: false, partial: false };
+    }
+    let spread =
+        |interval: super::bootstrap::Interval| panel.quantity.show_spread(interval.half_width(), difference.value);
+    Entry {
+        number: panel.quantity.show_difference(difference.value),
+        spread: difference.interval.map(spread),
+        best: pair.holds(),
+        partial: pair.samples < panel.samples,
+    }
+}
+
+/// What holds of the reference for all comparisons at once, a line for those it holds of alike; none where nothing can
+/// be judged.
+pub(super) fn verdicts(panel: &Panel) -> Vec<String> {
+    let Some(reference) = Reference::of(panel).filter(|_| comparisons(panel) > 0) else { return Vec::new() };
+    let sizes = panel.sizes();
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for (other, pairs) in &reference.others {
+        let verdict = |size: u32| {
+            let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
+            Some(Verdict::of(pair, panel.quantity.better))
+        };
+        let told = Verdict::ALL.into_iter().filter_map(|wanted| {
+            let places = spans(&sizes, |size| verdict(size) == Some(wanted));
+            (!places.is_empty()).then(|| format!("{} at {places}", wanted.words()))
+        });
+        let told = told.collect::<Vec<_>>().join("; ");
+        match lines.iter_mut().find(|(known, _)| *known == told) {
+            Some((_, others)) => others.push(other),
+            None => lines.push((told, vec![other])),
+        }
+    }
+    lines
+        .into_iter()
+        .map(|(told, others)| format!("{} against {}: {told}", reference.policy, others.join(", ")))
+        .collect()
+}
+
+/// How [`verdicts`] are to be read.
+pub(super) fn legend(panel: &Panel) -> String {
+    let doubt = points::doubts_about_clusters(panel.clusters);
+    let doubt = doubt.map_or("", |_| ", likely too often with so few clusters");
+    format!("what holds for all {} comparisons at once (95 %{doubt})", comparisons(panel))
+}
+
+/// `64–1024, 4096` of the sizes that are wanted.
+fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
+    let runs = sizes.chunk_by(|a, b| wanted(*a) == wanted(*b)).filter(|run| wanted(run[0]));
+    let span = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}–{last}"),
+        one => one.iter().map(u32::to_string).collect(),
+    };
+    runs.map(span).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows, table_3};
+    use super::super::points::panels;
+    use super::*;
+    use crate::results::Row;
+
+    #[test]
+    fn the_paper_s_table_against_tova() {
+        let panels = panels(&table_3("m", 1.0, 100));
+        let sheet = sheet(&panels[0]).unwrap();
+        assert_eq!(sheet.title, "perplexity: tova against the others");
+        let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names.len(), 7);
+        assert_eq!((names[0], names[5]), ("tova − truncate", "tova − tova+4"));
+        let h2o = sheet.grid.lines.iter().find(|line| line.name == "tova − h2o").unwrap();
+        let at = |column: usize| h2o.cells[column].as_ref().unwrap();
+        // 9.53 - 10.22, 7.41 - 7.75, and the same 7.16.
+        assert_eq!(
+            (at(0).number.as_str(), at(3).number.as_str(), at(6).number.as_str()),
+            ("-0.69", "-0.34", "equal")
+        );
+        assert!(at(0).best && !at(6).best && at(6).spread.is_none(), "{h2o:?}", h2o = h2o.cells);
+        // 28 pairs at six sizes; at the seventh all are equal.
+        assert!(
+            sheet.about.contains("all 168 comparisons") && sheet.about.contains("about 8.4"),
+            "{}",
+            sheet.about
+        );
+        let told = verdicts(&panels[0]);
+        let others = "truncate, window, window+1, window+4, h2o, tova-head";
+        let expected = [
+            format!("tova against {others}: better at 64–2048; equal at 4096"),
+            // 9.53 and 9.63 with 100 books are too near each other.
+            "tova against tova+4: equal at 4096; not told apart at 64–2048".to_owned(),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    fn scores(policy: &str, sizes: &[(u32, f64)]) -> Vec<Row> {
+        let names: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
+        let at = |(size, score): &(u32, f64)| {
+            let samples: Vec<Sample> = names
+                .iter()
+                .enumerate()
+                .map(|(i, book)| Sample {
+                    sample: book,
+                    cluster: book,
+                    value: score + 0.01 * i as f64,
+                    weight: 1.0,
+                })
+                .collect();
+            let rows = rows(policy, Some(*size), &samples).into_iter();
+            rows.map(|row| Row { metric: "f1".into(), ..row }).collect::<Vec<_>>()
+        };
+        sizes.iter().flat_map(at).collect()
+    }
+
+    #[test]
+    fn higher_may_be_better_and_the_best_is_the_reference() {
+        let all = [
+            scores("window", &[(8, 0.3), (16, 0.5), (32, 0.4)]),
+            scores("h2o", &[(8, 0.4), (16, 0.4), (32, 0.4)]),
+            scores("truncate", &[(8, 0.9)]),
+        ];
+        let panels = panels(&all.concat());
+        // Window and H2O are best at two sizes each, the larger and the same; the first in order stands.
+        let told = verdicts(&panels[0]);
+        assert_eq!(told[0], "window against truncate: worse at 8");
+        assert_eq!(told[1], "window against h2o: better at 16; worse at 8; equal at 32");
+        assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
+    }
+
+    #[test]
+    fn one_policy_or_no_direction_makes_no_table() {
+        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
+        assert!(sheet(&panels(&rows("tova", Some(8), &sample))[0]).is_none());
+        let unknown = [rows("tova", Some(8), &sample), rows("window", Some(8), &sample)].concat();
+        let unknown: Vec<Row> = unknown.into_iter().map(|row| Row { metric: "cost".into(), ..row }).collect();
+        let panels = panels(&unknown);
+        assert!(sheet(&panels[0]).is_none() && verdicts(&panels[0]).is_empty());
+        assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
+    }
+}

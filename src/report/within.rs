@@ -1,0 +1,323 @@
+//! How small a cache may be: the smallest of each policy that stays within a distance of the full cache.
+//!
+//! It knows the units in which distances are typed and the distances the paper's claims are made of. Larger caches need not
+//! be better, so a size counts only if all larger ones that were measured are within as well.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use super::order;
+use super::points::{self, Panel, Point};
+use super::quantity::Better;
+use super::setting::Setting;
+use super::table::{Entry, Grid, Line, Sheet};
+
+/// What a distance is counted in.
+#[derive(Debug, PartialEq)]
+struct Unit {
+    /// As it is typed.
+    name: &'static str,
+    /// As it is shown.
+    shown: &'static str,
+    metric: &'static str,
+    /// The distance of the paper's claims (arXiv 2401.06104, Section 6), or a like one.
+    usual: f64,
+}
+
+const UNITS: [Unit; 5] = [
+    Unit { name: "ppl", shown: "PPL", metric: "nll", usual: 0.4 },
+    Unit { name: "f1", shown: "F1", metric: "f1", usual: 1.0 },
+    Unit { name: "rouge", shown: "ROUGE", metric: "rouge", usual: 1.0 },
+    Unit { name: "recall", shown: "recall", metric: "recall", usual: 1.0 },
+    Unit { name: "found", shown: "found", metric: "found", usual: 1.0 },
+];
+
+/// How far from the full cache a policy may be: `0.4ppl`, `2recall`, `5%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance {
+    amount: f64,
+    /// `None`: percent of the full cache's value, of any quantity.
+    unit: Option<&'static Unit>,
+}
+
+/// Something else was typed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is no distance: write a number and what it is counted in, such as 0.4ppl, 1f1, 1rouge, 2recall, 1found, or 5% \
+     of the full cache's value"
+)]
+pub struct DistanceError {
+    text: String,
+}
+
+impl FromStr for Distance {
+    type Err = DistanceError;
+
+    fn from_str(text: &str) -> Result<Self, DistanceError> {
+        let refused = || DistanceError { text: text.to_owned() };
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(refused)?;
+        let (amount, unit) = text.split_at(end);
+        let amount: f64 = amount.parse().ok().filter(|amount: &f64| amount.is_finite()).ok_or_else(refused)?;
+        let unit = match unit {
+            "%" => None,
+            typed => Some(UNITS.iter().find(|unit| unit.name == typed).ok_or_else(refused)?),
+        };
+        Ok(Self { amount, unit })
+    }
+}
+
+impl Distance {
+    /// Those of the paper's claims.
+    pub fn usual() -> Vec<Self> {
+        UNITS.iter().map(|unit| Self { amount: unit.usual, unit: Some(unit) }).collect()
+    }
+
+    /// As a table names it.
+    fn shown(&self, panel: &Panel) -> String {
+        match self.unit {
+            Some(unit) => format!("{} {}", self.amount, unit.shown),
+            None => format!("{} % of {}", self.amount, panel.quantity.name.trim_end_matches(" (%)")),
+        }
+    }
+
+    /// In the quantity's own terms; `None` where the panel is about something else.
+    fn of(&self, panel: &Panel) -> Option<f64> {
+        let known = panel.quantity.better != Better::Unknown && panel.quantity.has_difference;
+        match self.unit {
+            _ if !known || panel.group.is_some() => None,
+            Some(unit) => (unit.metric == panel.quantity.metric).then_some(self.amount),
+            // Details only say more about another quantity.
+            None if panel.quantity.is_detail() => None,
+            None => Some(self.amount / 100.0 * panel.full()?.estimate.value.abs()),
+        }
+    }
+}
+
+/// One policy's answer.
+struct Reach<'p> {
+    smallest: Option<&'p Point>,
+    /// Where the farther end of the interval is within too; `None` where there are no intervals.
+    sure: Option<Option<&'p Point>>,
+}
+
+fn reach<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Reach<'p>> {
+    let sizes = || {
+        let of_policy = move |point: &&Point| point.policy == policy && point.cache_size.is_some();
+        panel.points.iter().filter(of_policy).filter_map(|point| Some((point, point.to_full?)))
+    };
+    sizes().next()?;
+    // Points come by size, so from the largest down as long as all are within.
+    let from_largest = |loss: &dyn Fn(&Point) -> Option<f64>| {
+        let points: Vec<&Point> = sizes().map(|(point, _)| point).collect();
+        let within = |point: &&Point| loss(point).is_some_and(|loss| loss <= distance + ROUNDING);
+        points.into_iter().rev().take_while(within).last()
+    };
+    let lower = panel.quantity.better == Better::Lower;
+    let value = |point: &Point| point.to_full.map(|to_full| if lower { to_full.value } else { -to_full.value });
+    let farther = |point: &Point| {
+        let interval = point.to_full?.interval?;
+        Some(if lower { interval.high } else { -interval.low })
+    };
+    let has_intervals = sizes().any(|(_, to_full)| to_full.interval.is_some());
+    Some(Reach { smallest: from_largest(&value), sure: has_intervals.then(|| from_largest(&farther)) })
+}
+
+/// 7.56 - 7.16 is a little more than 0.4.
+const ROUNDING: f64 = 1e-9;
+
+/// The sheet of all settings; `None` where nothing is measured in any of the units, and nobody asked.
+pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
+    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let usual = Distance::usual();
+    let asked = if distances.is_empty() { &usual } else { distances };
+    let mut wanted: Vec<(&Panel, &Distance, f64)> = Vec::new();
+    for panel in panels.iter().filter(|panel| panel.full().is_some()) {
+        wanted.extend(asked.iter().filter_map(|distance| Some((panel, distance, distance.of(panel)?))));
+    }
+    let measured = |policy: &&str| wanted.iter().any(|(panel, _, within)| reach(panel, policy, *within).is_some());
+    let policies: BTreeSet<_> = wanted.iter().flat_map(|(panel, ..)| panel.policies()).map(order::of).collect();
+    let policies: Vec<&str> = policies.into_iter().map(|(.., name)| name).filter(measured).collect();
+    let mut notes: Vec<String> = Vec::new();
+    for distance in distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked)) {
+        let unit = distance.unit.map_or("%", |unit| unit.name);
+        notes
+            .push(format!("within {}{unit}: nothing measured beside a full cache is counted so", distance.amount));
+    }
+    let mut lines = Vec::new();
+    for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
+        let title = panel.setting.title(&settings);
+        let name = format!("{} \u{B7} {title}", distance.shown(panel));
+        let reached: Vec<_> = policies.iter().map(|policy| reach(panel, policy, within)).collect();
+        let size = |reach: &Option<Reach<'_>>| reach.as_ref()?.smallest?.cache_size;
+        let own = policies.iter().zip(&reached).filter(|(policy, _)| **policy != "truncate");
+        let sizes: Vec<Option<u32>> =
+            own.filter(|(_, reach)| reach.is_some()).map(|(_, reach)| size(reach)).collect();
+        let best =
+            sizes.iter().flatten().min().copied().filter(|best| sizes.iter().any(|size| *size != Some(*best)));
+        let cell = |(policy, reach): (&&str, &Option<Reach<'_>>)| {
+            let mut entry = entry(reach.as_ref()?, panel.setting.length);
+            entry.best = *policy != "truncate" && best.is_some() && size(reach) == best;
+            Some(entry)
+        };
+        lines.push(Line { name, cells: policies.iter().zip(&reached).map(cell).collect() });
+        let doubt = points::doubts_about_clusters(panel.clusters).map(|doubt| format!("{title}: {doubt}"));
+        notes.extend(doubt.filter(|doubt| !notes.contains(doubt)));
+    }
+    (!lines.is_empty() || !distances.is_empty()).then(|| Sheet {
+        title: "The smallest cache that is enough".to_owned(),
+        about: "The smallest measured cache from which on every larger one is within the distance of the full cache, and \
+                its share of the sample's length; with it the size from which on the farther end of the paired 95 % \
+                bootstrap interval is within too. The smallest of each line is bold."
+            .to_owned(),
+        corner: "within",
+        grid: Grid { columns: policies.into_iter().map(str::to_owned).collect(), lines },
+        notes,
+    })
+}
+
+fn entry(reach: &Reach<'_>, length: u32) -> Entry {
+    let size = |point: &Point| point.cache_size.map_or_else(String::new, |size| size.to_string());
+    let share = |point: &Point| point.cache_size.map_or_else(String::new, |size| share(size, length));
+    let number = |point| format!("{} ({})", size(point), share(point));
+    let spread = match (reach.smallest, reach.sure) {
+        (Some(smallest), Some(Some(sure))) if smallest == sure => Some("for sure".to_owned()),
+        (Some(_), Some(Some(sure))) => Some(format!("{} to be sure", size(sure))),
+        (Some(_), Some(None)) => Some("none is sure".to_owned()),
+        _ => None,
+    };
+    Entry {
+        number: reach.smallest.map_or_else(|| "none measured".to_owned(), number),
+        spread,
+        best: false,
+        partial: reach.smallest.is_some_and(|point| !point.complete),
+    }
+}
+
+/// `1/8`, where it is one over a whole number.
+fn share(size: u32, length: u32) -> String {
+    match (size, length) {
+        (0, _) | (_, 0) => "0".to_owned(),
+        _ if size >= length => "all".to_owned(),
+        _ if length.is_multiple_of(size) => format!("1/{}", length / size),
+        _ => format!("{:.1} %", 100.0 * f64::from(size) / f64::from(length)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows, table_3};
+    use super::super::points::panels;
+    use super::*;
+    use crate::results::Row;
+
+    fn distance(text: &str) -> Distance {
+        text.parse().unwrap()
+    }
+
+    /// By policy, what stands in the only line.
+    fn answers(sheet: &Sheet) -> Vec<(&str, &str, Option<&str>)> {
+        let [line] = &sheet.grid.lines[..] else { panic!("one line expected") };
+        let cells = line.cells.iter().map(|cell| cell.as_ref().unwrap());
+        let answers = sheet.grid.columns.iter().zip(cells);
+        answers.map(|(policy, entry)| (policy.as_str(), entry.number.as_str(), entry.spread.as_deref())).collect()
+    }
+
+    #[test]
+    fn the_paper_s_table_says_an_eighth_for_tova() {
+        let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100));
+        let sheet = sheet(&panels, &[]).unwrap();
+        assert_eq!(sheet.grid.lines[0].name, "0.4 PPL · Llama-2-7b-hf · pg19");
+        let found: Vec<(&str, &str)> =
+            answers(&sheet).into_iter().map(|(policy, size, _)| (policy, size)).collect();
+        // Against 7.16: 7.41 at 512; 7.46, 7.49, 7.50 and 7.52 at 1024; 7.50 at 2048; window only at full size.
+        let expected = [
+            ("truncate", "2048 (1/2)"),
+            ("window", "4096 (all)"),
+            ("window+1", "1024 (1/4)"),
+            ("window+4", "1024 (1/4)"),
+            ("h2o", "1024 (1/4)"),
+            ("tova", "512 (1/8)"),
+            ("tova+4", "512 (1/8)"),
+            ("tova-head", "1024 (1/4)"),
+        ];
+        assert_eq!(found, expected);
+        let bold = sheet.grid.lines[0].cells.iter().flatten().filter(|entry| entry.best).count();
+        assert_eq!(bold, 2, "tova and tova+4");
+        // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
+        let relative = super::sheet(&panels, &[distance("5%")]).unwrap();
+        assert_eq!(relative.grid.lines[0].name, "5 % of perplexity · Llama-2-7b-hf · pg19");
+        let found = answers(&relative);
+        assert_eq!((found[4].1, found[5].1, found[7].1), ("1024 (1/4)", "512 (1/8)", "2048 (1/2)"));
+    }
+
+    /// Two books; a policy's loss at a size in each.
+    fn losses(policy: &str, losses: &[(u32, [f64; 2])]) -> Vec<Row> {
+        let books = |values: [f64; 2]| {
+            ["a", "b"].into_iter().zip(values).map(|(name, value)| (name, 0.8 - value / 100.0)).collect::<Vec<_>>()
+        };
+        let at = |size: Option<u32>, values: [f64; 2]| {
+            let samples: Vec<_> = books(values)
+                .into_iter()
+                .map(|(name, value)| Sample { sample: name, cluster: name, value, weight: 1.0 })
+                .collect();
+            let policy = if size.is_some() { policy } else { "full" };
+            let rows = rows(policy, size, &samples).into_iter();
+            rows.map(|row| Row { metric: "f1".into(), length: 1000, ..row }).collect::<Vec<_>>()
+        };
+        let sized = losses.iter().flat_map(|(size, values)| at(Some(*size), *values));
+        at(None, [0.0; 2]).into_iter().chain(sized).collect()
+    }
+
+    #[test]
+    fn intervals_say_where_it_is_sure_and_a_gap_ends_the_search() {
+        // Of two books the interval's ends are the books: at 512 the mean loses 0.5, one of the books 2.
+        let mut all = losses(
+            "tova",
+            &[(64, [0.2, 0.2]), (128, [5.0, 5.0]), (512, [-1.0, 2.0]), (600, [0.5, 0.5]), (1024, [0.0, 0.0])],
+        );
+        all.extend(losses("window", &[(512, [3.0, 3.0]), (1024, [3.0, 3.0])]));
+        all.extend(losses("h2o", &[(512, [0.9, 1.0])]));
+        all.extend(losses("mine", &[(512, [0.0, 1.9])]));
+        let panels = panels(&all);
+        let sheet = sheet(&panels, &[]).unwrap();
+        // That 64 is within by luck does not count: 128 is not.
+        let expected = [
+            ("window", "none measured", None),
+            ("h2o", "512 (51.2 %)", Some("for sure")),
+            ("tova", "512 (51.2 %)", Some("600 to be sure")),
+            ("mine", "512 (51.2 %)", Some("none is sure")),
+        ];
+        assert_eq!(answers(&sheet), expected);
+        assert_eq!(sheet.notes.len(), 1, "{:?}", sheet.notes);
+        assert!(sheet.notes[0].contains("2 clusters only"), "{:?}", sheet.notes);
+        // A gain is never too far.
+        let gain =
+            super::sheet(&super::points::panels(&losses("tova", &[(64, [-9.0, -9.0])])), &[distance("0f1")]);
+        assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("for sure")));
+    }
+
+    #[test]
+    fn what_was_asked_and_is_not_there_is_said() {
+        let panels = panels(&table_3("m", 1.0, 10));
+        let asked = sheet(&panels, &[distance("1f1"), distance("0.4ppl")]).unwrap();
+        assert_eq!((asked.grid.lines.len(), asked.notes.len()), (1, 1));
+        assert!(asked.notes[0].starts_with("within 1f1: nothing"), "{:?}", asked.notes);
+        let only = points::panels(&rows("tova", Some(8), &[]));
+        assert!(sheet(&only, &[]).is_none());
+    }
+
+    #[test]
+    fn distances_are_read_strictly() {
+        assert_eq!(distance("0.4ppl"), Distance { amount: 0.4, unit: Some(&UNITS[0]) });
+        assert_eq!(distance("5%"), Distance { amount: 5.0, unit: None });
+        // The amount ends before the unit's own letters and digits.
+        assert_eq!(distance("1f1").unit.unwrap().metric, "f1");
+        let long = format!("{}ppl", "9".repeat(400));
+        for wrong in
+            ["", "0.4", "ppl", "-1f1", "0.4 ppl", "0.4PPL", "1.2.3f1", "NaNppl", "1e3ppl", "4%%", ".ppl", &long]
+        {
+            let error = wrong.parse::<Distance>().unwrap_err().to_string();
+            assert!(error.contains("0.4ppl") && error.contains("5%"), "{wrong}: {error}");
+        }
+    }
+}
