@@ -35,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 25] = [
+const HOMES: [(&str, &[&str]); 26] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -57,6 +57,7 @@ const HOMES: [(&str, &[&str]); 25] = [
     ("quick_junit", &["compare"]),
     ("pdf_writer", &["report"]),
     ("miniz_oxide", &["report"]),
+    ("maud", &["report"]),
     ("serde_saphyr", &["sweep"]),
     ("schemars", &["sweep"]),
     ("clap", &["cli"]),

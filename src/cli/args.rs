@@ -119,7 +119,7 @@ pub struct ReportArguments {
     /// several times
     #[arg(long, value_name = "KEY=VALUES")]
     pub only: Vec<Only>,
-    /// Where to write report.md, summary.md, report.csv, pairs.csv, report.tex and figures/ [default: the first results folder]
+    /// Where to write report.html, report.md, summary.md, report.csv, pairs.csv, report.tex and figures/ [default: the first results folder]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Say the smallest cache of each policy so near to the full cache, such as 0.4ppl, 1f1, 1rouge, 2recall or 5% (of the
@@ -146,6 +146,8 @@ pub struct ReportArguments {
 pub enum ReportFormat {
     /// report.md: tables, doubts and links to the figures; summary.md, the short answer for a pull request
     Md,
+    /// report.html: one page with all of it, for a browser
+    Html,
     /// report.csv, one line for each point, and pairs.csv, one for each two policies
     Csv,
     /// report.tex: every table, to be read into a paper with \input

@@ -91,6 +91,7 @@ fn formats(arguments: &ReportArguments) -> Option<Vec<Format>> {
     let format = |asked: &ReportFormat| match asked {
         ReportFormat::Md => Format::Markdown,
         ReportFormat::Csv => Format::Csv,
+        ReportFormat::Html => Format::Html,
         ReportFormat::Tex => Format::Latex,
         ReportFormat::Svg => Format::Svg,
         ReportFormat::Png => Format::Png,

@@ -41,16 +41,16 @@ pub(super) enum Shown {
 }
 
 pub(super) struct Chart {
-    title: String,
-    quantity: Quantity,
-    across_name: &'static str,
-    across: Axis,
-    values: Axis,
+    pub(super) title: String,
+    pub(super) quantity: Quantity,
+    pub(super) across_name: &'static str,
+    pub(super) across: Axis,
+    pub(super) values: Axis,
     /// In the order of the policies.
-    lines: Vec<Line>,
-    full: Option<Reference>,
+    pub(super) lines: Vec<Line>,
+    pub(super) full: Option<Reference>,
     /// What a guess would reach.
-    chance: Option<Reference>,
+    pub(super) chance: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
     pub(super) paired: bool,
     scale: Scale,
@@ -68,6 +68,8 @@ pub(super) struct Measurement {
     pub(super) across: f64,
     pub(super) value: f64,
     pub(super) band: Option<(f64, f64)>,
+    /// What stands there, for formats in which a reader can ask.
+    pub(super) point: Point,
 }
 
 /// What lines are held against.
@@ -382,7 +384,7 @@ pub(super) fn draw_long_caption(scene: &mut Scene, at: Spot, room: f64, text: &s
 
 /// A point of a panel, somewhere across a chart.
 pub(super) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurement {
-    Measurement { across, value: point.estimate.value, band: band_of(panel, point) }
+    Measurement { across, value: point.estimate.value, band: band_of(panel, point), point: point.clone() }
 }
 
 /// The band around a point: what its difference to the full cache may be, since texts differ far more in level than

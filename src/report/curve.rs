@@ -78,7 +78,7 @@ impl Looks {
     }
 
     /// The policies as tables order them.
-    fn in_order(&self) -> Vec<(&str, Look)> {
+    pub(super) fn in_order(&self) -> Vec<(&str, Look)> {
         let mut all: Vec<(&str, Look)> = self.0.iter().map(|(policy, look)| (policy.as_str(), *look)).collect();
         all.sort_by_key(|(policy, _)| super::order::of(policy));
         all

@@ -6,64 +6,107 @@
 use std::collections::BTreeMap;
 
 use super::escape;
+use super::table::{Entry, Grid, Line, Sheet};
 use crate::results::Row;
 
 /// Tokens that occur less often say little; where hardly any are commoner, all count.
 const COMMON: u64 = 10;
 
-/// A table of the `most` tokens kept longest, and beside them those kept shortest; empty where no row has any.
-pub(super) fn markdown(rows: &[&Row], most: usize) -> String {
-    let mut pooled: BTreeMap<String, (u64, f64)> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.metric == "lifetime_by_token") {
-        let table =
-            row.output.as_deref().and_then(|json| serde_json::from_str::<BTreeMap<String, (u64, f64)>>(json).ok());
-        for (text, (occurrences, steps)) in table.unwrap_or_default() {
-            let sum = pooled.entry(text).or_default();
-            sum.0 += occurrences;
-            sum.1 += steps;
+/// The tokens of one policy at one size, the longest kept first.
+pub(super) struct KeptTokens {
+    /// Text, occurrences, mean steps.
+    tokens: Vec<(String, u64, f64)>,
+    /// Occurrences that those left out did not reach.
+    least: u64,
+    /// Shown from each end.
+    most: usize,
+}
+
+impl KeptTokens {
+    /// From the rows of one cell; `None` where no row has a table of tokens.
+    pub(super) fn of(rows: &[&Row], most: usize) -> Option<Self> {
+        let mut pooled: BTreeMap<String, (u64, f64)> = BTreeMap::new();
+        for row in rows.iter().filter(|row| row.metric == "lifetime_by_token") {
+            let table = row
+                .output
+                .as_deref()
+                .and_then(|json| serde_json::from_str::<BTreeMap<String, (u64, f64)>>(json).ok());
+            for (text, (occurrences, steps)) in table.unwrap_or_default() {
+                let sum = pooled.entry(text).or_default();
+                sum.0 += occurrences;
+                sum.1 += steps;
+            }
         }
+        let common = pooled.values().filter(|(occurrences, _)| *occurrences >= COMMON).count();
+        let least = if common >= 2 * most { COMMON } else { 1 };
+        let mut tokens: Vec<(String, u64, f64)> = pooled
+            .into_iter()
+            .filter(|(_, (occurrences, _))| *occurrences >= least)
+            .map(|(text, (occurrences, steps))| (text, occurrences, steps / occurrences as f64))
+            .collect();
+        tokens.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(&b.0)));
+        (!tokens.is_empty()).then_some(Self { tokens, least, most })
     }
-    let common = pooled.values().filter(|(occurrences, _)| *occurrences >= COMMON).count();
-    let least = if common >= 2 * most { COMMON } else { 1 };
-    let mut tokens: Vec<(&str, u64, f64)> = pooled
-        .iter()
-        .filter(|(_, (occurrences, _))| *occurrences >= least)
-        .map(|(text, (occurrences, steps))| (text.as_str(), *occurrences, steps / *occurrences as f64))
-        .collect();
-    if tokens.is_empty() {
-        return String::new();
+
+    fn about(&self) -> String {
+        let how = if self.least == 1 { "at all".to_owned() } else { format!("at least {} times", self.least) };
+        format!("Of {} different tokens that occur {how}. A space is shown as ␣.", self.tokens.len())
     }
-    tokens.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(b.0)));
-    let mut text = format!(
-        "Of {} different tokens that occur {}. A space is shown as ␣.\n\n\
-         | longest | steps | times | shortest | steps | times |\n|---|---:|---:|---|---:|---:|\n",
-        tokens.len(),
-        if least == 1 { "at all".to_owned() } else { format!("at least {least} times") },
-    );
-    for (long, short) in tokens.iter().zip(tokens.iter().rev()).take(most) {
-        let cells = [long, short].map(|(text, times, steps)| format!("{} | {steps:.0} | {times}", shown(text)));
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+
+    /// A table of those kept longest, and beside them those kept shortest.
+    pub(super) fn markdown(&self) -> String {
+        let mut text = self.about();
+        text.push_str(
+            "\n\n| longest | steps | times | shortest | steps | times |\n|---|---:|---:|---|---:|---:|\n",
+        );
+        for (long, short) in self.tokens.iter().zip(self.tokens.iter().rev()).take(self.most) {
+            let cells =
+                [long, short].map(|(text, times, steps)| format!("{} | {steps:.0} | {times}", shown(text)));
+            text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        }
+        text.push('\n');
+        text
     }
-    text.push('\n');
-    text
+
+    /// The same as two tables.
+    pub(super) fn sheets(&self, title: &str) -> [Sheet; 2] {
+        let line = |(text, times, steps): &(String, u64, f64)| Line {
+            name: visible(text),
+            cells: [format!("{steps:.0}"), times.to_string()].map(|number| Some(Entry::plain(number))).to_vec(),
+        };
+        let sheet = |end: &str, lines: Vec<Line>| Sheet {
+            title: format!("{title} ({end} first)"),
+            about: self.about(),
+            corner: "token",
+            grid: Grid { columns: ["steps", "times"].map(str::to_owned).to_vec(), lines },
+            notes: Vec::new(),
+        };
+        [
+            sheet("longest", self.tokens.iter().take(self.most).map(line).collect()),
+            sheet("shortest", self.tokens.iter().rev().take(self.most).map(line).collect()),
+        ]
+    }
 }
 
 /// A token's text so that it can be seen and breaks no table.
 fn shown(text: &str) -> String {
-    let visible: String = text
-        .chars()
-        .map(|c| match c {
-            ' ' => "␣".to_owned(),
-            '\'' | '"' => c.to_string(),
-            c if c.is_control() || c.is_whitespace() => c.escape_debug().to_string(),
-            c => c.to_string(),
-        })
-        .collect();
+    let visible = visible(text);
     // Inside backticks all but a bar and a backtick stands for itself.
     match visible.contains(['`', '|']) || visible.is_empty() {
         true => escape::markdown(&visible),
         false => format!("`{}`", escape::plain(&visible)),
     }
+}
+
+/// White space and controls by their names.
+fn visible(text: &str) -> String {
+    let one = |c: char| match c {
+        ' ' => "␣".to_owned(),
+        '\'' | '"' => c.to_string(),
+        c if c.is_control() || c.is_whitespace() => c.escape_debug().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(one).collect()
 }
 
 #[cfg(test)]

@@ -142,7 +142,8 @@ pub fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
 }
 
 fn cell(entry: &Entry) -> String {
-    let mut cell = if entry.best { format!("**{}**", entry.number) } else { entry.number.clone() };
+    let number = escape::markdown(&entry.number);
+    let mut cell = if entry.best { format!("**{number}**") } else { number };
     if entry.partial {
         cell.push('†');
     }

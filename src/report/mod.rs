@@ -1,6 +1,6 @@
 //! What was found: tables, curves and files, from the rows alone.
 //!
-//! [`panels`] pools rows into [`Point`]s with intervals and paired differences; [`write()`] puts a Markdown report, a CSV
+//! [`panels`] pools rows into [`Point`]s with intervals and paired differences; [`write()`] puts a page, a Markdown report, a CSV
 //! of all points and the figures into a folder; [`terminal`] is the short answer. It needs no model, no network and no
 //! fonts of the system, and refuses to know how a row was measured.
 
@@ -18,6 +18,7 @@ mod fixture;
 mod font;
 mod gather;
 mod heatmap;
+mod html;
 mod image;
 mod ink;
 mod kept_tokens;

@@ -140,6 +140,16 @@ impl Quantity {
         }
     }
 
+    /// How a pooled `sum(value) / sum(weight)` becomes the quantity, by a name that scripts can act on.
+    pub(super) fn transform(&self) -> &'static str {
+        match self.shape {
+            Shape::Perplexity => "exp",
+            Shape::Plain => "identity",
+            Shape::Rate => "reciprocal",
+            Shape::Share | Shape::GeometricShare => "percent",
+        }
+    }
+
     /// Whether it only says more about another quantity, or about texts, and is shown as a table without a figure.
     pub(super) fn is_detail(&self) -> bool {
         let details = [

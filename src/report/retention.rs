@@ -1,17 +1,31 @@
 //! What is kept: tables by class and part of speech, by place, by token, and maps of who is there when.
 //!
-//! It chooses what a section shows and says it in Markdown; the drawings and the paper's numbers are next door. All comes
+//! It chooses what a section shows, as sheets and in Markdown; the drawings and the paper's numbers are next door. All comes
 //! from rows: the pooled panels, and for single samples the tables that rows carry as text.
 
 use super::bootstrap::Estimate;
-use super::markdown::Link;
+use super::kept_tokens::KeptTokens;
+use super::markdown::{self, Link};
 use super::paper::numbers;
 use super::points::Panel;
 use super::quantity::Quantity;
 use super::scene::Scene;
 use super::setting::Setting;
-use super::{escape, gather, heatmap, kept_tokens, order, penn, places};
+use super::table::{Entry, Grid, Line, Sheet};
+use super::{escape, gather, heatmap, order, penn, places};
 use crate::results::Row;
+
+/// What the numbers are.
+pub(super) fn about() -> String {
+    let (least, most) = numbers::RECENT_SHARE;
+    format!(
+        "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
+         all tokens it is the mean of min(t, k + 1), whatever the policy. Classes part all tokens and tags those of words, \
+         so each token of a word is in one of both. For comparison, the paper (TOVA, {}) finds {least:.0} to {most:.0} % of \
+         the kept tokens recent, and the first token kept to the end at every size.",
+        numbers::MODEL
+    )
+}
 
 /// Everything one setting says of what is kept.
 pub(super) struct Section<'a> {
@@ -95,6 +109,11 @@ fn show(steps: f64) -> String {
 }
 
 impl<'a> Section<'a> {
+    /// What stands above it.
+    pub(super) fn heading(&self) -> String {
+        format!("What is kept \u{B7} {}", self.title)
+    }
+
     pub(super) fn setting(&self) -> &'a Setting {
         self.setting
     }
@@ -209,79 +228,76 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn markdown(&self, links: &[Link]) -> String {
-        let mut text = format!("## What is kept \u{B7} {}\n\n", escape::markdown(&self.title));
-        text.push_str(
-            "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. \
-             Over all tokens it is the mean of min(t, k + 1), whatever the policy. Classes part all tokens and tags \
-             those of words, so each token of a word is in one of both. ",
-        );
-        let (least, most) = numbers::RECENT_SHARE;
-        text.push_str(&format!(
-            "For comparison, the paper (TOVA, {}) finds {least:.0} to {most:.0} % of the kept tokens recent, and the \
-             first token kept to the end at every size.\n\n",
-            numbers::MODEL
-        ));
+        let mut text = format!("## What is kept \u{B7} {}\n\n{}\n\n", escape::markdown(&self.title), about());
         for Link { title, path } in links {
             text.push_str(&format!("![{}]({path})\n\n", escape::markdown(title)));
         }
-        for column in self.columns() {
-            text.push_str(&self.kinds(&column));
+        for sheet in self.kinds() {
+            markdown::push_sheet(&mut text, "###", &sheet);
         }
-        for column in self.columns() {
-            let size = reference(&column.sizes);
-            let table = kept_tokens::markdown(&self.rows_at(column.policy, size), MOST_TOKENS);
-            if !table.is_empty() {
-                let policy = escape::markdown(column.policy);
-                text.push_str(&format!(
-                    "### Tokens kept longest and shortest: {policy} with {size} entries\n\n{table}"
-                ));
-            }
+        for (title, tokens) in self.tokens() {
+            text.push_str(&format!("### {}\n\n{}", escape::markdown(&title), tokens.markdown()));
         }
         text
     }
 
-    /// The paper's Table 5 of one policy.
-    fn kinds(&self, column: &Column<'_>) -> String {
+    /// Everything the section says in numbers.
+    pub(super) fn sheets(&self) -> Vec<Sheet> {
+        let tokens = self.tokens();
+        self.kinds().into_iter().chain(tokens.iter().flat_map(|(title, tokens)| tokens.sheets(title))).collect()
+    }
+
+    /// The tokens kept longest and shortest by each policy, where rows say so.
+    fn tokens(&self) -> Vec<(String, KeptTokens)> {
+        let of = |column: &Column<'_>| {
+            let size = reference(&column.sizes);
+            let tokens = KeptTokens::of(&self.rows_at(column.policy, size), MOST_TOKENS)?;
+            Some((format!("Tokens kept longest and shortest: {} with {size} entries", column.policy), tokens))
+        };
+        self.columns().iter().filter_map(of).collect()
+    }
+
+    /// The paper's Table 5 for each policy.
+    fn kinds(&self) -> Vec<Sheet> {
+        self.columns().iter().map(|column| self.kinds_of(column)).collect()
+    }
+
+    fn kinds_of(&self, column: &Column<'_>) -> Sheet {
         let size = reference(&column.sizes);
         let compared = penn::is_compared(self.setting.length, size);
-        let policy = escape::markdown(column.policy);
-        let mut text = format!("### Steps kept by class and part of speech: {policy}\n\nSorted by size {size}.");
+        let mut about = format!("Sorted by size {size}.");
         if compared {
-            text.push_str(&format!(
+            about.push_str(&format!(
                 " The last column has the paper's Table 5 at {size} (TOVA, LLaMA-2-7B) for the Penn tags whose tokens \
                  have this class or tag here; results/README.md says what is alike and what is not."
             ));
         }
-        let sizes: Vec<String> = column.sizes.iter().map(u32::to_string).collect();
-        text.push_str(&format!("\n\n| class or tag | tokens (%) | {} |", sizes.join(" | ")));
-        text.push_str(if compared { " Penn tags in the paper |\n" } else { "\n" });
-        text.push_str(&format!(
-            "|---|---:|{}{}\n",
-            "---:|".repeat(sizes.len()),
-            if compared { "---|" } else { "" }
-        ));
+        let mut columns = vec!["tokens (%)".to_owned()];
+        columns.extend(column.sizes.iter().map(u32::to_string));
+        columns.extend(compared.then(|| "Penn tags in the paper".to_owned()));
         let all = self
             .whole()
             .and_then(|panel| panel.point(column.policy, Some(size)))
             .map_or(1.0, |point| point.weight);
         let groups = self.groups(column, size).into_iter().map(|(group, _)| group);
-        for group in std::iter::once("").chain(groups) {
-            let Some(panel) = (if group.is_empty() { self.whole() } else { self.part(group) }) else { continue };
+        let line = |group: &str| {
+            let panel = if group.is_empty() { self.whole() } else { self.part(group) }?;
             let point = |size: u32| panel.point(column.policy, Some(size));
             let share = point(size).map_or(0.0, |point| 100.0 * point.weight / all);
-            let steps = |size: &u32| point(*size).map_or_else(String::new, |point| show(point.estimate.value));
-            let steps: Vec<String> = column.sizes.iter().map(steps).collect();
+            let steps = |size: &u32| point(*size).map(|point| Entry::plain(show(point.estimate.value)));
+            let mut cells = vec![Some(Entry::plain(format!("{share:.2}")))];
+            cells.extend(column.sizes.iter().map(steps));
+            cells.extend(compared.then(|| Some(Entry::plain(penn::beside(group, size)))));
             let name = if group.is_empty() { "all tokens".to_owned() } else { group.replace(':', " ") };
-            text.push_str(&format!("| {} | {share:.2} | {} |", escape::markdown(&name), steps.join(" | ")));
-            let beside = if compared {
-                format!(" {} |\n", escape::markdown(&penn::beside(group, size)))
-            } else {
-                "\n".to_owned()
-            };
-            text.push_str(&beside);
+            Some(Line { name, cells })
+        };
+        Sheet {
+            title: format!("Steps kept by class and part of speech: {}", column.policy),
+            about,
+            corner: "class or tag",
+            grid: Grid { lines: std::iter::once("").chain(groups).filter_map(line).collect(), columns },
+            notes: Vec::new(),
         }
-        text.push('\n');
-        text
     }
 }
 

@@ -9,7 +9,7 @@ use super::points::{self, Panel};
 use super::quantity::Better;
 use super::setting::Setting;
 use super::table::{self, Sheet, Show};
-use super::throughput;
+use super::throughput::{self, Throughput};
 use super::within::{self, Distance};
 use crate::results::Row;
 
@@ -33,18 +33,12 @@ pub(super) fn all(
         let setting = &of_setting[0].setting;
         let mut sheets = Vec::new();
         if let Some(table) = timed.iter().find(|table| table.setting == *setting) {
-            sheets.push(Sheet {
-                title: "decoding".to_owned(),
-                about: format!("{}.", capital(&table.legend())),
-                corner: throughput::CORNER,
-                grid: table.grid(),
-                notes: Vec::new(),
-            });
+            sheets.push(of_timing(table));
         }
         for panel in of_setting {
             sheets.extend(of_panel(panel));
             for parts in breakdowns.iter().filter(|parts| parts.is_of(panel)) {
-                sheets.extend(of_parts(parts));
+                sheets.extend(of_parts(parts).into_iter().map(|(_, sheet)| sheet));
             }
         }
         all.push((Some(setting.title(&settings)), sheets));
@@ -83,16 +77,28 @@ pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
     })
 }
 
+/// What decoding costs.
+pub(super) fn of_timing(timed: &Throughput) -> Sheet {
+    Sheet {
+        title: "what decoding costs".to_owned(),
+        about: format!("{}.", capital(&timed.legend())),
+        corner: throughput::CORNER,
+        grid: timed.grid(),
+        notes: Vec::new(),
+    }
+}
+
 /// A table for each cache size.
-fn of_parts(parts: &Breakdown<'_>) -> Vec<Sheet> {
+pub(super) fn of_parts(parts: &Breakdown<'_>) -> Vec<(u32, Sheet)> {
     let sheet = |size: u32| Sheet {
         title: format!("{}, cache size {size}", title_of_parts(parts)),
         about: about_parts(parts).to_owned(),
-        corner: POLICY,
+        corner: "policy by part",
         grid: parts.grid(size),
         notes: Vec::new(),
     };
-    parts.sizes().into_iter().map(sheet).filter(|sheet| !sheet.grid.lines.is_empty()).collect()
+    let sheets = parts.sizes().into_iter().map(|size| (size, sheet(size)));
+    sheets.filter(|(_, sheet)| !sheet.grid.lines.is_empty()).collect()
 }
 
 pub(super) fn title_of_parts(parts: &Breakdown<'_>) -> String {
@@ -107,6 +113,7 @@ pub(super) fn about_parts(parts: &Breakdown<'_>) -> &'static str {
     match parts.by {
         "distance" => "Columns are tokens from the end of the telling to the answer.",
         "position" => "Columns are tokens from the start of the sample.",
+        "layer" => "Columns are layers of the model.",
         points::RUNNING => "Columns are tokens read; each number is over all of them.",
         _ => "",
     }

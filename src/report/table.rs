@@ -15,11 +15,13 @@ pub(super) enum Show {
 }
 
 /// A table before it has a format.
+#[derive(Clone, Debug)]
 pub struct Grid {
     pub columns: Vec<String>,
     pub lines: Vec<Line>,
 }
 
+#[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
     /// One per column; `None` where nothing was measured.
@@ -28,6 +30,7 @@ pub struct Line {
 
 /// A table with all a reader needs beside it; every format of the report shows the same sheets. Plain text throughout:
 /// whoever shows it escapes.
+#[derive(Clone, Debug)]
 pub struct Sheet {
     pub title: String,
     /// What the numbers are, in a sentence or two.

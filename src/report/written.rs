@@ -15,7 +15,7 @@ use super::points::{self, Panel};
 use super::scene::Scene;
 use super::setting::Setting;
 use super::within::{self, Distance};
-use super::{brief, csv, latex, paper, pdf, retention, sheets, summary};
+use super::{brief, csv, html, latex, paper, pdf, retention, sheets, summary};
 use crate::results::Row;
 
 /// What is written into the folder.
@@ -33,11 +33,13 @@ pub enum Format {
     Png,
     /// `figures/*.pdf`, for papers.
     Pdf,
+    /// `report.html`, one page with all of it.
+    Html,
 }
 
 impl Format {
     /// What a report has where nothing else is asked for.
-    pub const USUAL: [Self; 5] = [Self::Markdown, Self::Csv, Self::Latex, Self::Svg, Self::Png];
+    pub const USUAL: [Self; 6] = [Self::Markdown, Self::Html, Self::Csv, Self::Latex, Self::Svg, Self::Png];
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +79,8 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
     let looks = Looks::of(&panels);
     let within = within::sheet(&panels, &options.within);
     let (links, overview) = folder.write_figures(&panels, &breakdowns, &looks)?;
-    let kept = folder.write_retention(&retention::sections(rows, &all))?;
+    let sections = retention::sections(rows, &all);
+    let kept = folder.write_retention(&sections)?;
     if options.formats.contains(&Format::Csv) {
         folder.write_file("report.csv", csv::file(&all))?;
         folder.write_file("pairs.csv", csv::pairs(&panels))?;
@@ -93,8 +96,21 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
     }
     if options.formats.contains(&Format::Latex) {
         let mut sheets = sheets::all(rows, &panels, &breakdowns, &options.within);
-        sheets.extend(claims.map(|claims| (None, vec![claims])));
+        sheets.extend(sections.iter().map(|section| (Some(section.heading()), section.sheets())));
+        sheets.extend(claims.clone().map(|claims| (None, vec![claims])));
         folder.write_file("report.tex", latex::file(&sheets))?;
+    }
+    if options.formats.contains(&Format::Html) {
+        let content = html::Content {
+            rows,
+            all: &all,
+            panels: &panels,
+            breakdowns: &breakdowns,
+            sections: &sections,
+            looks: &looks,
+            further: &within.iter().chain(&claims).collect::<Vec<_>>(),
+        };
+        folder.write_file("report.html", html::file(&content)?)?;
     }
     let terminal =
         summary::text(rows, &panels, &options.within) + &retention::terminal(&all) + &paper::terminal(rows, &all);
@@ -318,7 +334,7 @@ mod tests {
         let written = write(&rows("full", None, &sample), &Options::everything(folder.path())).unwrap();
         assert_eq!(
             written.files,
-            ["report.csv", "pairs.csv", "report.md", "summary.md", "report.tex"]
+            ["report.csv", "pairs.csv", "report.md", "summary.md", "report.tex", "report.html"]
                 .map(|file| folder.path().join(file))
         );
         assert!(written.terminal.contains("2.72"), "{}", written.terminal);

@@ -1,0 +1,146 @@
+//! The points of every panel as data for the page's script: what a reader can filter and take away.
+//!
+//! Columns are those of `report.csv`, every digit included. It pools nothing.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::super::bootstrap::Estimate;
+use super::super::escape;
+use super::super::points::Panel;
+use super::super::setting::Setting;
+use super::json::{Exact, inside_script};
+use super::tone::Palette;
+
+#[derive(Serialize)]
+struct Points {
+    /// Names of the fields of a setting.
+    fields: [&'static str; 13],
+    settings: Vec<Home>,
+    panels: Vec<Subject>,
+    columns: [&'static str; 12],
+    points: Vec<Line>,
+    /// By policy: its classes, its marker's outline, and whether that is open.
+    looks: BTreeMap<String, (String, String, bool)>,
+}
+
+#[derive(Serialize)]
+struct Home {
+    title: String,
+    fields: [String; 13],
+}
+
+#[derive(Serialize)]
+struct Subject {
+    setting: usize,
+    metric: String,
+    group: String,
+    quantity: String,
+    chance: Option<Exact>,
+    samples: usize,
+}
+
+/// Panel, policy, size; value, low, high; to full, low, high; samples, clusters, weight, complete.
+type Line = (usize, String, Option<u32>, [Option<Exact>; 6], usize, usize, Exact, bool);
+
+const FIELDS: [&str; 13] = [
+    "task",
+    "dataset",
+    "model",
+    "model_revision",
+    "dtype",
+    "length",
+    "stride",
+    "bos",
+    "tail",
+    "asked",
+    "seed",
+    "prefill",
+    "device",
+];
+const COLUMNS: [&str; 12] = [
+    "policy",
+    "cache_size",
+    "value",
+    "interval_low",
+    "interval_high",
+    "minus_full",
+    "minus_full_low",
+    "minus_full_high",
+    "samples",
+    "clusters",
+    "weight",
+    "complete",
+];
+
+/// The JSON; `settings` are the page's, in its order.
+pub(super) fn json(panels: &[Panel], settings: &[Setting], palette: &Palette<'_>) -> Result<String> {
+    let home = |setting: &Setting| Home { title: setting.title(settings), fields: fields(setting) };
+    let subject = |panel: &Panel| Subject {
+        setting: settings.iter().position(|setting| *setting == panel.setting).unwrap_or(0),
+        metric: escape::plain(&panel.quantity.metric),
+        group: escape::plain(panel.group.as_deref().unwrap_or_default()),
+        quantity: panel.quantity.name.clone(),
+        chance: panel.chance.map(Exact),
+        samples: panel.samples,
+    };
+    let lines = panels.iter().enumerate().flat_map(|(of, panel)| {
+        panel.points.iter().map(move |point| {
+            let [value, low, high] = numbers(Some(point.estimate));
+            let [to_full, to_full_low, to_full_high] = numbers(point.to_full);
+            let numbers = [value, low, high, to_full, to_full_low, to_full_high];
+            let policy = escape::plain(&point.policy);
+            (
+                of,
+                policy,
+                point.cache_size,
+                numbers,
+                point.samples,
+                point.clusters,
+                Exact(point.weight),
+                point.complete,
+            )
+        })
+    });
+    inside_script(&Points {
+        fields: FIELDS,
+        settings: settings.iter().map(home).collect(),
+        panels: panels.iter().map(subject).collect(),
+        columns: COLUMNS,
+        points: lines.collect(),
+        looks: palette
+            .policies()
+            .filter_map(|policy| Some((escape::plain(policy), palette.drawn(policy)?)))
+            .collect(),
+    })
+}
+
+fn fields(setting: &Setting) -> [String; 13] {
+    [
+        setting.task.to_string(),
+        setting.dataset.to_string(),
+        setting.model.to_string(),
+        setting.model_revision.to_string(),
+        setting.dtype.to_string(),
+        setting.length.to_string(),
+        setting.stride.to_string(),
+        setting.bos.to_string(),
+        setting.tail.to_string(),
+        setting.asked.to_string(),
+        setting.seed.to_string(),
+        setting.prefill.to_string(),
+        setting.device.to_string(),
+    ]
+    .map(|field| escape::plain(&field))
+}
+
+fn numbers(estimate: Option<Estimate>) -> [Option<Exact>; 3] {
+    let interval = estimate.and_then(|estimate| estimate.interval);
+    [
+        estimate.map(|estimate| Exact(estimate.value)),
+        interval.map(|interval| Exact(interval.low)),
+        interval.map(|interval| Exact(interval.high)),
+    ]
+}

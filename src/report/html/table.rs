@@ -1,0 +1,161 @@
+//! A [`Sheet`] as an HTML table: the one place where tables of the page are made.
+//!
+//! Lines that are a policy's and columns that are cache sizes carry attributes by which the page's filter finds them, and
+//! cells the number they sort by. It knows no panel: whatever makes a sheet is shown.
+
+use maud::{Markup, html};
+
+use super::super::escape;
+use super::super::sheets::capital;
+use super::super::table::{Entry, Sheet};
+
+/// The names a line may have to be a policy's.
+pub(super) struct Known<'a>(pub(super) Vec<&'a str>);
+
+/// The table in a box that scrolls by itself, with its words; `size` is the cache size all of it is about.
+pub(super) fn sheet(sheet: &Sheet, known: &Known<'_>, size: Option<u32>) -> Markup {
+    let title = capital(&escape::plain(&sheet.title));
+    let sizes: Vec<Option<u32>> = sheet.grid.columns.iter().map(|column| size_of(sheet, column)).collect();
+    let has_partial =
+        sheet.grid.lines.iter().flat_map(|line| line.cells.iter().flatten()).any(|entry| entry.partial);
+    html! {
+        div.sheet data-size=[size] {
+            div.box tabindex="0" role="region" aria-label=(title) {
+                table {
+                    caption { (title) }
+                    thead {
+                        tr {
+                            th scope="col" { (sheet.corner) }
+                            @for (column, size) in sheet.grid.columns.iter().zip(&sizes) {
+                                th scope="col" data-size=[size] { (escape::plain(column)) }
+                            }
+                        }
+                    }
+                    tbody {
+                        @for line in &sheet.grid.lines {
+                            @let (policy, size) = subject(&line.name, known);
+                            tr data-policy=[policy.map(escape::plain)] data-size=[size] {
+                                th scope="row" { span.called { (escape::plain(&line.name)) } }
+                                @for (entry, size) in line.cells.iter().zip(&sizes) { (cell(entry.as_ref(), *size)) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if !sheet.about.is_empty() { p.about { (escape::plain(&sheet.about)) } }
+            @if has_partial && !sheet.notes.iter().any(|note| note.starts_with('†')) { p.about { "† not over all samples of this table" } }
+            @if !sheet.notes.is_empty() {
+                ul.notes { @for note in &sheet.notes { li { (escape::plain(note)) } } }
+            }
+        }
+    }
+}
+
+fn cell(entry: Option<&Entry>, size: Option<u32>) -> Markup {
+    let Some(entry) = entry else { return html! { td data-size=[size] {} } };
+    html! {
+        td data-size=[size] data-v=[number(&entry.number)] {
+            @if entry.best { b { (escape::plain(&entry.number)) } span.vh { " (best)" } }
+            @else { (escape::plain(&entry.number)) }
+            @if entry.partial { "†" }
+            @if let Some(spread) = &entry.spread { " " span.spread { (escape::plain(spread)) } }
+        }
+    }
+}
+
+/// The cache size that a column is of: where lines are policies and columns numbers.
+fn size_of(sheet: &Sheet, column: &str) -> Option<u32> {
+    ["policy", "cache size"].contains(&sheet.corner).then(|| column.parse().ok()).flatten()
+}
+
+/// What a line is of: `tova`, or `tova 512`.
+fn subject<'a>(name: &'a str, known: &Known<'_>) -> (Option<&'a str>, Option<u32>) {
+    if known.0.contains(&name) {
+        return (Some(name), None);
+    }
+    match name.rsplit_once(' ').map(|(policy, size)| (policy, size.parse())) {
+        Some((policy, Ok(size))) if known.0.contains(&policy) => (Some(policy), Some(size)),
+        _ => (None, None),
+    }
+}
+
+/// What a cell sorts by, as a script reads numbers: `2.18 GB` is 2180000000.
+fn number(shown: &str) -> Option<String> {
+    let mut words = shown.split_whitespace();
+    let value: f64 = words.next()?.trim_start_matches('+').parse().ok()?;
+    let unit = match words.next() {
+        Some("kB") => 1e3,
+        Some("MB") => 1e6,
+        Some("GB") => 1e9,
+        _ => 1.0,
+    };
+    let value = value * unit;
+    match value {
+        _ if value.is_nan() => None,
+        _ if value.is_infinite() => Some(if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()),
+        _ => Some(value.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::table::{Grid, Line};
+    use super::*;
+
+    fn entry(number: &str) -> Option<Entry> {
+        Some(Entry { number: number.into(), spread: None, best: false, partial: false })
+    }
+
+    #[test]
+    fn cells_sort_by_what_they_mean() {
+        for (shown, expected) in [
+            ("9.53", Some("9.53")),
+            ("+2.37", Some("2.37")),
+            ("-0.25", Some("-0.25")),
+            ("1.23e9", Some("1230000000")),
+            ("2.18 GB", Some("2180000000")),
+            ("250 MB", Some("250000000")),
+            ("12.5 %", Some("12.5")),
+            ("inf", Some("Infinity")),
+            ("NaN", None),
+            ("-", None),
+            ("IN, RP 301", None),
+        ] {
+            assert_eq!(number(shown).as_deref(), expected, "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_sheet_is_a_table_with_a_caption_and_scopes() {
+        let line = |name: &str, cells| Line { name: name.into(), cells };
+        let best =
+            Some(Entry { best: true, partial: true, spread: Some("±0.1".into()), ..entry("9.5").unwrap() });
+        let made = Sheet {
+            title: "A <title>".into(),
+            about: "about & more".into(),
+            corner: "policy",
+            grid: Grid {
+                columns: vec!["64".into(), "<all>".into()],
+                lines: vec![line("tova", vec![best, None]), line("\"x\" 64", vec![entry("1"), entry("2")])],
+            },
+            notes: vec!["<b>doubt".into()],
+        };
+        let shown = sheet(&made, &Known(vec!["tova", "\"x\""]), Some(32)).into_string();
+        for part in [
+            "<caption>A &lt;title&gt;</caption>",
+            r#"<th scope="col" data-size="64">64</th><th scope="col">&lt;all&gt;</th>"#,
+            r#"<tr data-policy="tova"><th scope="row"><span class="called">tova</span></th>"#,
+            r#"<td data-size="64" data-v="9.5"><b>9.5</b><span class="vh"> (best)</span>† <span class="spread">±0.1</span></td><td></td>"#,
+            r#"<tr data-policy="&quot;x&quot;" data-size="64">"#,
+            r#"<div class="sheet" data-size="32">"#,
+            "about &amp; more",
+            "&lt;b&gt;doubt",
+            "† not over all samples",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        // Under another corner numbers are no cache sizes.
+        let other = Sheet { corner: "class", ..made };
+        assert!(!sheet(&other, &Known(vec![]), None).into_string().contains("data-size"));
+    }
+}

@@ -1,0 +1,369 @@
+//! The page as a reader and a browser get it: read back with a parser of its own, and compared with the rows.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::super::breakdown;
+use super::super::curve::Looks;
+use super::super::fixture::{Sample, recall, rows, table_3};
+use super::super::points::{Panel, panels};
+use super::super::table::{Entry, Grid, Line, Sheet};
+use super::reader::{Piece, attribute, json, number, pieces, raw};
+use super::*;
+
+const HOSTILE: &str =
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
+
+fn page_with(rows: &[Row], further: &[Sheet]) -> (String, Vec<Panel>) {
+    let all = panels(rows);
+    let whole: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
+    let (breakdowns, sections) = (breakdown::breakdowns(&all), retention::sections(rows, &all));
+    let (looks, further) = (Looks::of(&whole), further.iter().collect::<Vec<_>>());
+    let (all_panels, panels, sections) = (&all, &whole, &sections);
+    let content = Content {
+        rows,
+        all: all_panels,
+        panels,
+        breakdowns: &breakdowns,
+        sections,
+        looks: &looks,
+        further: &further,
+    };
+    let page = file(&content).unwrap();
+    (page, all)
+}
+
+fn page(rows: &[Row]) -> (String, Vec<Panel>) {
+    page_with(rows, &[])
+}
+
+/// Two models with Table 3, recall by distance, and questions with answers.
+fn everything() -> Vec<Row> {
+    let mut all =
+        [table_3("meta/Llama", 1.0, 12), table_3("other/Yi", 1.3, 12), recall("meta/Llama", 12)].concat();
+    all.extend(questions());
+    all
+}
+
+/// Two questions of one paper under three caches, with marks, and numbers by position.
+fn questions() -> Vec<Row> {
+    let mut all = Vec::new();
+    for (policy, size, f1) in [("full", None, 1.0), ("tova", Some(64), 1.0 / 3.0), ("tova", Some(128), 0.1 + 0.2)]
+    {
+        for sample in ["q2", "q10"] {
+            let one = rows(policy, size, &[Sample { sample, cluster: "paper", value: f1, weight: 1.0 }]);
+            let task = |row: Row| Row { task: "qasper".into(), dataset: "papers".into(), ..row };
+            let row = task(one[0].clone());
+            all.push(Row { metric: "f1".into(), ..row.clone() });
+            all.push(Row {
+                metric: "new_tokens".into(),
+                value: 7.0,
+                question: Some(format!("What is {sample}?")),
+                references: Some(r#"["an answer","another"]"#.into()),
+                output: Some(format!("line one of {sample}\nat {size:?}")),
+                ..row.clone()
+            });
+            all.push(Row { metric: "f1".into(), group: Some("kind:x".into()), ..row });
+        }
+    }
+    all
+}
+
+#[test]
+fn tags_balance_and_ids_are_unique() {
+    let (page, _) = page(&everything());
+    let mut open: Vec<&str> = Vec::new();
+    let mut ids: Vec<&str> = Vec::new();
+    for piece in pieces(&page) {
+        match piece {
+            Piece::Open(name, list) => {
+                ids.extend(attribute(&list, "id"));
+                if !["meta", "img", "input", "br"].contains(&name) {
+                    open.push(name);
+                }
+            }
+            Piece::Close(name) => assert_eq!(open.pop(), Some(name), "after {open:?}"),
+            Piece::Text(_) => {}
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "{ids:?}");
+    // What is pointed at is there.
+    for piece in pieces(&page) {
+        let Piece::Open(name, list) = piece else { continue };
+        let target = attribute(&list, "aria-labelledby").or(attribute(&list, "href").map(|href| &href[1..]));
+        assert!(target.is_none_or(|id| ids.contains(&id)), "<{name}> points at {target:?}");
+    }
+}
+
+#[test]
+fn the_browser_is_told_to_fetch_nothing_and_the_page_asks_for_nothing() {
+    let (page, _) = page(&everything());
+    let pieces = pieces(&page);
+    let policy = pieces.iter().find_map(|piece| match piece {
+        Piece::Open("meta", list) if attribute(list, "http-equiv").is_some() => attribute(list, "content"),
+        _ => None,
+    });
+    let policy = policy.unwrap().replace("&#39;", "'");
+    for rule in ["default-src 'none'; ", "base-uri 'none'", "form-action 'none'", "img-src data:"] {
+        assert!(policy.contains(rule), "{rule}: {policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    // The page's own style and script are let in by what they are.
+    for element in ["style", "script"] {
+        use base64::Engine as _;
+        let digest = Sha256::digest(raw(&page, element, None).as_bytes());
+        let digest = base64::engine::general_purpose::STANDARD.encode(digest);
+        assert!(policy.contains(&format!("{element}-src 'sha256-{digest}'")), "{element}: {policy}");
+    }
+    for piece in &pieces {
+        let Piece::Open(name, list) = piece else { continue };
+        assert!(!["link", "iframe", "object", "base", "form", "embed"].contains(name), "{name}");
+        for (key, value) in list {
+            assert!(!key.starts_with("on") && *key != "style" && *key != "srcset", "<{name} {key}>");
+            let inside = match *key {
+                "src" => value.starts_with("data:image/"),
+                "href" => value.starts_with('#'),
+                _ => true,
+            };
+            assert!(inside, "<{name} {key}={value:.80}>");
+        }
+    }
+    assert!(!raw(&page, "style", None).contains("url("));
+}
+
+#[test]
+fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
+    let (page, panels) = page(&everything());
+    let data = json(&page, "points");
+    let points = data["points"].as_array().unwrap();
+    let expected: Vec<_> = panels.iter().flat_map(|panel| panel.points.iter().map(move |p| (panel, p))).collect();
+    assert_eq!(points.len(), expected.len());
+    // Each cell of each table, by what it sorts by.
+    let cells: Vec<&str> = pieces(&page)
+        .into_iter()
+        .filter_map(|piece| match piece {
+            Piece::Open("td", list) => attribute(&list, "data-v"),
+            _ => None,
+        })
+        .collect();
+    for (written, (panel, point)) in points.iter().zip(expected) {
+        assert_eq!(written[1], Value::from(point.policy.clone()));
+        assert_eq!(written[2].as_u64(), point.cache_size.map(u64::from));
+        assert_eq!(number(&written[3][0]).to_bits(), point.estimate.value.to_bits());
+        let interval = point.estimate.interval;
+        assert_eq!(written[3][1].as_f64(), interval.map(|interval| interval.low));
+        assert_eq!(written[3][5].as_f64(), point.to_full.and_then(|d| d.interval).map(|interval| interval.high));
+        let shown: f64 = panel.quantity.show(point.estimate.value).parse().unwrap();
+        // A table by parts has no room for sizes as long as a sample.
+        let is_whole = panel.group.is_none() || point.cache_size.is_some_and(|size| size < panel.setting.length);
+        assert!(!is_whole || cells.contains(&shown.to_string().as_str()), "{shown} of {point:?}");
+    }
+}
+
+#[test]
+fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
+    let all = table_3("meta/Llama", 1.0, 12);
+    let (page, _) = page(&all);
+    let titles: Vec<String> = page
+        .split("<title>")
+        .skip(2)
+        .map(|rest| rest.split_once("</title>").unwrap().0.replace("&amp;", "&"))
+        .collect();
+    // Pooled here once more: the exponential of all nats over all tokens.
+    let perplexity = |policy: &str, size: Option<u32>| {
+        let cell = || all.iter().filter(|row| row.policy == policy && row.cache_size == size);
+        let sum = |field: fn(&Row) -> f64| cell().map(field).sum::<f64>();
+        (sum(|row| row.value) / sum(|row| row.weight)).exp()
+    };
+    let [full, tova, h2o] =
+        [("full", None), ("tova", Some(512)), ("h2o", Some(64))].map(|(p, s)| perplexity(p, s));
+    for expected in [
+        format!("tova with 512 entries: perplexity {tova:.5} ("),
+        format!("h2o with 64 entries: perplexity {h2o:.5} ("),
+        format!("full: perplexity {full:.5} ("),
+    ] {
+        let told: Vec<&String> = titles.iter().filter(|title| title.starts_with(&expected)).collect();
+        assert_eq!(told.len(), 2, "{expected} on a linear and on a logarithmic axis: {titles:?}");
+        assert!(told[0].contains("95 % interval") && told[0].contains("12 samples"), "{told:?}");
+    }
+    let difference = format!("to full +{:.5}", h2o - full);
+    assert!(titles.iter().any(|title| title.contains(&difference)), "{difference}: {titles:?}");
+    // Window is far off the linear axis, which says so, and on the logarithmic one.
+    let window = titles.iter().filter(|title| title.starts_with("window with 64 entries"));
+    assert_eq!(window.count(), 1);
+    assert!(page.contains("Off this axis: window (in part)."));
+    for part in [r#"class="scale linear""#, r#"class="scale log""#, r#"<path class="reference full""#] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.matches(r#"<path class="band p"#).count() >= 8);
+}
+
+#[test]
+fn hostile_texts_are_shown_and_do_nothing() {
+    let text = || HOSTILE.to_owned();
+    let hostile: Vec<Row> = [everything(), questions()]
+        .concat()
+        .into_iter()
+        .map(|row| Row {
+            sweep: HOSTILE.into(),
+            model: format!("{HOSTILE}/{}", row.model).into(),
+            model_revision: HOSTILE.into(),
+            policy: if row.policy == "full" { row.policy } else { format!("{}{HOSTILE}", row.policy).into() },
+            dataset: format!("{}{HOSTILE}", row.dataset).into(),
+            asked: Some(HOSTILE.into()),
+            sample: format!("{}{HOSTILE}", row.sample).into(),
+            cluster: format!("{}{HOSTILE}", row.cluster).into(),
+            question: row.question.map(|_| text()),
+            references: row.references.map(|_| serde_json::to_string(&[HOSTILE]).unwrap()),
+            output: row.output.map(|_| text()),
+            commit: Some(HOSTILE.into()),
+            device: HOSTILE.into(),
+            date: HOSTILE.into(),
+            group: row.group.map(|group| format!("{group}{HOSTILE}").into()),
+            ..row
+        })
+        .collect();
+    let (page, _) = page(&hostile);
+    let pieces = pieces(&page);
+    let count = |element: &str| {
+        pieces.iter().filter(|piece| matches!(piece, Piece::Open(name, _) if *name == element)).count()
+    };
+    assert_eq!((count("script"), count("img"), count("style")), (3, 0, 1));
+    assert!(!page.contains("<img") && !page.contains("<!--") && !page.contains("\u{1b}"));
+    // A name cannot turn its neighbours around; answers are data, which nothing shows outside a box of their own.
+    assert!(
+        !page.contains('\u{2028}') && !page.replace(raw(&page, "script", Some("rows")), "").contains('\u{202E}')
+    );
+    assert!(page.contains("&lt;/script&gt;&lt;script&gt;alert(1)"));
+    // Answers come back as they were written, control characters and all.
+    let data = json(&page, "rows");
+    let places = data.as_array().unwrap().iter().flat_map(|home| home["places"].as_array().unwrap());
+    let outputs: Vec<&str> =
+        places.filter_map(|place| place[0]["outputs"].as_array()).flatten().filter_map(Value::as_str).collect();
+    assert!(!outputs.is_empty() && outputs.iter().all(|output| *output == HOSTILE), "{outputs:?}");
+}
+
+/// Every number of the data of single samples, by setting, policy, size, sample, metric and group.
+fn told(data: &Value) -> BTreeMap<String, (u64, u64)> {
+    let mut told = BTreeMap::new();
+    for home in data.as_array().unwrap() {
+        for place in home["places"].as_array().unwrap() {
+            for values in [&place[0]["values"], &place[1]].into_iter().filter_map(Value::as_object) {
+                for (column, values) in values {
+                    let subject = &home["columns"][column.parse::<usize>().unwrap()];
+                    let weights = &home["weights"][values["w"].as_u64().unwrap() as usize];
+                    for (at, value) in values["v"].as_array().unwrap().iter().enumerate() {
+                        if value.is_null() {
+                            continue;
+                        }
+                        let weight = if weights.is_array() { &weights[at] } else { weights };
+                        let key = format!(
+                            "{} {} {} {} {} {}",
+                            home["title"],
+                            place[0]["policy"],
+                            place[0]["size"],
+                            home["samples"][at][0],
+                            subject["metric"],
+                            subject["group"]
+                        );
+                        told.insert(key, (number(value).to_bits(), number(weight).to_bits()));
+                    }
+                }
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn samples_come_back_bit_by_bit() {
+    let mut all = everything();
+    // Numbers by position, uneven weights, and a number that is none.
+    let more = table_3("meta/Llama", 1.0, 12).into_iter().enumerate().map(|(at, row)| Row {
+        group: Some("position:0-127".into()),
+        value: if at == 0 { f64::NAN } else { row.value / 3.0 },
+        weight: 100.0 + (at % 7) as f64,
+        ..row
+    });
+    all.extend(more);
+    let (page, panels) = page(&all);
+    let data = json(&page, "rows");
+    let settings: Vec<_> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let expected: BTreeMap<String, (u64, u64)> = all
+        .iter()
+        .filter(|row| {
+            !row.metric.ends_with("_chance") && row.group.as_deref().is_none_or(|g| g.starts_with("position"))
+        })
+        .map(|row| {
+            let title = super::super::setting::Setting::of(row).title(&settings);
+            let size = row.cache_size.map_or("null".to_owned(), |size| size.to_string());
+            let group = row.group.as_deref().unwrap_or_default();
+            let key = format!("{title:?} {:?} {size} {:?} {:?} {group:?}", row.policy, row.sample, row.metric);
+            let value = if row.value.is_nan() { f64::NAN } else { row.value };
+            (key, (value.to_bits(), row.weight.to_bits()))
+        })
+        .collect();
+    let told = told(&data);
+    assert_eq!(told.len(), expected.len());
+    assert_eq!(told, expected);
+    assert!(data.as_array().unwrap().iter().all(|home| home["left_out"] == Value::Array(vec![])));
+    // Questions stand in the order a reader counts in, with what was asked and written.
+    let home = data.as_array().unwrap().iter().find(|home| home["questions"] != Value::Array(vec![])).unwrap();
+    assert_eq!(home["samples"], serde_json::json!([["q2", "paper"], ["q10", "paper"]]));
+    assert_eq!(home["questions"], serde_json::json!(["What is q2?", "What is q10?"]));
+    assert_eq!(home["references"][1], serde_json::json!(["an answer", "another"]));
+    assert_eq!(home["places"][1][0]["outputs"][1], "line one of q10\nat Some(64)");
+}
+
+#[test]
+fn what_does_not_fit_is_left_out_by_cells_and_said() {
+    let rows = table_3("meta/Llama", 1.0, 50);
+    let settings = [panels(&rows)[0].setting.clone()];
+    let parse =
+        |budget| -> Value { serde_json::from_str(&samples::json(&rows, &settings, budget).unwrap()).unwrap() };
+    let whole = parse(samples::BUDGET);
+    assert_eq!(whole[0]["places"].as_array().unwrap().len(), 1 + 8 * 7);
+    let some = parse(30_000);
+    let places = some[0]["places"].as_array().unwrap();
+    assert!((2..1 + 8 * 7).contains(&places.len()), "{}", places.len());
+    // The full cache first; then a whole size before another begins, the middle one first.
+    assert_eq!(places[0][0]["policy"], "full");
+    let sizes: std::collections::BTreeSet<_> =
+        places[1..].iter().map(|place| place[0]["size"].as_u64().unwrap()).collect();
+    assert!(sizes.contains(&512) && sizes.len() <= 1 + places.len() / 8, "{sizes:?}");
+    // All samples of each.
+    for place in places {
+        let values = place[0]["values"]["0"]["v"].as_array().unwrap();
+        assert!(values.len() == 50 && values.iter().all(Value::is_number));
+    }
+    let said = some[0]["left_out"][0].as_str().unwrap();
+    assert!(said.contains("every policy at 256, 1024, 4096") && !said.contains("full"), "{said}");
+    assert_eq!(parse(0)[0]["places"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn sheets_of_others_are_shown() {
+    let cell = Entry { number: "0.25".into(), spread: None, best: false, partial: false };
+    let sheet = Sheet {
+        title: "Claims <of> the paper".into(),
+        about: "What the paper says.".into(),
+        corner: "claim",
+        grid: Grid {
+            columns: vec!["holds".into()],
+            lines: vec![Line { name: "first".into(), cells: vec![Some(cell)] }],
+        },
+        notes: vec!["a doubt".into()],
+    };
+    let (page, _) = page_with(&questions(), &[sheet]);
+    for part in
+        ["<caption>Claims &lt;of&gt; the paper</caption>", "What the paper says.", r#"data-v="0.25""#, "a doubt"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+}
