@@ -517,11 +517,7 @@ fn mistakes_on_the_command_line_are_told_and_nothing_runs() {
     for (command, arguments, says) in [
         (&RUN[..3], &["--threads", "0"][..], &["--threads 0", "hint: leave it out"][..]),
         (&score, &["--threads", "0"], &["--threads 0", "hint: leave it out"]),
-        (
-            &RUN[..3],
-            &["--only", "policy=toba"],
-            &["no cell of the sweep has `toba`", "hint: did you mean `tova`?"],
-        ),
+        (&RUN[..3], &["--only", "policy=toba"], &["no cell has `toba`", "hint: did you mean `tova`?"]),
         (
             &RUN[..3],
             &["--only", "polcy=tova"],

@@ -154,7 +154,12 @@ impl Page<'_> {
         html! {
             section.part aria-labelledby="further" {
                 h2 #further { "Over all settings" }
-                @for &sheet in self.content.further { (self.sheet(sheet, None)) }
+                @for (place, &sheet) in self.content.further.iter().enumerate() {
+                    @if place == 0 { (self.sheet(sheet, None)) }
+                    @else {
+                        details.fold { summary { (capital(&escape::plain(&sheet.title))) } (self.sheet(sheet, None)) }
+                    }
+                }
             }
         }
     }

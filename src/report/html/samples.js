@@ -295,7 +295,7 @@ const singleSamples = (page) => {
         make(
           "p",
           { className: "warn" },
-          `Left out to keep the page small enough to open: ${home.left_out.join("; ")}. Report fewer rows at once to see them, such as one data set or one cache size.`,
+          `Left out to keep the page small enough to open: ${home.left_out.join("; ")}. Report fewer rows at once to see them: for example with --only task=perplexity or --only size=64,512.`,
         ),
       );
     }

@@ -153,8 +153,7 @@ fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
                 })
             };
             let bars: Vec<Bar> = wins.sizes().into_iter().filter_map(bar).collect();
-            let title =
-                if policy == TOVA { title.clone() } else { format!("{title} \u{B7} {}", escape::plain(policy)) };
+            let title = format!("{title} \u{B7} {}", escape::plain(policy));
             stacks.extend((!bars.is_empty()).then(|| Stack { title, policy: escape::plain(policy), bars }));
         }
     }
