@@ -5,25 +5,11 @@
 use super::bootstrap::{Estimate, Interval};
 use super::escape;
 use super::points::Panel;
+use super::setting::Setting;
 use super::table::Sheet;
 
-/// What every line begins with: where it belongs.
-const SUBJECT: [&str; 14] = [
-    "task",
-    "dataset",
-    "model",
-    "model_revision",
-    "dtype",
-    "length",
-    "stride",
-    "bos",
-    "tail",
-    "asked",
-    "seed",
-    "prefill",
-    "device",
-    "metric",
-];
+/// What every line begins with, after the fields of its setting.
+const METRIC: &str = "metric";
 
 const POINT: [&str; 16] = [
     "group",
@@ -60,7 +46,7 @@ const PAIR: [&str; 11] = [
 
 /// The points, header included.
 pub(super) fn file(panels: &[Panel]) -> String {
-    let mut file = line(SUBJECT.map(str::to_owned), POINT.map(str::to_owned));
+    let mut file = header(&POINT);
     for panel in panels {
         for point in &panel.points {
             let [value, low, high] = estimate(Some(point.estimate));
@@ -83,7 +69,7 @@ pub(super) fn file(panels: &[Panel]) -> String {
                 point.weight.to_string(),
                 point.complete.to_string(),
             ];
-            file.push_str(&line(subject(panel), fields));
+            file.push_str(&line(panel, &fields));
         }
     }
     file
@@ -91,7 +77,7 @@ pub(super) fn file(panels: &[Panel]) -> String {
 
 /// Every two policies at each cache size, once: the later in the order of the tables minus the earlier.
 pub(super) fn pairs(panels: &[Panel]) -> String {
-    let mut file = line(SUBJECT.map(str::to_owned), PAIR.map(str::to_owned));
+    let mut file = header(&PAIR);
     for panel in panels {
         for pair in &panel.pairs {
             let [difference, low, high] = estimate(Some(pair.difference));
@@ -109,35 +95,21 @@ pub(super) fn pairs(panels: &[Panel]) -> String {
                 pair.samples.to_string(),
                 pair.clusters.to_string(),
             ];
-            file.push_str(&line(subject(panel), fields));
+            file.push_str(&line(panel, &fields));
         }
     }
     file
 }
 
-fn line<const FIELDS: usize>(subject: [String; SUBJECT.len()], fields: [String; FIELDS]) -> String {
-    let escaped: Vec<String> = subject.iter().chain(&fields).map(|field| escape::csv(field)).collect();
-    escaped.join(",") + "\n"
+fn header(names: &[&str]) -> String {
+    let names: Vec<&str> = Setting::FIELDS.iter().chain(&[METRIC]).chain(names).copied().collect();
+    names.join(",") + "\n"
 }
 
-fn subject(panel: &Panel) -> [String; SUBJECT.len()] {
-    let setting = &panel.setting;
-    [
-        setting.task.to_string(),
-        setting.dataset.to_string(),
-        setting.model.to_string(),
-        setting.model_revision.to_string(),
-        setting.dtype.to_string(),
-        setting.length.to_string(),
-        setting.stride.to_string(),
-        setting.bos.to_string(),
-        setting.tail.to_string(),
-        setting.asked.to_string(),
-        setting.seed.to_string(),
-        setting.prefill.to_string(),
-        setting.device.to_string(),
-        panel.quantity.metric.clone(),
-    ]
+fn line(panel: &Panel, fields: &[String]) -> String {
+    let place = panel.setting.fields();
+    let all = place.iter().chain([&panel.quantity.metric]).chain(fields);
+    all.map(|field| escape::csv(field)).collect::<Vec<_>>().join(",") + "\n"
 }
 
 /// The number and the ends of its interval.

@@ -25,6 +25,42 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// The names of the fields, as rows call them.
+    pub const FIELDS: [&str; 13] = [
+        "task",
+        "dataset",
+        "model",
+        "model_revision",
+        "dtype",
+        "length",
+        "stride",
+        "bos",
+        "tail",
+        "asked",
+        "seed",
+        "prefill",
+        "device",
+    ];
+
+    /// The fields whole, in the order of [`Setting::FIELDS`].
+    pub fn fields(&self) -> [String; Self::FIELDS.len()] {
+        [
+            self.task.to_string(),
+            self.dataset.to_string(),
+            self.model.to_string(),
+            self.model_revision.to_string(),
+            self.dtype.to_string(),
+            self.length.to_string(),
+            self.stride.to_string(),
+            self.bos.to_string(),
+            self.tail.to_string(),
+            self.asked.to_string(),
+            self.seed.to_string(),
+            self.prefill.to_string(),
+            self.device.to_string(),
+        ]
+    }
+
     /// Where a row was measured.
     pub fn of(row: &Row) -> Self {
         Self {

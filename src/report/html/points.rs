@@ -45,21 +45,6 @@ struct Subject {
 /// Panel, policy, size; value, low, high; to full, low, high; samples, clusters, weight, complete.
 type Line = (usize, String, Option<u32>, [Option<Exact>; 6], usize, usize, Exact, bool);
 
-const FIELDS: [&str; 13] = [
-    "task",
-    "dataset",
-    "model",
-    "model_revision",
-    "dtype",
-    "length",
-    "stride",
-    "bos",
-    "tail",
-    "asked",
-    "seed",
-    "prefill",
-    "device",
-];
 const COLUMNS: [&str; 12] = [
     "policy",
     "cache_size",
@@ -77,7 +62,10 @@ const COLUMNS: [&str; 12] = [
 
 /// The JSON; `settings` are the page's, in its order.
 pub(super) fn json(panels: &[Panel], settings: &[Setting], palette: &Palette<'_>) -> Result<String> {
-    let home = |setting: &Setting| Home { title: setting.title(settings), fields: fields(setting) };
+    let home = |setting: &Setting| Home {
+        title: setting.title(settings),
+        fields: setting.fields().map(|field| escape::plain(&field)),
+    };
     let subject = |panel: &Panel| Subject {
         setting: settings.iter().position(|setting| *setting == panel.setting).unwrap_or(0),
         metric: escape::plain(&panel.quantity.metric),
@@ -105,7 +93,7 @@ pub(super) fn json(panels: &[Panel], settings: &[Setting], palette: &Palette<'_>
         })
     });
     inside_script(&Points {
-        fields: FIELDS,
+        fields: Setting::FIELDS,
         settings: settings.iter().map(home).collect(),
         panels: panels.iter().map(subject).collect(),
         columns: COLUMNS,
@@ -115,25 +103,6 @@ pub(super) fn json(panels: &[Panel], settings: &[Setting], palette: &Palette<'_>
             .filter_map(|policy| Some((escape::plain(policy), palette.drawn(policy)?)))
             .collect(),
     })
-}
-
-fn fields(setting: &Setting) -> [String; 13] {
-    [
-        setting.task.to_string(),
-        setting.dataset.to_string(),
-        setting.model.to_string(),
-        setting.model_revision.to_string(),
-        setting.dtype.to_string(),
-        setting.length.to_string(),
-        setting.stride.to_string(),
-        setting.bos.to_string(),
-        setting.tail.to_string(),
-        setting.asked.to_string(),
-        setting.seed.to_string(),
-        setting.prefill.to_string(),
-        setting.device.to_string(),
-    ]
-    .map(|field| escape::plain(&field))
 }
 
 fn numbers(estimate: Option<Estimate>) -> [Option<Exact>; 3] {

@@ -53,8 +53,10 @@ pub(super) fn sheet(sheet: &Sheet, known: &Known<'_>, size: Option<u32>) -> Mark
 
 fn cell(entry: Option<&Entry>, size: Option<u32>) -> Markup {
     let Some(entry) = entry else { return html! { td data-size=[size] {} } };
+    let value = number(&entry.number);
     html! {
-        td data-size=[size] data-v=[number(&entry.number)] {
+        // Words may take several lines, numbers never.
+        td.words[value.is_none()] data-size=[size] data-v=[value] {
             @if entry.best { b { (escape::plain(&entry.number)) } span.vh { " (best)" } }
             @else { (escape::plain(&entry.number)) }
             @if entry.partial { "†" }

@@ -1,0 +1,89 @@
+//! `report`: from results folders to tables, a page and figures; or to single figures of the paper.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+
+use super::args::{ReportArguments, ReportFormat};
+use super::failure::Usage;
+use super::print;
+use crate::report::paper::{self, Exhibit, Unknown};
+use crate::report::{self, Format, Options};
+use crate::results::{Ledger, Row, choose};
+
+pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
+    let exhibits = exhibits(&arguments.figure)?;
+    let mut rows = Vec::new();
+    for folder in &arguments.results {
+        rows.append(&mut Ledger::existing(folder)?.rows()?);
+    }
+    let rows = choose(rows, &arguments.only).map_err(Usage::from_error)?;
+    let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
+    if !exhibits.is_empty() {
+        return redraw(arguments, &exhibits, &rows, out);
+    }
+    let formats = formats(arguments).unwrap_or_else(|| Format::USUAL.to_vec());
+    let written = report::write(&rows, &Options { out: out.clone(), formats, within: arguments.within.clone() })?;
+    print(&written.terminal)?;
+    for file in &written.files {
+        eprintln!("{}", file.display());
+    }
+    Ok(())
+}
+
+/// The formats that were asked for, if any were.
+fn formats(arguments: &ReportArguments) -> Option<Vec<Format>> {
+    let format = |asked: &ReportFormat| match asked {
+        ReportFormat::Md => Format::Markdown,
+        ReportFormat::Csv => Format::Csv,
+        ReportFormat::Html => Format::Html,
+        ReportFormat::Tex => Format::Latex,
+        ReportFormat::Svg => Format::Svg,
+        ReportFormat::Png => Format::Png,
+        ReportFormat::Pdf => Format::Pdf,
+    };
+    (!arguments.format.is_empty()).then(|| arguments.format.iter().map(format).collect())
+}
+
+/// What `--figure` names, in the paper's order.
+fn exhibits(asked: &[String]) -> Result<Vec<Exhibit>> {
+    let mut exhibits = Vec::new();
+    for text in asked {
+        match text.trim() {
+            "all" => exhibits.extend(Exhibit::ALL),
+            _ => exhibits
+                .push(Exhibit::parse(text).map_err(|error| Usage::new(error.to_string(), Unknown::hint()))?),
+        }
+    }
+    exhibits.sort();
+    exhibits.dedup();
+    Ok(exhibits)
+}
+
+/// Figures and tables of the paper.
+fn redraw(arguments: &ReportArguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
+    let usual = [Format::Markdown, Format::Csv, Format::Svg, Format::Png, Format::Pdf];
+    let options = paper::Options {
+        out: out.to_owned(),
+        formats: formats(arguments).unwrap_or_else(|| usual.to_vec()),
+        columns: arguments.columns,
+        beside_paper: arguments.paper,
+    };
+    let drawn = paper::draw(rows, exhibits, &options)?;
+    print(&drawn.terminal)?;
+    for file in &drawn.files {
+        eprintln!("{}", file.display());
+    }
+    for note in &drawn.notes {
+        eprintln!("note: {note}");
+    }
+    // Of everything, what rows do not have is no mistake; unless they have nothing.
+    let all = exhibits.len() == Exhibit::ALL.len();
+    if all && drawn.missing.len() < exhibits.len() {
+        for missing in &drawn.missing {
+            eprintln!("not drawn: {}", missing.replace("\nhint: ", "; "));
+        }
+        return Ok(());
+    }
+    if drawn.missing.is_empty() { Ok(()) } else { Err(anyhow!(drawn.missing.join("\n"))) }
+}
