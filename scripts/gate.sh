@@ -38,4 +38,7 @@ fi
 code=0
 "$bench" compare smoke "$work/smoke" --exact --tolerance 1e-5 || code=$?
 "$bench" compare pocket "$work/pocket" "${how[@]}" || code=$?
+if [ "$code" = 3 ]; then
+    echo "gate: numbers changed. If they shall, raise ENGINE_VERSION in src/sweep/cell.rs, and run scripts/gate.sh --save" >&2
+fi
 exit "$code"

@@ -62,7 +62,7 @@ fn exhibits(asked: &[String]) -> Result<Vec<Exhibit>> {
 
 /// Figures and tables of the paper.
 fn redraw(arguments: &ReportArguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
-    let usual = [Format::Markdown, Format::Csv, Format::Svg, Format::Png, Format::Pdf];
+    let usual = [Format::Markdown, Format::Csv, Format::Latex, Format::Svg, Format::Png, Format::Pdf];
     let options = paper::Options {
         out: out.to_owned(),
         formats: formats(arguments).unwrap_or_else(|| usual.to_vec()),

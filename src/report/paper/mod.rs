@@ -28,7 +28,7 @@ use super::scene::Scene;
 use super::setting::Setting;
 use super::table::{self, Sheet};
 use super::written::Format;
-use super::{csv, markdown, pdf, retention};
+use super::{csv, latex, markdown, pdf, retention};
 use crate::results::Row;
 pub use exhibit::{Exhibit, Unknown};
 
@@ -156,6 +156,7 @@ fn write(exhibit: Exhibit, pieces: Pieces, options: &Options, drawn: &mut Drawn)
                     put(&place, "md", text, drawn)?;
                 }
                 Format::Csv => put(&place, "csv", csv::sheets(sheets), drawn)?,
+                Format::Latex => put(&place, "tex", latex::file(&[(None, sheets.clone())]), drawn)?,
                 _ => {}
             }
         }

@@ -264,7 +264,7 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
     let out = seen.unwrap_or_else(|| folder.path().to_owned());
     let options = |columns, beside_paper| Options {
         out: out.clone(),
-        formats: vec![Format::Markdown, Format::Csv, Format::Svg, Format::Png, Format::Pdf],
+        formats: vec![Format::Markdown, Format::Csv, Format::Latex, Format::Svg, Format::Png, Format::Pdf],
         columns,
         beside_paper,
     };
@@ -274,7 +274,7 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
         assert!(["svg", "png", "pdf"].iter().all(|end| has(&format!("figure-{number}.{end}"))), "{number}");
     }
     for number in [1, 2, 3, 5] {
-        assert!(has(&format!("table-{number}.md")) && has(&format!("table-{number}.csv")), "{number}");
+        assert!(["md", "csv", "tex"].iter().all(|end| has(&format!("table-{number}.{end}"))), "{number}");
     }
     assert!(has("figure-5.svg") && has("table-3-minus-paper.md") && !has("figure-4-minus-paper.md"));
     let [eleven, thirteen] = &drawn.missing[..] else { panic!("{:?}", drawn.missing) };
