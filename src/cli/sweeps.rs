@@ -89,7 +89,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
 fn draw(rows: &[Row], folder: &Path) -> Result<()> {
     let written = report::write(rows, &Options::everything(folder))?;
     print(&written.terminal)?;
-    eprintln!("\nwritten to {}: report.md, report.csv, report.tex and figures/", folder.display());
+    eprintln!("\nwritten to {}: report.html, report.md, tables as CSV and LaTeX, and figures/", folder.display());
     Ok(())
 }
 

@@ -46,7 +46,7 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
         side
     };
     let (before, after) = (gather(baseline.1), gather(results.1));
-    let mut pairs = Pairs { places: &places, options, draws: pooled::SharedDraws::default() };
+    let pairs = Pairs { places: &places, options };
     let mut points = pairs.points(&before, &after);
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
     let mut notes = notes(&places, &before, &after);
@@ -78,11 +78,10 @@ fn order_of(point: &Point) -> impl Ord + '_ {
 struct Pairs<'a> {
     places: &'a Places<'a>,
     options: &'a Options,
-    draws: pooled::SharedDraws,
 }
 
 impl Pairs<'_> {
-    fn points(&mut self, before: &Side<'_>, after: &Side<'_>) -> Vec<Point> {
+    fn points(&self, before: &Side<'_>, after: &Side<'_>) -> Vec<Point> {
         let settings: BTreeMap<PlaceId, Setting> = before
             .keys()
             .chain(after.keys())
@@ -131,13 +130,13 @@ impl Pairs<'_> {
         }
     }
 
-    fn point(&mut self, blank: Point, subject: &Subject<'_>, before: &Measured, after: &Measured) -> Point {
+    fn point(&self, blank: Point, subject: &Subject<'_>, before: &Measured, after: &Measured) -> Point {
         let is_timing = blank.setting.task == "timing";
         let threshold = self.options.thresholds.of(subject.metric, is_timing);
         match self.options.exact {
             Some(tolerance) => exact::point(blank, before, after, tolerance),
             None if is_timing => times::point(blank, before, after, threshold),
-            None => pooled::point(blank, before, after, threshold, &mut self.draws),
+            None => pooled::point(blank, before, after, threshold),
         }
     }
 }

@@ -3,12 +3,12 @@
 //! It resamples clusters with the draws of a report, the same ones for both sides, so that what books have in common
 //! cancels out. It refuses to know what a threshold is, beyond asking it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::pairing::{Measured, Paired, Sample, pair};
 use super::point::{Point, Verdict};
 use super::threshold::Threshold;
-use crate::report::{Draws, Estimate, Interval, Quantity, Sums, pooled};
+use crate::report::{Estimate, Interval, Quantity, Sums, interval, pooled, resample};
 use crate::results::Row;
 
 /// What a guess would reach is no result, and a table of single samples no number.
@@ -20,23 +20,7 @@ pub(super) fn counts(row: &Row) -> bool {
         && metric != "kept_until"
 }
 
-/// Draws by number of clusters.
-#[derive(Default)]
-pub(super) struct SharedDraws(HashMap<usize, Draws>);
-
-impl SharedDraws {
-    fn of(&mut self, clusters: usize) -> &Draws {
-        self.0.entry(clusters).or_insert_with(|| Draws::new(clusters))
-    }
-}
-
-pub(super) fn point(
-    blank: Point,
-    before: &Measured,
-    after: &Measured,
-    threshold: Threshold,
-    draws: &mut SharedDraws,
-) -> Point {
+pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold: Threshold) -> Point {
     let Paired { both, missing, new } = pair(&before.samples, &after.samples);
     let sums = PairedSums::of(&both);
     let value = |side: &[Sums]| pooled(side).map_or(f64::NAN, |pooled| blank.quantity.of_pooled(pooled));
@@ -63,7 +47,7 @@ pub(super) fn point(
         interval: match (is_equal, finite) {
             // Nothing to draw: every resample has the same on both sides.
             (true, true) if sums.before.len() > 1 => Some(Interval { low: 0.0, high: 0.0 }),
-            (false, true) => sums.interval(&point.quantity, draws.of(sums.before.len())),
+            (false, true) => sums.interval(&point.quantity),
             _ => None,
         },
     };
@@ -122,11 +106,12 @@ impl PairedSums {
         sums
     }
 
-    fn interval(&self, quantity: &Quantity, draws: &Draws) -> Option<Interval> {
-        let value = |side: &[Sums], draw: &[u32]| {
-            pooled(draw.iter().map(|&cluster| &side[cluster as usize])).map(|pooled| quantity.of_pooled(pooled))
-        };
-        draws.interval(|draw| Some(value(&self.after, draw)? - value(&self.before, draw)?))
+    fn interval(&self, quantity: &Quantity) -> Option<Interval> {
+        let sides = resample(&[&self.before, &self.after]);
+        let [before, after] = &sides[..] else { return None };
+        let value = |pooled: &Option<[f64; 3]>| pooled.map(|pooled| quantity.of_pooled(pooled));
+        let difference = before.iter().zip(after).map(|(before, after)| Some(value(after)? - value(before)?));
+        interval(&difference.collect::<Vec<_>>())
     }
 }
 

@@ -56,41 +56,53 @@ pub fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f64; 3]> 
     (all.weight > 0.0).then(|| [all.value, all.beside[0], all.beside[1]].map(|sum| sum / all.weight))
 }
 
-/// The draws that every point of a panel shares.
-pub struct Draws {
-    clusters: usize,
-    /// `RESAMPLES` runs of `clusters` indices.
-    indices: Vec<u32>,
-}
+/// Draws that are taken side by side, so that the processor adds them up at once.
+const ABREAST: usize = 8;
 
-impl Draws {
-    /// Draws of so many clusters, always the same ones.
-    pub fn new(clusters: usize) -> Self {
-        let mut rng = fastrand::Rng::with_seed(SEED);
-        let indices = match u32::try_from(clusters) {
-            Ok(count) if count > 1 => (0..RESAMPLES * clusters).map(|_| rng.u32(0..count)).collect(),
-            _ => Vec::new(),
-        };
-        Self { clusters, indices }
-    }
-
-    /// The interval of a statistic over resampled clusters; the statistic may decline a draw that has nothing of it.
-    pub fn interval(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Interval> {
-        interval(&self.resamples(statistic))
-    }
-
-    /// The statistic of every draw, in their order, so that those of two points pair; empty where fewer than two clusters
-    /// leave nothing to draw.
-    pub(super) fn resamples(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Vec<Option<f64>> {
-        match self.clusters {
-            0 | 1 => Vec::new(),
-            clusters => self.indices.chunks(clusters).map(statistic).collect(),
+/// Of each table, which has what every cluster adds, the pooled metrics in all resamples of the clusters.
+///
+/// The draws are the same for all tables, and the same again wherever there are as many clusters, so numbers pair. A draw that
+/// weighs nothing is `None`; fewer than two clusters leave nothing to draw, and the lists are empty. Memory does not grow
+/// with the number of draws.
+pub fn resample(tables: &[&[Sums]]) -> Vec<Vec<Option<[f64; 3]>>> {
+    let clusters = tables.first().map_or(0, |table| table.len());
+    let mut resamples = vec![Vec::new(); tables.len()];
+    let Some(count) = u32::try_from(clusters).ok().filter(|count| *count > 1) else { return resamples };
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    let mut times = vec![[0.0; ABREAST]; clusters];
+    for _ in 0..RESAMPLES / ABREAST {
+        times.fill([0.0; ABREAST]);
+        for draw in 0..ABREAST {
+            for _ in 0..clusters {
+                times[rng.u32(0..count) as usize][draw] += 1.0;
+            }
+        }
+        for (table, of_table) in tables.iter().zip(&mut resamples) {
+            of_table.extend(drawn(table, &times));
         }
     }
+    resamples
+}
+
+/// A table pooled in some draws, `times` saying how often each has a cluster.
+fn drawn(table: &[Sums], times: &[[f64; ABREAST]]) -> [Option<[f64; 3]>; ABREAST] {
+    let mut sums = [[0.0; ABREAST]; 4];
+    for (own, times) in table.iter().zip(times) {
+        for (sum, part) in sums.iter_mut().zip([own.value, own.beside[0], own.beside[1], own.weight]) {
+            for (sum, times) in sum.iter_mut().zip(times) {
+                *sum += times * part;
+            }
+        }
+    }
+    let [value, first, second, weight] = sums;
+    std::array::from_fn(|draw| {
+        let pooled = [value[draw], first[draw], second[draw]].map(|sum| sum / weight[draw]);
+        (weight[draw] > 0.0).then_some(pooled)
+    })
 }
 
 /// The percentile interval of a statistic's resamples.
-pub(super) fn interval(resamples: &[Option<f64>]) -> Option<Interval> {
+pub fn interval(resamples: &[Option<f64>]) -> Option<Interval> {
     let mut values: Vec<f64> = resamples.iter().copied().flatten().collect();
     // A point that most draws miss, or that is NaN somewhere, has no interval worth printing.
     if values.len() < RESAMPLES * 9 / 10 || values.iter().any(|value| value.is_nan()) {
@@ -113,8 +125,10 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn mean_of(sums: &[Sums]) -> impl Fn(&[u32]) -> Option<f64> {
-        |draw| pooled(draw.iter().map(|&cluster| &sums[cluster as usize])).map(|[value, ..]| value)
+    fn interval_of_mean(sums: &[Sums]) -> Option<Interval> {
+        let means: Vec<Option<f64>> =
+            resample(&[sums]).remove(0).into_iter().map(|pooled| pooled.map(|[value, ..]| value)).collect();
+        interval(&means)
     }
 
     #[test]
@@ -131,14 +145,15 @@ mod tests {
     #[test]
     fn constant_data_has_an_interval_without_width() {
         let sums = vec![Sums { value: 6.0, weight: 3.0, ..Sums::default() }; 7];
-        let interval = Draws::new(7).interval(mean_of(&sums)).unwrap();
+        let interval = interval_of_mean(&sums).unwrap();
         assert_eq!((interval.low, interval.high), (2.0, 2.0));
     }
 
     #[test]
     fn one_cluster_gives_no_interval() {
-        assert_eq!(Draws::new(1).interval(mean_of(&[Sums { value: 6.0, weight: 3.0, ..Sums::default() }])), None);
-        assert_eq!(Draws::new(0).interval(|_| Some(1.0)), None);
+        assert_eq!(interval_of_mean(&[Sums { value: 6.0, weight: 3.0, ..Sums::default() }]), None);
+        assert_eq!(interval_of_mean(&[]), None);
+        assert!(resample(&[]).is_empty());
     }
 
     #[test]
@@ -148,7 +163,7 @@ mod tests {
             Sums { value: 1.0, weight: 1.0, ..Sums::default() },
             Sums { value: 3.0, weight: 1.0, ..Sums::default() },
         ];
-        let interval = Draws::new(2).interval(mean_of(&sums)).unwrap();
+        let interval = interval_of_mean(&sums).unwrap();
         assert_eq!((interval.low, interval.high), (1.0, 3.0));
     }
 
@@ -157,9 +172,9 @@ mod tests {
         // 0..100 equally often: standard error = sqrt((n^2 - 1) / 12 / n) = 2.887, half width 1.96 of those.
         let sums: Vec<Sums> =
             (0..100).map(|i| Sums { value: f64::from(i), weight: 1.0, ..Sums::default() }).collect();
-        let interval = Draws::new(100).interval(mean_of(&sums)).unwrap();
+        let interval = interval_of_mean(&sums).unwrap();
         assert!((interval.half_width() - 1.96 * 2.887).abs() < 0.3, "{interval:?}");
-        assert_eq!(Draws::new(100).interval(mean_of(&sums)), Some(interval), "the same draws every time");
+        assert_eq!(interval_of_mean(&sums), Some(interval), "the same draws every time");
     }
 
     #[test]

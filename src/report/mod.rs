@@ -32,6 +32,7 @@ mod pdf;
 mod penn;
 mod places;
 mod points;
+mod pool;
 mod quantity;
 mod retention;
 mod scene;
@@ -43,7 +44,7 @@ mod throughput;
 mod within;
 mod written;
 
-pub use bootstrap::{Draws, Estimate, Interval, Sums, pooled};
+pub use bootstrap::{Estimate, Interval, Sums, interval, pooled, resample};
 pub use gather::{is_shared, label};
 pub use markdown::push_grid;
 pub use pairs::Pair;

@@ -7,7 +7,7 @@
 
 use super::bootstrap::{self, CONFIDENCE, Estimate, Interval, RESAMPLES};
 use super::gather::Measured;
-use super::points::Pool;
+use super::pool::{Pool, Resampled};
 
 /// Two policies at one cache size.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,44 +54,34 @@ impl Pair {
 /// One cell of a panel: a policy at a size, and what was measured.
 type Cell<'c, 'a> = ((&'c str, Option<u32>), &'c Measured<'a>);
 
-/// A statistic over all clusters, and over each draw of them.
-struct Resampled {
-    value: f64,
-    draws: Vec<Option<f64>>,
-    samples: usize,
-    clusters: usize,
-}
-
 /// All pairs but those with `full`, the later of a panel's order minus the earlier.
-pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_, '_>]) -> Vec<Pair> {
-    // Nearly always all cells have the same samples, and then each is resampled once for all its pairs.
+pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
+    // Nearly always all cells have the same samples, and then what each resampled to serves all its pairs.
     let mut sets: Vec<&Measured> = Vec::new();
     let mut own = Vec::new();
-    for &((policy, size), measured) in cells.iter().filter(|((policy, _), _)| *policy != "full") {
-        let (Some(size), Some(resamples)) = (size, resampled(pool, measured, |_| true)) else { continue };
+    let evicting = cells.iter().zip(resampled).filter(|(((policy, _), _), _)| *policy != "full");
+    for (&((policy, size), measured), resampled) in evicting {
+        let (Some(size), Some(resampled)) = (size, resampled) else { continue };
         let set = sets.iter().position(|set| set.marks.keys().eq(measured.marks.keys())).unwrap_or_else(|| {
             sets.push(measured);
             sets.len() - 1
         });
-        own.push((policy, size, set, measured, resamples));
+        own.push((policy, size, set, measured, resampled));
     }
     let (mut pairs, mut differences) = (Vec::new(), Vec::new());
-    for (i, (policy, size, set, measured, resamples)) in own.iter().enumerate() {
+    for (i, (policy, size, set, measured, resampled)) in own.iter().enumerate() {
         for (against, _, other_set, other, others) in own[..i].iter().filter(|(_, other, ..)| other == size) {
             let difference = if set == other_set {
-                minus(resamples, others)
+                resampled.minus(others, apart)
             } else {
-                let ours = resampled(pool, measured, |sample| other.marks.contains_key(sample));
-                let theirs = resampled(pool, other, |sample| measured.marks.contains_key(sample));
-                let (Some(ours), Some(theirs)) = (ours, theirs) else { continue };
-                minus(&ours, &theirs)
+                let Some([ours, theirs]) = pool.both(measured, other) else { continue };
+                ours.minus(&theirs, apart)
             };
-            let interval = bootstrap::interval(&difference.draws).filter(|_| difference.value.is_finite());
             pairs.push(Pair {
                 policy: (*policy).to_owned(),
                 against: (*against).to_owned(),
                 cache_size: *size,
-                difference: Estimate { value: difference.value, interval },
+                difference: difference.estimate(),
                 simultaneous: None,
                 samples: difference.samples,
                 clusters: difference.clusters,
@@ -103,22 +93,6 @@ pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_, '_>]) -> Vec<Pair> {
         pair.simultaneous = interval.filter(|_| pair.difference.interval.is_some());
     }
     pairs
-}
-
-fn resampled(pool: &Pool<'_>, measured: &Measured, counts: impl Fn(&str) -> bool) -> Option<Resampled> {
-    let sums = pool.sums(measured, &counts);
-    let everything: Vec<u32> = (0..).take(pool.clusters.len()).collect();
-    Some(Resampled {
-        value: pool.value(&sums, &everything)?,
-        draws: pool.draws.resamples(|draw| pool.value(&sums, draw)),
-        samples: measured.marks.keys().filter(|sample| counts(sample)).count(),
-        clusters: sums.iter().filter(|sums| sums.weight > 0.0).count(),
-    })
-}
-
-fn minus(own: &Resampled, others: &Resampled) -> Resampled {
-    let draws = own.draws.iter().zip(&others.draws).map(|(own, other)| Some(apart((*own)?, (*other)?)));
-    Resampled { value: apart(own.value, others.value), draws: draws.collect(), ..*own }
 }
 
 /// Two numbers that differ by less than sums of a text's values are exact to do not differ.

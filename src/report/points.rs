@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bootstrap::{Draws, Estimate, Sums, pooled};
+use super::bootstrap::{Estimate, Sums, pooled};
 use super::gather::{self, Mark, Measured, Places, Subject};
 use super::order;
 use super::pairs::{self, Pair};
+use super::pool::{Pool, Resampled};
 use super::quantity::Quantity;
 use super::setting::Setting;
 use crate::results::Row;
@@ -201,15 +202,19 @@ fn panel(setting: Setting, metric: &str, group: Option<&str>, places: &Places) -
     let all = || chosen.iter().flat_map(|(_, measured)| &measured.marks);
     let samples: BTreeSet<&str> = all().map(|(sample, _)| *sample).collect();
     let clusters: Vec<&str> = all().map(|(_, mark)| mark.cluster).collect::<BTreeSet<_>>().into_iter().collect();
-    let full = chosen.iter().find(|((policy, _), _)| *policy == "full").map(|(_, measured)| *measured);
-    let pool = Pool { quantity: &quantity, draws: Draws::new(clusters.len()), clusters: &clusters };
+    let pool = Pool { quantity: &quantity, clusters: &clusters };
+    let resampled = pool.each(&chosen.iter().map(|(_, measured)| *measured).collect::<Vec<_>>());
+    let at_full = chosen.iter().position(|((policy, _), _)| *policy == "full");
+    let full = at_full.map(|at| chosen[at].1);
+    let full_resampled = at_full.and_then(|at| Some((chosen[at].1, resampled[at].as_ref()?)));
 
     let mut points = Vec::new();
-    for &((policy, cache_size), measured) in &chosen {
-        let Some(point) = pool.point((policy, cache_size), measured, full, samples.len()) else {
+    for (&((policy, cache_size), measured), own) in chosen.iter().zip(&resampled) {
+        let Some(own) = own else {
             notes.push(format!("{}: nothing was scored", place(policy, cache_size)));
             continue;
         };
+        let point = point(&pool, (policy, cache_size), (measured, own), full_resampled, samples.len());
         // What was written is as long as it is, and batches are as large as they are: there weights differ by themselves.
         let full = full.filter(|_| !matches!(metric, "nll_written" | "decode_batch" | "resident_bytes"));
         notes.extend(doubts(&point, measured, full, samples.len()));
@@ -220,71 +225,41 @@ fn panel(setting: Setting, metric: &str, group: Option<&str>, places: &Places) -
         notes.extend(doubts_about_clusters(clusters.len()));
     }
     // Of repeats there is a table of its own, and parts are too many to compare each.
-    let pairs = if group.is_none() && setting.task != "timing" { pairs::of(&pool, &chosen) } else { Vec::new() };
+    let pairs = if group.is_none() && setting.task != "timing" {
+        pairs::of(&pool, &chosen, &resampled)
+    } else {
+        Vec::new()
+    };
     let (samples, clusters, group) = (samples.len(), clusters.len(), group.map(str::to_owned));
     Panel { setting, quantity, group, chance: None, points, pairs, samples, clusters, notes }
 }
 
-/// What all points of a panel share when they are pooled.
-pub(super) struct Pool<'a> {
-    quantity: &'a Quantity,
-    pub(super) draws: Draws,
-    /// Sorted: the draws are indices into them.
-    pub(super) clusters: &'a [&'a str],
-}
-
-impl Pool<'_> {
-    fn point(
-        &self,
-        at: (&str, Option<u32>),
-        measured: &Measured,
-        full: Option<&Measured>,
-        samples: usize,
-    ) -> Option<Point> {
-        let own = self.sums(measured, |_| true);
-        let estimate = self.estimate(|draw| self.value(&own, draw))?;
-        let full = full.filter(|_| self.quantity.has_difference && at.0 != "full");
-        let to_full = full.and_then(|full| {
-            let ours = self.sums(measured, |sample| full.marks.contains_key(sample));
-            let theirs = self.sums(full, |sample| measured.marks.contains_key(sample));
-            self.estimate(|draw| Some(self.value(&ours, draw)? - self.value(&theirs, draw)?))
-        });
-        Some(Point {
-            policy: at.0.to_owned(),
-            cache_size: at.1,
-            estimate,
-            to_full,
-            samples: measured.marks.len(),
-            clusters: own.iter().filter(|sums| sums.weight > 0.0).count(),
-            weight: own.iter().map(|sums| sums.weight).sum(),
-            complete: measured.marks.len() == samples,
-        })
-    }
-
-    /// The statistic once over all clusters, and its interval over the draws.
-    fn estimate(&self, statistic: impl Fn(&[u32]) -> Option<f64>) -> Option<Estimate> {
-        let everything: Vec<u32> = (0..).take(self.clusters.len()).collect();
-        let value = statistic(&everything)?;
-        let interval = self.draws.interval(statistic).filter(|_| value.is_finite());
-        Some(Estimate { value, interval })
-    }
-
-    pub(super) fn value(&self, sums: &[Sums], draw: &[u32]) -> Option<f64> {
-        pooled(draw.iter().map(|&cluster| &sums[cluster as usize])).map(|pooled| self.quantity.of_pooled(pooled))
-    }
-
-    /// One entry per cluster of the panel; clusters that were not measured weigh nothing.
-    pub(super) fn sums(&self, measured: &Measured, counts: impl Fn(&str) -> bool) -> Vec<Sums> {
-        let mut sums = vec![Sums::default(); self.clusters.len()];
-        for (_, mark) in measured.marks.iter().filter(|(sample, _)| counts(sample)) {
-            if let Ok(cluster) = self.clusters.binary_search(&mark.cluster) {
-                sums[cluster].value += mark.value;
-                sums[cluster].beside[0] += mark.beside[0];
-                sums[cluster].beside[1] += mark.beside[1];
-                sums[cluster].weight += mark.weight;
-            }
+/// One point; `full` is the full cache's cell, with what it resampled to.
+fn point(
+    pool: &Pool<'_>,
+    (policy, cache_size): (&str, Option<u32>),
+    (measured, own): (&Measured, &Resampled),
+    full: Option<(&Measured, &Resampled)>,
+    samples: usize,
+) -> Point {
+    let full = full.filter(|_| pool.quantity.has_difference && policy != "full");
+    let minus = |own: &Resampled, full: &Resampled| own.minus(full, |own, full| own - full).estimate();
+    let to_full = full.and_then(|(full, resampled)| {
+        if full.marks.keys().eq(measured.marks.keys()) {
+            return Some(minus(own, resampled));
         }
-        sums
+        let [ours, theirs] = pool.both(measured, full)?;
+        Some(minus(&ours, &theirs))
+    });
+    Point {
+        policy: policy.to_owned(),
+        cache_size,
+        estimate: own.estimate(),
+        to_full,
+        samples: own.samples,
+        clusters: own.clusters,
+        weight: own.weight,
+        complete: own.samples == samples,
     }
 }
 

@@ -56,7 +56,7 @@ fn cell(entry: Option<&Entry>, size: Option<u32>) -> Markup {
     let value = number(&entry.number);
     html! {
         // Words may take several lines, numbers never.
-        td.words[value.is_none()] data-size=[size] data-v=[value] {
+        td class=[value.is_none().then_some("words")] data-size=[size] data-v=[value] {
             @if entry.best { b { (escape::plain(&entry.number)) } span.vh { " (best)" } }
             @else { (escape::plain(&entry.number)) }
             @if entry.partial { "†" }
