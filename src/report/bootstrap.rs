@@ -56,6 +56,9 @@ pub fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f64; 3]> 
     (all.weight > 0.0).then(|| [all.value, all.beside[0], all.beside[1]].map(|sum| sum / all.weight))
 }
 
+/// A metric, and the two beside it, pooled in each draw; `None` where a draw weighs nothing.
+pub type Resamples = Vec<Option<[f64; 3]>>;
+
 /// Draws that are taken side by side, so that the processor adds them up at once.
 const ABREAST: usize = 8;
 
@@ -64,7 +67,7 @@ const ABREAST: usize = 8;
 /// The draws are the same for all tables, and the same again wherever there are as many clusters, so numbers pair. A draw that
 /// weighs nothing is `None`; fewer than two clusters leave nothing to draw, and the lists are empty. Memory does not grow
 /// with the number of draws.
-pub fn resample(tables: &[&[Sums]]) -> Vec<Vec<Option<[f64; 3]>>> {
+pub fn resample(tables: &[&[Sums]]) -> Vec<Resamples> {
     let clusters = tables.first().map_or(0, |table| table.len());
     let mut resamples = vec![Vec::new(); tables.len()];
     let Some(count) = u32::try_from(clusters).ok().filter(|count| *count > 1) else { return resamples };
@@ -72,11 +75,11 @@ pub fn resample(tables: &[&[Sums]]) -> Vec<Vec<Option<[f64; 3]>>> {
     let mut times = vec![[0.0; ABREAST]; clusters];
     for _ in 0..RESAMPLES / ABREAST {
         times.fill([0.0; ABREAST]);
-        for draw in 0..ABREAST {
+        (0..ABREAST).for_each(|draw| {
             for _ in 0..clusters {
                 times[rng.u32(0..count) as usize][draw] += 1.0;
             }
-        }
+        });
         for (table, of_table) in tables.iter().zip(&mut resamples) {
             of_table.extend(drawn(table, &times));
         }

@@ -2,9 +2,7 @@
 //!
 //! It picks what comes first in each setting; the tables and their words are the report's own.
 
-use super::escape;
 use super::markdown;
-use super::pairing;
 use super::points::Panel;
 use super::setting::Setting;
 use super::sheets;
@@ -30,22 +28,9 @@ pub(super) fn file(panels: &[Panel], distances: &[Distance]) -> String {
         let full = panel.full().map(|full| format!("Full cache: {}. ", panel.quantity.show(full.estimate.value)));
         let counted = format!("{} samples from {} clusters.", panel.samples, panel.clusters);
         file.push_str(&format!("{}{counted}\n\n", full.unwrap_or_default()));
-        push_verdicts(&mut file, panel);
+        markdown::push_verdicts(&mut file, panel);
     }
     file
-}
-
-/// Lines on what holds of one policy against the others.
-pub(super) fn push_verdicts(file: &mut String, panel: &Panel) {
-    let verdicts = pairing::verdicts(panel);
-    if verdicts.is_empty() {
-        return;
-    }
-    file.push_str(&format!("{}:\n\n", sheets::capital(&pairing::legend(panel))));
-    for verdict in verdicts {
-        file.push_str(&format!("- {}\n", escape::markdown(&verdict)));
-    }
-    file.push('\n');
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::points::Panel;
 use super::setting::Setting;
 use super::sheets::{self, capital};
 use super::table::{self, Entry, Grid, Sheet, Show};
-use super::{brief, escape, pairing, throughput};
+use super::{escape, pairing, throughput};
 use crate::results::{Row, Text};
 
 /// A figure to link: alternative text, and the path relative to the report.
@@ -81,7 +81,7 @@ fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
         file.push('\n');
     }
     if let Some(sheet) = pairing::sheet(panel).filter(|_| !panel.quantity.is_detail()) {
-        push_folded(file, &sheet, |file| brief::push_verdicts(file, panel));
+        push_folded(file, &sheet, |file| push_verdicts(file, panel));
     }
     push_links(file, links);
 }
@@ -114,6 +114,19 @@ fn push_body(file: &mut String, sheet: &Sheet) {
     if !sheet.notes.is_empty() {
         file.push('\n');
     }
+}
+
+/// Lines on what holds of one policy against the others.
+pub(super) fn push_verdicts(file: &mut String, panel: &Panel) {
+    let verdicts = pairing::verdicts(panel);
+    if verdicts.is_empty() {
+        return;
+    }
+    file.push_str(&format!("{}:\n\n", sheets::capital(&pairing::legend(panel))));
+    for verdict in verdicts {
+        file.push_str(&format!("- {}\n", escape::markdown(&verdict)));
+    }
+    file.push('\n');
 }
 
 /// A table for each cache size.

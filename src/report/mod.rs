@@ -16,6 +16,7 @@ pub mod escape;
 #[cfg(test)]
 mod fixture;
 mod font;
+mod format;
 mod gather;
 mod heatmap;
 mod html;
@@ -45,6 +46,7 @@ mod within;
 mod written;
 
 pub use bootstrap::{Estimate, Interval, Sums, interval, pooled, resample};
+pub use format::Format;
 pub use gather::{is_shared, label};
 pub use markdown::push_grid;
 pub use pairs::Pair;
@@ -54,4 +56,4 @@ pub use setting::Setting;
 pub use summary::terminal;
 pub use table::{Entry, Grid, Line, Sheet, text_under};
 pub use within::{Distance, DistanceError};
-pub use written::{Format, Options, Written, write};
+pub use written::{Options, Written, write};

@@ -2,7 +2,7 @@
 //!
 //! It knows samples, clusters and sums; which cells are set against each other, and what is said of them, it is told.
 
-use super::bootstrap::{self, Estimate, Sums, pooled};
+use super::bootstrap::{self, Estimate, Resamples, Sums, pooled};
 use super::gather::Measured;
 use super::quantity::Quantity;
 
@@ -57,16 +57,17 @@ impl Pool<'_> {
     fn resampled(&self, tables: &[Vec<Sums>], samples: &[usize]) -> Vec<Option<Resampled>> {
         let slices: Vec<&[Sums]> = tables.iter().map(Vec::as_slice).collect();
         let draws = bootstrap::resample(&slices);
-        let of = |((table, draws), samples): ((&Vec<Sums>, Vec<Option<[f64; 3]>>), &usize)| {
+        let of = |table: &[Sums], draws: Resamples, samples: usize| {
             Some(Resampled {
                 value: self.quantity.of_pooled(pooled(table)?),
                 draws: draws.into_iter().map(|draw| draw.map(|pooled| self.quantity.of_pooled(pooled))).collect(),
-                samples: *samples,
+                samples,
                 clusters: table.iter().filter(|sums| sums.weight > 0.0).count(),
                 weight: table.iter().map(|sums| sums.weight).sum(),
             })
         };
-        tables.iter().zip(draws).zip(samples).map(of).collect()
+        let all = tables.iter().zip(draws).zip(samples);
+        all.map(|((table, draws), samples)| of(table, draws, *samples)).collect()
     }
 
     /// One entry per cluster of the panel; clusters that were not measured weigh nothing.

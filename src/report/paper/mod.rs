@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::curve::Page;
+use super::format::Format;
 use super::points::{self, Panel, RUNNING};
 use super::retention::Section;
 use super::scene::Scene;
 use super::setting::Setting;
 use super::table::{self, Sheet};
-use super::written::Format;
 use super::{csv, latex, markdown, pdf, retention};
 use crate::results::Row;
 pub use exhibit::{Exhibit, Unknown};
