@@ -134,7 +134,8 @@ fn side(named: &str, saved: &Path) -> Result<Vec<Row>> {
         return ledger.rows();
     }
     if let Some(file) = Some(path.to_path_buf()).filter(|file| file.is_file()).or(baseline) {
-        let hint = "hint: rows of another version's schema are measured and saved again: `tova-bench baseline save NAME RESULTS`";
+        let hint = "hint: `tova-bench baseline save NAME RESULTS` makes such a file; rows of another version's schema are measured \
+                    and saved again";
         return read_rows(&file).map_err(|error| anyhow!("{error:#}\n{hint}"));
     }
     let names = baseline::names(saved)?;

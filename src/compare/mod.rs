@@ -28,7 +28,7 @@ pub use point::{Comparison, Moved, Options, Origin, Point, Verdict};
 pub use terminal::terminal;
 pub use threshold::{Margin, Threshold, Thresholds, metric_named, shown_name};
 
-use crate::report::{Quantity, Setting, label, order};
+use crate::report::{Quantity, Setting, is_result, label, order};
 use crate::results::Row;
 
 /// Compares results with a baseline; each side comes with its name.
@@ -36,7 +36,7 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     let mut places = Places::default();
     let counts = |row: &Row| match options.exact {
         Some(_) => exact::counts(row),
-        None => pooled::counts(row) && (options.parts || row.group.is_none()),
+        None => is_result(&row.metric) && (options.parts || row.group.is_none()),
     };
     let mut gather = |rows| {
         let mut side = pairing::gather(rows, &mut places, options.exact.is_some(), counts);

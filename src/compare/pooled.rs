@@ -9,16 +9,6 @@ use super::pairing::{Measured, Paired, Sample, pair};
 use super::point::{Point, Verdict};
 use super::threshold::Threshold;
 use crate::report::{Estimate, Interval, Quantity, Sums, interval, pooled, resample};
-use crate::results::Row;
-
-/// What a guess would reach is no result, and a table of single samples no number.
-pub(super) fn counts(row: &Row) -> bool {
-    let metric = row.metric.as_str();
-    !metric.ends_with("_chance")
-        && !metric.ends_with("_trivial")
-        && !metric.ends_with("_by_token")
-        && metric != "kept_until"
-}
 
 pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold: Threshold) -> Point {
     let Paired { both, missing, new } = pair(&before.samples, &after.samples);

@@ -80,7 +80,7 @@ fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
     if !panel.notes.is_empty() {
         file.push('\n');
     }
-    if let Some(sheet) = pairing::sheet(panel).filter(|_| !panel.quantity.is_detail()) {
+    if let Some(sheet) = pairing::sheet(panel) {
         push_folded(file, &sheet, |file| push_verdicts(file, panel));
     }
     push_links(file, links);

@@ -51,7 +51,7 @@ pub use gather::{is_shared, label};
 pub use markdown::push_grid;
 pub use pairs::Pair;
 pub use points::{Panel, Point, panels};
-pub use quantity::{Better, METRICS, Quantity};
+pub use quantity::{Better, METRICS, Quantity, is_result};
 pub use setting::Setting;
 pub use summary::terminal;
 pub use table::{Entry, Grid, Line, Sheet, text_under};

@@ -90,7 +90,7 @@ fn comparisons(panel: &Panel) -> usize {
 
 /// The table of one policy against each other.
 pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let reference = Reference::of(panel)?;
+    let reference = Reference::of(panel).filter(|_| !panel.quantity.is_detail())?;
     let sizes: Vec<u32> = panel
         .sizes()
         .into_iter()

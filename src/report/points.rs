@@ -11,7 +11,7 @@ use super::gather::{self, Mark, Measured, Places, Subject};
 use super::order;
 use super::pairs::{self, Pair};
 use super::pool::{Pool, Resampled};
-use super::quantity::Quantity;
+use super::quantity::{Quantity, is_result};
 use super::setting::Setting;
 use crate::results::Row;
 
@@ -82,11 +82,8 @@ pub fn panels(rows: &[Row]) -> Vec<Panel> {
     }
     let mut panels: Vec<Panel> = gathered
         .iter()
-        // Chance is no result of a policy: it stands beside what it is the chance of.
-        .filter(|((_, metric, _), _)| !metric.ends_with("_chance") && !metric.ends_with("_trivial"))
+        .filter(|((_, metric, _), _)| is_result(metric))
         .filter(|((_, _, group), _)| !group.is_some_and(|group| group.starts_with(PIECE)))
-        // Tables of single samples, which `retention` reads.
-        .filter(|((_, metric, _), _)| !["kept_until", "lifetime_by_token"].contains(metric))
         .map(|((setting, metric, group), places)| {
             let mut panel = panel(setting.clone(), metric, *group, places);
             if let Some((_, chance)) = CHANCE.iter().find(|(of, _)| of == metric) {

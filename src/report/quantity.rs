@@ -5,6 +5,13 @@
 
 use super::escape;
 
+/// Whether a metric of the rows is a result of a policy: what a guess would reach stands beside one, and tables of single
+/// samples are no numbers.
+pub fn is_result(metric: &str) -> bool {
+    let beside = metric.ends_with("_chance") || metric.ends_with("_trivial");
+    !beside && !["kept_until", "lifetime_by_token"].contains(&metric)
+}
+
 /// Which way a quantity improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {

@@ -48,10 +48,7 @@ pub(super) fn all(
 
 /// Values, differences to full, and one policy against the others.
 fn of_panel(panel: &Panel) -> Vec<Sheet> {
-    [value(panel), difference(panel), pairing::sheet(panel).filter(|_| !panel.quantity.is_detail())]
-        .into_iter()
-        .flatten()
-        .collect()
+    [value(panel), difference(panel), pairing::sheet(panel)].into_iter().flatten().collect()
 }
 
 pub(super) fn value(panel: &Panel) -> Option<Sheet> {

@@ -221,7 +221,7 @@ impl Page<'_> {
                     details.fold { summary { "Difference to the full cache" } (self.sheet(sheet, None)) }
                 } @else { (self.sheet(sheet, None)) }
             }
-            @if let Some(sheet) = pairing::sheet(panel).filter(|_| !panel.quantity.is_detail()) {
+            @if let Some(sheet) = pairing::sheet(panel) {
                 details.fold { summary { (capital(&escape::plain(&sheet.title))) } (self.sheet(&sheet, None)) }
             }
         };
