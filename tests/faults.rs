@@ -175,7 +175,7 @@ fn kills_of_a_sweep_named_by_hand() {
 #[test]
 fn signals_end_a_run_with_their_code_and_the_next_one_goes_on() {
     let scene = Scene::new();
-    for (number, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130)] {
+    for (number, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGUSR1, 138)] {
         let name = format!("signal-{number}");
         let results = scene.results(&name);
         let mut running = scene.start(&name);

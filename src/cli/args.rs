@@ -1,5 +1,6 @@
 //! The command line: what can be typed. Flags select and place; none changes what a cell means.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -9,7 +10,7 @@ use super::compare::CompareArguments;
 use crate::eviction::Positions;
 use crate::lm::{DeviceChoice, WeightType};
 use crate::report::Distance;
-use crate::sweep::{Only, Selection, Shard};
+use crate::sweep::{Only, Shard};
 use crate::world::{self, Split};
 
 /// How small can a transformer's key-value cache be?
@@ -21,7 +22,7 @@ use crate::world::{self, Split};
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 `compare` found a regression or\n\
 something missing, 4 cells failed (the others are measured),\n\
-130 or 143 interrupted (run again to continue)."
+130, 138 or 143 interrupted by SIGINT, SIGUSR1 or SIGTERM (run again to continue)."
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -34,6 +35,13 @@ pub enum Command {
     Run(RunArguments),
     /// Say what `run` would do: cells done and to do, tokens, memory, time, downloads
     Plan(PlanArguments),
+    /// Fetch the models and texts of a sweep, so that `run` needs no network
+    ///
+    /// For machines without one, such as the compute nodes of a cluster: fetch where there is a network, then run there
+    /// with HF_HUB_OFFLINE=1 and the same HF_HOME.
+    Fetch(FetchArguments),
+    /// Bring the results of several folders together in one, such as those of shards
+    Merge(MergeArguments),
     /// Draw tables and curves from results; no model is needed
     Report(ReportArguments),
     /// Compare results with a baseline and fail (exit code 3) where they got worse
@@ -77,7 +85,8 @@ pub struct SweepArguments {
     /// Only the first N cells
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Only the i-th of n shares of the cells, such as 2/8
+    /// Only the i-th of n shares of the cells, which take about the same time, such as 2/8 [default: all; in a Slurm
+    /// array job the task's]
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
     /// Where to compute: cpu, cuda, cuda:N or auto
@@ -88,17 +97,14 @@ pub struct SweepArguments {
     pub threads: Option<usize>,
 }
 
-impl SweepArguments {
-    /// The part of the sweep the flags select.
-    pub fn selection(&self) -> Selection {
-        Selection { only: self.only.clone(), limit: self.limit, shard: self.shard }
-    }
-}
-
 #[derive(Debug, Args)]
 pub struct RunArguments {
     #[command(flatten)]
     pub sweep: SweepArguments,
+    /// Cells measured at the same time by jobs of their own: one for each card, from --device on, or on the CPU for
+    /// each part of the threads
+    #[arg(long, env = "TOVA_BENCH_JOBS", default_value = "1", value_name = "N")]
+    pub jobs: NonZeroUsize,
     /// Measure only, draw nothing
     #[arg(long)]
     pub no_report: bool,
@@ -108,6 +114,26 @@ pub struct RunArguments {
 pub struct PlanArguments {
     #[command(flatten)]
     pub sweep: SweepArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct FetchArguments {
+    /// The sweep's YAML file
+    #[arg(value_name = "SWEEP")]
+    pub sweep: PathBuf,
+    /// Only cells with this value, such as model=owner/name; may be given several times
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub only: Vec<Only>,
+}
+
+#[derive(Debug, Args)]
+pub struct MergeArguments {
+    /// The results folder to make, or to add to
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+    /// Results folders; they stay as they are
+    #[arg(required = true, value_name = "RESULTS")]
+    pub results: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -7,9 +7,10 @@ mod compare;
 mod doctor;
 mod export;
 mod failure;
-mod forecast;
+mod fetch;
 mod judge;
 mod list;
+mod merge;
 mod progress;
 mod report;
 mod score;
@@ -48,6 +49,8 @@ fn perform(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Run(arguments) => return sweeps::run(arguments),
         Command::Plan(arguments) => return sweeps::plan(arguments),
+        Command::Fetch(arguments) => return fetch::fetch(arguments),
+        Command::Merge(arguments) => print(&merge::merge(arguments)?)?,
         Command::Report(arguments) => report::report(arguments)?,
         Command::Compare(arguments) => return compare::compare(arguments),
         Command::Baseline(arguments) => print(&baseline::baseline(arguments)?)?,

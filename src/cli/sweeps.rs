@@ -6,35 +6,61 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use super::args::{PlanArguments, RunArguments, SweepArguments};
 use super::bars::Bars;
 use super::failure::Usage;
-use super::forecast;
 use super::progress::Downloads;
 use super::{print, threads};
 use crate::lm::source::{HubError, HubSettings};
-use crate::lm::{Device, machine_name, matrix_rate};
+use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name, matrix_rate};
 use crate::report::{self, Options};
 use crate::results::{Ledger, Row, Status};
-use crate::run::{self, Machine, Prepared, bytes_per_worker};
-use crate::sweep::Sweep;
+use crate::run::{self, Machine, Prepared, Speed, bytes_per_worker};
+use crate::sweep::{Selection, Shard, Sweep};
 use crate::task::TaskSpec;
 
 /// The sweeps that need no file, by name; the first runs when none is named.
 pub const BUILT_IN: [(&str, &str); 2] =
     [("pocket", include_str!("../../configs/pocket.yaml")), ("smoke", include_str!("../../configs/smoke.yaml"))];
 
-fn read_sweep(arguments: &SweepArguments) -> Result<Sweep> {
+/// Reads a sweep by its path or its name; the first of those built in where none is named.
+pub(super) fn read_sweep(named: Option<&PathBuf>) -> Result<Sweep> {
     // A name alone is a built-in sweep, whatever lies in this folder: results must not depend on that.
-    let named = |path: &PathBuf| BUILT_IN.iter().find(|(name, _)| path.as_os_str() == *name);
-    let built_in = arguments.sweep.as_ref().map_or(BUILT_IN.first(), named);
-    Ok(match (built_in, &arguments.sweep) {
+    let is_named = |path: &PathBuf| BUILT_IN.iter().find(|(name, _)| path.as_os_str() == *name);
+    let built_in = named.map_or(BUILT_IN.first(), is_named);
+    Ok(match (built_in, named) {
         (None, Some(path)) => Sweep::read(path)?,
         (Some((name, text)), _) => Sweep::parse(text, &format!("{name}.yaml"))?,
         (None, None) => anyhow::bail!("no sweep is built in; name a file"),
     })
+}
+
+/// What the flags select, and in a Slurm array job the task's number where they say no share.
+fn selection(arguments: &SweepArguments) -> Result<Selection> {
+    let shard = match arguments.shard {
+        Some(shard) => Some(shard),
+        None => Shard::of_slurm(|name| std::env::var(name).ok()).map_err(Usage::from_error)?.inspect(|shard| {
+            let task = std::env::var("SLURM_ARRAY_TASK_ID").unwrap_or_default();
+            eprintln!(
+                "share {shard} of the cells, as this is task {task} of a Slurm array job (--shard says otherwise)"
+            );
+        }),
+    };
+    Ok(Selection { only: arguments.only.clone(), limit: arguments.limit, shard })
+}
+
+/// A device for each job: cards from the chosen one on, or the CPU for all.
+fn devices(choice: DeviceChoice, jobs: usize) -> Result<Vec<Device>> {
+    let first = choice.open()?;
+    let DeviceLocation::Cuda { gpu_id } = first.location() else { return Ok(vec![first; jobs]) };
+    let others = (gpu_id + 1..gpu_id + jobs).map(|ordinal| {
+        let hint =
+            || format!("--jobs {jobs} takes a card for each job\nhint: ask for as many jobs as there are cards");
+        DeviceChoice::Cuda(ordinal).open().with_context(hint)
+    });
+    std::iter::once(Ok(first)).chain(others).collect()
 }
 
 fn results_folder(arguments: &SweepArguments, sweep: &Sweep) -> PathBuf {
@@ -42,20 +68,20 @@ fn results_folder(arguments: &SweepArguments, sweep: &Sweep) -> PathBuf {
 }
 
 pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let sweep = read_sweep(&arguments.sweep)?;
+    let sweep = read_sweep(arguments.sweep.sweep.as_ref())?;
     let threads = threads(arguments.sweep.threads)?;
     let folder = results_folder(&arguments.sweep, &sweep);
-    let device = arguments.sweep.device.open()?;
-    let selection = arguments.sweep.selection();
+    let devices = devices(arguments.sweep.device, arguments.jobs.get())?;
+    let selection = selection(&arguments.sweep)?;
     // A slip in `--only` shall not make a folder.
     selection.of(sweep.expand()).map_err(Usage::from_error)?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
-    let name = machine_name(&device, threads);
+    let name = machine_name(&devices[0], threads);
     let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(), &name)?;
     // Only now: nothing looks at the flag while files are fetched, and a signal there shall end the program.
     let (stop, signal) = listen()?;
-    let machine = Machine { device, threads, stop };
+    let machine = Machine { devices, threads, stop };
     let bars = Bars::new();
     let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| bars.show(&event));
     bars.finish();
@@ -97,14 +123,18 @@ fn draw(rows: &[Row], folder: &Path) -> Result<()> {
 pub(super) fn interrupted(signal: &AtomicUsize) -> ExitCode {
     let signal = signal.load(Ordering::Relaxed);
     eprintln!("interrupted; run the same command again to continue");
-    ExitCode::from(128 + if signal == SIGTERM as usize { SIGTERM } else { SIGINT } as u8)
+    let signal = SIGNALS.into_iter().find(|number| *number as usize == signal).unwrap_or(SIGINT);
+    ExitCode::from(128 + signal as u8)
 }
 
-/// SIGINT and SIGTERM set the flag, and the number of the signal; a second one ends the program at once.
+/// From a keyboard, from whoever ends processes, and from schedulers that want the machine for somebody else.
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
+
+/// These signals set the flag, and the number of the signal; a second one ends the program at once.
 pub(super) fn listen() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>)> {
     let stop = Arc::new(AtomicBool::new(false));
     let signal = Arc::new(AtomicUsize::new(0));
-    for number in [SIGINT, SIGTERM] {
+    for number in SIGNALS {
         let registered = signal_hook::flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize))
             .and_then(|_| signal_hook::flag::register(number, Arc::clone(&stop)));
@@ -121,7 +151,7 @@ fn selection_is_usage(error: anyhow::Error) -> anyhow::Error {
 }
 
 pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
-    let sweep = read_sweep(&arguments.sweep)?;
+    let sweep = read_sweep(arguments.sweep.sweep.as_ref())?;
     let threads = threads(arguments.sweep.threads)?;
     let folder = results_folder(&arguments.sweep, &sweep);
     let ledger = Ledger::existing(&folder).ok();
@@ -129,7 +159,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let hub = HubSettings::from_env()?;
     let asked_offline = hub.offline;
     let hub = HubSettings { offline: true, ..hub };
-    let selection = arguments.sweep.selection();
+    let selection = selection(&arguments.sweep)?;
     // Only cells that are timed mean a machine; nothing else needs the card to be there.
     let timed = sweep.tasks.iter().any(|task| matches!(task, TaskSpec::Timing(_)));
     let device = if timed { arguments.sweep.device.open()? } else { Device::Cpu };
@@ -149,7 +179,7 @@ fn describe(
 ) -> String {
     let mut text = format!("sweep {}, results in {}\n", sweep.name, folder.display());
     // Without the yardstick there is no estimate, but still a plan.
-    let rate = matrix_rate(threads).unwrap_or(f64::INFINITY);
+    let speed = Speed::with_products(matrix_rate(threads).unwrap_or(f64::INFINITY));
     let mut total = 0.0;
     for group in &prepared.groups {
         let (_, tokens) = group.samples.longest_and_all();
@@ -168,15 +198,19 @@ fn describe(
         let width = group.cells.iter().map(|cell| cell.cell.label().len()).max().unwrap_or(0).max(12);
         text +=
             &format!("  {:<width$} {:>6}  {:<28} {:>12} {:>10}\n", "policy", "size", "state", "cache", "about");
+        let mut shared = 0.0_f64;
         for cell in &group.cells {
-            let seconds = forecast::seconds(group, cell, device, rate);
+            let cost = run::cost(group, cell, device, speed);
+            // One reading of the unbounded cache serves all.
+            let seconds = cost.own + (cost.shared - shared).max(0.0);
+            shared = shared.max(cost.shared);
             total += seconds;
             text += &format!(
                 "  {:<width$} {:>6}  {:<28} {:>12} {:>10}\n",
                 cell.cell.label(),
                 cell.cell.size().map_or("-".into(), |size| size.to_string()),
                 state(&cell.status, group.samples.len()),
-                bytes(shape.cache_bytes(forecast::entries(group, cell))),
+                bytes(shape.cache_bytes(run::entries(group, cell))),
                 duration(seconds),
             );
         }

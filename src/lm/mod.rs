@@ -24,7 +24,7 @@ mod transformer;
 mod weights;
 mod write;
 
-pub use candle_core::{Device, Tensor};
+pub use candle_core::{Device, DeviceLocation, Tensor};
 pub use chat::{ChatTemplate, Frame};
 pub use config::{ModelShape, RopeScaling, RopeShape};
 pub use device::{DeviceChoice, available_memory, card_memory, device_name, machine_name, occupied};

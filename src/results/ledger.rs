@@ -50,9 +50,9 @@ pub struct Ledger {
     folder: PathBuf,
 }
 
-const CELLS: (&str, &str) = ("cells", "parquet");
-const PARTIAL: (&str, &str) = ("partial", "jsonl");
-const FAILED: (&str, &str) = ("failed", "txt");
+pub(super) const CELLS: (&str, &str) = ("cells", "parquet");
+pub(super) const PARTIAL: (&str, &str) = ("partial", "jsonl");
+pub(super) const FAILED: (&str, &str) = ("failed", "txt");
 
 impl Ledger {
     /// Opens a results folder for measuring, making it if need be.
@@ -70,7 +70,7 @@ impl Ledger {
 
     /// Removes the journals and messages of complete cells: a kill may come after a cell's file is there and before
     /// they are gone.
-    fn tidy(&self) -> Result<()> {
+    pub(super) fn tidy(&self) -> Result<()> {
         let complete: Vec<PathBuf> = self.files(CELLS)?.collect();
         let complete: HashSet<&str> = complete.iter().filter_map(|path| id_of(path)).collect();
         for part in [PARTIAL, FAILED] {
@@ -220,7 +220,7 @@ impl Ledger {
     }
 
     /// The finished files of one part, in no order.
-    fn files(&self, (part, ending): (&str, &'static str)) -> Result<impl Iterator<Item = PathBuf>> {
+    pub(super) fn files(&self, (part, ending): (&str, &'static str)) -> Result<impl Iterator<Item = PathBuf>> {
         let folder = self.folder.join(part);
         let what = || format!("{} cannot be read", folder.display());
         let entries = match fs::read_dir(&folder) {
@@ -245,7 +245,7 @@ fn file_name(sample: &str) -> String {
 }
 
 /// The id at the end of a cell's file name.
-fn id_of(path: &Path) -> Option<&str> {
+pub(super) fn id_of(path: &Path) -> Option<&str> {
     path.file_stem()?.to_str()?.rsplit("__").next()
 }
 
@@ -257,7 +257,7 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
+pub(super) fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
     checked_rows(path).map_err(|error| match error.root_cause().is::<io::Error>() {
         // A disk or a permission is in the way, and the file may be fine.
         true => error,

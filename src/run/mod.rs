@@ -3,17 +3,19 @@
 //! Knows cells and where their rows go; it prints nothing, but tells an observer what happens. A failing cell never
 //! ends the sweep; a full disk and an interruption do.
 
+mod cost;
 mod prepare;
 mod rows;
 mod schedule;
+mod shares;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, Result, bail};
 
+pub use cost::{Cost, Speed, cost, entries};
 pub use prepare::{Group, NamedCell, Prepared, Unavailable, prepare};
 use rows::Provenance;
 use schedule::SampleJob;
@@ -68,13 +70,42 @@ pub struct Outcome {
 
 /// Settings of a run that change no number.
 pub struct Machine {
-    pub device: Device,
+    /// One for each job: jobs measure cells of different groups at the same time. At least one.
+    pub devices: Vec<Device>,
+    /// Of all jobs together.
     pub threads: usize,
     /// Ends the run after the layer in hand.
     pub stop: Arc<AtomicBool>,
 }
 
-/// Measures what the ledger lacks.
+/// One of the jobs of a machine.
+struct Job<'a> {
+    device: &'a Device,
+    threads: usize,
+    /// How many there are; they share the memory.
+    jobs: usize,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl Machine {
+    /// All of it, for what nothing may run beside.
+    fn whole(&self) -> Result<Job<'_>> {
+        let device = self.devices.first().context("a machine has a device")?;
+        Ok(Job { device, threads: self.threads, jobs: 1, stop: &self.stop })
+    }
+
+    /// A job for each device, with its part of the threads.
+    fn parts(&self) -> impl Iterator<Item = Job<'_>> {
+        let jobs = self.devices.len();
+        self.devices.iter().enumerate().map(move |(index, device)| {
+            let threads = self.threads * (index + 1) / jobs - self.threads * index / jobs;
+            Job { device, threads: threads.max(1), jobs, stop: &self.stop }
+        })
+    }
+}
+
+/// Measures what the ledger lacks: first what is timed, with the whole machine and one after the other, then the rest
+/// with all jobs side by side.
 ///
 /// # Errors
 /// A ledger that cannot be written (a full disk, say). Cells that fail are counted, not returned.
@@ -97,15 +128,83 @@ pub fn run(
         (tokens + left(group), cells + group.cells.iter().filter(|cell| cell.status != Status::Done).count())
     });
     observe(Event::Started { tokens, cells, skipped: outcome.skipped });
-    let mut loaded: Option<(String, LanguageModel)> = None;
-    for group in groups {
-        if machine.stop.load(Ordering::Relaxed) {
-            break;
-        }
-        run_group(sweep, group, ledger, machine, &mut loaded, &mut outcome, observe)?;
+    let outcome = Mutex::new(outcome);
+    let work = Work { sweep, prepared, ledger, models: Models::default(), outcome: &outcome, observe };
+    work.measure(&machine.whole()?, |group, _| is_timed(group))?;
+    let jobs: Vec<Job<'_>> = machine.parts().collect();
+    match jobs.as_slice() {
+        [job] => work.measure(job, |group, _| !is_timed(group))?,
+        jobs => work.measure_side_by_side(jobs)?,
     }
+    let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcome.interrupted = machine.stop.load(Ordering::Relaxed);
     Ok(outcome)
+}
+
+/// Whether a group is measured against the clock.
+fn is_timed(group: &Group) -> bool {
+    matches!(group.samples, Samples::Repeats(..))
+}
+
+/// What the jobs of a run have in common.
+struct Work<'a> {
+    sweep: &'a str,
+    prepared: &'a Prepared,
+    ledger: &'a Ledger,
+    models: Models,
+    outcome: &'a Mutex<Outcome>,
+    observe: &'a (dyn Fn(Event<'_>) + Sync),
+}
+
+impl Work<'_> {
+    /// Measures the cells that are `mine`, group by group.
+    fn measure(&self, job: &Job<'_>, mine: impl Fn(&Group, &NamedCell) -> bool) -> Result<()> {
+        let mut loaded = None;
+        for group in &self.prepared.groups {
+            if job.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let open = |(_, cell): &(usize, &NamedCell)| cell.status != Status::Done && mine(group, cell);
+            let cells: Vec<(usize, &NamedCell)> = group.cells.iter().enumerate().filter(open).collect();
+            if !cells.is_empty() {
+                self.measure_group(group, &cells, job, &mut loaded)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts what is left into as many shares of about the same time as there are jobs, and measures all at once. The
+    /// first error ends all of them.
+    fn measure_side_by_side(&self, jobs: &[Job<'_>]) -> Result<()> {
+        let left = |group: &Group, cell: &NamedCell| {
+            if is_timed(group) { Cost::default() } else { cost(group, cell, &Device::Cpu, Speed::NOMINAL) }
+        };
+        let shares = self.prepared.shares(jobs.len(), left);
+        let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+            let running: Vec<_> = jobs
+                .iter()
+                .enumerate()
+                .map(|(index, job)| {
+                    let shares = &shares;
+                    scope.spawn(move || {
+                        let mine = |group: &Group, cell: &NamedCell| {
+                            !is_timed(group) && shares.get(&cell.name.id()) == Some(&index)
+                        };
+                        let outcome = self.measure(job, mine);
+                        if outcome.is_err() {
+                            job.stop.store(true, Ordering::Relaxed);
+                        }
+                        outcome
+                    })
+                })
+                .collect();
+            running
+                .into_iter()
+                .map(|job| job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        outcomes.into_iter().collect()
+    }
 }
 
 /// Tokens a group still has to read, over its cells.
@@ -123,169 +222,200 @@ struct Progress {
     failed: AtomicBool,
 }
 
-fn run_group(
-    sweep: &str,
-    group: &Group,
-    ledger: &Ledger,
-    machine: &Machine,
-    loaded: &mut Option<(String, LanguageModel)>,
-    outcome: &mut Outcome,
-    observe: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<()> {
-    let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
-    let mut jobs: Vec<SampleJob> =
-        group.samples.jobs().into_iter().map(|samples| SampleJob { samples, cells: Vec::new() }).collect();
-    for (index, cell) in group.cells.iter().enumerate().filter(|(_, cell)| cell.status != Status::Done) {
-        let journal = match ledger.journal(&cell.name) {
-            Ok(journal) => journal,
-            Err(error) => match error.downcast_ref::<Taken>() {
-                Some(Taken::Complete(_)) => {
-                    outcome.skipped += 1;
-                    continue;
-                }
-                Some(Taken::Busy(_)) => {
-                    outcome.taken += 1;
-                    observe(Event::CellTaken { cell });
-                    continue;
-                }
-                None => return Err(error),
-            },
+impl Work<'_> {
+    fn measure_group(
+        &self,
+        group: &Group,
+        cells: &[(usize, &NamedCell)],
+        job: &Job<'_>,
+        loaded: &mut Option<Arc<LanguageModel>>,
+    ) -> Result<()> {
+        let Work { ledger, observe, .. } = *self;
+        let count = |change: &dyn Fn(&mut Outcome)| {
+            change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
         };
-        let done = journal.done();
-        let mut left = 0;
-        for job in &mut jobs {
-            let wanted: Vec<usize> = job.samples.clone().filter(|sample| !done.contains(sample)).collect();
-            left += wanted.len();
-            if !wanted.is_empty() {
-                job.cells.push((index, wanted));
+        let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
+        let mut jobs: Vec<SampleJob> =
+            group.samples.jobs().into_iter().map(|samples| SampleJob { samples, cells: Vec::new() }).collect();
+        for &(index, cell) in cells {
+            let journal = match ledger.journal(&cell.name) {
+                Ok(journal) => journal,
+                Err(error) => match error.downcast_ref::<Taken>() {
+                    Some(Taken::Complete(_)) => {
+                        count(&|outcome| outcome.skipped += 1);
+                        continue;
+                    }
+                    Some(Taken::Busy(_)) => {
+                        count(&|outcome| outcome.taken += 1);
+                        observe(Event::CellTaken { cell });
+                        continue;
+                    }
+                    None => return Err(error),
+                },
+            };
+            let done = journal.done();
+            let mut left = 0;
+            for together in &mut jobs {
+                let wanted: Vec<usize> =
+                    together.samples.clone().filter(|sample| !done.contains(sample)).collect();
+                left += wanted.len();
+                if !wanted.is_empty() {
+                    together.cells.push((index, wanted));
+                }
+            }
+            let left = AtomicUsize::new(left);
+            progress.insert(index, Progress { journal, left, failed: AtomicBool::new(false) });
+        }
+        jobs.retain(|together| !together.cells.is_empty());
+        let complete = |index: usize| -> Result<()> {
+            progress[&index].journal.complete(group.samples.len())?;
+            count(&|outcome| outcome.done += 1);
+            observe(Event::CellDone { cell: &group.cells[index] });
+            Ok(())
+        };
+        // A run can end between a cell's last sample and its file.
+        for (&index, cell) in &progress {
+            if cell.left.load(Ordering::Relaxed) == 0 {
+                complete(index)?;
             }
         }
-        let left = AtomicUsize::new(left);
-        progress.insert(index, Progress { journal, left, failed: AtomicBool::new(false) });
-    }
-    jobs.retain(|job| !job.cells.is_empty());
-    let outcome = Mutex::new(outcome);
-    let count = |change: &dyn Fn(&mut Outcome)| {
-        change(&mut outcome.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-    };
-    let complete = |index: usize| -> Result<()> {
-        progress[&index].journal.complete(group.samples.len())?;
-        count(&|outcome| outcome.done += 1);
-        observe(Event::CellDone { cell: &group.cells[index] });
-        Ok(())
-    };
-    // A run can end between a cell's last sample and its file.
-    for (&index, cell) in &progress {
-        if cell.left.load(Ordering::Relaxed) == 0 {
-            complete(index)?;
-        }
-    }
-    if jobs.is_empty() {
-        return Ok(());
-    }
-    let model = match open(group, machine, loaded, observe) {
-        Ok(model) => model,
-        Err(error) => {
-            let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
-            let waiting: Vec<_> = waiting.map(|(index, _)| &group.cells[*index].name).collect();
-            for name in &waiting {
-                count(&|outcome| outcome.failed += 1);
-                ledger.fail(name, &error)?;
-            }
-            let name = format!("{} cells with {}", waiting.len(), group.model);
-            observe(Event::CellFailed { cell: &name, error: &error });
+        if jobs.is_empty() {
             return Ok(());
         }
-    };
-    let provenance = Provenance {
-        sweep: sweep.to_string(),
-        device: match &group.samples {
-            Samples::Repeats(..) => machine_name(&machine.device, machine.threads),
-            _ => device_name(&machine.device),
-        },
-        dtype: model.dtype().to_string(),
-    };
-    let fatal: Mutex<Option<anyhow::Error>> = Mutex::new(None);
-    let end = |error: anyhow::Error| {
-        fatal.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
-        false
-    };
-    let report = |index: usize, sample: usize, measured: Result<Measured>| -> bool {
-        let (cell, state) = (&group.cells[index], &progress[&index]);
-        let (name, _) = group.samples.name(sample);
-        let measured = match measured {
-            Ok(measured) => measured,
-            Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return false,
+        let model = match self.open(group, job, loaded) {
+            Ok(model) => model,
             Err(error) => {
-                let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
-                if !state.failed.swap(true, Ordering::Relaxed) {
+                let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
+                let waiting: Vec<_> = waiting.map(|(index, _)| &group.cells[*index].name).collect();
+                for name in &waiting {
                     count(&|outcome| outcome.failed += 1);
-                    observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
-                    if let Err(error) = ledger.fail(&cell.name, &error) {
-                        return end(error);
-                    }
+                    ledger.fail(name, &error)?;
                 }
-                return true;
+                let name = format!("{} cells with {}", waiting.len(), group.model);
+                observe(Event::CellFailed { cell: &name, error: &error });
+                return Ok(());
             }
         };
-        // Before the rows: a sample that is written down has its files.
-        let kept = measured
-            .side_files
-            .iter()
-            .try_for_each(|file| ledger.keep_beside(&cell.name, name, file.kind, &file.table));
-        let rows = || provenance.rows(group, cell, sample, &measured);
-        if let Err(error) = kept.and_then(|()| state.journal.append(sample, rows())) {
-            let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
-            return end(error.context(hint));
+        let provenance = Provenance {
+            sweep: self.sweep.to_string(),
+            device: match &group.samples {
+                Samples::Repeats(..) => machine_name(job.device, job.threads),
+                _ => device_name(job.device),
+            },
+            dtype: model.dtype().to_string(),
+        };
+        let fatal: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+        let end = |error: anyhow::Error| {
+            fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            false
+        };
+        let report = |index: usize, sample: usize, measured: Result<Measured>| -> bool {
+            let (cell, state) = (&group.cells[index], &progress[&index]);
+            let (name, _) = group.samples.name(sample);
+            let measured = match measured {
+                Ok(measured) => measured,
+                Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return false,
+                Err(error) => {
+                    let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
+                    if !state.failed.swap(true, Ordering::Relaxed) {
+                        count(&|outcome| outcome.failed += 1);
+                        observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
+                        if let Err(error) = ledger.fail(&cell.name, &error) {
+                            return end(error);
+                        }
+                    }
+                    return true;
+                }
+            };
+            // Before the rows: a sample that is written down has its files.
+            let kept = measured
+                .side_files
+                .iter()
+                .try_for_each(|file| ledger.keep_beside(&cell.name, name, file.kind, &file.table));
+            let rows = || provenance.rows(group, cell, sample, &measured);
+            if let Err(error) = kept.and_then(|()| state.journal.append(sample, rows())) {
+                let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
+                return end(error.context(hint));
+            }
+            let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
+            observe(Event::Sample {
+                cell,
+                sample: name,
+                tokens: group.samples.work(sample) as u64,
+                samples_left: left,
+                seconds: measured.seconds,
+            });
+            if left == 0
+                && let Err(error) = complete(index)
+            {
+                return end(error);
+            }
+            !job.stop.load(Ordering::Relaxed)
+        };
+        schedule::work(&model, group, jobs, workers(group, job), &report)?;
+        match fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
         }
-        let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
-        observe(Event::Sample {
-            cell,
-            sample: name,
-            tokens: group.samples.work(sample) as u64,
-            samples_left: left,
-            seconds: measured.seconds,
-        });
-        if left == 0
-            && let Err(error) = complete(index)
-        {
-            return end(error);
+    }
+
+    /// The group's model. A job holds one, as two models need not fit into memory at once; jobs on one device share it.
+    fn open(
+        &self,
+        group: &Group,
+        job: &Job<'_>,
+        loaded: &mut Option<Arc<LanguageModel>>,
+    ) -> Result<Arc<LanguageModel>> {
+        let key = format!("{} {} {:?}", group.revision, group.model.dtype.name(), job.device.location());
+        let model = self.models.take(&key, loaded, || {
+            (self.observe)(Event::Loading { model: &group.model.to_string() });
+            let mut model = group.files.load(group.model.dtype, job.device)?;
+            model.stop_on(Arc::clone(job.stop));
+            Ok(model)
+        })?;
+        let (longest, _) = group.samples.longest_and_all();
+        if longest > group.files.shape.max_positions {
+            (self.observe)(Event::Warning(format!(
+                "{} was trained on texts of {} tokens, and samples have {longest}: its perplexity beyond is its own",
+                group.model, group.files.shape.max_positions
+            )));
         }
-        !machine.stop.load(Ordering::Relaxed)
-    };
-    schedule::work(model, group, jobs, workers(group, machine), &report)?;
-    match fatal.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(()),
+        check_memory(group, &model)?;
+        Ok(model)
     }
 }
 
-/// The group's model, loaded once for all groups in a row that use it.
-fn open<'a>(
-    group: &Group,
-    machine: &Machine,
-    loaded: &'a mut Option<(String, LanguageModel)>,
-    observe: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<&'a LanguageModel> {
-    let key = format!("{} {}", group.revision, group.model.dtype.name());
-    if loaded.as_ref().is_none_or(|(name, _)| *name != key) {
-        // Two models need not fit into memory at once.
-        *loaded = None;
-        observe(Event::Loading { model: &group.model.to_string() });
-        let mut model = group.files.load(group.model.dtype, &machine.device)?;
-        model.stop_on(Arc::clone(&machine.stop));
-        *loaded = Some((key, model));
+/// The models somebody holds, by revision, type and device.
+#[derive(Default)]
+struct Models(Mutex<BTreeMap<String, Arc<Mutex<Weak<LanguageModel>>>>>);
+
+impl Models {
+    fn slot(&self, key: &str) -> Arc<Mutex<Weak<LanguageModel>>> {
+        Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_string()).or_default())
     }
-    let (longest, _) = group.samples.longest_and_all();
-    if longest > group.files.shape.max_positions {
-        observe(Event::Warning(format!(
-            "{} was trained on texts of {} tokens, and samples have {longest}: its perplexity beyond is its own",
-            group.model, group.files.shape.max_positions
-        )));
+
+    /// Puts the model of that name into a job's hands, loaded if nobody has it. What the job held before is let go
+    /// first. Jobs that want the same model wait for the one that loads it.
+    fn take(
+        &self,
+        key: &str,
+        held: &mut Option<Arc<LanguageModel>>,
+        load: impl FnOnce() -> Result<LanguageModel>,
+    ) -> Result<Arc<LanguageModel>> {
+        let slot = self.slot(key);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let model = match slot.upgrade() {
+            Some(model) => model,
+            None => {
+                *held = None;
+                let model = Arc::new(load()?);
+                *slot = Arc::downgrade(&model);
+                model
+            }
+        };
+        *held = Some(Arc::clone(&model));
+        Ok(model)
     }
-    let model = &loaded.as_ref().context("the model was just loaded")?.1;
-    check_memory(group, model)?;
-    Ok(model)
 }
 
 /// A batch that fits the memory a task grants fills it, so the machine must have it.
@@ -308,14 +438,14 @@ fn check_memory(group: &Group, model: &LanguageModel) -> Result<()> {
 
 /// Workers, and threads for each of their products: as many texts side by side as cores and memory allow. Against the
 /// clock nothing runs beside.
-fn workers(group: &Group, machine: &Machine) -> (usize, usize) {
-    if matches!(group.samples, Samples::Repeats(..)) {
-        return (1, machine.threads);
+fn workers(group: &Group, job: &Job<'_>) -> (usize, usize) {
+    if is_timed(group) {
+        return (1, job.threads);
     }
-    let per_worker = bytes_per_worker(group) * group.samples.side_by_side() as u64;
+    let per_worker = bytes_per_worker(group) * group.samples.side_by_side() as u64 * job.jobs as u64;
     let room = available_memory().map_or(usize::MAX, |bytes| (bytes * 8 / 10 / per_worker.max(1)) as usize);
-    let workers = machine.threads.min(room).max(1);
-    (workers, (machine.threads / workers).max(1))
+    let workers = job.threads.min(room).max(1);
+    (workers, (job.threads / workers).max(1))
 }
 
 /// Bytes a worker holds at most while it measures a group: as much of the unbounded cache as somebody needs, a bounded

@@ -1,13 +1,16 @@
 //! Before anything is measured: models found, texts cut, cells named, and what the ledger knows of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::lm::ModelFiles;
+use super::cost::{self, Cost, Speed};
+use super::shares::{self, Common, Piece};
 use crate::lm::source::{DownloadProgress, HubSettings};
+use crate::lm::{Device, ModelFiles};
 use crate::results::{Ledger, Status};
-use crate::sweep::{Cell, CellName, ModelSpec, Selection, Sweep};
+use crate::sweep::{Cell, CellId, CellName, ModelSpec, Selection, Shard, Sweep};
 use crate::task::{Asking, Reading, Samples, TaskSpec};
 
 /// One model and one task: what is opened together.
@@ -106,17 +109,7 @@ pub fn prepare(
             group(files, &task, cells, (hub, progress), machine)
         });
         match group {
-            Ok(mut group) => {
-                let all = group.cells.len();
-                group.cells.retain(|named| selection.takes(named.name.id()));
-                prepared.elsewhere += all - group.cells.len();
-                if let Some(ledger) = ledger {
-                    for named in &mut group.cells {
-                        named.status = ledger.status(&named.name)?;
-                    }
-                }
-                prepared.groups.push(group);
-            }
+            Ok(group) => prepared.groups.push(group),
             Err(error) => prepared.unavailable.push(Unavailable {
                 model: first.model.to_string(),
                 task: first.task.name().into(),
@@ -125,7 +118,54 @@ pub fn prepare(
             }),
         }
     }
+    if let Some(shard) = selection.shard {
+        prepared.keep_share(shard);
+    }
+    if let Some(ledger) = ledger {
+        for named in prepared.groups.iter_mut().flat_map(|group| &mut group.cells) {
+            named.status = ledger.status(&named.name)?;
+        }
+    }
     Ok(prepared)
+}
+
+impl Prepared {
+    /// Leaves the cells of one share. Whatever of them is measured already, and whatever the machine, the shares of a
+    /// sweep are the same, so that the tasks of an array job need not speak to each other.
+    fn keep_share(&mut self, shard: Shard) {
+        let shares =
+            self.shares(shard.count(), |group, cell| cost::whole(group, cell, &Device::Cpu, Speed::NOMINAL));
+        for group in &mut self.groups {
+            let all = group.cells.len();
+            group.cells.retain(|named| shares[&named.name.id()] == shard.index());
+            self.elsewhere += all - group.cells.len();
+        }
+    }
+
+    /// The cells cut into `count` shares of about the same time: the share of each, from 0.
+    pub(super) fn shares(
+        &self,
+        count: usize,
+        cost: impl Fn(&Group, &NamedCell) -> Cost,
+    ) -> BTreeMap<CellId, usize> {
+        let mut models: Vec<(&str, &ModelSpec)> = Vec::new();
+        let mut commons = Vec::new();
+        let mut pieces = Vec::new();
+        let mut ids = Vec::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            let model = (&*group.revision, &group.model);
+            let model = models.iter().position(|known| *known == model).unwrap_or_else(|| {
+                models.push(model);
+                models.len() - 1
+            });
+            commons.push(Common { model, opening: cost::opening(group, Speed::NOMINAL) });
+            for cell in &group.cells {
+                pieces.push(Piece { group: index, cost: cost(group, cell) });
+                ids.push(cell.name.id());
+            }
+        }
+        ids.into_iter().zip(shares::cut(&pieces, &commons, count)).collect()
+    }
 }
 
 /// A model's files, and what tells its weights from others.

@@ -1,12 +1,13 @@
 //! Which of a sweep's cells one command runs. Flags only select: no flag changes what a cell means.
 //!
-//! `--only` and `--limit` need the cells alone; `--shard` needs their ids, which are known once a model's revision
-//! and the data's digest are.
+//! `--only` and `--limit` need the cells alone; what `--shard` leaves is known once models and texts are found, as
+//! shares are cut by what cells take.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::str::FromStr;
 
-use super::cell::{Cell, CellId};
+use super::cell::Cell;
 use super::nearest::did_you_mean;
 
 /// What `--only`, `--limit` and `--shard` select.
@@ -30,11 +31,6 @@ impl Selection {
         }
         let chosen = cells.into_iter().filter(|cell| self.only.iter().all(|only| only.holds(cell)));
         Ok(chosen.take(self.limit.unwrap_or(usize::MAX)).collect())
-    }
-
-    /// Whether this shard takes the cell.
-    pub fn takes(&self, id: CellId) -> bool {
-        self.shard.is_none_or(|shard| shard.takes(id))
     }
 }
 
@@ -131,16 +127,57 @@ impl FromStr for Only {
     }
 }
 
-/// One `--shard i/n`, counted from 1: the cells whose id leaves the remainder i - 1.
+/// One `--shard i/n`, counted from 1: the i-th of n shares that take about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    index: u64,
-    count: u64,
+    index: usize,
+    count: usize,
 }
 
 impl Shard {
-    fn takes(self, id: CellId) -> bool {
-        id.number() % self.count == self.index - 1
+    /// More than any cluster runs at once; what is beyond is a slip.
+    const MOST: usize = 1 << 20;
+
+    /// Which share, from 0.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// How many shares there are.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// The share of a task of a Slurm array job, by the variables Slurm gives it: arrays need not begin at 0, and may
+    /// have steps. `None` outside an array job.
+    ///
+    /// # Errors
+    /// Variables that no array with a fixed step has; then nobody can say which share is meant.
+    pub fn of_slurm(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, SelectionError> {
+        let Some(task) = variable("SLURM_ARRAY_TASK_ID") else { return Ok(None) };
+        let said = |name: &str| variable(name).and_then(|text| text.trim().parse::<usize>().ok());
+        let irregular = || SelectionError::Array { task: task.clone() };
+        let id = task.trim().parse::<usize>().map_err(|_| irregular())?;
+        let (Some(first), Some(count)) = (said("SLURM_ARRAY_TASK_MIN"), said("SLURM_ARRAY_TASK_COUNT")) else {
+            return Err(irregular());
+        };
+        let step = said("SLURM_ARRAY_TASK_STEP").filter(|step| *step > 0).unwrap_or(1);
+        let last = said("SLURM_ARRAY_TASK_MAX");
+        let offset = id.checked_sub(first).filter(|offset| offset % step == 0).ok_or_else(irregular)?;
+        let index = offset / step;
+        // `--array=1,3,7` has three tasks and a step of its own making.
+        let regular = last.is_none_or(|last| last.checked_sub(first).is_some_and(|span| span / step + 1 == count));
+        if index < count && count <= Shard::MOST && regular {
+            Ok(Some(Shard { index, count }))
+        } else {
+            Err(irregular())
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index + 1, self.count)
     }
 }
 
@@ -150,9 +187,10 @@ impl FromStr for Shard {
     fn from_str(text: &str) -> Result<Self, SelectionError> {
         let refused = || SelectionError::Shard { text: text.to_string() };
         let (index, count) = text.split_once('/').ok_or_else(refused)?;
-        let number = |digits: &str| digits.trim().parse::<u64>().map_err(|_| refused());
+        let number = |digits: &str| digits.trim().parse::<usize>().map_err(|_| refused());
         let (index, count) = (number(index)?, number(count)?);
-        if (1..=count).contains(&index) { Ok(Shard { index, count }) } else { Err(refused()) }
+        let is_share = (1..=count).contains(&index) && count <= Shard::MOST;
+        if is_share { Ok(Shard { index: index - 1, count }) } else { Err(refused()) }
     }
 }
 
@@ -167,4 +205,9 @@ pub enum SelectionError {
     NoSuchCell { value: String, hint: String },
     #[error("`--shard {text}` is not understood\nhint: write I/N with I from 1 to N, for example 2/8")]
     Shard { text: String },
+    #[error(
+        "this is task {task} of a Slurm array job whose tasks are not numbered evenly, so its share is not known\n\
+         hint: submit with --array=0-7 or --array=1-15:2, or say the share with --shard I/N (1/1 for all)"
+    )]
+    Array { task: String },
 }

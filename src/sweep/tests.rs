@@ -517,13 +517,42 @@ fn selections_select() {
 }
 
 #[test]
-fn every_cell_falls_into_one_shard() {
-    let shards: Vec<Selection> =
-        (1..=3).map(|i| Selection { shard: format!("{i}/3").parse().ok(), ..Selection::default() }).collect();
-    for cell in sweep(SMALL).expand() {
-        let id = cell.id("r", "d");
-        assert_eq!(shards.iter().filter(|shard| shard.takes(id)).count(), 1);
+fn the_share_of_a_slurm_task_by_hand() {
+    let share = |variables: &[(&str, &str)]| {
+        let found = Shard::of_slurm(|name| {
+            let name = name.strip_prefix("SLURM_ARRAY_TASK_")?;
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+        });
+        found.map(|shard| shard.map(|shard| shard.to_string())).map_err(|error| error.to_string())
+    };
+    let task = |id, min, max, step, count| {
+        share(&[("ID", id), ("MIN", min), ("MAX", max), ("STEP", step), ("COUNT", count)])
+    };
+    assert_eq!(share(&[]), Ok(None));
+    // --array=0-7, 1-8, 3-15:4, 10-19:3 and a task alone.
+    assert_eq!(task("0", "0", "7", "1", "8"), Ok(Some("1/8".into())));
+    assert_eq!(task("8", "1", "8", "1", "8"), Ok(Some("8/8".into())));
+    assert_eq!(task("11", "3", "15", "4", "4"), Ok(Some("3/4".into())));
+    assert_eq!(task("19", "10", "19", "3", "4"), Ok(Some("4/4".into())));
+    assert_eq!(task("5", "5", "5", "1", "1"), Ok(Some("1/1".into())));
+    // Slurm's older versions say no largest number; a bound of tasks at once, as in 0-7%2, is nowhere said.
+    assert_eq!(share(&[("ID", "4"), ("MIN", "2"), ("STEP", "2"), ("COUNT", "3")]), Ok(Some("2/3".into())));
+    // --array=1,3,7 has no step, --array=0-3,10-13 a gap.
+    for (id, min, max, step, count) in [
+        ("3", "1", "7", "1", "3"),
+        ("7", "1", "7", "2", "3"),
+        ("10", "0", "13", "1", "8"),
+        ("5", "3", "15", "4", "4"),
+        ("2", "3", "15", "4", "4"),
+        ("x", "0", "7", "1", "8"),
+    ] {
+        let refused = task(id, min, max, step, count).unwrap_err();
+        assert!(
+            refused.contains(&format!("task {id} of a Slurm array")) && refused.contains("hint:"),
+            "{refused}"
+        );
     }
+    assert!(share(&[("ID", "1")]).is_err());
 }
 
 proptest::proptest! {

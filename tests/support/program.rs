@@ -77,7 +77,8 @@ pub fn command(folder: &Path) -> Command {
 
 /// Any command, with the environment the program is tested in.
 pub fn isolated(mut command: Command, folder: &Path) -> Command {
-    let foreign = ["TOVA_BENCH_", "HF_", "HUGGING", "TRANSFORMERS_", "XDG_", "RUST_", "NO_COLOR", "TERM"];
+    let foreign =
+        ["TOVA_BENCH_", "HF_", "HUGGING", "TRANSFORMERS_", "XDG_", "RUST_", "SLURM_", "NO_COLOR", "TERM"];
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         if foreign.iter().any(|start| name.starts_with(start)) {

@@ -1,0 +1,120 @@
+//! Several results folders made one: what the shards of a sweep wrote apart is brought together.
+//!
+//! Cells are named by what they mean, so folders cannot disagree about which cell is which. Complete cells are checked
+//! and copied as they are, byte for byte; of cells that are not complete the samples that are there come along.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::disk::write_whole;
+use super::ledger::{CELLS, FAILED, Ledger, PARTIAL, id_of, rows_of_cell};
+use super::row::Row;
+
+/// What a folder gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Complete cells that were copied.
+    pub copied: usize,
+    /// Complete cells that were there already, with the same numbers.
+    pub same: usize,
+    /// Those with other numbers; what was there is kept.
+    pub different: Vec<String>,
+    /// Cells begun or failed that came along, to be finished in the new folder.
+    pub unfinished: usize,
+}
+
+impl Ledger {
+    /// Takes over what another folder holds and this one lacks. The other stays as it is.
+    ///
+    /// # Errors
+    /// A damaged file in the other folder, by name, and a folder that can't be written. What was copied before stays.
+    pub fn merge(&self, other: &Ledger) -> Result<Merged> {
+        let path = |folder: &Path| folder.canonicalize().with_context(|| folder.display().to_string());
+        ensure!(
+            path(self.folder())? != path(other.folder())?,
+            "{} cannot be merged into itself\nhint: name the folders to merge after the one to make",
+            other.folder().display()
+        );
+        let mut merged = Merged::default();
+        let mine = self.by_id(CELLS)?;
+        for (id, theirs) in other.by_id(CELLS)? {
+            let rows = rows_of_cell(&theirs)?;
+            if let Some(mine) = mine.get(&id) {
+                match numbers(&rows_of_cell(mine)?) == numbers(&rows) {
+                    true => merged.same += 1,
+                    false => merged.different.push(stem(&theirs)),
+                }
+                continue;
+            }
+            // Before the cell: one that is there has all that is beside it.
+            self.copy_beside(other, &stem(&theirs))?;
+            self.copy(&theirs, CELLS.0)?;
+            merged.copied += 1;
+        }
+        let complete = self.by_id(CELLS)?;
+        let begun = [self.by_id(PARTIAL)?, self.by_id(FAILED)?];
+        let mut unfinished = Vec::new();
+        for (part, begun) in [PARTIAL, FAILED].into_iter().zip(begun) {
+            for (id, theirs) in other.by_id(part)?.into_iter().filter(|(id, _)| !complete.contains_key(id)) {
+                if !begun.contains_key(&id) {
+                    self.copy_beside(other, &stem(&theirs))?;
+                    self.copy(&theirs, part.0)?;
+                }
+                unfinished.push(id);
+            }
+        }
+        unfinished.sort_unstable();
+        unfinished.dedup();
+        merged.unfinished = unfinished.len();
+        self.tidy()?;
+        Ok(merged)
+    }
+
+    fn by_id(&self, part: (&str, &'static str)) -> Result<BTreeMap<String, PathBuf>> {
+        Ok(self.files(part)?.filter_map(|path| Some((id_of(&path)?.to_owned(), path))).collect())
+    }
+
+    /// Copies a file into one part of this folder.
+    fn copy(&self, theirs: &Path, part: &str) -> Result<()> {
+        let bytes = fs::read(theirs).with_context(|| format!("{} cannot be read", theirs.display()))?;
+        write_whole(&self.folder().join(part).join(theirs.file_name().unwrap_or_default()), &bytes)
+    }
+
+    /// Copies the tables that lie beside a cell's rows.
+    fn copy_beside(&self, other: &Ledger, stem: &str) -> Result<()> {
+        let folder = other.folder().join("logs").join(stem);
+        if !folder.is_dir() {
+            return Ok(());
+        }
+        let mine = Path::new("logs").join(stem);
+        fs::create_dir_all(self.folder().join(&mine)).with_context(|| mine.display().to_string())?;
+        for entry in fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == "parquet") {
+                self.copy(&path, &mine.to_string_lossy())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What was measured, in an order of its own; when, where and for how long is no part of it.
+fn numbers(rows: &[Row]) -> Vec<(&str, &str, Option<&str>, u64, u64, Option<&str>)> {
+    let mut numbers: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let group = row.group.as_deref();
+            let bits = [row.value, row.weight].map(f64::to_bits);
+            (row.sample.as_str(), row.metric.as_str(), group, bits[0], bits[1], row.output.as_deref())
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
