@@ -92,7 +92,7 @@ pub struct SweepArguments {
     /// Where to compute: cpu, cuda, cuda:N or auto
     #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
     pub device: DeviceChoice,
-    /// Threads to use [default: all cores]
+    /// Threads to use [default: all cores; in a Slurm job those of the task]
     #[arg(long, env = "TOVA_BENCH_THREADS", value_name = "N")]
     pub threads: Option<usize>,
 }

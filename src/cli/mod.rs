@@ -66,9 +66,11 @@ fn perform(command: &Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Cores this process may use.
+/// Cores this process may use. A Slurm that does not bind tasks to their cores still says how many they have.
 pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let granted = std::env::var("SLURM_CPUS_PER_TASK").ok().and_then(|text| text.trim().parse::<usize>().ok());
+    granted.filter(|granted| *granted > 0).map_or(cores, |granted| granted.min(cores))
 }
 
 /// The threads to use where `--threads` was given or not.

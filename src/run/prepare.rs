@@ -26,6 +26,13 @@ pub struct Group {
     pub cells: Vec<NamedCell>,
 }
 
+impl Group {
+    /// Whether it is measured against the clock.
+    pub(super) fn is_timed(&self) -> bool {
+        matches!(self.samples, Samples::Repeats(..))
+    }
+}
+
 /// A cell and what the ledger knew of it when the run started.
 #[derive(Debug)]
 pub struct NamedCell {

@@ -1,0 +1,47 @@
+//! What a run tells whoever watches it, and how it ended.
+
+use super::prepare::NamedCell;
+
+/// What happens during a run.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Work begins: so many tokens are to be read, over all cells.
+    Started {
+        tokens: u64,
+        cells: usize,
+        skipped: usize,
+    },
+    Loading {
+        model: &'a str,
+    },
+    /// A sample of a cell is measured and written down.
+    Sample {
+        cell: &'a NamedCell,
+        sample: &'a str,
+        tokens: u64,
+        samples_left: usize,
+        seconds: f64,
+    },
+    CellDone {
+        cell: &'a NamedCell,
+    },
+    CellFailed {
+        cell: &'a str,
+        error: &'a anyhow::Error,
+    },
+    /// Another process measures this cell.
+    CellTaken {
+        cell: &'a NamedCell,
+    },
+    Warning(String),
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub done: usize,
+    pub skipped: usize,
+    pub failed: usize,
+    pub taken: usize,
+    pub interrupted: bool,
+}

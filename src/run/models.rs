@@ -1,0 +1,43 @@
+//! The models in memory, each once for all jobs that use it.
+//!
+//! Knows names and loads, not what a model is for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use anyhow::Result;
+
+use crate::lm::LanguageModel;
+
+/// The models somebody holds, by revision, type and device.
+#[derive(Default)]
+pub(super) struct Models(Mutex<BTreeMap<String, Arc<Mutex<Weak<LanguageModel>>>>>);
+
+impl Models {
+    fn slot(&self, key: &str) -> Arc<Mutex<Weak<LanguageModel>>> {
+        Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_string()).or_default())
+    }
+
+    /// Puts the model of that name into a job's hands, loaded if nobody has it. What the job held before is let go
+    /// first. Jobs that want the same model wait for the one that loads it.
+    pub fn take(
+        &self,
+        key: &str,
+        held: &mut Option<Arc<LanguageModel>>,
+        load: impl FnOnce() -> Result<LanguageModel>,
+    ) -> Result<Arc<LanguageModel>> {
+        let slot = self.slot(key);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let model = match slot.upgrade() {
+            Some(model) => model,
+            None => {
+                *held = None;
+                let model = Arc::new(load()?);
+                *slot = Arc::downgrade(&model);
+                model
+            }
+        };
+        *held = Some(Arc::clone(&model));
+        Ok(model)
+    }
+}
