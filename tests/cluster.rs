@@ -149,6 +149,9 @@ fn shares_are_cut_by_what_cells_take_and_stay_as_they_are() {
     assert_eq!(before, [(2, 2); 4]);
     // What is measured meanwhile moves no cell from one share to another.
     run_with(folder, "r", &["--shard", "2/4"]);
+    let check = |shard: &str| run(folder, &["plan", "sweep.yaml", "--shard", shard, "--results", "r", "--check"]);
+    check("2/4").with_code(0);
+    check("1/4").with_code(4);
     assert_eq!([planned("1/4"), planned("3/4")], [(2, 2); 2]);
     assert_eq!(planned("2/4"), (0, 0));
     for shard in ["1/4", "3/4", "4/4"] {

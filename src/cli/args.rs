@@ -114,6 +114,9 @@ pub struct RunArguments {
 pub struct PlanArguments {
     #[command(flatten)]
     pub sweep: SweepArguments,
+    /// Fail (exit code 4) unless every cell is done
+    #[arg(long)]
+    pub check: bool,
 }
 
 #[derive(Debug, Args)]

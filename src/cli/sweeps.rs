@@ -167,7 +167,9 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let prepared =
         run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &(), &name).map_err(selection_is_usage)?;
     print(&describe(&sweep, &prepared, (threads, &device), &folder, asked_offline))?;
-    Ok(ExitCode::SUCCESS)
+    let mut cells = prepared.groups.iter().flat_map(|group| &group.cells);
+    let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
+    Ok(ExitCode::from(if arguments.check && !is_complete { 4 } else { 0 }))
 }
 
 fn describe(
