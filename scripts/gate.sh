@@ -27,7 +27,7 @@ if [ "${1:-}" = --save ]; then
     exit
 fi
 
-device=$("$bench" doctor --device cpu | sed -n 's/^device *//p')
+device=$("$bench" doctor --device cpu --offline | sed -n 's/^ok *device *//p')
 how=()
 if "$bench" baseline show pocket | grep -qF "on $device"; then
     how=(--exact)

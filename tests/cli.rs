@@ -150,7 +150,7 @@ fn the_quick_built_in_sweep_needs_nothing() {
         &["list", "tasks"],
         &["list", "models"],
         &["list", "sweeps"],
-        &["doctor"],
+        &["doctor", "--offline"],
         &["--help"],
         &["--version"],
     ] {

@@ -35,15 +35,15 @@ const ARROWS: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may know them.
-const HOMES: [(&str, &[&str]); 26] = [
+const HOMES: [(&str, &[&str]); 27] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
     ("safetensors", &["lm"]),
     ("tokenizers", &["lm"]),
     ("hf_hub", &["lm"]),
-    // The hub's files come through hf-hub, which has a ureq of its own inside.
-    ("ureq", &["judge"]),
+    // The hub's files come through hf-hub, which has a ureq of its own inside; `lm` only asks whether the hub is there.
+    ("ureq", &["judge", "lm"]),
     ("gemm", &["lm"]),
     ("minijinja", &["lm"]),
     ("minijinja_contrib", &["lm"]),
@@ -62,6 +62,7 @@ const HOMES: [(&str, &[&str]); 26] = [
     ("schemars", &["sweep"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
+    ("rustix", &["cli"]),
     // `run` and `cli` only make the pools that `lm` and `task` work in.
     ("rayon", &["lm", "task", "run", "cli"]),
 ];
@@ -351,5 +352,85 @@ fn yaml_and_rows_are_read_strictly() {
 fn every_file_says_what_it_knows() {
     for source in sources() {
         assert!(source.text.starts_with("//! "), "{} opens without a //! line", source.path.display());
+    }
+}
+
+/// A version of the changelog: its heading, and what stands below it.
+fn versions_of_the_changelog() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("CHANGELOG.md");
+    let text = fs::read_to_string(path).unwrap();
+    let sections = text.split("\n## ").skip(1).map(|section| section.split_once('\n').unwrap());
+    sections.map(|(heading, body)| (heading.to_string(), body.to_string())).collect()
+}
+
+#[test]
+fn the_changelog_says_what_numbers_this_version_has() {
+    let versions = versions_of_the_changelog();
+    let (heading, body) = &versions[0];
+    let version = concat!("[", env!("CARGO_PKG_VERSION"), "] - ");
+    assert!(
+        heading.starts_with(version),
+        "the top of CHANGELOG.md is {heading:?}, not `## {version}<date or unreleased>`"
+    );
+    let (_, numbers) = body.split_once("### Numbers\n").unwrap();
+    let (engine, schema) = (tova_bench::sweep::ENGINE_VERSION, tova_bench::sweep::SCHEMA_VERSION);
+    let said = format!("Engine {engine}, schema {schema}.");
+    assert!(
+        numbers.trim_start().starts_with(&said),
+        "`### Numbers` of {heading} begins with {said:?} and says which numbers moved, and why"
+    );
+    for (heading, body) in &versions {
+        assert!(body.contains("### Numbers\n"), "{heading} says nothing of its numbers");
+        let (_, date) = heading.split_once("] - ").unwrap();
+        let is_date = date.len() == 10
+            && date.bytes().enumerate().all(|(at, b)| match at {
+                4 | 7 => b == b'-',
+                _ => b.is_ascii_digit(),
+            });
+        let is_top = *heading == versions[0].0;
+        assert!(is_date || (is_top && date == "unreleased"), "{heading} has no date");
+    }
+}
+
+#[test]
+fn what_the_package_leaves_out_is_not_embedded() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (_, list) = manifest.split_once("\ninclude = [").unwrap();
+    let (list, _) = list.split_once(']').unwrap();
+    let included: Vec<&str> =
+        list.split('"').skip(1).step_by(2).map(|path| path.trim_start_matches('/')).collect();
+    let mut embedded = 0;
+    for source in sources() {
+        // The tests of a package are not in it.
+        let tests = source.shipped.is_empty();
+        for part in source.text.split("include_").skip(1) {
+            let Some(name) = part.strip_prefix("str!(\"").or_else(|| part.strip_prefix("bytes!(\"")) else {
+                continue;
+            };
+            let path = root.join(source.path.parent().unwrap()).join(name.split('"').next().unwrap());
+            let path = path.canonicalize().unwrap();
+            let path = path.strip_prefix(root.canonicalize().unwrap()).unwrap().to_str().unwrap().to_string();
+            embedded += 1;
+            let packed = included.iter().any(|entry| match entry.strip_suffix("/*") {
+                Some(folder) => path.rsplit_once('/').is_some_and(|(of, _)| of == folder),
+                None => path == *entry || path.starts_with(&format!("{entry}/")),
+            });
+            assert!(
+                packed || tests,
+                "{} embeds {path}, which Cargo.toml's include leaves out",
+                source.path.display()
+            );
+        }
+    }
+    assert!(embedded > 10, "{embedded}");
+}
+
+#[test]
+fn images_are_built_with_the_rust_of_the_manifest() {
+    for file in ["Dockerfile", "Dockerfile.cuda"] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let said = text.lines().find_map(|line| line.strip_prefix("ARG RUST=")).unwrap();
+        assert_eq!(said, env!("CARGO_PKG_RUST_VERSION"), "{file}");
     }
 }

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::baseline::BaselineArguments;
 use super::compare::CompareArguments;
+use super::doctor::DoctorArguments;
 use crate::eviction::Positions;
 use crate::lm::{DeviceChoice, WeightType};
 use crate::report::Distance;
@@ -343,13 +344,6 @@ pub enum Listable {
     Tasks,
     Models,
     Sweeps,
-}
-
-#[derive(Debug, Args)]
-pub struct DoctorArguments {
-    /// Where to compute: cpu, cuda, cuda:N or auto
-    #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
-    pub device: DeviceChoice,
 }
 
 #[derive(Debug, Args)]

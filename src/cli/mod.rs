@@ -61,7 +61,11 @@ fn perform(command: &Command) -> Result<ExitCode> {
         Command::List(arguments) => print(&list::list(arguments.what))?,
         Command::Schema => print(&sweep::json_schema()?)?,
         Command::Worlds(arguments) => worlds::write(arguments)?,
-        Command::Doctor(arguments) => print(&doctor::doctor(arguments)?)?,
+        Command::Doctor(arguments) => {
+            let (text, code) = doctor::doctor(arguments)?;
+            print(&text)?;
+            return Ok(code);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

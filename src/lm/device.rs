@@ -6,6 +6,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use candle_core::Device;
 
+use super::host::host_memory;
 use crate::vector;
 
 /// `cpu`, `cuda`, `cuda:N` or `auto`.
@@ -108,12 +109,10 @@ pub fn machine_name(device: &Device, threads: usize) -> String {
     format!("{card}{brand} ({}), {threads} {of}", vector::instruction_set())
 }
 
-/// Memory that can be had without swapping; `None` where the system does not say.
+/// Memory this process can still take, in bytes: without swapping, and within the limits it runs under; `None` where the
+/// system does not say.
 pub fn available_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib << 10)
+    host_memory().map(|memory| memory.available)
 }
 
 /// Bytes of memory that are taken now: by this process, and on the card if it uses one. What was freed and is only kept

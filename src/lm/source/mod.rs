@@ -13,6 +13,7 @@ mod error;
 mod hub;
 mod progress;
 mod random_shape;
+mod reach;
 mod repo;
 mod settings;
 mod wish;
@@ -30,8 +31,9 @@ pub use error::HubError;
 pub use hub::{DatasetFiles, Hub};
 pub use progress::DownloadProgress;
 pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
+pub use reach::{HubAnswer, TokenState, reach};
 pub use repo::RepoId;
-pub use settings::{HubSettings, Token};
+pub use settings::{HubSettings, Token, TokenPlace};
 
 /// The branch a repository is read from when none is named.
 pub const DEFAULT_REVISION: &str = "main";

@@ -35,6 +35,13 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Where a token came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenPlace {
+    Variable(&'static str),
+    File(PathBuf),
+}
+
 /// How and whether the hub is asked.
 #[derive(Clone, Debug)]
 pub struct HubSettings {
@@ -43,6 +50,8 @@ pub struct HubSettings {
     /// Without a slash at the end (`HF_ENDPOINT`).
     pub endpoint: String,
     pub token: Option<Token>,
+    /// Where the token was found; `None` where there is none, or it came with the call.
+    pub token_place: Option<TokenPlace>,
     /// Only the cache is used (`HF_HUB_OFFLINE`).
     pub offline: bool,
     /// How long the hub may take to say what a repository holds (`HF_HUB_ETAG_TIMEOUT`).
@@ -75,6 +84,7 @@ impl HubSettings {
             cache_dir: cache_dir.into(),
             endpoint: "https://huggingface.co".to_owned(),
             token: None,
+            token_place: None,
             offline: false,
             timeout: Duration::from_secs(10),
             attempts: 4,
@@ -112,16 +122,20 @@ impl HubSettings {
             Some(cache) => path(cache)?,
             None => home.as_ref().context("no place for downloaded models: set HF_HOME or HOME")?.join("hub"),
         };
-        let token = match get("HF_TOKEN").or_else(|| get("HUGGING_FACE_HUB_TOKEN")) {
-            Some(text) => Token::new(&text)?,
-            None => match (get("HF_TOKEN_PATH"), &home) {
-                (Some(file), _) => token_in(&path(file)?)?,
-                (None, Some(home)) => token_in(&home.join("token"))?,
-                (None, None) => None,
-            },
+        let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find(|name| get(name).is_some());
+        let file = match (get("HF_TOKEN_PATH"), &home) {
+            (Some(file), _) => Some(path(file)?),
+            (None, Some(home)) => Some(home.join("token")),
+            (None, None) => None,
+        };
+        let (token, place) = match (variable, file) {
+            (Some(name), _) => (Token::new(&get(name).unwrap_or_default())?, Some(TokenPlace::Variable(name))),
+            (None, Some(file)) => (token_in(&file)?, Some(TokenPlace::File(file))),
+            (None, None) => (None, None),
         };
 
         let mut settings = HubSettings::with_cache_dir(std::path::absolute(&cache_dir)?);
+        settings.token_place = place.filter(|_| token.is_some());
         settings.token = token;
         settings.offline =
             get("HF_HUB_OFFLINE").or_else(|| get("TRANSFORMERS_OFFLINE")).is_some_and(|v| is_true(&v));
@@ -209,9 +223,16 @@ mod tests {
         ] {
             let settings = settings(&variables).unwrap();
             assert_eq!(settings.token.as_ref().unwrap().secret(), expected);
+            let place = match expected {
+                "hf_variable" => TokenPlace::Variable("HF_TOKEN"),
+                "hf_path" => TokenPlace::File(other.clone()),
+                _ => TokenPlace::File(folder.path().join("token")),
+            };
+            assert_eq!(settings.token_place, Some(place));
             assert!(!format!("{settings:?}").contains(expected));
         }
         assert!(settings(&[("HF_HUB_CACHE", "/c")]).unwrap().token.is_none());
+        assert_eq!(settings(&[("HOME", "/nowhere")]).unwrap().token_place, None);
         let error = settings(&[("HOME", "/u"), ("HF_TOKEN", "se cret")]).unwrap_err();
         assert!(!format!("{error:#}").contains("cret"));
     }

@@ -1,0 +1,46 @@
+# tova-bench on a processor: one program in a small image, for any x86-64 or aarch64 Linux.
+#
+#     docker build --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" -t tova-bench .
+#     docker run --rm tova-bench run smoke
+#     docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/work" -v "$HOME/.cache/huggingface:/cache" tova-bench run my.yaml
+#
+# Podman and buildah take the same file and options. The program sees the limits of `--memory` and `--cpus`. On clusters
+# without Docker: `apptainer build tova-bench.sif docker-archive://tova-bench.tar`.
+# For NVIDIA cards there is Dockerfile.cuda.
+
+ARG RUST=1.95
+FROM docker.io/library/rust:${RUST}-slim-bookworm AS build
+WORKDIR /src
+# The dependencies, which take nearly all of the time, in a layer that only another lock file makes anew: they are built
+# for a program that does nothing.
+COPY Cargo.toml Cargo.lock build.rs ./
+RUN mkdir src benches \
+    && echo 'fn main() {}' > src/main.rs \
+    && cp src/main.rs benches/read.rs \
+    && touch src/lib.rs \
+    && cargo build --release --locked --bin tova-bench
+COPY . .
+# Which commit this is, as the rows name it; .git is not in the context.
+ARG COMMIT=""
+# The files of the checkout are older than what was just built, so cargo would take them for built.
+RUN touch src/main.rs src/lib.rs \
+    && TOVA_BENCH_COMMIT="$COMMIT" cargo build --release --locked --bin tova-bench \
+    && strip target/release/tova-bench
+
+FROM docker.io/library/debian:bookworm-slim
+ARG COMMIT=""
+LABEL org.opencontainers.image.title="tova-bench" \
+      org.opencontainers.image.description="How small can a transformer's key-value cache be? Exact bounded-cache evaluation at the speed of a prefill." \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0" \
+      org.opencontainers.image.revision="$COMMIT"
+# Whoever `--user` names can write to both; what is fetched stays in the volume.
+RUN useradd --uid 1000 --create-home bench \
+    && mkdir --mode=1777 /cache /work
+ENV HF_HOME=/cache
+VOLUME /cache
+COPY --from=build /src/LICENSE /src/LICENSE-MIT /src/LICENSE-APACHE /src/src/report/font/LICENSE-DejaVu.txt /usr/share/doc/tova-bench/
+COPY --from=build /src/target/release/tova-bench /usr/local/bin/tova-bench
+USER 1000
+WORKDIR /work
+ENTRYPOINT ["tova-bench"]
+CMD ["--help"]

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The steps of a release, as .github/workflows/release.yml takes them; each can be tried on any machine.
+#
+#     scripts/release.sh check TAG            tag, Cargo.toml and CHANGELOG.md say the same version, with a date
+#     scripts/release.sh notes                CHANGELOG.md's entry of this version, as the release's text
+#     scripts/release.sh pack BINARY TARGET OUT    OUT/tova-bench-VERSION-TARGET.tar.gz: the stripped program, licences, README
+#     scripts/release.sh sums FOLDER          FOLDER/SHA256SUMS of the archives in it
+set -euo pipefail
+repo=$(cd "$(dirname "$0")/.." && pwd)
+fail() { echo "release: $*" >&2; exit 1; }
+
+# The first `version = "..."`, which is the package's.
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$repo/Cargo.toml" | head -n 1)
+[ -n "$version" ] || fail "Cargo.toml says no version"
+
+heading() { grep -m 1 '^## \[' "$repo/CHANGELOG.md"; }
+
+# What stands below the first heading of a version, up to the next.
+notes() {
+    awk '/^## \[/ { n++; next } n == 1' "$repo/CHANGELOG.md" | sed -e '/./,$!d'
+}
+
+case "${1:-}" in
+check)
+    [ "${2:-}" = "v$version" ] || fail "the tag is ${2:-missing}, and Cargo.toml says $version: tag v$version"
+    found=$(sed -n '/^name = "tova-bench"$/{n;s/^version = "\(.*\)"$/\1/p;}' "$repo/Cargo.lock")
+    [ "$found" = "$version" ] || fail "Cargo.lock says $found, and Cargo.toml $version: run cargo check and commit"
+    case "$(heading)" in
+    "## [$version] - "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]) ;;
+    *) fail "the top of CHANGELOG.md is '$(heading)'; a release has '## [$version] - <date>'" ;;
+    esac
+    notes | grep -q '^### Numbers$' || fail "CHANGELOG.md does not say under '### Numbers' which numbers $version has"
+    echo "release: $version"
+    ;;
+notes)
+    notes
+    ;;
+pack)
+    [ $# -eq 4 ] || fail "pack BINARY TARGET OUT"
+    name=tova-bench-$version-$3
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    mkdir -p "$work/$name" "$4"
+    install -m 755 "$2" "$work/$name/tova-bench"
+    strip "$work/$name/tova-bench"
+    # The program in the archive is the one that is tried, and it says its own version.
+    said=$("$work/$name/tova-bench" --version)
+    [ "$said" = "tova-bench $version" ] || fail "the program says '$said', not $version"
+    cp "$repo"/{LICENSE,LICENSE-MIT,LICENSE-APACHE,README.md,CHANGELOG.md} "$work/$name"
+    cp "$repo/src/report/font/LICENSE-DejaVu.txt" "$work/$name"
+    tar -C "$work" -czf "$4/$name.tar.gz" "$name"
+    echo "$4/$name.tar.gz"
+    ;;
+sums)
+    cd "${2:?release: sums FOLDER}"
+    sha256sum -- *.tar.gz > SHA256SUMS
+    cat SHA256SUMS
+    ;;
+*)
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2
+    exit 2
+    ;;
+esac

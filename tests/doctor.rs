@@ -1,0 +1,231 @@
+//! `doctor` as a user meets it: what stands in the way is told, quickly, with what to do, and no secret with it.
+
+#[expect(dead_code, reason = "its faults are for the tests of downloads")]
+#[path = "support/hub_server.rs"]
+mod hub_server;
+mod support;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hub_server::HubServer;
+use serde_json::Value;
+use support::program::{Ended, command, finish, run, say};
+
+/// The report as an object, and the run it is of.
+fn doctor(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Value, Ended) {
+    let mut command = command(folder);
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "openai_api_key"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SLURM")) {
+        command.env_remove(name);
+    }
+    command.args(["doctor", "--json", "--threads", "1"]).args(arguments).envs(variables.iter().copied());
+    let ended = finish(command);
+    ended.sound();
+    (serde_json::from_str(&ended.stdout).expect("doctor --json prints JSON"), ended)
+}
+
+#[track_caller]
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {report:#}"))
+}
+
+fn advice(check: &Value) -> String {
+    check["advice"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_machine_that_is_well_says_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, ended) = doctor(folder.path(), &["--offline", "--device", "cpu"], &[]);
+    assert_eq!(ended.code, Some(0), "{report:#}");
+    let version = check(&report, "version");
+    assert_eq!(version["figures"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(version["figures"]["engine"], tova_bench::sweep::ENGINE_VERSION);
+    assert!(check(&report, "build")["figures"]["candle"].as_str().unwrap().starts_with("0."));
+    let products = &check(&report, "one thread")["figures"];
+    let [rate, peak] = ["flops", "peak_flops"].map(|name| products[name].as_f64().unwrap());
+    // Nothing is faster than its peak, but for a clock that drifts, and processors nobody here has heard of.
+    assert!(rate > 0.0 && rate < 2.5 * peak, "{products}");
+    let memory = &check(&report, "memory")["figures"];
+    assert!(memory["available_bytes"].as_u64().unwrap() <= memory["total_bytes"].as_u64().unwrap());
+    assert_eq!(check(&report, "pocket model")["verdict"], "ok");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "doctor leaves nothing behind");
+
+    // The same as text: a verdict on each line, advice below, no colours.
+    let text = run(folder.path(), &["doctor", "--offline", "--threads", "1"]);
+    assert!(!text.stdout.contains('\u{1b}') && text.stderr.is_empty(), "{text:?}");
+    for line in text.stdout.lines().take_while(|line| !line.is_empty()) {
+        let known = ["ok  ", "note", "PROBLEM", "      "].iter().any(|start| line.starts_with(start));
+        assert!(known, "{line}");
+    }
+    assert!(text.stdout.trim_end().ends_with(": ready to run"), "{}", text.stdout);
+}
+
+#[test]
+fn tokens_are_told_of_and_never_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = HubServer::start("0123456789abcdef0123456789abcdef01234567", &[]);
+    let secrets = [("HF_TOKEN", "hf_s3cret"), ("OPENAI_API_KEY", "sk-s3cret"), ("HF_ENDPOINT", &server.endpoint)];
+    let (report, ended) = doctor(folder.path(), &[], &secrets);
+    assert!(
+        check(&report, "hub token")["value"].as_str().unwrap().starts_with("present, from HF_TOKEN"),
+        "{report:#}"
+    );
+    assert_eq!(check(&report, "hub")["figures"]["reachable"], true);
+    assert_eq!(check(&report, "judge key")["figures"]["present"], true);
+    let asked = server.contents.lock().unwrap().requests.clone();
+    let asked: Vec<_> = asked.iter().map(|(path, token)| (path.as_str(), token.as_deref())).collect();
+    assert_eq!(
+        asked,
+        [("/api/whoami-v2", Some("Bearer hf_s3cret"))],
+        "one question, with the token in its header"
+    );
+    let mut shown = vec![ended];
+
+    // From the file where `huggingface-cli login` puts it, which others can read here.
+    let home = folder.path().join(".cache/huggingface");
+    fs::create_dir_all(&home).unwrap();
+    fs::write(home.join("token"), "hf_s3cret\n").unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(home.join("token"), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let (report, ended) = doctor(folder.path(), &["--offline"], &[]);
+    let token = check(&report, "hub token");
+    assert!(token["value"].as_str().unwrap().contains("huggingface/token"), "{token}");
+    assert!(cfg!(not(unix)) || advice(token).contains("chmod 600"), "{token}");
+    shown.push(ended);
+
+    // Damaged, or in a variable that is shown elsewhere.
+    for (variables, of) in [
+        ([("HF_TOKEN", "hf_s3cret hf_s3cret"), ("X", "")], "hub"),
+        ([("HF_ENDPOINT", "https://me:s3cret@mirror.example"), ("X", "")], "hub"),
+        ([("HTTPS_PROXY", "http://me:s3cret@127.0.0.1:9"), ("HF_HUB_OFFLINE", "1")], "proxy"),
+    ] {
+        let (report, ended) = doctor(folder.path(), &[], &variables);
+        check(&report, of);
+        assert_eq!(ended.code, Some(i32::from(of == "hub")), "{report:#}");
+        shown.push(ended);
+    }
+    let human = finish({
+        let mut command = command(folder.path());
+        command.args(["doctor", "--offline"]).envs(secrets);
+        command
+    });
+    shown.push(human);
+    for ended in shown {
+        assert!(!ended.stdout.contains("s3cret") && !ended.stderr.contains("s3cret"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_refused_token_is_a_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    // One answer, as the hub gives it to a token that nobody has.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request);
+        stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+    });
+    let (report, ended) = doctor(folder.path(), &[], &[("HF_TOKEN", "hf_gone"), ("HF_ENDPOINT", &endpoint)]);
+    server.join().unwrap();
+    assert_eq!(ended.code, Some(1), "{report:#}");
+    let token = check(&report, "hub token");
+    assert!(token["verdict"] == "problem" && advice(token).contains("settings/tokens"), "{token}");
+    assert_eq!(check(&report, "hub")["verdict"], "ok");
+}
+
+#[test]
+fn offline_asks_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = HubServer::start("0123456789abcdef0123456789abcdef01234567", &[]);
+    for (arguments, variable) in [(&["--offline"][..], ("X", "")), (&[], ("HF_HUB_OFFLINE", "1"))] {
+        let (report, ended) = doctor(folder.path(), arguments, &[("HF_ENDPOINT", &server.endpoint), variable]);
+        assert_eq!(ended.code, Some(0), "{report:#}");
+        assert!(check(&report, "hub")["value"].as_str().unwrap().contains("not asked"), "{report:#}");
+    }
+    assert!(server.contents.lock().unwrap().requests.is_empty());
+}
+
+#[test]
+fn a_hub_that_is_not_there_or_never_answers_is_given_up_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    // A port where nobody listens, and one where somebody listens and says nothing.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    for address in [free, silent.local_addr().unwrap()] {
+        let endpoint = format!("http://{address}");
+        let started = Instant::now();
+        let (report, ended) = doctor(folder.path(), &[], &[("HF_ENDPOINT", &endpoint)]);
+        assert!(started.elapsed() < Duration::from_secs(30), "four seconds, and what the machine needs besides");
+        let hub = check(&report, "hub");
+        assert!(hub["value"].as_str().unwrap().contains("does not answer"), "{hub}");
+        assert!(advice(hub).contains("HF_HUB_OFFLINE=1") && advice(hub).contains("HTTPS_PROXY"), "{hub}");
+        assert_eq!((hub["verdict"].as_str(), ended.code), (Some("note"), Some(0)), "built-in models need no hub");
+    }
+}
+
+#[test]
+fn folders_that_cannot_be_written_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let blocked = folder.path().join("file/hub");
+    let blocked = blocked.to_str().unwrap();
+    let (report, ended) = doctor(
+        folder.path(),
+        &["--results", "file/results"],
+        &[("HF_HUB_CACHE", blocked), ("HF_HUB_OFFLINE", "1")],
+    );
+    assert_eq!(ended.code, Some(1));
+    let (results, cache) = (check(&report, "results"), check(&report, "cache"));
+    assert!(results["verdict"] == "problem" && advice(results).contains("--results"), "{results}");
+    // Offline nothing is fetched, so a cache that can only be read does.
+    assert!(cache["verdict"] == "note" && advice(cache).contains("HF_HUB_CACHE"), "{cache}");
+
+    // `/proc` takes no files, whoever asks; a folder of one's own without permission to write only stops others than root.
+    if !Path::new("/proc/self").is_dir() {
+        say("skipped: no /proc to be refused by");
+        return;
+    }
+    let (report, ended) = doctor(folder.path(), &["--offline", "--results", "/proc/results"], &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(advice(check(&report, "results")).contains("nothing can be written to /proc"), "{report:#}");
+}
+
+#[test]
+fn a_task_of_a_slurm_array_learns_its_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_ARRAY_TASK_ID", "4"),
+        ("SLURM_ARRAY_TASK_MIN", "0"),
+        ("SLURM_ARRAY_TASK_MAX", "6"),
+        ("SLURM_ARRAY_TASK_STEP", "2"),
+        ("SLURM_ARRAY_TASK_COUNT", "4"),
+    ];
+    let (report, _) = doctor(folder.path(), &["--offline"], &task);
+    let figures = &check(&report, "Slurm")["figures"];
+    assert_eq!((figures["shard"].as_u64(), figures["shards"].as_u64()), (Some(3), Some(4)));
+    let (report, _) = doctor(folder.path(), &["--offline"], &[]);
+    assert!(report["checks"].as_array().unwrap().iter().all(|check| check["name"] != "Slurm"));
+}
+
+#[test]
+fn a_device_that_is_not_there_is_a_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, ended) = doctor(folder.path(), &["--offline", "--device", "cuda:99"], &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(check(&report, "device")["value"].as_str().unwrap().contains("cuda:99"), "{report:#}");
+    run(folder.path(), &["doctor", "--threads", "0"]).with_code(2).says(&["--threads 0"]);
+}
