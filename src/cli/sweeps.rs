@@ -79,6 +79,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
     let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(), &name)?;
+    warn_of_changed_models(&prepared, &ledger)?;
     // Only now: nothing looks at the flag while files are fetched, and a signal there shall end the program.
     let (stop, signal) = listen()?;
     let machine = Machine { devices, threads, stop };
@@ -143,6 +144,13 @@ pub(super) fn listen() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>)> {
     Ok((stop, signal))
 }
 
+fn warn_of_changed_models(prepared: &Prepared, ledger: &Ledger) -> Result<()> {
+    for told in run::changed_models(prepared, ledger)? {
+        eprintln!("warning: {told}");
+    }
+    Ok(())
+}
+
 fn selection_is_usage(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<crate::sweep::SelectionError>() {
         Ok(error) => Usage::from_error(error).into(),
@@ -166,6 +174,9 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let name = machine_name(&device, threads);
     let prepared =
         run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &(), &name).map_err(selection_is_usage)?;
+    if let Some(ledger) = &ledger {
+        warn_of_changed_models(&prepared, ledger)?;
+    }
     print(&describe(&sweep, &prepared, (threads, &device), &folder, asked_offline))?;
     let mut cells = prepared.groups.iter().flat_map(|group| &group.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);

@@ -202,7 +202,9 @@ fn retry_after(text: &str) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let date = chrono::DateTime::parse_from_rfc2822(text.trim()).ok()?;
-    let wait = date.signed_duration_since(chrono::Utc::now());
+    // `Utc::now` refuses clocks before 1970.
+    let now = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now());
+    let wait = date.signed_duration_since(now);
     Some(wait.to_std().unwrap_or_default())
 }
 

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 
 use super::pair::{Contest, JUDGE, Pair};
 use super::verdict::{Ending, Opinion, Shown};
-use crate::results::{Row, Text};
+use crate::results::{Row, Text, date};
 
 const VERDICT: &str = "verdict";
 const ENDINGS: [(&str, Ending); 3] =
@@ -65,7 +65,7 @@ impl Witness<'_> {
             device: self.host.into(),
             seconds: 0.0,
             peak_cache_bytes: 0,
-            date: chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true).into(),
+            date: date(),
             ..pair.judged.clone()
         };
         let (value, weight) = call.opinion.mark();

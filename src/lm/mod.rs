@@ -19,6 +19,7 @@ mod product;
 mod random;
 mod rope;
 mod score;
+mod seen;
 pub mod source;
 mod stretch;
 mod tokenizer;

@@ -8,6 +8,7 @@ use super::config::{self, ModelShape};
 use super::device::available_memory;
 use super::pocket;
 use super::random::{shape_of, tiny_shape};
+use super::seen::Seen;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
 use super::stretch::Stretch;
 use super::tokenizer::Tokenizer;
@@ -19,6 +20,8 @@ pub struct ModelFiles {
     pub shape: ModelShape,
     stretch: Option<Stretch>,
     weights: Weights,
+    /// The files before anything in them was read, where there are any.
+    seen: Option<Seen>,
 }
 
 /// Where the rest of the model is.
@@ -39,16 +42,18 @@ impl ModelFiles {
     /// # Errors
     /// Files that are missing, unreachable, or describe a model that cannot be computed.
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
+        let mut seen = None;
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
             ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random(sizes.sharpness)),
             ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 let files = source.resolve(hub, progress)?;
+                seen = Some(Seen::of(&files).with_context(|| format!("model {source}"))?);
                 (ModelShape::read(&files.config)?, Weights::Files(files))
             }
         };
-        Ok(ModelFiles { source: source.clone(), shape, stretch: None, weights })
+        Ok(ModelFiles { source: source.clone(), shape, stretch: None, weights, seen })
     }
 
     /// The same model with stretched positions.
@@ -68,10 +73,11 @@ impl ModelFiles {
     /// # Errors
     /// Files that cannot be read.
     pub fn revision(&self) -> Result<String> {
-        let weights = match &self.weights {
-            Weights::Files(files) => files.revision()?,
-            Weights::Pocket => pocket::revision(),
-            Weights::Random(_) => format!("{}-{RANDOM_RECIPE}", self.source),
+        let weights = match (&self.weights, &self.seen) {
+            (Weights::Files(files), Some(seen)) => seen.revision(files)?,
+            (Weights::Files(files), None) => files.revision()?,
+            (Weights::Pocket, _) => pocket::revision(),
+            (Weights::Random(_), _) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
         Ok(match self.stretch {
             Some(stretch) => format!("{weights} rope_scaling {stretch}"),
@@ -132,18 +138,30 @@ impl ModelFiles {
     /// Loads the weights.
     ///
     /// # Errors
-    /// As [`LanguageModel::load`].
+    /// As [`LanguageModel::load`]; files that are not those of the [`revision`](ModelFiles::revision) any more.
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         let shape = self.shape.clone();
-        let model = match &self.weights {
+        let unchanged = || match (&self.weights, &self.seen) {
+            (Weights::Files(files), Some(seen)) => seen.check(files),
+            _ => Ok(()),
+        };
+        // Before, as loading may take minutes; after, as what was loaded is what counts.
+        let loaded = unchanged().and_then(|()| {
+            let loaded = self.load_any(shape, dtype, device);
+            unchanged().and(loaded)
+        });
+        loaded.with_context(|| format!("cannot load the model {}", self.source))
+    }
+
+    fn load_any(&self, shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+        match &self.weights {
             Weights::Files(files) => LanguageModel::load(shape, &files.weights, dtype, device),
             Weights::Pocket => pocket::load(shape, dtype, device),
             Weights::Random(sharpness) => {
                 self.check_room()?;
                 LanguageModel::random_sharp(shape, *sharpness as f32, 1, dtype, device)
             }
-        };
-        model.with_context(|| format!("cannot load the model {}", self.source))
+        }
     }
 
     /// Random weights are drawn in f32, laid out as a checkpoint and read from it: three times there at once.

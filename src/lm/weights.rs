@@ -1,13 +1,14 @@
-//! Checkpoint files: memory-mapped, checked, and every tensor taken exactly once.
+//! Checkpoint files: checked, and every tensor taken exactly once.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
 /// The tensors of a checkpoint that nobody has taken yet.
@@ -18,7 +19,9 @@ pub(super) struct Weights {
 }
 
 enum Data {
-    Mapped(Mmap),
+    /// The header is parsed in the map. Tensors are read, as a file that somebody shortens meanwhile then gives an error,
+    /// where its map would end the program.
+    Mapped(Mmap, File),
     Held(Cow<'static, [u8]>),
 }
 
@@ -27,7 +30,7 @@ impl std::ops::Deref for Data {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Data::Mapped(map) => map,
+            Data::Mapped(map, _) => map,
             Data::Held(bytes) => bytes,
         }
     }
@@ -49,7 +52,7 @@ impl Weights {
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
         for path in paths {
-            let added = map(path).and_then(|map| weights.add(path, Data::Mapped(map)));
+            let added = map(path).and_then(|(map, file)| weights.add(path, Data::Mapped(map, file)));
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
         Ok(weights)
@@ -129,19 +132,14 @@ impl Weights {
         );
         let stored = float_type(place.dtype)
             .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
-        let tensor = Tensor::from_raw_buffer(&data[place.start..place.end], stored, shape, &Device::Cpu)?
-            .to_dtype(dtype)?
-            .to_device(device)?;
-        // The pages just copied are not needed again. Dropping them keeps the peak at one copy of the model; it is
-        // only advice, so a system that refuses it loses nothing.
-        if let Data::Mapped(map) = data {
-            // SAFETY: a shared read-only file map reads the same bytes again if it is touched again.
-            #[expect(unsafe_code)]
-            let _ = unsafe {
-                map.unchecked_advise_range(UncheckedAdvice::DontNeed, place.start, place.end - place.start)
-            };
-        }
-        Ok(tensor)
+        let bytes = match data {
+            Data::Mapped(_, file) => Cow::Owned(
+                read_at(file, place.start, place.end - place.start)
+                    .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?,
+            ),
+            Data::Held(bytes) => Cow::Borrowed(&bytes[place.start..place.end]),
+        };
+        Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
     }
 
     /// Refuses a checkpoint with weights nobody took: the network they belong to is not the one that was built.
@@ -163,13 +161,21 @@ impl Weights {
     }
 }
 
-fn map(path: &Path) -> Result<Mmap> {
+fn read_at(mut file: &File, start: usize, length: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    file.seek(SeekFrom::Start(start as u64))?;
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn map(path: &Path) -> Result<(Mmap, File)> {
     let file = File::open(path).context("cannot open the file")?;
     ensure!(file.metadata()?.len() > 0, "the file is empty");
-    // SAFETY: the map is only read. Another process that shortens the file meanwhile would end this one, as with
-    // every program that maps weights; nothing is read that could be misread as anything but numbers.
+    // SAFETY: of the map only the header is read, at once. Another process that shortens the file in that moment would end
+    // this one; nothing is read that could be misread as anything but names and places, which are checked.
     #[expect(unsafe_code)]
-    unsafe { Mmap::map(&file) }.context("cannot map the file into memory")
+    let map = unsafe { Mmap::map(&file) }.context("cannot map the file into memory")?;
+    Ok((map, file))
 }
 
 fn float_type(dtype: Dtype) -> Result<DType> {

@@ -4,8 +4,6 @@
 //! what is drawn. The drawing library fills and strokes; letters of the PNG are set here, from the embedded font, since
 //! the library's own bitmap text ignores where a glyph starts and so spaces letters unevenly.
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result, anyhow};
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
@@ -102,7 +100,8 @@ impl Scene {
         ))
     }
 
-    pub(super) fn png(&self, path: &Path) -> Result<()> {
+    /// The bytes of a PNG file.
+    pub(super) fn png(&self) -> Result<Vec<u8>> {
         let (width, height) = self.size();
         let mut pixels = vec![255; width as usize * height as usize * 3];
         for image in self.images() {
@@ -133,10 +132,16 @@ impl Scene {
             }
         }
         let (small, size) = shrink(&pixels, width as usize, height as usize);
-        let mut file = BitMapBackend::new(path, size);
-        file.blit_bitmap((0, 0), size, &small)
-            .and_then(|()| file.present())
-            .with_context(|| format!("writing {}", path.display()))
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        // Most of a figure is white: what is beside a pixel says nearly all of it.
+        encoder.set_adaptive_filter(png::AdaptiveFilterType::Adaptive);
+        let mut writer = encoder.write_header().context("encoding the PNG")?;
+        writer.write_image_data(&small).context("encoding the PNG")?;
+        writer.finish().context("encoding the PNG")?;
+        Ok(bytes)
     }
 
     fn images(&self) -> impl Iterator<Item = Image<'_>> {

@@ -1,7 +1,7 @@
 //! The report on disk: which files, where, in which formats.
 //!
 //! It is the only part of the report that touches files. What it writes is derived, so it may be deleted and written
-//! again at any time.
+//! again at any time. Each file appears whole, whoever else draws into the same folder, as several processes of one sweep do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::scene::Scene;
 use super::setting::Setting;
 use super::within::{self, Distance};
 use super::{brief, csv, html, latex, paper, pdf, retention, sheets, summary};
-use crate::results::Row;
+use crate::results::{Row, write_derived};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -163,7 +163,8 @@ impl Folder<'_> {
         }
         if self.formats.contains(&Format::Png) {
             let file = format!("{stem}.png");
-            scene.png(&self.place(&file)?)?;
+            let png = scene.png().with_context(|| format!("drawing {file}"))?;
+            self.write_file(&file, png)?;
             link = Some(file);
         }
         if self.formats.contains(&Format::Svg) {
@@ -176,18 +177,13 @@ impl Folder<'_> {
     }
 
     fn write_file(&mut self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {
-        let path = self.place(name)?;
-        fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
-    }
-
-    /// The path of a file, its folder made, and the file noted as written.
-    fn place(&mut self, name: &str) -> Result<PathBuf> {
         let path = self.out.join(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
         }
-        self.files.push(path.clone());
-        Ok(path)
+        write_derived(&path, content.as_ref())?;
+        self.files.push(path);
+        Ok(())
     }
 }
 

@@ -1,21 +1,30 @@
 //! The journal of a cell in progress: one JSON line per finished sample, so a kill loses at most the samples in
 //! flight.
 //!
-//! Each line carries a checksum over the cell's id and itself. A torn line, or one of another cell, ends what is
-//! believed: it and all after it are cut off, and those samples are measured again. Lines are not synced to the disk
-//! one by one: a power cut may lose some, and the checksum notices.
+//! A journal has one writer, the process that made it; what earlier processes wrote down of the cell, or others write at
+//! the same time, is read from theirs. Each line carries a checksum over the cell's id and itself, and a line that is torn
+//! or of another cell is passed over: its sample is measured again. Lines are not synced to the disk one by one: a power
+//! cut may lose some, and the checksum notices.
+//!
+//! A lock on a file of the cell keeps two processes from measuring it twice. It is the system's (`flock`), so it goes with
+//! the process that holds it. Nothing that is kept depends on it: where a file system has no locks, or has them within one
+//! machine only (NFS with `local_lock`, Lustre with `localflock`, BeeGFS as it is installed), two processes may measure the
+//! same cell. That costs time. Each has its own journal, the first to have all samples makes the cell's file, and the other
+//! finds it there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::disk::{advised, remove};
+use super::disk::{Identity, advised, create_unique, is_removed, remove};
+use super::layout::{CELLS, Layout, PARTIAL, PARTS};
 use super::row::Row;
 use super::schema::write_rows;
 use crate::sweep::{CellId, CellName};
@@ -24,21 +33,27 @@ use crate::sweep::{CellId, CellName};
 #[derive(Debug)]
 pub struct Journal {
     name: CellName,
-    path: PathBuf,
-    /// Where the whole cell goes.
-    result: PathBuf,
-    /// What is out of date once the cell is complete.
-    failure: PathBuf,
+    layout: Layout,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// `None` once the journal is closed.
-    file: Option<File>,
+    /// Held as long as the journal is; `None` once the cell is complete.
+    lock: Option<File>,
+    /// What this process writes, made with its first sample.
+    own: Option<Own>,
+    done: Vec<usize>,
+}
+
+/// A file that this process alone writes.
+#[derive(Debug)]
+struct Own {
+    file: File,
+    path: PathBuf,
+    identity: Identity,
     /// Bytes of whole lines.
     length: u64,
-    done: Vec<usize>,
 }
 
 /// Why a cell has no journal to write to. Neither is a failure of the cell.
@@ -59,34 +74,16 @@ struct Sample {
     rows: Vec<Row>,
 }
 
+/// How long somebody who removes a results folder is given to end.
+const STILL_GOING_ON: Duration = Duration::from_secs(1);
+
 impl Journal {
-    /// Opens or begins a journal and cuts off what cannot be believed.
-    pub(super) fn open(name: &CellName, path: PathBuf, result: PathBuf, failure: PathBuf) -> Result<Journal> {
-        let what = || format!("the journal {} cannot be opened", path.display());
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(advised)
-            .with_context(what)?;
-        // Where a file system has no locks, nobody is kept out, and nobody was before.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(Unavailable::Busy(name.stem().to_string()).into());
-        }
-        // Between opening and locking, the process that held the lock may have completed the cell.
-        if result.exists() {
-            remove(&path)?;
-            return Err(Unavailable::Complete(result).into());
-        }
-        if !path.exists() {
-            return Err(Unavailable::Busy(name.stem().to_string()).into());
-        }
-        let (samples, length) = read(&path, name.id())?;
-        file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).with_context(what)?;
-        let state = State { file: Some(file), length, done: samples.into_keys().collect() };
-        Ok(Journal { name: name.clone(), path, result, failure, state: Mutex::new(state) })
+    /// Opens the journal of a cell that nobody else measures.
+    pub(super) fn open(layout: Layout, name: &CellName) -> Result<Journal> {
+        let lock = lock(&layout, name)?;
+        let samples = read(&layout.all(PARTIAL, name.id())?, name.id())?;
+        let state = State { lock: Some(lock), own: None, done: samples.into_keys().collect() };
+        Ok(Journal { name: name.clone(), layout, state: Mutex::new(state) })
     }
 
     /// The samples that are written down, ascending.
@@ -103,15 +100,18 @@ impl Journal {
     pub fn rows(&self) -> Result<Vec<Row>> {
         // Whoever holds the state may be in the middle of a line.
         let _state = self.state();
-        let (samples, _) = read(&self.path, self.name.id())?;
-        Ok(samples.into_values().flatten().collect())
+        Ok(self.samples()?.into_values().flatten().collect())
+    }
+
+    fn samples(&self) -> Result<BTreeMap<usize, Vec<Row>>> {
+        read(&self.layout.all(PARTIAL, self.name.id())?, self.name.id())
     }
 
     /// Writes down a finished sample.
     ///
     /// # Errors
-    /// A sample that is there already, rows of another cell, or a disk that can't take it; the journal then is as it
-    /// was before.
+    /// A sample that is there already, rows of another cell, a disk that can't take it, or a results folder that has gone;
+    /// the journal then is as it was before.
     pub fn append(&self, index: usize, rows: Vec<Row>) -> Result<()> {
         let what = || format!("sample {index} of {}", self.name.stem());
         let id = self.name.id().to_string();
@@ -121,23 +121,61 @@ impl Journal {
         let line = line(self.name.id(), &Sample { index, rows }).with_context(what)?;
         let mut state = self.state();
         ensure!(!state.done.contains(&index), "{} is written down already", what());
-        let length = state.length;
-        let Some(file) = state.file.as_mut() else { bail!("{} comes after the end of its journal", what()) };
-        if let Err(error) = file.write_all(line.as_bytes()) {
-            // Half a line must not stand before the next sample's.
-            if file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).is_err() {
-                state.file = None;
-            }
-            return Err(advised(error))
-                .with_context(what)
-                .with_context(|| format!("{} cannot be written", self.path.display()));
-        }
-        state.length += line.len() as u64;
+        ensure!(state.lock.is_some(), "{} comes after the end of its journal", what());
+        self.write(&mut state, line.as_bytes()).with_context(what)?;
         state.done.push(index);
-        Ok(())
+        self.keep_in_place(&mut state).with_context(what)
     }
 
-    /// Makes the cell's result file of samples 0 to `expected` and removes the journal.
+    fn write(&self, state: &mut State, line: &[u8]) -> Result<()> {
+        let own = match &mut state.own {
+            Some(own) => own,
+            none => none.insert(Own::create(&self.layout, &self.name)?),
+        };
+        let Err(error) = own.file.write_all(line) else {
+            own.length += line.len() as u64;
+            return Ok(());
+        };
+        let failed = advised(error).context(format!("{} cannot be written", own.path.display()));
+        // Half a line must not stand before the next sample's.
+        if own.file.set_len(own.length).and_then(|()| own.file.seek(SeekFrom::Start(own.length))).is_err() {
+            state.own = None;
+        }
+        Err(failed)
+    }
+
+    /// Notices a journal or a whole folder that was removed or moved while this process writes to it: without a name, what
+    /// is written down would go with the process. A journal alone is written again.
+    fn keep_in_place(&self, state: &mut State) -> Result<()> {
+        let Some(own) = &mut state.own else { return Ok(()) };
+        let found = Identity::at(&own.path).with_context(|| format!("{} cannot be found", own.path.display()))?;
+        // Another process completed the cell and tidied up after it.
+        if found == Some(own.identity) || self.layout.find(CELLS, &self.name)?.is_some() {
+            return Ok(());
+        }
+        let folder = self.layout.folder().display();
+        if !is_removed(&own.file) {
+            bail!(
+                "the results folder {folder} was moved while it was written to, or its disk was unmounted; what was \
+                 measured is where {folder} is now\n\
+                 hint: bring it back, or name its new place with --results, then run the same command again: it continues \
+                 where it stopped"
+            );
+        }
+        if !self.layout.is_in_place()? {
+            // A removal that is still going on would take with it what is written again now.
+            std::thread::sleep(STILL_GOING_ON);
+            bail!(
+                "the results folder {folder} was removed while it was written to; the samples of unfinished cells that \
+                 this process measured are written there again, cells that were complete are lost\n\
+                 hint: run the same command again: it continues with what is left, or remove {folder} again"
+            );
+        }
+        own.write_again(&self.layout, &self.name)
+    }
+
+    /// Makes the cell's result file of samples 0 to `expected` and removes the journal. Where another process was first,
+    /// its file stays.
     ///
     /// # Errors
     /// A sample that is missing or too many, no rows at all, or a disk that can't take the file; the journal then
@@ -145,18 +183,27 @@ impl Journal {
     pub fn complete(&self, expected: usize) -> Result<()> {
         let stem = self.name.stem();
         let mut state = self.state();
-        ensure!(state.file.is_some(), "{stem} is complete already, or its journal is closed");
-        let (samples, _) = read(&self.path, self.name.id())?;
-        let missing: Vec<String> =
-            (0..expected).filter(|index| !samples.contains_key(index)).map(|index| index.to_string()).collect();
-        ensure!(missing.is_empty(), "{stem} lacks the samples {}", missing.join(", "));
-        ensure!(samples.len() == expected, "{stem} has {} samples instead of {expected}", samples.len());
-        let rows: Vec<Row> = samples.into_values().flatten().collect();
-        ensure!(!rows.is_empty(), "nothing was measured in {stem}");
-        write_rows(&self.result, &rows)?;
-        state.file = None;
-        remove(&self.path)?;
-        remove(&self.failure)
+        ensure!(state.lock.is_some(), "{stem} is complete already, or its journal is closed");
+        self.keep_in_place(&mut state)?;
+        if self.layout.find(CELLS, &self.name)?.is_none() {
+            let samples = self.samples()?;
+            let missing: Vec<String> = (0..expected)
+                .filter(|index| !samples.contains_key(index))
+                .map(|index| index.to_string())
+                .collect();
+            ensure!(missing.is_empty(), "{stem} lacks the samples {}", missing.join(", "));
+            ensure!(samples.len() == expected, "{stem} has {} samples instead of {expected}", samples.len());
+            let rows: Vec<Row> = samples.into_values().flatten().collect();
+            ensure!(!rows.is_empty(), "nothing was measured in {stem}");
+            write_rows(&self.layout.path(CELLS, &self.name), &rows)?;
+        }
+        state.own = None;
+        let id = self.name.id().to_string();
+        self.layout.see([id.clone()]);
+        self.layout.tidy(|other| other == id)?;
+        // Last, so that nobody begins the cell while its journals go.
+        state.lock = None;
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -165,21 +212,98 @@ impl Journal {
     }
 }
 
-/// How many samples a journal holds, without opening it for writing.
-pub(super) fn samples_in(path: &Path, id: CellId) -> Result<usize> {
-    Ok(read(path, id)?.0.len())
+impl Drop for Journal {
+    /// A run that ends as its results folder was removed leaves there what it still holds.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(own) = state.own.as_mut().filter(|own| is_removed(&own.file)) else { return };
+        if matches!(self.layout.find(CELLS, &self.name), Ok(None)) {
+            for part in PARTS {
+                let _ = fs::create_dir_all(self.layout.part(part));
+            }
+            // There is nobody left to tell; the error that ended the run says where to look.
+            let _ = own.write_again(&self.layout, &self.name);
+        }
+    }
 }
 
-/// The believable samples by index, and the bytes they take.
-fn read(path: &Path, id: CellId) -> Result<(BTreeMap<usize, Vec<Row>>, u64)> {
-    let bytes = fs::read(path).with_context(|| format!("the journal {} cannot be read", path.display()))?;
-    let (mut samples, mut length) = (BTreeMap::new(), 0);
-    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-        let Some(sample) = parse(id, line) else { break };
-        samples.entry(sample.index).or_insert(sample.rows);
-        length += line.len() as u64;
+impl Own {
+    fn create(layout: &Layout, name: &CellName) -> Result<Own> {
+        let folder = layout.part(PARTIAL);
+        let what = || format!("no journal can be made in {}", folder.display());
+        let (file, path) = create_unique(&folder, &format!("{}.", name.stem()), &format!(".{}", PARTIAL.1))
+            .map_err(advised)
+            .with_context(what)?;
+        let identity = Identity::of(&file.metadata().with_context(what)?);
+        Ok(Own { file, path, identity, length: 0 })
     }
-    Ok((samples, length))
+
+    /// Copies a file that has lost its name into a new one.
+    fn write_again(&mut self, layout: &Layout, name: &CellName) -> Result<()> {
+        let what = || format!("{} was removed and cannot be written again", self.path.display());
+        let mut bytes = Vec::new();
+        self.file.seek(SeekFrom::Start(0)).with_context(what)?;
+        (&self.file).take(self.length).read_to_end(&mut bytes).with_context(what)?;
+        let mut own = Own::create(layout, name)?;
+        own.file.write_all(&bytes).map_err(advised).with_context(what)?;
+        own.length = self.length;
+        *self = own;
+        Ok(())
+    }
+}
+
+/// Takes the lock of a cell, if it is neither complete nor in another process's hands.
+fn lock(layout: &Layout, name: &CellName) -> Result<File> {
+    let path = layout.lock(name.id());
+    let what = || format!("{} cannot be opened", path.display());
+    loop {
+        if let Some(result) = layout.find(CELLS, name)? {
+            return Err(Unavailable::Complete(result).into());
+        }
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = options.map_err(advised).with_context(what)?;
+        // Where a file system has no locks, nobody is kept out.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(Unavailable::Busy(name.stem().to_string()).into());
+        }
+        // Between opening and locking, the process that held the lock may have completed the cell.
+        if let Some(result) = layout.find(CELLS, name)? {
+            remove(&path)?;
+            return Err(Unavailable::Complete(result).into());
+        }
+        // Of a file that lost its name meanwhile, another process may hold the successor's.
+        let own = Identity::of(&file.metadata().with_context(what)?);
+        if Identity::at(&path).with_context(what)? == Some(own) {
+            return Ok(file);
+        }
+    }
+}
+
+/// How many samples the journals of a cell hold together.
+pub(super) fn samples_in(journals: &[PathBuf], id: CellId) -> Result<usize> {
+    Ok(read(journals, id)?.len())
+}
+
+/// The believable samples of a cell's journals by index. Of a sample that is in two, each was measured to the same numbers,
+/// and one is taken.
+fn read(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
+    let mut samples = BTreeMap::new();
+    for path in journals {
+        for line in bytes(path)?.split_inclusive(|&byte| byte == b'\n') {
+            if let Some(sample) = parse(id, line) {
+                samples.entry(sample.index).or_insert(sample.rows);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// What a journal holds: nothing where it was removed meanwhile, as its cell is complete.
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        bytes => bytes.with_context(|| format!("the journal {} cannot be read", path.display())),
+    }
 }
 
 fn checksum(id: CellId, text: &str) -> String {

@@ -1,16 +1,10 @@
 //! The ledger: a folder where a cell's result file exists only if the cell is complete.
 //!
-//! ```text
-//! cells/<stem>.parquet     complete cells
-//! partial/<stem>.jsonl     journals of cells in progress or interrupted
-//! failed/<stem>.txt        why a cell failed, until it succeeds
-//! logs/<stem>/*.parquet    tables of single samples that are no rows, where a task was asked for them
-//! ```
-//!
-//! Knows files and rows, not how anything is measured. The id at the end of a stem identifies; the readable rest may
-//! differ when a sweep calls the same experiment by another name.
+//! Knows files and rows, not how anything is measured; where the files are, `layout` says. Any number of processes may
+//! write to one folder: a cell's file is complete and appears whole, whoever writes it, and a journal has one writer. Locks,
+//! where the file system has them, only spare two processes the same work; `journal` says what holds without.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::panic::resume_unwind;
@@ -21,11 +15,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use sha2::{Digest, Sha256};
 
 use super::disk::{advised, make_writable, remove, write_whole};
-use super::journal::{Journal, Unavailable, samples_in};
+use super::journal::{Journal, samples_in};
+use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem_of};
 use super::row::Row;
 use super::schema::read_checked;
 use super::seal::Seal;
-use crate::columns::Table;
+use crate::columns::{Table, read_text_column};
 use crate::sweep::CellName;
 
 /// What is known about a cell.
@@ -47,12 +42,8 @@ pub enum Status {
 /// A results folder.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    folder: PathBuf,
+    layout: Layout,
 }
-
-pub(super) const CELLS: (&str, &str) = ("cells", "parquet");
-pub(super) const PARTIAL: (&str, &str) = ("partial", "jsonl");
-pub(super) const FAILED: (&str, &str) = ("failed", "txt");
 
 impl Ledger {
     /// Opens a results folder for measuring, making it if need be.
@@ -60,25 +51,28 @@ impl Ledger {
     /// # Errors
     /// A folder that can't be written to: a file is really written to each part of it.
     pub fn open(folder: &Path) -> Result<Ledger> {
-        for (part, _) in [CELLS, PARTIAL, FAILED] {
+        // Each cell of a group has two files open while it is measured; the usual 1024 are few for large groups, and where no
+        // more are granted, the system says so in time.
+        let _ = rlimit::increase_nofile_limit(u64::MAX);
+        for (part, _) in PARTS {
             make_writable(&folder.join(part))?;
         }
-        let ledger = Ledger { folder: folder.to_path_buf() };
+        let ledger = Ledger { layout: Layout::of(folder) };
         ledger.tidy()?;
         Ok(ledger)
     }
 
-    /// Removes the journals and messages of complete cells: a kill may come after a cell's file is there and before
-    /// they are gone.
+    /// Removes what complete cells do not need: a kill may come after a cell's file is there and before the rest of it is
+    /// gone.
     pub(super) fn tidy(&self) -> Result<()> {
-        let complete: Vec<PathBuf> = self.files(CELLS)?.collect();
-        let complete: HashSet<&str> = complete.iter().filter_map(|path| id_of(path)).collect();
-        for part in [PARTIAL, FAILED] {
-            for path in self.files(part)?.filter(|path| id_of(path).is_some_and(|id| complete.contains(id))) {
-                remove(&path)?;
-            }
-        }
+        let complete = self.layout.complete()?;
+        self.layout.tidy(|id| complete.contains(id))?;
+        self.layout.see(complete);
         Ok(())
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Opens a results folder for reading only; it may be read-only.
@@ -91,11 +85,11 @@ impl Ledger {
             "{} holds no results: it has no folder `cells`\nhint: results are made by `tova-bench run SWEEP`",
             folder.display()
         );
-        Ok(Ledger { folder: folder.to_path_buf() })
+        Ok(Ledger { layout: Layout::of(folder) })
     }
 
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.layout.folder()
     }
 
     /// What is known about a cell.
@@ -103,20 +97,23 @@ impl Ledger {
     /// # Errors
     /// A folder or journal that can't be read.
     pub fn status(&self, name: &CellName) -> Result<Status> {
-        if self.find(CELLS, name)?.is_some() {
+        if self.layout.find(CELLS, name)?.is_some() {
             return Ok(Status::Done);
         }
-        let samples = match self.find(PARTIAL, name)? {
-            Some(journal) => Some(samples_in(&journal, name.id())?),
+        let journals = self.layout.all(PARTIAL, name.id())?;
+        let samples = samples_in(&journals, name.id())?;
+        let failure = match self.layout.find(FAILED, name)? {
+            Some(path) => message(&path)?,
             None => None,
         };
-        if let Some(path) = self.find(FAILED, name)? {
-            let message = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            return Ok(Status::Failed { message: message.trim_end().to_string(), samples: samples.unwrap_or(0) });
+        // Whoever measures it may have completed it meanwhile, and removed what was just looked for.
+        if self.layout.find(CELLS, name)?.is_some() {
+            return Ok(Status::Done);
         }
-        Ok(match samples {
-            Some(samples) => Status::Partial { samples },
-            None => Status::Missing,
+        Ok(match failure {
+            Some(message) => Status::Failed { message, samples },
+            None if journals.is_empty() => Status::Missing,
+            None => Status::Partial { samples },
         })
     }
 
@@ -125,12 +122,7 @@ impl Ledger {
     /// # Errors
     /// A cell that is complete or in another process's hands ([`Unavailable`]); a folder that can't be written.
     pub fn journal(&self, name: &CellName) -> Result<Journal> {
-        if let Some(path) = self.find(CELLS, name)? {
-            return Err(Unavailable::Complete(path).into());
-        }
-        let path = self.find(PARTIAL, name)?.unwrap_or_else(|| self.path(PARTIAL, name));
-        let failure = self.find(FAILED, name)?.unwrap_or_else(|| self.path(FAILED, name));
-        Journal::open(name, path, self.path(CELLS, name), failure)
+        Journal::open(self.layout.clone(), name)
     }
 
     /// Writes down why a cell failed; its journal stays for the next try.
@@ -140,10 +132,10 @@ impl Ledger {
     pub fn fail(&self, name: &CellName, error: &anyhow::Error) -> Result<()> {
         let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
         let text = causes.join("\ncaused by: ") + "\n";
-        if let Some(older) = self.find(FAILED, name)? {
+        if let Some(older) = self.layout.find(FAILED, name)? {
             remove(&older)?;
         }
-        write_whole(&self.path(FAILED, name), text.as_bytes())
+        write_whole(&self.layout.path(FAILED, name), text.as_bytes())
     }
 
     /// Keeps a table of one sample beside its cell; `kind` says which, where there are several.
@@ -151,7 +143,7 @@ impl Ledger {
     /// # Errors
     /// A folder that can't be written.
     pub fn keep_beside(&self, name: &CellName, sample: &str, kind: &str, table: &Table) -> Result<()> {
-        let folder = self.folder.join("logs").join(name.stem());
+        let folder = self.folder().join("logs").join(name.stem());
         fs::create_dir_all(&folder).map_err(advised).with_context(|| folder.display().to_string())?;
         let kind = if kind.is_empty() { String::new() } else { format!(".{kind}") };
         write_whole(&folder.join(format!("{}{kind}.parquet", file_name(sample))), &table.to_parquet()?)
@@ -162,16 +154,30 @@ impl Ledger {
     /// # Errors
     /// A cell that is not complete, or a damaged file.
     pub fn rows_of(&self, name: &CellName) -> Result<Vec<Row>> {
-        let path = self.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
+        let path = self.layout.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
         rows_of_cell(&path)
     }
 
     /// The rows of all complete cells, by file name; within a cell by sample.
     ///
     /// # Errors
-    /// A damaged or foreign file among the cells, by name.
+    /// A damaged or foreign file among the cells, by name; cells that were complete since the folder was opened for measuring
+    /// and were removed.
     pub fn rows(&self) -> Result<Vec<Row>> {
-        let mut files: Vec<PathBuf> = self.files(CELLS)?.collect();
+        let cells = self.layout.part(CELLS);
+        ensure!(
+            cells.is_dir(),
+            "{} is not there any more\nhint: if the results were moved, name their new place",
+            cells.display()
+        );
+        let lost = self.layout.lost()?;
+        ensure!(
+            lost == 0,
+            "of the complete cells in {}, {lost} are not there any more: they were removed meanwhile\n\
+             hint: run the same command again, which measures them anew",
+            cells.display()
+        );
+        let mut files: Vec<PathBuf> = self.layout.files(CELLS)?.collect();
         files.sort();
         let threads = thread::available_parallelism().map_or(1, usize::from);
         // A share of neighbours for each thread keeps the order, and of several damaged files the first is told.
@@ -192,46 +198,54 @@ impl Ledger {
     /// # Errors
     /// A folder that can't be read.
     pub fn incomplete(&self) -> Result<Vec<String>> {
-        let complete: Vec<PathBuf> = self.files(CELLS)?.collect();
-        let complete: HashSet<&str> = complete.iter().filter_map(|path| id_of(path)).collect();
-        let mut stems = Vec::new();
+        let complete = self.layout.complete()?;
+        let mut stems = BTreeSet::new();
         for part in [PARTIAL, FAILED] {
-            for path in self.files(part)?.filter(|path| id_of(path).is_none_or(|id| !complete.contains(id))) {
-                stems.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+            for path in self.layout.files(part)?.filter(|path| id_of(path).is_none_or(|id| !complete.contains(id)))
+            {
+                stems.extend(stem_of(&path).map(str::to_string));
             }
         }
-        stems.sort();
-        stems.dedup();
-        Ok(stems)
+        Ok(stems.into_iter().collect())
     }
 
-    fn path(&self, (part, ending): (&str, &str), name: &CellName) -> PathBuf {
-        self.folder.join(part).join(format!("{}.{ending}", name.stem()))
-    }
-
-    /// The file of a cell under whatever readable name it was first given.
-    fn find(&self, part: (&str, &'static str), name: &CellName) -> Result<Option<PathBuf>> {
-        let path = self.path(part, name);
-        if path.exists() {
-            return Ok(Some(path));
+    /// Complete cells that bear the readable names of others with a model's name and another revision of it, counted by
+    /// that revision: what a model's files were when those were measured.
+    ///
+    /// # Errors
+    /// A folder or a file that can't be read.
+    pub fn other_revisions(
+        &self,
+        names: &[&CellName],
+        model: &str,
+        revision: &str,
+    ) -> Result<BTreeMap<String, usize>> {
+        let ids: BTreeSet<String> = names.iter().map(|name| name.id().to_string()).collect();
+        let wanted: BTreeSet<&str> = names.iter().map(|name| readable(name.stem())).collect();
+        let mut found = BTreeMap::new();
+        for path in self.layout.files(CELLS)? {
+            let is_wanted = stem_of(&path).is_some_and(|stem| wanted.contains(readable(stem)));
+            if !is_wanted || id_of(&path).is_none_or(|id| ids.contains(id)) {
+                continue;
+            }
+            // All rows of a cell are of one model.
+            let first = |column| Ok::<_, anyhow::Error>(read_text_column(&path, column)?.into_iter().next());
+            if first("model")?.is_some_and(|found| found == model)
+                && let Some(other) = first("model_revision")?.filter(|other| other != revision)
+            {
+                *found.entry(other).or_default() += 1;
+            }
         }
-        let id = name.id().to_string();
-        Ok(self.files(part)?.find(|path| id_of(path) == Some(id.as_str())))
+        Ok(found)
     }
+}
 
-    /// The finished files of one part, in no order.
-    pub(super) fn files(&self, (part, ending): (&str, &'static str)) -> Result<impl Iterator<Item = PathBuf>> {
-        let folder = self.folder.join(part);
-        let what = || format!("{} cannot be read", folder.display());
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            entries => entries.and_then(Iterator::collect).with_context(what)?,
-        };
-        let finished = move |path: &PathBuf| {
-            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            !hidden && path.extension().is_some_and(|found| found == ending)
-        };
-        Ok(entries.into_iter().map(|entry: fs::DirEntry| entry.path()).filter(finished))
+/// Why a cell failed, unless it succeeded meanwhile.
+fn message(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim_end().to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }
 
@@ -242,11 +256,6 @@ fn file_name(sample: &str) -> String {
     let digest = Sha256::digest(sample);
     let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{shown}-{digest}")
-}
-
-/// The id at the end of a cell's file name.
-pub(super) fn id_of(path: &Path) -> Option<&str> {
-    path.file_stem()?.to_str()?.rsplit("__").next()
 }
 
 fn read_all(files: &[PathBuf]) -> Result<Vec<Row>> {

@@ -3,14 +3,15 @@
 //! Cells are named by what they mean, so folders cannot disagree about which cell is which. Complete cells are checked
 //! and copied as they are, byte for byte; of cells that are not complete the samples that are there come along.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use super::disk::write_whole;
-use super::ledger::{CELLS, FAILED, Ledger, PARTIAL, id_of, rows_of_cell};
+use super::layout::{CELLS, FAILED, PARTIAL, Part, id_of, stem_of};
+use super::ledger::{Ledger, rows_of_cell};
 use super::row::Row;
 
 /// What a folder gave.
@@ -54,27 +55,28 @@ impl Ledger {
             self.copy(&theirs, CELLS.0)?;
             merged.copied += 1;
         }
-        let complete = self.by_id(CELLS)?;
-        let begun = [self.by_id(PARTIAL)?, self.by_id(FAILED)?];
-        let mut unfinished = Vec::new();
-        for (part, begun) in [PARTIAL, FAILED].into_iter().zip(begun) {
-            for (id, theirs) in other.by_id(part)?.into_iter().filter(|(id, _)| !complete.contains_key(id)) {
-                if !begun.contains_key(&id) {
+        let complete = self.layout().complete()?;
+        let mut unfinished = BTreeSet::new();
+        for part in [PARTIAL, FAILED] {
+            for theirs in other.layout().files(part)? {
+                let Some(id) = id_of(&theirs).filter(|id| !complete.contains(*id)) else { continue };
+                // A journal has one writer, so one of the same name has the same beginning, and the longer one has more.
+                let mine = self.layout().part(part).join(theirs.file_name().unwrap_or_default());
+                let length = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
+                if !mine.exists() || (part == PARTIAL && length(&theirs) > length(&mine)) {
                     self.copy_beside(other, &stem(&theirs))?;
                     self.copy(&theirs, part.0)?;
                 }
-                unfinished.push(id);
+                unfinished.insert(id.to_owned());
             }
         }
-        unfinished.sort_unstable();
-        unfinished.dedup();
         merged.unfinished = unfinished.len();
         self.tidy()?;
         Ok(merged)
     }
 
-    fn by_id(&self, part: (&str, &'static str)) -> Result<BTreeMap<String, PathBuf>> {
-        Ok(self.files(part)?.filter_map(|path| Some((id_of(&path)?.to_owned(), path))).collect())
+    fn by_id(&self, part: Part) -> Result<BTreeMap<String, PathBuf>> {
+        Ok(self.layout().files(part)?.filter_map(|path| Some((id_of(&path)?.to_owned(), path))).collect())
     }
 
     /// Copies a file into one part of this folder.
@@ -102,7 +104,7 @@ impl Ledger {
 }
 
 fn stem(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    stem_of(path).unwrap_or_default().to_owned()
 }
 
 /// What was measured, in an order of its own; when, where and for how long is no part of it.

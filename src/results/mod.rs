@@ -6,6 +6,7 @@
 mod choice;
 mod disk;
 mod journal;
+mod layout;
 mod ledger;
 mod merge;
 mod row;
@@ -15,9 +16,9 @@ mod seal;
 mod tests;
 
 pub use choice::{admits, choose};
-pub use disk::is_disk_full;
+pub use disk::{is_disk_full, write_derived};
 pub use journal::{Journal, Unavailable};
 pub use ledger::{Ledger, Status};
 pub use merge::Merged;
-pub use row::{Row, SCHEMA_VERSION, Text};
+pub use row::{Row, SCHEMA_VERSION, Text, date};
 pub use schema::{COLUMNS, read_rows, write_rows};

@@ -10,6 +10,12 @@ pub use crate::columns::Text;
 /// Version of the schema below. It lives with the cell ids it is part of.
 pub use crate::sweep::SCHEMA_VERSION;
 
+/// Now, as rows say it: UTC, RFC 3339. Nothing is ordered by it, so any clock will do, even one that stands before 1970.
+pub fn date() -> Text {
+    let now = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now());
+    now.to_rfc3339_opts(chrono::SecondsFormat::Secs, true).into()
+}
+
 /// One metric of one sample of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,8 @@
-//! The ledger on a real folder: interrupted, torn, foreign, failed, shared, damaged.
+//! The ledger on a real folder: interrupted, torn, foreign, failed, shared with and without locks, removed, damaged.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::row::tests::row;
 use super::*;
@@ -30,6 +30,31 @@ impl Desk {
     fn path(&self, part: &str, cell: usize, ending: &str) -> PathBuf {
         self.folder.path().join(part).join(format!("{}.{ending}", self.name(cell).stem()))
     }
+
+    /// The journals of a cell, of which each has a part of its name that nobody chose.
+    fn journals(&self, cell: usize) -> Vec<PathBuf> {
+        let stem = format!("{}.", self.name(cell).stem());
+        let mut found = files(&self.folder.path().join("partial"));
+        found.retain(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with(&stem) && name.ends_with(".jsonl")
+        });
+        found
+    }
+
+    /// Another process on a machine whose locks do not reach this one's: it opens the cell as if nobody had it.
+    fn elsewhere(&self, cell: usize) -> Journal {
+        let lock = self.folder.path().join(format!("partial/{}.lock", self.name(cell).id()));
+        fs::remove_file(lock).unwrap();
+        self.ledger.journal(&self.name(cell)).unwrap()
+    }
+}
+
+/// The files of a folder, hidden ones too, sorted.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
 }
 
 /// Two rows of one sample.
@@ -67,7 +92,7 @@ fn an_interrupted_cell_continues() {
     assert!(journal.append(3, rows(&name, 3)).is_err(), "after the end");
 
     assert_eq!(desk.ledger.status(&name).unwrap(), Status::Done);
-    assert!(!desk.path("partial", 0, "jsonl").exists());
+    assert!(files(&desk.folder.path().join("partial")).is_empty(), "neither journal nor lock");
     let expected: Vec<Row> = (0..3).flat_map(|sample| rows(&name, sample)).collect();
     assert_eq!(desk.ledger.rows().unwrap(), expected);
     assert_eq!(desk.ledger.rows_of(&name).unwrap(), expected);
@@ -76,11 +101,12 @@ fn an_interrupted_cell_continues() {
 }
 
 #[test]
-fn a_torn_end_is_cut_off_wherever_it_is_torn() {
+fn a_torn_line_costs_its_sample_alone_wherever_it_is_torn() {
     let desk = Desk::new();
-    let (name, path) = (desk.name(0), desk.path("partial", 0, "jsonl"));
+    let name = desk.name(0);
     let journal = desk.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
+    let path = desk.journals(0).pop().unwrap();
     let one = fs::metadata(&path).unwrap().len();
     journal.append(1, rows(&name, 1)).unwrap();
     drop(journal);
@@ -89,19 +115,22 @@ fn a_torn_end_is_cut_off_wherever_it_is_torn() {
         fs::write(&path, &whole[..end]).unwrap();
         assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 1 });
         assert_eq!(desk.ledger.journal(&name).unwrap().done(), [0], "torn at byte {end}");
-        assert_eq!(fs::metadata(&path).unwrap().len(), one);
     }
-    // A flipped bit in the first line takes both.
+    // A flipped bit in the first line does not touch the second.
     let mut flipped = whole.clone();
     flipped[one as usize / 2] ^= 1;
     fs::write(&path, &flipped).unwrap();
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 0 });
-    // What follows the tear is appended after the last whole line.
-    fs::write(&path, &whole[..whole.len() - 9]).unwrap();
+    assert_eq!(desk.ledger.journal(&name).unwrap().done(), [1]);
+    // The next process writes to a file of its own, and leaves the torn one as it is.
+    let torn = &whole[..whole.len() - 9];
+    fs::write(&path, torn).unwrap();
     let journal = desk.ledger.journal(&name).unwrap();
     journal.append(1, rows(&name, 1)).unwrap();
-    assert_eq!(fs::read(&path).unwrap(), whole);
+    assert_eq!(fs::read(&path).unwrap(), torn);
+    assert_eq!(desk.journals(0).len(), 2);
     journal.complete(2).unwrap();
+    assert_eq!(desk.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
+    assert!(files(&desk.folder.path().join("partial")).is_empty());
 }
 
 #[test]
@@ -109,15 +138,173 @@ fn a_foreign_journal_is_not_believed() {
     let desk = Desk::new();
     let journal = desk.ledger.journal(&desk.name(0)).unwrap();
     journal.append(0, rows(&desk.name(0), 0)).unwrap();
-    fs::copy(desk.path("partial", 0, "jsonl"), desk.path("partial", 1, "jsonl")).unwrap();
+    // The name journals had before each process had one of its own.
+    let foreign = desk.path("partial", 1, "jsonl");
+    fs::copy(&desk.journals(0)[0], &foreign).unwrap();
     assert!(desk.ledger.journal(&desk.name(1)).unwrap().done().is_empty());
     OpenOptions::new()
         .append(true)
-        .open(desk.path("partial", 1, "jsonl"))
+        .open(&foreign)
         .unwrap()
         .write_all(b"{\"index\":0,\"rows\":[]}\nnot json\n")
         .unwrap();
     assert!(desk.ledger.journal(&desk.name(1)).unwrap().done().is_empty());
+    assert_eq!(desk.ledger.status(&desk.name(1)).unwrap(), Status::Partial { samples: 0 });
+}
+
+#[test]
+fn a_journal_of_the_first_version_is_continued() {
+    let desk = Desk::new();
+    let name = desk.name(0);
+    desk.ledger.journal(&name).unwrap().append(0, rows(&name, 0)).unwrap();
+    fs::rename(&desk.journals(0)[0], desk.path("partial", 0, "jsonl")).unwrap();
+    let journal = desk.ledger.journal(&name).unwrap();
+    assert_eq!(journal.done(), [0]);
+    journal.append(1, rows(&name, 1)).unwrap();
+    journal.complete(2).unwrap();
+    assert_eq!(desk.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
+    assert!(files(&desk.folder.path().join("partial")).is_empty());
+}
+
+#[test]
+fn without_locks_two_processes_measure_a_cell_and_it_is_there_once() {
+    let desk = Desk::new();
+    let name = desk.name(0);
+    let one = desk.ledger.journal(&name).unwrap();
+    one.append(0, rows(&name, 0)).unwrap();
+    let other = desk.elsewhere(0);
+    assert_eq!(other.done(), [0]);
+    // Both measure sample 1, to the same numbers; seconds differ.
+    one.append(1, rows(&name, 1)).unwrap();
+    let slower = |row: Row| Row { seconds: 9.0, ..row };
+    other.append(1, rows(&name, 1).into_iter().map(slower).collect()).unwrap();
+    other.append(2, rows(&name, 2)).unwrap();
+    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 3 });
+    other.complete(3).unwrap();
+    let written = fs::read(desk.path("cells", 0, "parquet")).unwrap();
+    // The first one goes on as if nothing had happened, and its own end changes nothing.
+    one.append(2, rows(&name, 2)).unwrap();
+    one.complete(3).unwrap();
+    drop(one);
+    assert_eq!(fs::read(desk.path("cells", 0, "parquet")).unwrap(), written);
+    assert!(files(&desk.folder.path().join("partial")).is_empty());
+    let rows = desk.ledger.rows().unwrap();
+    assert_eq!(rows.len(), 6, "no row twice");
+}
+
+#[test]
+fn many_writers_without_locks_leave_each_row_once() {
+    let desk = Desk::new();
+    let name = desk.name(0);
+    let mut random = fastrand::Rng::with_seed(5);
+    for round in 0..20 {
+        let mut writers = vec![desk.ledger.journal(&name).unwrap()];
+        writers.extend((0..3).map(|_| desk.elsewhere(0)));
+        let orders: Vec<Vec<usize>> = writers
+            .iter()
+            .map(|_| {
+                let mut order: Vec<usize> = (0..8).collect();
+                random.shuffle(&mut order);
+                order
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            for (journal, order) in writers.iter().zip(&orders) {
+                let name = &name;
+                scope.spawn(move || {
+                    for &sample in order {
+                        journal.append(sample, rows(name, sample as u32)).unwrap();
+                    }
+                    journal.complete(8).unwrap();
+                });
+            }
+        });
+        drop(writers);
+        let expected: Vec<Row> = (0..8).flat_map(|sample| rows(&name, sample)).collect();
+        assert_eq!(desk.ledger.rows().unwrap(), expected, "round {round}");
+        assert!(files(&desk.folder.path().join("partial")).is_empty(), "round {round}");
+        assert_eq!(files(&desk.folder.path().join("cells")), [desk.path("cells", 0, "parquet")]);
+        fs::remove_file(desk.path("cells", 0, "parquet")).unwrap();
+    }
+}
+
+#[test]
+fn a_removed_journal_is_written_again() {
+    let desk = Desk::new();
+    let name = desk.name(0);
+    let journal = desk.ledger.journal(&name).unwrap();
+    journal.append(0, rows(&name, 0)).unwrap();
+    for sample in [1, 2] {
+        fs::remove_file(&desk.journals(0)[0]).unwrap();
+        journal.append(sample, rows(&name, u32::try_from(sample).unwrap())).unwrap();
+        assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: sample + 1 });
+    }
+    fs::remove_file(&desk.journals(0)[0]).unwrap();
+    journal.complete(3).unwrap();
+    assert_eq!(desk.ledger.rows().unwrap().len(), 6);
+}
+
+#[test]
+fn a_removed_folder_is_noticed_and_what_is_held_is_written_again() {
+    let desk = Desk::new();
+    let (name, other) = (desk.name(0), desk.name(1));
+    let journals = [desk.ledger.journal(&name).unwrap(), desk.ledger.journal(&other).unwrap()];
+    journals[0].append(0, rows(&name, 0)).unwrap();
+    journals[1].append(0, rows(&other, 0)).unwrap();
+    fs::remove_dir_all(desk.folder.path()).unwrap();
+    let error = format!("{:#}", journals[0].append(1, rows(&name, 1)).unwrap_err());
+    assert!(error.contains("was removed while it was written to") && error.contains("hint: run"), "{error}");
+    assert!(!desk.folder.path().exists(), "a run that goes on writes nothing where a user has removed everything");
+    drop(journals);
+    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
+    assert_eq!(desk.ledger.status(&other).unwrap(), Status::Partial { samples: 1 });
+    let journal = Ledger::open(desk.folder.path()).unwrap().journal(&name).unwrap();
+    assert_eq!(journal.done(), [0, 1]);
+    journal.complete(2).unwrap();
+    assert_eq!(desk.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
+}
+
+#[test]
+fn complete_cells_that_are_removed_are_missed() {
+    let desk = Desk::new();
+    for cell in [0, 1] {
+        let journal = desk.ledger.journal(&desk.name(cell)).unwrap();
+        journal.append(0, rows(&desk.name(cell), 0)).unwrap();
+        journal.complete(1).unwrap();
+    }
+    let later = Ledger::open(desk.folder.path()).unwrap();
+    assert_eq!(desk.ledger.rows().unwrap(), later.rows().unwrap());
+    fs::remove_file(desk.path("cells", 1, "parquet")).unwrap();
+    for ledger in [&desk.ledger, &later] {
+        let error = ledger.rows().unwrap_err().to_string();
+        assert!(error.contains("1 are not there any more") && error.contains("hint: run"), "{error}");
+    }
+    // Who comes to read does not know what there was.
+    assert_eq!(Ledger::existing(desk.folder.path()).unwrap().rows().unwrap().len(), 2);
+}
+
+#[test]
+fn a_moved_folder_is_noticed_and_nothing_is_made_in_its_place() {
+    let desk = Desk::new();
+    let name = desk.name(0);
+    let old = desk.folder.path().join("old");
+    let ledger = Ledger::open(&old).unwrap();
+    let journal = ledger.journal(&name).unwrap();
+    journal.append(0, rows(&name, 0)).unwrap();
+    let new = desk.folder.path().join("new");
+    fs::rename(&old, &new).unwrap();
+    let error = format!("{:#}", journal.append(1, rows(&name, 1)).unwrap_err());
+    assert!(
+        error.contains("was moved while it was written to") && error.contains("hint: bring it back"),
+        "{error}"
+    );
+    assert!(journal.complete(2).is_err());
+    drop(journal);
+    assert!(!old.exists());
+    assert_eq!(Ledger::open(&new).unwrap().status(&name).unwrap(), Status::Partial { samples: 2 });
+    // Its readers are not told that it is empty.
+    let error = ledger.rows().unwrap_err().to_string();
+    assert!(error.contains("is not there any more"), "{error}");
 }
 
 #[test]
@@ -138,23 +325,40 @@ fn a_failure_is_kept_until_the_cell_succeeds() {
 #[test]
 fn what_a_kill_left_beside_a_complete_cell_is_removed() {
     let desk = Desk::new();
-    for cell in [0, 1] {
-        let journal = desk.ledger.journal(&desk.name(cell)).unwrap();
-        journal.append(0, rows(&desk.name(cell), 0)).unwrap();
-        desk.ledger.fail(&desk.name(cell), &anyhow::anyhow!("a reason")).unwrap();
-        if cell == 0 {
-            let left = fs::read(desk.path("partial", cell, "jsonl")).unwrap();
-            journal.complete(1).unwrap();
-            fs::write(desk.path("partial", cell, "jsonl"), left).unwrap();
-            fs::write(desk.path("failed", cell, "txt"), "a reason").unwrap();
-        }
+    let stem = |cell| desk.name(cell).stem().to_string();
+    // Killed at each moment there is: while the cell's file, its message or the next one's was written, and before the
+    // journals were removed.
+    let left = |cell: usize| {
+        let (stem, id) = (stem(cell), desk.name(cell).id());
+        [
+            format!("partial/{stem}.aB3dE6.jsonl"),
+            format!("partial/{id}.lock"),
+            format!("failed/{stem}.txt"),
+            format!("failed/.{stem}.txt.aB3dE6.tmp"),
+            format!("cells/.{stem}.parquet.aB3dE6.tmp"),
+            format!("cells/.{stem}.parquet.tmp"),
+        ]
+    };
+    let journal = desk.ledger.journal(&desk.name(0)).unwrap();
+    journal.append(0, rows(&desk.name(0), 0)).unwrap();
+    journal.complete(1).unwrap();
+    for path in left(0).into_iter().chain(left(1)) {
+        fs::write(desk.folder.path().join(path), "left").unwrap();
     }
     Ledger::open(desk.folder.path()).unwrap();
-    for (part, ending) in [("partial", "jsonl"), ("failed", "txt")] {
-        assert!(!desk.path(part, 0, ending).exists(), "{part} of the complete cell");
-        assert!(desk.path(part, 1, ending).exists(), "{part} of the other");
+    for path in left(0) {
+        assert!(!desk.folder.path().join(&path).exists(), "{path} of the complete cell");
     }
-    assert_eq!(desk.ledger.rows().unwrap().len(), 2);
+    for path in left(1) {
+        assert!(desk.folder.path().join(&path).exists(), "{path} of the other");
+    }
+    let journal = desk.ledger.journal(&desk.name(1)).unwrap();
+    journal.append(0, rows(&desk.name(1), 0)).unwrap();
+    journal.complete(1).unwrap();
+    for path in left(1) {
+        assert!(!desk.folder.path().join(&path).exists(), "{path} is removed with the completion");
+    }
+    assert_eq!(desk.ledger.rows().unwrap().len(), 4);
 }
 
 #[test]
@@ -167,6 +371,10 @@ fn a_cell_is_found_under_its_earlier_name() {
     desk.cells[0].policy = "renamed".into();
     let renamed = desk.name(0);
     assert_ne!(name.stem(), renamed.stem());
+    let held = desk.ledger.journal(&name).unwrap();
+    assert!(desk.ledger.journal(&renamed).is_err(), "two names have one lock");
+    drop(held);
+    assert_eq!(desk.ledger.incomplete().unwrap(), [name.stem()]);
     assert_eq!(desk.ledger.status(&renamed).unwrap(), Status::Partial { samples: 1 });
     desk.ledger.journal(&renamed).unwrap().complete(1).unwrap();
     assert_eq!(desk.ledger.status(&name).unwrap(), Status::Done);
@@ -230,4 +438,25 @@ fn a_reader_needs_a_ledger_and_ignores_unfinished_files() {
     fs::write(desk.folder.path().join("cells/.half.parquet.tmp"), b"half").unwrap();
     fs::write(desk.folder.path().join("cells/.hidden.parquet"), b"half").unwrap();
     assert!(ledger.rows().unwrap().is_empty());
+}
+
+#[test]
+fn other_weights_under_the_same_name_are_told() {
+    let desk = Desk::new();
+    let now: Vec<CellName> = desk.cells.iter().map(|cell| cell.name(cell.id("new weights", "digest"))).collect();
+    let now: Vec<&CellName> = now.iter().collect();
+    let others = || desk.ledger.other_revisions(&now, "model", "new weights").unwrap();
+    assert!(others().is_empty());
+    for cell in [0, 1] {
+        let journal = desk.ledger.journal(&desk.name(cell)).unwrap();
+        journal.append(0, rows(&desk.name(cell), 0)).unwrap();
+        journal.complete(1).unwrap();
+    }
+    assert_eq!(others().into_iter().collect::<Vec<_>>(), [("revision".to_string(), 2)]);
+    let none =
+        |model: &str, revision: &str| desk.ledger.other_revisions(&now, model, revision).unwrap().is_empty();
+    assert!(none("model", "revision"), "cells of these weights with other settings");
+    assert!(none("another model", "new weights"));
+    let same: Vec<CellName> = vec![desk.name(0), desk.name(1)];
+    assert!(desk.ledger.other_revisions(&same.iter().collect::<Vec<_>>(), "model", "new").unwrap().is_empty());
 }

@@ -3,6 +3,7 @@
 //! Knows cells and where their rows go; it prints nothing, but tells an observer what happens. A failing cell never
 //! ends the sweep; a full disk and an interruption do.
 
+mod changed;
 mod cost;
 mod event;
 mod machine;
@@ -18,6 +19,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
+pub use changed::changed_models;
 pub use cost::{Cost, Speed, cost, entries};
 pub use event::{Event, Outcome};
 use machine::Job;

@@ -2,7 +2,7 @@
 
 use crate::eviction::{CacheRule, Policy};
 use crate::metric::{Mark, NEW_TOKENS};
-use crate::results::{Row, Text};
+use crate::results::{Row, Text, date};
 use crate::sweep::ENGINE_VERSION;
 use crate::task::Measured;
 
@@ -34,7 +34,7 @@ impl Provenance {
             CacheRule::Truncate { size } => (None, Some(size)),
             CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(size)),
         };
-        let date = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+        let date = date();
         // Said once for each answer, beside it.
         let once =
             |mark: &Mark, text: Option<&str>| text.filter(|_| mark.metric == NEW_TOKENS).map(str::to_string);
@@ -76,7 +76,7 @@ impl Provenance {
             dtype: self.dtype.as_str().into(),
             seconds: measured.seconds,
             peak_cache_bytes: measured.peak_cache_bytes,
-            date: date.clone().into(),
+            date: date.clone(),
         };
         measured.marks.iter().map(row).collect()
     }

@@ -134,7 +134,7 @@ impl Running {
     }
 
     /// Waits until something holds, or the program has ended.
-    pub fn until(&mut self, holds: impl Fn() -> bool) {
+    pub fn until(&mut self, mut holds: impl FnMut() -> bool) {
         while self.goes_on() && !holds() {
             std::thread::sleep(Duration::from_millis(1));
         }

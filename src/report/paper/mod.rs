@@ -29,7 +29,7 @@ use super::scene::Scene;
 use super::setting::Setting;
 use super::table::{self, Sheet};
 use super::{csv, latex, markdown, pdf, retention};
-use crate::results::Row;
+use crate::results::{Row, write_derived};
 pub use exhibit::{Exhibit, Unknown};
 
 /// Where and how exhibits are drawn.
@@ -134,11 +134,7 @@ fn write(exhibit: Exhibit, pieces: Pieces, options: &Options, drawn: &mut Drawn)
             match format {
                 Format::Svg => put(&place, "svg", scene.svg()?, drawn)?,
                 Format::Pdf => put(&place, "pdf", pdf::file(scene), drawn)?,
-                Format::Png => {
-                    let path = with_end(&place, "png");
-                    scene.png(&path)?;
-                    drawn.files.push(path);
-                }
+                Format::Png => put(&place, "png", scene.png()?, drawn)?,
                 _ => {}
             }
         }
@@ -181,7 +177,7 @@ fn with_end(place: &Path, end: &str) -> PathBuf {
 
 fn put(place: &Path, end: &str, content: impl AsRef<[u8]>, drawn: &mut Drawn) -> Result<()> {
     let path = with_end(place, end);
-    fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
+    write_derived(&path, content.as_ref())?;
     drawn.files.push(path);
     Ok(())
 }

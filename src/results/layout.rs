@@ -1,0 +1,185 @@
+//! Where the files of a results folder are, and which of them are a cell's.
+//!
+//! ```text
+//! cells/<stem>.parquet            complete cells
+//! partial/<stem>.<unique>.jsonl   journals of cells in progress or interrupted, one of each process that measured them
+//! partial/<id>.lock               keeps other processes out while one measures the cell
+//! failed/<stem>.txt               why a cell failed, until it succeeds
+//! logs/<stem>/*.parquet           tables of single samples that are no rows, where a task was asked for them
+//! ```
+//!
+//! Knows names, not what is in the files. The id at the end of a stem identifies; the readable rest may differ when a sweep
+//! calls the same experiment by another name.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+
+use super::disk::{Identity, remove};
+use crate::sweep::{CellId, CellName};
+
+/// A folder of the results, and how its files end.
+pub(super) type Part = (&'static str, &'static str);
+
+pub(super) const CELLS: Part = ("cells", "parquet");
+pub(super) const PARTIAL: Part = ("partial", "jsonl");
+pub(super) const FAILED: Part = ("failed", "txt");
+pub(super) const PARTS: [Part; 3] = [CELLS, PARTIAL, FAILED];
+
+/// A results folder.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    folder: PathBuf,
+    /// What `partial` was when the folder was opened.
+    known: Option<Identity>,
+    /// Ids of cells that were complete when the folder was opened for writing, or have been completed since.
+    seen: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Layout {
+    pub fn of(folder: &Path) -> Layout {
+        let known = Identity::at(&folder.join(PARTIAL.0)).ok().flatten();
+        Layout { folder: folder.to_path_buf(), known, seen: Arc::default() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn part(&self, (part, _): Part) -> PathBuf {
+        self.folder.join(part)
+    }
+
+    /// Whether the folder is still the one that was opened, not gone and not another in its place, and lacks no cell.
+    pub fn is_in_place(&self) -> Result<bool> {
+        let found = Identity::at(&self.part(PARTIAL)).with_context(|| self.folder.display().to_string())?;
+        Ok(self.known.is_some() && found == self.known && self.lost()? == 0)
+    }
+
+    /// Remembers that cells are complete.
+    pub fn see(&self, ids: impl IntoIterator<Item = String>) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+    }
+
+    /// How many cells were complete and are so no more: somebody removed them.
+    pub fn lost(&self) -> Result<usize> {
+        let complete = self.complete()?;
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(seen.iter().filter(|id| !complete.contains(*id)).count())
+    }
+
+    pub fn path(&self, part: Part, name: &CellName) -> PathBuf {
+        self.part(part).join(format!("{}.{}", name.stem(), part.1))
+    }
+
+    /// The lock of a cell. Sweeps that share the cell may call it by different names, so it has only the id.
+    pub fn lock(&self, id: CellId) -> PathBuf {
+        self.part(PARTIAL).join(format!("{id}.lock"))
+    }
+
+    /// The file of a cell under whatever readable name it was first given.
+    pub fn find(&self, part: Part, name: &CellName) -> Result<Option<PathBuf>> {
+        let path = self.path(part, name);
+        if path.exists() {
+            return Ok(Some(path));
+        }
+        Ok(self.all(part, name.id())?.into_iter().next())
+    }
+
+    /// The files of a cell in one part, sorted.
+    pub fn all(&self, part: Part, id: CellId) -> Result<Vec<PathBuf>> {
+        let id = id.to_string();
+        let mut found: Vec<PathBuf> = self.files(part)?.filter(|path| id_of(path) == Some(id.as_str())).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    /// The finished files of one part, in no order.
+    pub fn files(&self, part: Part) -> Result<impl Iterator<Item = PathBuf>> {
+        let (_, ending) = part;
+        let finished = move |path: &PathBuf| {
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            !hidden && path.extension().is_some_and(|found| found == ending)
+        };
+        Ok(self.entries(part)?.into_iter().filter(finished))
+    }
+
+    fn entries(&self, part: Part) -> Result<Vec<PathBuf>> {
+        let folder = self.part(part);
+        let what = || format!("{} cannot be read", folder.display());
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.with_context(what)?,
+        };
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        paths.collect::<io::Result<_>>().with_context(what)
+    }
+
+    /// The ids of complete cells.
+    pub fn complete(&self) -> Result<HashSet<String>> {
+        Ok(self.files(CELLS)?.filter_map(|path| id_of(&path).map(str::to_string)).collect())
+    }
+
+    /// Removes what complete cells do not need any more: journals, locks, messages and temporary files of whoever was
+    /// killed while it wrote them. Another process that still measures such a cell finds it complete.
+    pub fn tidy(&self, is_complete: impl Fn(&str) -> bool) -> Result<()> {
+        for part in PARTS {
+            for path in self.entries(part)? {
+                let whole = part == CELLS && !is_hidden(&path);
+                if !whole && id_of(&path).is_some_and(&is_complete) {
+                    remove(&path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+/// The id in the name of a cell's file: the digits after the last `__`, to the next dot.
+pub(super) fn id_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()?.rsplit("__").next()?.trim_start_matches('.').split('.').next()
+}
+
+/// The readable name of a cell's file with its id, without what tells one journal of the cell from another.
+pub(super) fn stem_of(path: &Path) -> Option<&str> {
+    let (name, id) = (path.file_name()?.to_str()?, id_of(path)?);
+    name.get(..name.rfind(id)? + id.len())
+}
+
+/// The readable part of a stem, without the id.
+pub(super) fn readable(stem: &str) -> &str {
+    stem.rsplit_once("__").map_or("", |(readable, _)| readable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart_whatever_dots_they_have() {
+        let id = "0123456789abcdef";
+        for (name, stem) in [
+            (
+                format!("task__Llama-3.2-1B__tova+4__64__{id}.parquet"),
+                format!("task__Llama-3.2-1B__tova+4__64__{id}"),
+            ),
+            (format!("task__m.1__tova__64__{id}.aB3dE6.jsonl"), format!("task__m.1__tova__64__{id}")),
+            (format!("task__m__tova__64__{id}.jsonl"), format!("task__m__tova__64__{id}")),
+            (format!(".task__m__t__64__{id}.parquet.aB3dE6.tmp"), format!(".task__m__t__64__{id}")),
+            (format!("{id}.lock"), id.to_string()),
+        ] {
+            let path = PathBuf::from("partial").join(&name);
+            assert_eq!(id_of(&path), Some(id), "{name}");
+            assert_eq!(stem_of(&path), Some(stem.as_str()), "{name}");
+        }
+        assert_eq!(readable(&format!("task__m.1__tova__64__{id}")), "task__m.1__tova__64");
+    }
+}
