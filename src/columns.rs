@@ -3,12 +3,14 @@
 //! Knows named columns of seven types and nothing of what they mean. The results keep their rows here, and data
 //! sets are read here, so files of other writers must open; what cannot be read is an error, never a panic.
 
+mod outline;
+
 use std::fs::File;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use polars::prelude as pl;
 use polars::prelude::{IntoColumn, NamedFrom, SerReader};
 
@@ -94,6 +96,10 @@ value!(optional u32, "u32 or nothing", u32, |value| value);
 value!(u64, "u64", u64, |value| value);
 value!(bool, "bool", bool, |value| value);
 
+/// Bytes of the texts of a table of results, and of a column of a data set.
+const MOST_TEXT: usize = 1 << 30;
+const MOST_BOOKS: usize = 1 << 32;
+
 /// Named columns of one length.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -118,6 +124,23 @@ impl Table {
             let (dtype, absent) = (column.dtype(), column.null_count());
             anyhow!("column `{name}` is needed as {} but holds {dtype} ({absent} values are absent)", T::TYPE)
         })
+    }
+
+    /// Refuses texts that are small only as long as all values share them: a dictionary holds a text once, and here each row
+    /// gets its own unless the row before has the same.
+    fn check_texts(&self, most: usize) -> Result<()> {
+        let mut bytes = 0;
+        for column in &self.columns {
+            let Ok(texts) = column.str() else { continue };
+            let mut last = None;
+            for text in texts.iter() {
+                let own = if text == last { 0 } else { text.map_or(0, str::len) };
+                bytes += own;
+                last = text;
+            }
+            ensure!(bytes <= most, "its texts take more than {most} bytes");
+        }
+        Ok(())
     }
 
     /// Rows of the table.
@@ -145,8 +168,11 @@ impl Table {
     /// # Errors
     /// Bytes that are not a whole Parquet file.
     pub fn from_parquet(bytes: Vec<u8>) -> Result<Table> {
+        outline::check(&mut Cursor::new(&bytes))?;
         let frame = guarded(|| pl::ParquetReader::new(Cursor::new(bytes)).finish())?;
-        Ok(Table { columns: frame.into_columns() })
+        let table = Table { columns: frame.into_columns() };
+        table.check_texts(MOST_TEXT)?;
+        Ok(table)
     }
 }
 
@@ -185,7 +211,8 @@ pub fn read_text_column(path: &Path, name: &str) -> Result<Vec<String>> {
         Ok(frame)
     });
     let frame = frame.with_context(|| damaged(path))?;
-    Table { columns: frame.into_columns() }.column(name).with_context(|| path.display().to_string())
+    let table = Table { columns: frame.into_columns() };
+    table.check_texts(MOST_BOOKS).and_then(|()| table.column(name)).with_context(|| path.display().to_string())
 }
 
 const TEXT: &str = "text";
@@ -206,7 +233,8 @@ fn type_name(dtype: &pl::ArrowDataType) -> String {
 }
 
 fn open(path: &Path) -> Result<pl::ParquetReader<File>> {
-    let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+    let mut file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+    outline::check(&mut file).with_context(|| damaged(path))?;
     Ok(pl::ParquetReader::new(file))
 }
 

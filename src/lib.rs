@@ -9,6 +9,7 @@ pub mod cli;
 pub mod columns;
 pub mod compare;
 pub mod eviction;
+pub mod intake;
 pub mod judge;
 pub mod lm;
 pub mod metric;

@@ -239,6 +239,21 @@ fn the_token_is_sent_only_when_there_is_one() {
     assert!(requests.iter().all(|(_, token)| token.as_deref() == Some("Bearer hf_secret")), "{requests:?}");
 }
 
+/// The hub sends large files from another address, which is none of the token's business.
+#[test]
+fn the_token_stays_with_the_hub() {
+    let server = small_repo();
+    let mut machine = Machine::new(&server);
+    // The same server under another name: redirects lead to the number.
+    machine.settings.endpoint = server.endpoint.replace("127.0.0.1", "localhost");
+    machine.settings.token = Token::new("hf_secret").unwrap();
+    machine.resolve("o/n").unwrap();
+    let requests = std::mem::take(&mut server.contents.lock().unwrap().requests);
+    let (away, home): (Vec<_>, Vec<_>) = requests.iter().partition(|(path, _)| path.starts_with("/cdn/"));
+    assert!(!away.is_empty() && away.iter().all(|(_, token)| token.is_none()), "{requests:?}");
+    assert!(home.iter().all(|(_, token)| token.as_deref() == Some("Bearer hf_secret")), "{requests:?}");
+}
+
 #[test]
 fn a_refusal_says_what_to_do() {
     let server = small_repo();
@@ -355,6 +370,17 @@ fn a_broken_download_is_no_file_and_continues_later() {
     assert_eq!(fs::read(&files.weights[0]).unwrap(), WEIGHTS);
     assert!(!part.exists());
     assert_eq!(heard.0.into_inner(), ["start model.safetensors 5000", "+5000", "finish"]);
+}
+
+#[test]
+fn a_hub_that_sends_more_than_it_said_fills_no_disk() {
+    let server = small_repo();
+    let machine = Machine::new(&server);
+    server.fault("model.safetensors", Fault::Overlong);
+    let error = machine.error("o/n");
+    assert!(error.contains("arrived damaged") && error.contains("more bytes than"), "{error}");
+    let blob = machine.repo().join("blobs").join(sha256(WEIGHTS));
+    assert!(!blob.exists() && !blob.with_extension("part").exists());
 }
 
 #[test]

@@ -8,16 +8,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules in the order they are built: each may use those named, which all stand before it.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
+    ("intake", &[]),
     ("vector", &[]),
     ("columns", &[]),
     ("world", &[]),
     ("eviction", &["vector"]),
     ("metric", &[]),
-    ("lm", &["eviction", "vector"]),
-    ("task", &["lm", "metric", "eviction", "columns", "vector", "world"]),
-    ("sweep", &["task", "lm", "eviction"]),
-    ("results", &["sweep", "columns"]),
+    ("lm", &["eviction", "vector", "intake"]),
+    ("task", &["lm", "metric", "eviction", "columns", "vector", "world", "intake"]),
+    ("sweep", &["task", "lm", "eviction", "intake"]),
+    ("results", &["sweep", "columns", "intake"]),
     ("run", &["results", "sweep", "task", "lm", "metric", "eviction"]),
     // It reads stories from rows and shows the judge what was asked for: no model of ours, no run.
     ("judge", &["results", "sweep", "task"]),
@@ -29,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
         "cli",
         &[
             "compare", "report", "judge", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector",
-            "world",
+            "world", "intake",
         ],
     ),
 ];
@@ -42,7 +43,8 @@ const HOMES: [(&str, &[&str]); 27] = [
     ("safetensors", &["lm"]),
     ("tokenizers", &["lm"]),
     ("hf_hub", &["lm"]),
-    // The hub's files come through hf-hub, which has a ureq of its own inside; `lm` only asks whether the hub is there.
+    // The hub's descriptions come through hf-hub, which has a ureq of its own inside; its files do not, and `doctor` asks
+    // whether the hub is there.
     ("ureq", &["judge", "lm"]),
     ("gemm", &["lm"]),
     ("minijinja", &["lm"]),
@@ -433,4 +435,46 @@ fn images_are_built_with_the_rust_of_the_manifest() {
         let said = text.lines().find_map(|line| line.strip_prefix("ARG RUST=")).unwrap();
         assert_eq!(said, env!("CARGO_PKG_RUST_VERSION"), "{file}");
     }
+}
+
+/// Files that may hold `unsafe`, and what for: a map, an intrinsic, a call of another language, or a variable set before there
+/// is a second thread.
+const UNSAFE: [(&str, &str); 5] = [
+    ("src/main.rs", "the environment"),
+    ("src/lm/weights.rs", "maps of weights"),
+    ("src/lm/product.rs", "the kernel of products"),
+    ("src/lm/device.rs", "the allocator of C"),
+    ("tests/support/program.rs", "signals"),
+];
+
+#[test]
+fn what_is_unsafe_says_why_it_is_safe() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths = Vec::new();
+    for folder in ["src", "tests", "benches", "fuzz/src", "fuzz/targets"] {
+        walk(&root.join(folder), &mut paths);
+    }
+    let (mut found, mut wrong) = (BTreeSet::new(), Vec::new());
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, code) in code_of(&text).lines().enumerate() {
+            if !names_after(&format!("{code} "), "unsafe").contains("") {
+                continue;
+            }
+            found.insert(name.clone());
+            // The reason stands above the block, or above the attributes of the statement it is in.
+            let above = lines[..at].iter().rev().map(|line| line.trim());
+            let above: Vec<&str> =
+                above.take_while(|line| line.starts_with("//") || line.starts_with("#[")).collect();
+            let reason = above.iter().find_map(|line| line.strip_prefix("// SAFETY: "));
+            if reason.is_none_or(|reason| reason.len() < 20) {
+                wrong.push(format!("{name}:{}: `unsafe` without a comment `// SAFETY: ...` above it", at + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let listed: BTreeSet<String> = UNSAFE.iter().map(|(name, _)| (*name).to_string()).collect();
+    assert_eq!(found, listed, "a file with `unsafe` has its reason in UNSAFE, and no other file is listed there");
 }

@@ -52,11 +52,15 @@ pub(super) fn files(asked: &TextArguments) -> Result<ModelFiles> {
     ModelFiles::find(&source, &HubSettings::from_env()?, &Downloads::new())
 }
 
+/// Bytes of a list of tokens.
+const MOST_LISTED: u64 = 256 << 20;
+
 /// The text in tokens; at least one.
 pub(super) fn tokens(asked: &TextArguments, files: &ModelFiles) -> Result<Vec<u32>> {
     let tokens: Vec<u32> = match (&asked.tokens, &asked.text) {
         (Some(path), _) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = crate::intake::read_text(path, MOST_LISTED)
+                .with_context(|| format!("cannot read {}", path.display()))?;
             serde_json::from_str(&text)
                 .with_context(|| format!("{} is no JSON list of token ids such as [1, 15, 9]", path.display()))?
         }

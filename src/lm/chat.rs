@@ -6,10 +6,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use minijinja::context;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, context};
+use minijinja::value::Value as Given;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use super::jinja;
+use super::tokenizer::MOST_CONFIG as MOST_BYTES;
+use crate::intake;
 
 /// A model's template for conversations.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,10 +33,8 @@ pub struct Frame {
     pub trims: bool,
 }
 
-/// Instructions a template may run: a real one needs some hundred.
-const FUEL: u64 = 1_000_000;
 /// Bytes of a template: real ones have some thousand.
-const LONGEST: usize = 1 << 20;
+const LONGEST: usize = 1 << 17;
 /// Stands for the request while the template runs. No text holds a private character by chance.
 const REQUEST: &str = "\u{f8ff}request\u{f8ff}";
 
@@ -42,8 +45,9 @@ impl ChatTemplate {
     /// # Errors
     /// A file that cannot be read, or templates of which none is called `default`.
     pub(super) fn read(config: Option<&Path>, file: Option<&Path>) -> Result<Option<ChatTemplate>> {
-        let read =
-            |path: &Path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+        let read = |path: &Path| {
+            intake::read_text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))
+        };
         let config = match config {
             None => Value::Null,
             Some(path) => serde_json::from_str(&read(path)?)
@@ -93,24 +97,16 @@ impl ChatTemplate {
     }
 
     fn render(&self, request: &str) -> Result<String> {
-        let mut environment = Environment::new();
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-        environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
-        // Dates would make two runs differ, so every day is this one.
-        environment.add_function("strftime_now", |_: String| "26 Jul 2024");
-        let rendered = environment.render_str(
-            &self.source,
-            context! {
-                messages => [context! { role => "user", content => request }],
-                add_generation_prompt => true,
-                bos_token => &self.bos,
-                eos_token => &self.eos,
-            },
-        );
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+        let context = context! {
+            messages => [context! { role => "user", content => request }],
+            add_generation_prompt => true,
+            bos_token => &self.bos,
+            eos_token => &self.eos,
+            // Dates would make two runs differ, so every day is this one.
+            strftime_now => Given::from_function(|_: String| "26 Jul 2024"),
+        };
+        let rendered = jinja::render(&self.source, context, syntax);
         rendered.map_err(|error| anyhow!("the model's chat template fails: {error}; use `chat_template: false`"))
     }
 }

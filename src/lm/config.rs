@@ -11,6 +11,7 @@ use candle_transformers::models::llama::{Llama3RopeConfig, Llama3RopeType};
 use serde::Deserialize;
 
 use crate::eviction::Heads;
+use crate::intake;
 
 /// Shape and constants of a Llama-layout decoder.
 #[derive(Clone, Debug)]
@@ -105,8 +106,11 @@ pub(super) fn tokens(json: &serde_json::Value) -> Vec<u32> {
     }
 }
 
-/// Larger numbers than any model has; what is larger is a damaged or hostile file.
-const LIMIT: usize = 1 << 24;
+/// Bytes of a config.json or generation_config.json: real ones have some hundred.
+pub(super) const MOST_BYTES: u64 = 4 << 20;
+
+/// More parameters than any model has. The sizes above them are such that no product on the way overflows.
+const MOST_PARAMETERS: u64 = 1 << 44;
 
 impl ModelShape {
     /// Reads and checks a config.json.
@@ -114,7 +118,7 @@ impl ModelShape {
     /// # Errors
     /// A file that cannot be read, or a network this program would not compute right.
     pub fn read(path: &Path) -> Result<ModelShape> {
-        let text = std::fs::read_to_string(path)
+        let text = intake::read_text(path, MOST_BYTES)
             .with_context(|| format!("cannot read the model's {}", path.display()))?;
         ModelShape::parse(&text)
             .with_context(|| format!("{} describes a model that cannot be run", path.display()))
@@ -143,16 +147,16 @@ impl ModelShape {
         let heads = config.num_attention_heads;
         let kv_heads = config.num_key_value_heads.unwrap_or(heads);
         let sizes = [
-            ("hidden_size", config.hidden_size),
-            ("intermediate_size", config.intermediate_size),
-            ("num_hidden_layers", config.num_hidden_layers),
-            ("num_attention_heads", heads),
-            ("num_key_value_heads", kv_heads),
-            ("vocab_size", config.vocab_size),
-            ("head_dim", config.head_dim.unwrap_or(1)),
+            ("hidden_size", config.hidden_size, 1 << 18),
+            ("intermediate_size", config.intermediate_size, 1 << 20),
+            ("num_hidden_layers", config.num_hidden_layers, 1 << 12),
+            ("num_attention_heads", heads, 1 << 14),
+            ("num_key_value_heads", kv_heads, 1 << 14),
+            ("vocab_size", config.vocab_size, 1 << 24),
+            ("head_dim", config.head_dim.unwrap_or(1), 1 << 14),
         ];
-        for (name, size) in sizes {
-            ensure!((1..LIMIT).contains(&size), "{name} is {size}; it must be between 1 and {LIMIT}");
+        for (name, size, most) in sizes {
+            ensure!((1..=most).contains(&size), "{name} is {size}; it must be between 1 and {most}");
         }
         ensure!(
             heads.is_multiple_of(kv_heads),
@@ -170,9 +174,11 @@ impl ModelShape {
             }
         };
         ensure!(head_dim.is_multiple_of(2), "head_dim {head_dim} is odd; rotary positions need pairs");
+        let eps = config.rms_norm_eps;
+        ensure!((0.0..1.0).contains(&eps), "rms_norm_eps is {eps}; it must be a small positive number");
         // Qwen2 names a window it does not use unless it says so.
         let window_used = family != "qwen2" || config.use_sliding_window == Some(true);
-        Ok(ModelShape {
+        let shape = ModelShape {
             family: config.model_type.unwrap_or_default(),
             hidden: config.hidden_size,
             intermediate: config.intermediate_size,
@@ -180,14 +186,20 @@ impl ModelShape {
             heads: Heads { heads, kv_heads },
             head_dim,
             vocab: config.vocab_size,
-            norm_eps: config.rms_norm_eps as f32,
+            norm_eps: eps as f32,
             rope: rope(config.rope_theta, config.rope_scaling, config.rope_parameters)?,
             tied: config.tie_word_embeddings.unwrap_or(false),
             max_positions: config.max_position_embeddings.unwrap_or(2048),
             sliding_window: config.sliding_window.filter(|_| window_used),
             bos: config.bos_token_id.as_ref().and_then(token),
             eos: config.eos_token_id.as_ref().map(tokens).unwrap_or_default(),
-        })
+        };
+        let parameters = shape.parameters();
+        ensure!(
+            parameters <= MOST_PARAMETERS,
+            "it has {parameters} parameters; no model has more than {MOST_PARAMETERS}"
+        );
+        Ok(shape)
     }
 
     /// Parameters of the network, embedding and output counted once if tied.
@@ -206,7 +218,8 @@ impl ModelShape {
 
     /// Bytes of keys and values of `entries` cache entries in every layer, in f32.
     pub fn cache_bytes(&self, entries: usize) -> u64 {
-        2 * (self.layers * self.heads.kv_heads * self.head_dim * entries * size_of::<f32>()) as u64
+        let entry = 2 * self.layers * self.heads.kv_heads * self.head_dim * size_of::<f32>();
+        (entry as u64).saturating_mul(entries as u64)
     }
 
     /// Whether a text of `tokens` is one this model computes as its authors' code would.
@@ -241,7 +254,9 @@ fn rope(
     let required = |name: &str| {
         let value =
             number(name).with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))?;
-        ensure!(value.is_finite() && value > 0.0, "rope_scaling's {name} is {value}; it must be positive");
+        // It is used in single precision, in which the largest and smallest numbers are no numbers.
+        let used = value as f32;
+        ensure!(used.is_finite() && used > 0.0, "rope_scaling's {name} is {value}; it must be positive");
         Ok(value)
     };
     let scaling = match kind {
@@ -295,6 +310,30 @@ mod tests {
         assert!(refusal(|c| c["num_key_value_heads"] = 0.into()).contains("num_key_value_heads"));
         assert!(refusal(|c| c["head_dim"] = 7.into()).contains("odd"));
         assert!(refusal(|c| c["hidden_size"] = "wide".into()).contains("wrong type"));
+        assert!(refusal(|c| c["rms_norm_eps"] = 1e300.into()).contains("rms_norm_eps"));
+        assert!(refusal(|c| c["hidden_size"] = (1u64 << 40).into()).contains("between 1 and 262144"));
+    }
+
+    /// The largest sizes that are let in, one by one, have no product that overflows; together they are no model.
+    #[test]
+    fn no_product_of_sizes_overflows() {
+        let largest = refusal(|c| {
+            for (name, size) in [
+                ("hidden_size", 1u64 << 18),
+                ("intermediate_size", 1 << 20),
+                ("num_hidden_layers", 1 << 12),
+                ("num_attention_heads", 1 << 14),
+                ("vocab_size", 1 << 24),
+                ("head_dim", 1 << 14),
+            ] {
+                c[name] = size.into();
+            }
+        });
+        // 4096 layers of 2^18 x (2 x 2^15 x 2^14 + 3 x 2^20) + 2 x 2^18, two matrices of 2^24 x 2^18, a norm
+        let parameters =
+            (1u64 << 12) * ((1 << 18) * ((1 << 30) + 3 * (1 << 20)) + (1 << 19)) + (1 << 43) + (1 << 18);
+        assert!(largest.contains(&parameters.to_string()), "{largest}");
+        assert_eq!(config(|_| ()).unwrap().cache_bytes(usize::MAX), u64::MAX);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource}
 use super::stretch::Stretch;
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
+use crate::intake;
 
 /// What is known of a model before its weights are loaded.
 pub struct ModelFiles {
@@ -114,9 +115,10 @@ impl ModelFiles {
             Weights::Random(_) => None,
             Weights::Pocket => Some(pocket::generation_config().to_owned()),
             Weights::Files(CheckpointFiles { generation_config: None, .. }) => None,
-            Weights::Files(CheckpointFiles { generation_config: Some(path), .. }) => {
-                Some(std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?)
-            }
+            Weights::Files(CheckpointFiles { generation_config: Some(path), .. }) => Some(
+                intake::read_text(path, config::MOST_BYTES)
+                    .with_context(|| format!("cannot read {}", path.display()))?,
+            ),
         };
         let Some(text) = text else { return Ok(self.shape.eos.clone()) };
         let json: serde_json::Value = serde_json::from_str(&text)

@@ -2,10 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
+
+use super::tokenizer_outline;
+use crate::intake;
+
+/// Bytes of a tokenizer.json: the largest have some dozens of megabytes.
+const MOST_BYTES: u64 = 256 << 20;
+/// Bytes of a tokenizer_config.json.
+pub(super) const MOST_CONFIG: u64 = 16 << 20;
 
 /// A model's tokenizer.
 pub struct Tokenizer {
@@ -33,13 +42,12 @@ impl Tokenizer {
     /// # Errors
     /// A file that cannot be read or is no tokenizer.
     pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
-        let inner = tokenizers::Tokenizer::from_file(file)
-            .map_err(|error| anyhow!("{error}"))
-            .with_context(|| format!("cannot use the tokenizer {}", file.display()))?;
+        let using = || format!("cannot use the tokenizer {}", file.display());
+        let inner = build(&intake::read(file, MOST_BYTES).with_context(using)?).with_context(using)?;
         let config: Value = match config {
             Some(path) => {
-                let text =
-                    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+                let text = intake::read_text(path, MOST_CONFIG)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
                 serde_json::from_str(&text).with_context(|| format!("{} is no valid JSON", path.display()))?
             }
             None => Value::Null,
@@ -52,7 +60,7 @@ impl Tokenizer {
     /// # Errors
     /// As [`read`](Self::read).
     pub(super) fn parse(file: &str, config: &str, bos: Option<u32>) -> Result<Tokenizer> {
-        let inner = file.parse().map_err(|error| anyhow!("tokenizer.json: {error}"))?;
+        let inner = build(file.as_bytes()).context("tokenizer.json")?;
         let config = serde_json::from_str(config).context("tokenizer_config.json is no valid JSON")?;
         Ok(Tokenizer::new(inner, &config, bos))
     }
@@ -63,7 +71,7 @@ impl Tokenizer {
             token => token["content"].as_str().and_then(|token| inner.token_to_id(token)),
         };
         // What the tokenizer puts before an empty text by itself.
-        let own = inner.encode("", true).ok().and_then(|encoding| encoding.get_ids().first().copied());
+        let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
         let adds_bos = match config["add_bos_token"].as_bool() {
             Some(adds) => adds,
@@ -101,8 +109,7 @@ impl Tokenizer {
     /// # Errors
     /// A text the tokenizer cannot take.
     pub fn encode(&self, text: &str) -> Result<Tokens> {
-        let encoding =
-            self.inner.encode(text, false).map_err(|error| anyhow!("the text cannot be tokenised: {error}"))?;
+        let encoding = guarded(|| self.inner.encode(text, false)).context("the text cannot be tokenised")?;
         let places = encoding.get_offsets().iter().map(|(start, end)| *start..*end).collect();
         Ok(Tokens { ids: encoding.get_ids().to_vec(), places })
     }
@@ -112,7 +119,7 @@ impl Tokenizer {
     /// # Errors
     /// Tokens the tokenizer does not know.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
-        self.inner.decode(tokens, true).map_err(|error| anyhow!("the tokens cannot be made text: {error}"))
+        guarded(|| self.inner.decode(tokens, true)).context("the tokens cannot be made text")
     }
 
     /// One token as it stands inside a text, the space before it included.
@@ -173,6 +180,24 @@ impl Tokenizer {
             own.len()
         );
         Ok(())
+    }
+}
+
+/// The tokenizer of a file. Padding and truncation that a file may ask for are for batches, as in transformers: a text is
+/// taken as it is.
+fn build(file: &[u8]) -> Result<tokenizers::Tokenizer> {
+    tokenizer_outline::check(file)?;
+    let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
+    inner.with_padding(None);
+    guarded(|| inner.with_truncation(None).map(|_| ()))?;
+    Ok(inner)
+}
+
+/// The library unwraps and indexes where a file or a token is not as it expects, so a panic of it is the file's fault.
+fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(outcome) => outcome.map_err(|error| anyhow!("{error}")),
+        Err(_) => bail!("the tokenizer's file is damaged: what it says cannot be carried out"),
     }
 }
 

@@ -11,6 +11,10 @@ use candle_core::{DType, Device, Tensor};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
+/// Bytes of a file's header, which is parsed into some times as much memory. A name and its place take about a hundred, and
+/// the largest mixtures of experts have some ten thousand tensors a file.
+const MOST_HEADER: u64 = 16 << 20;
+
 /// The tensors of a checkpoint that nobody has taken yet.
 pub(super) struct Weights {
     files: Vec<(PathBuf, Data)>,
@@ -66,6 +70,12 @@ impl Weights {
     }
 
     fn add(&mut self, path: &Path, data: Data) -> Result<()> {
+        let told = data.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+        ensure!(
+            told <= MOST_HEADER,
+            "its header says it has {told} bytes, and {MOST_HEADER} is the most: the file is damaged or no safetensors file; \
+             fetch it again"
+        );
         let parsed = SafeTensors::deserialize(&data).map_err(|error| {
             anyhow::anyhow!("{error}: the file is truncated, damaged or no safetensors file; fetch it again")
         })?;

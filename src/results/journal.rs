@@ -27,6 +27,7 @@ use super::disk::{Identity, advised, create_unique, is_removed, remove};
 use super::layout::{CELLS, Layout, PARTIAL, PARTS};
 use super::row::Row;
 use super::schema::write_rows;
+use crate::intake;
 use crate::sweep::{CellId, CellName};
 
 /// The samples of one cell, written down as they finish. Any worker may append; one process may hold it.
@@ -298,9 +299,12 @@ fn read(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
     Ok(samples)
 }
 
+/// Bytes of a journal, which is held in memory to be read.
+const MOST_BYTES: u64 = 4 << 30;
+
 /// What a journal holds: nothing where it was removed meanwhile, as its cell is complete.
 fn bytes(path: &Path) -> Result<Vec<u8>> {
-    match fs::read(path) {
+    match intake::read(path, MOST_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         bytes => bytes.with_context(|| format!("the journal {} cannot be read", path.display())),
     }

@@ -21,6 +21,7 @@ use super::row::Row;
 use super::schema::read_checked;
 use super::seal::Seal;
 use crate::columns::{Table, read_text_column};
+use crate::intake;
 use crate::sweep::CellName;
 
 /// What is known about a cell.
@@ -44,6 +45,9 @@ pub enum Status {
 pub struct Ledger {
     layout: Layout,
 }
+
+/// Bytes of the message of a failed cell.
+const LONGEST_MESSAGE: u64 = 16 << 20;
 
 impl Ledger {
     /// Opens a results folder for measuring, making it if need be.
@@ -242,7 +246,7 @@ impl Ledger {
 
 /// Why a cell failed, unless it succeeded meanwhile.
 fn message(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
+    match intake::read_text(path, LONGEST_MESSAGE) {
         Ok(text) => Ok(Some(text.trim_end().to_string())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| path.display().to_string()),

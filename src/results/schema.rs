@@ -11,6 +11,7 @@ use super::disk::write_whole;
 use super::row::Row;
 use super::seal::{self, Seal};
 use crate::columns::Table;
+use crate::intake;
 
 macro_rules! row_columns {
     ($($name:ident),* $(,)?) => {
@@ -77,6 +78,9 @@ row_columns!(
     date,
 );
 
+/// Bytes of a file of rows: a million rows have some dozens of megabytes.
+const MOST_BYTES: u64 = 4 << 30;
+
 /// The rows of one Parquet file: a cell's, a committed baseline, or what another program made of them.
 ///
 /// # Errors
@@ -87,7 +91,7 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
 
 /// The rows of one file, and whether it carries a checksum.
 pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Seal)> {
-    let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let bytes = intake::read(path, MOST_BYTES).with_context(|| format!("{} cannot be read", path.display()))?;
     let damaged = || format!("{} is damaged, or is not a Parquet file", path.display());
     let seal = seal::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;

@@ -19,9 +19,14 @@ use crate::lm::{Real, Stretch};
 /// The names under `policies:` that are not policies.
 pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
 
+/// Cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
+const MOST_CELLS: usize = 100_000;
+const MOST_DEFINED: usize = 1000;
+
 /// Checks one file; `file` is what errors call it, `stem` names the sweep if the file does not.
 pub(super) fn check(shape: SweepShape, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
     let checker = Checker { file };
+    checker.size(&shape)?;
     let name = match shape.name {
         Some(name) => checker.sweep_name(name)?,
         None => stem.to_string(),
@@ -47,6 +52,27 @@ impl Checker<'_> {
         hint: impl Into<String>,
     ) -> Result<T, ConfigError> {
         Err(ConfigError::at(self.file, location, message, hint))
+    }
+
+    /// Refuses a sweep of more cells than anybody runs, before any list of it is compared with another.
+    fn size(&self, shape: &SweepShape) -> Result<(), ConfigError> {
+        let lists = [
+            shape.models.value.len(),
+            shape.tasks.value.len(),
+            shape.policies.value.len(),
+            shape.cache_sizes.len(),
+        ];
+        let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
+        if cells > MOST_CELLS {
+            let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
+            return self.refuse(shape.models.referenced, message, "make several sweeps of it");
+        }
+        let names = shape.define.0.len();
+        if names > MOST_DEFINED {
+            let message = format!("{names} policies under `define:` are more than {MOST_DEFINED}");
+            return self.refuse(shape.policies.referenced, message, "make several sweeps of it");
+        }
+        Ok(())
     }
 
     fn sweep_name(&self, name: Spanned<String>) -> Result<String, ConfigError> {

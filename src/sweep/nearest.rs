@@ -2,9 +2,16 @@
 //!
 //! Knows strings only; the hints of configuration errors are made from it.
 
+/// No name is nearly as long; comparing takes time by the product of two lengths.
+const LONGEST: usize = 200;
+
 /// The known names within a third of `word`'s length in typing slips, nearest first, three at most.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let allowed = (word.chars().count() / 3).max(1);
+    let length = word.chars().count();
+    if length > LONGEST {
+        return Vec::new();
+    }
+    let allowed = (length / 3).max(1);
     let mut near: Vec<(usize, &str)> = known
         .into_iter()
         .map(|name| (slips(&word.to_lowercase(), &name.to_lowercase()), name))

@@ -3,7 +3,6 @@
 //! The only user of the YAML crate. Knows syntax and spelling; what a sweep's values mean is checked in `check`.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -12,6 +11,7 @@ pub(super) use serde_saphyr::Location;
 use serde_saphyr::{MergeKeyPolicy, MessageFormatter, UserMessageFormatter};
 
 use super::nearest::did_you_mean;
+use crate::intake;
 
 /// A value and where it stands in the file. A type of this crate's own, so that it can have a JSON Schema: its value's.
 #[derive(Clone, Debug)]
@@ -79,11 +79,7 @@ pub fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
     let whole =
         |message: String, hint: &str| ConfigError { file: file.clone(), place: None, message, hint: hint.into() };
     let cannot_read = |error: std::io::Error| whole(format!("cannot be read: {error}"), "check the path");
-    let size = fs::metadata(path).map_err(cannot_read)?.len();
-    if size > MOST_BYTES {
-        return Err(whole(format!("has {size} bytes, too many for a sweep"), "is it the file you meant?"));
-    }
-    let bytes = fs::read(path).map_err(cannot_read)?;
+    let bytes = intake::read(path, MOST_BYTES).map_err(cannot_read)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| whole("is not UTF-8 text".to_string(), "is it the file you meant?"))?;
     parse_yaml(&text, &file)

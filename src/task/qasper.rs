@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
 
 use super::question::{Benchmark, PromptStyle, Question};
-use super::source::said;
+use super::source::{make_room, said};
 
 /// Articles in the order of the file, which a map would lose.
 struct Articles(Vec<(String, Article)>);
@@ -117,9 +117,10 @@ impl Answer {
 pub(super) fn questions(text: &str, file: &str, style: PromptStyle) -> Result<Vec<Question>> {
     let Articles(articles) =
         serde_json::from_str(text).with_context(|| format!("{file} is no object of QASPER articles"))?;
-    let mut questions = Vec::new();
+    let (mut questions, mut held) = (Vec::new(), 0);
     for (id, article) in articles {
         let document = article.text();
+        article.qas.iter().try_for_each(|_| make_room(&mut held, &document, file))?;
         for asked in article.qas {
             let answers: Vec<(String, &str)> = asked
                 .answers

@@ -11,6 +11,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::question::{Benchmark, PromptStyle, Question, Split};
 use super::{archive, qasper, squality, zeroscrolls};
+use crate::intake;
 
 /// Reads the questions of a benchmark.
 ///
@@ -34,7 +35,8 @@ pub fn read_questions(
         file = format!("{file}:{member}");
         bytes
     } else {
-        std::fs::read(&found).with_context(|| format!("cannot read the questions {}", found.display()))?
+        intake::read(&found, archive::MOST_UNPACKED)
+            .with_context(|| format!("cannot read the questions {}", found.display()))?
     };
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -158,6 +160,23 @@ pub(super) fn json_lines<'a, T: DeserializeOwned>(
     })
 }
 
+/// Bytes of all prompts of a file: forty times what QASPER has. A prompt holds its document, so a file of one long document
+/// and very many short questions would take the product of both.
+const MOST_PROMPTS: usize = 1 << 30;
+
+/// Counts a prompt of a document before it is made.
+///
+/// # Errors
+/// More than any benchmark has.
+pub(super) fn make_room(held: &mut usize, document: &str, file: &str) -> Result<()> {
+    *held = held.saturating_add(document.len());
+    ensure!(
+        *held <= MOST_PROMPTS,
+        "the prompts of {file} take more than {MOST_PROMPTS} bytes; is it the one meant?"
+    );
+    Ok(())
+}
+
 /// The references among answers: those that say something.
 pub(super) fn said(answers: impl IntoIterator<Item = String>) -> Vec<String> {
     answers.into_iter().filter(|answer| !answer.trim().is_empty()).collect()
@@ -228,6 +247,22 @@ mod tests {
                 assert_eq!((questions.len(), questions[0].name.as_str()), (1, expected), "{}", path.display());
             }
         }
+    }
+
+    /// Two megabytes that would become thirty gigabytes.
+    #[test]
+    fn a_document_is_not_copied_for_a_million_questions() {
+        let asked: Vec<_> = (0..30_000).map(|i| json!({"question": "", "question_id": i.to_string()})).collect();
+        let article = json!({"title": "fox ".repeat(1 << 18), "abstract": "", "full_text": [], "qas": asked});
+        let folder = folder("x.json", json!({"2001.1": article}).to_string());
+        let found = message(Benchmark::Qasper, &folder.path().join("x.json"));
+        assert!(found.contains("take more than 1073741824 bytes") && found.contains("x.json"), "{found}");
+        let asked: Vec<_> = (0..30_000).map(|i| json!({"question_text": "", "question_number": i})).collect();
+        let story =
+            json!({"metadata": {"passage_id": "7"}, "document": "fox ".repeat(1 << 18), "questions": asked});
+        std::fs::write(folder.path().join("dev.jsonl"), story.to_string()).unwrap();
+        let found = message(Benchmark::Squality, &folder.path().join("dev.jsonl"));
+        assert!(found.contains("take more than 1073741824 bytes") && found.contains("dev.jsonl"), "{found}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde::Deserialize;
 
 use super::question::{Benchmark, PromptStyle, Question};
-use super::source::{json_lines, said};
+use super::source::{json_lines, make_room, said};
 
 #[derive(Deserialize)]
 struct Story {
@@ -39,12 +39,13 @@ struct Response {
 /// # Errors
 /// A line that is no story, or a story without text; both are named.
 pub(super) fn questions(text: &str, file: &str, style: PromptStyle) -> Result<Vec<Question>> {
-    let mut questions = Vec::new();
+    let (mut questions, mut held) = (Vec::new(), 0);
     for line in json_lines(text, file) {
         let (place, Story { metadata, document, questions: asked }) = line?;
         let document = document.trim();
         let cluster = metadata.passage_id;
         ensure!(!document.is_empty(), "{place}: the story {cluster} is empty");
+        asked.iter().try_for_each(|_| make_room(&mut held, document, file))?;
         questions.extend(asked.into_iter().map(|asked| Question {
             name: format!("{cluster}#{}", asked.question_number),
             cluster: cluster.clone(),

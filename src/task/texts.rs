@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::data_source::DataSource;
 use crate::columns;
+use crate::intake;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 use crate::world::{self, EMBEDDED_SEED, Recall, Split};
 
@@ -19,12 +20,16 @@ pub struct Book {
     pub recalls: Vec<Recall>,
 }
 
+/// Bytes a text may have: a thousand times the longest of PG-19.
+const MOST_BYTES: u64 = 4 << 30;
+
 /// A text file.
 ///
 /// # Errors
 /// A file that cannot be read, is empty, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read the text {}", path.display()))?;
+    let bytes =
+        intake::read(path, MOST_BYTES).with_context(|| format!("cannot read the text {}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         anyhow!("{} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8", path.display())

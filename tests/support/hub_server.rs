@@ -28,6 +28,8 @@ pub enum Fault {
     Traversal,
     /// A redirect to nowhere.
     NoLocation,
+    /// A megabyte more than was announced.
+    Overlong,
 }
 
 /// What the server has; tests change it while it runs.
@@ -196,6 +198,7 @@ fn send(bytes: &[u8], from: usize, fault: Option<Fault>, mut headers: Vec<(&'sta
             let head: Vec<&str> = head.split("\r\n").filter(|line| !line.starts_with("content-length")).collect();
             [head.join("\r\n").as_bytes(), &part[..kept]].concat()
         }
+        Some(Fault::Overlong) if !probe => response(206, &headers, &[&part[..], &[0; 1 << 20]].concat()),
         Some(Fault::Garbled) => {
             part[0] ^= 1;
             response(206, &headers, &part)

@@ -7,17 +7,18 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use hf_hub::api::sync::Metadata;
 use sha2::{Digest, Sha256};
 
+use super::wire::Described;
+
 /// What is wrong with a blob: its length, or its content where the etag is a SHA-256 (large files).
-pub(super) fn damage(blob: &Path, metadata: &Metadata) -> std::io::Result<Option<String>> {
+pub(super) fn damage(blob: &Path, described: &Described) -> std::io::Result<Option<String>> {
     let mut file = fs::File::open(blob)?;
-    let (length, expected) = (file.metadata()?.len(), metadata.size() as u64);
+    let (length, expected) = (file.metadata()?.len(), described.size);
     if length != expected {
         return Ok(Some(format!("{length} bytes instead of {expected}")));
     }
-    let etag = metadata.etag();
+    let etag = described.etag.as_str();
     if etag.len() == 64 && etag.bytes().all(|b| b.is_ascii_hexdigit()) {
         let mut hash = Sha256::new();
         std::io::copy(&mut file, &mut hash)?;
@@ -30,7 +31,7 @@ pub(super) fn damage(blob: &Path, metadata: &Metadata) -> std::io::Result<Option
 }
 
 /// A pointer to a deleted blob is in the way of a new one. One that leads to a file stays: another process made it.
-pub(super) fn clear_dangling(pointer: &Path) -> std::io::Result<()> {
+fn clear_dangling(pointer: &Path) -> std::io::Result<()> {
     if !pointer.is_symlink() || pointer.exists() {
         return Ok(());
     }
@@ -57,7 +58,10 @@ pub(super) fn link(blob: &Path, pointer: &Path) -> std::io::Result<()> {
     }
 }
 
+/// Where links need rights that few have, the file itself stands in the snapshot, as hf-hub does it there.
 #[cfg(not(unix))]
-pub(super) fn link(_blob: &Path, _pointer: &Path) -> std::io::Result<()> {
-    Err(ErrorKind::Unsupported.into())
+pub(super) fn link(blob: &Path, pointer: &Path) -> std::io::Result<()> {
+    pointer.parent().map_or(Ok(()), fs::create_dir_all)?;
+    clear_dangling(pointer)?;
+    fs::rename(blob, pointer)
 }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::repo::check_inside;
+use crate::intake;
 
 const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
@@ -134,6 +135,9 @@ pub(super) fn gather(shelf: &dyn Shelf) -> Result<CheckpointFiles> {
     })
 }
 
+/// Bytes of an index: that of a model of a thousand shards has some megabytes.
+const MOST_INDEX: u64 = 64 << 20;
+
 /// The part of the index that matters here.
 #[derive(Deserialize)]
 struct Index {
@@ -143,7 +147,7 @@ struct Index {
 /// The files an index names, each once.
 fn shards(index: &Path) -> Result<Vec<String>> {
     let reading = || format!("cannot read {}", index.display());
-    let text = std::fs::read(index).with_context(reading)?;
+    let text = intake::read(index, MOST_INDEX).with_context(reading)?;
     let Index { weight_map } = serde_json::from_slice(&text).with_context(reading)?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
     ensure!(!names.is_empty(), "{} names no file: download it again", index.display());

@@ -1,28 +1,30 @@
 //! One file from the hub into the cache, whole or not at all.
 //!
-//! The transfer is `hf-hub`'s. Around it stands what that client leaves out: a blob already there is not fetched again,
-//! a broken transfer is taken up where it stopped, size and checksum are compared before the file counts, and two
-//! processes that want the same file wait for each other.
+//! A blob already there is not fetched again, a broken transfer is taken up where it stopped, size and checksum are
+//! compared before the file counts, and two processes that want the same file wait for each other. `hf-hub` knows the
+//! cache's layout; its own transfer asks for names a second time and believes them, so it is not used.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use hf_hub::api::sync::{Api, ApiError, ApiRepo};
+use hf_hub::api::Progress;
+use hf_hub::api::sync::{Api, ApiRepo};
 use hf_hub::{Cache, CacheRepo, Repo};
 
-use super::blob::{clear_dangling, damage, link};
+use super::blob::{damage, link};
 use super::checkpoint::Shelf;
 use super::progress::Meter;
 use super::repo::{check_askable, is_plain_etag};
+use super::wire::{Described, Wire, WireError};
 use super::wish::Wish;
 use super::{DownloadProgress, HubError, HubSettings};
 
-/// How often the lock of another process is tried while its file does not grow; each try takes about five seconds.
+/// How often the lock of another process is tried while its file does not grow, and how long a try takes.
 const QUIET_TRIES: u32 = 24;
+const LOCK_SECONDS: u32 = 5;
 
 /// One snapshot on the hub: what it holds, and how to get it.
 pub(super) struct Download<'a> {
@@ -31,7 +33,7 @@ pub(super) struct Download<'a> {
     wish: &'a Wish,
     commit: String,
     files: Vec<String>,
-    api: &'a Api,
+    wire: Wire,
     remote: ApiRepo,
     cache: CacheRepo,
 }
@@ -63,7 +65,7 @@ impl<'a> Download<'a> {
             wish,
             commit: commit.to_owned(),
             files,
-            api,
+            wire: Wire::new(settings),
             remote: api.repo(repo.clone()),
             cache: Cache::new(settings.cache_dir.clone()).repo(repo),
         }
@@ -112,81 +114,100 @@ impl<'a> Download<'a> {
 
     /// One try; afterwards the pointer exists, or nothing that looks complete does.
     fn attempt(&self, name: &str, pointer: &Path) -> Result<(), Failure> {
-        let metadata = guarded(|| self.api.metadata(&self.remote.url(name)))
-            .map_err(|error| self.explain(name, error, None))?;
-        if !is_plain_etag(metadata.etag()) || metadata.commit_hash() != self.commit {
+        let url = self.remote.url(name);
+        let described = self.wire.describe(&url).map_err(|error| self.explain(name, error))?;
+        if !is_plain_etag(&described.etag) || described.commit != self.commit {
             let cause = format!("{} has another commit or no usable etag", self.what(name));
             return Err(Failure::Final(HubError::Strange { endpoint: self.settings.endpoint.clone(), cause }));
         }
-        let blob = self.cache.blob_path(metadata.etag());
-        if fs::metadata(&blob).is_ok_and(|meta| meta.len() == metadata.size() as u64)
-            && link(&blob, pointer).is_ok()
-        {
+        let blob = self.cache.blob_path(&described.etag);
+        if !fs::metadata(&blob).is_ok_and(|meta| meta.len() == described.size) {
+            self.transfer(name, &url, &described, &blob)?;
+        }
+        link(&blob, pointer).map_err(|error| self.disk(error))
+    }
+
+    /// Fetches a blob. Until it is whole and what the hub named, it is called otherwise.
+    fn transfer(&self, name: &str, url: &str, described: &Described, blob: &Path) -> Result<(), Failure> {
+        let part = blob.with_extension("part");
+        fs::create_dir_all(blob.parent().unwrap_or(blob)).map_err(|error| self.disk(error))?;
+        let lock = File::create(blob.with_extension("lock")).map_err(|error| self.disk(error))?;
+        let mut seconds = 0;
+        while lock.try_lock().is_err() {
+            if seconds == LOCK_SECONDS {
+                return Err(Failure::Busy { part });
+            }
+            seconds += 1;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        // Whoever held the lock may have fetched it.
+        if fs::metadata(blob).is_ok_and(|meta| meta.len() == described.size) {
             return Ok(());
         }
-        clear_dangling(pointer).map_err(|error| self.disk(error))?;
-        let meter = Meter::new(self.progress);
-        guarded(|| self.remote.download_with_progress(name, meter))
-            .map_err(|error| self.explain(name, error, Some(&blob)))?;
-        if let Some(cause) = damage(&blob, &metadata).map_err(|error| self.disk(error))? {
-            // The pointer first: without it the blob counts for nobody.
-            fs::remove_file(pointer).and_then(|()| fs::remove_file(&blob)).map_err(|error| self.disk(error))?;
-            return Err(Failure::Passing(HubError::Damaged { what: self.what(name), cause }));
+        let mut file =
+            OpenOptions::new().append(true).create(true).open(&part).map_err(|error| self.disk(error))?;
+        let start = file.metadata().map_err(|error| self.disk(error))?.len();
+        if start > 0 && start >= described.size {
+            return Err(self.discard(name, &part, "what an earlier run left of it did not fit"));
         }
-        Ok(())
+        let Some(mut body) = self.wire.bytes(url, start).map_err(|error| self.explain(name, error))? else {
+            return Err(self.discard(name, &part, "the server does not continue where an earlier run stopped"));
+        };
+        let mut meter = Meter::new(self.progress);
+        meter.init(usize::try_from(described.size).unwrap_or(usize::MAX), name);
+        meter.update(usize::try_from(start).unwrap_or(usize::MAX));
+        let (mut left, mut buffer) = (described.size - start, vec![0; 1 << 16]);
+        loop {
+            let read = match body.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.explain(name, WireError::Truncated(error.to_string()))),
+            };
+            // A hub that sends without end would fill the disk.
+            let Some(rest) = left.checked_sub(read as u64) else {
+                return Err(self.discard(name, &part, "more bytes than the hub announced"));
+            };
+            left = rest;
+            file.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
+            meter.update(read);
+        }
+        drop(file);
+        if let Some(cause) = damage(&part, described).map_err(|error| self.disk(error))? {
+            return Err(self.discard(name, &part, &cause));
+        }
+        fs::rename(&part, blob).map_err(|error| self.disk(error))
     }
 
-    /// What an error of the client means, and whether to try again. `blob` is known once the transfer began.
-    fn explain(&self, name: &str, error: ApiError, blob: Option<&Path>) -> Failure {
+    /// What an error means, and whether to try again.
+    fn explain(&self, name: &str, error: WireError) -> Failure {
         let endpoint = self.settings.endpoint.clone();
-        let truncated = |cause: String| Failure::Passing(HubError::Truncated { what: self.what(name), cause });
+        let shown = |cause: String| self.settings.redact(&cause);
         match error {
-            ApiError::RequestError(error) => {
-                let cause = error.to_string();
-                // The client's error type is not reachable from here, its text is.
-                let status = cause.strip_prefix("http status: ").and_then(|status| status.parse().ok());
-                match status {
-                    Some(416) => self.discard_part(name, blob),
-                    Some(429 | 500..) => Failure::Passing(HubError::Unreachable { endpoint, cause }),
-                    Some(status) => Failure::Final(
-                        self.wish
-                            .denied(self.settings, Some(name), status)
-                            .unwrap_or(HubError::Strange { endpoint, cause }),
-                    ),
-                    None => match error.into_io().kind() {
-                        ErrorKind::UnexpectedEof => truncated(cause),
-                        _ => Failure::Passing(HubError::Unreachable { endpoint, cause }),
-                    },
-                }
+            WireError::Status(status @ (429 | 500..)) => {
+                Failure::Passing(HubError::Unreachable { endpoint, cause: format!("status {status}") })
             }
-            ApiError::IoError(error) => match error.kind() {
-                ErrorKind::UnexpectedEof
-                | ErrorKind::ConnectionReset
-                | ErrorKind::ConnectionAborted
-                | ErrorKind::BrokenPipe
-                | ErrorKind::TimedOut
-                | ErrorKind::WouldBlock
-                | ErrorKind::InvalidData
-                | ErrorKind::Other => truncated(error.to_string()),
-                // Another process made the pointer a moment ago.
-                ErrorKind::AlreadyExists => truncated(error.to_string()),
-                _ => self.disk(error),
-            },
-            ApiError::InvalidResume => self.discard_part(name, blob),
-            ApiError::LockAcquisition(lock) => Failure::Busy { part: lock.with_extension("part") },
-            error => Failure::Final(HubError::Strange { endpoint, cause: error.to_string() }),
+            WireError::Status(status) => {
+                let cause = format!("status {status}");
+                let denied = self.wish.denied(self.settings, Some(name), status);
+                Failure::Final(denied.unwrap_or(HubError::Strange { endpoint, cause }))
+            }
+            WireError::Unreachable(cause) => {
+                Failure::Passing(HubError::Unreachable { endpoint, cause: shown(cause) })
+            }
+            WireError::Truncated(cause) => {
+                Failure::Passing(HubError::Truncated { what: self.what(name), cause: shown(cause) })
+            }
+            WireError::Strange(cause) => Failure::Final(HubError::Strange { endpoint, cause: shown(cause) }),
         }
     }
 
-    /// What an earlier run left does not go with the file: too long, or as long but never renamed.
-    fn discard_part(&self, name: &str, blob: Option<&Path>) -> Failure {
-        if let Some(Err(error)) = blob.map(|blob| fs::remove_file(blob.with_extension("part")))
-            && error.kind() != ErrorKind::NotFound
-        {
-            return self.disk(error);
+    /// What arrived is not what was named, so that nothing can continue it.
+    fn discard(&self, name: &str, part: &Path, cause: &str) -> Failure {
+        match fs::remove_file(part) {
+            Err(error) if error.kind() != ErrorKind::NotFound => self.disk(error),
+            _ => Failure::Passing(HubError::Damaged { what: self.what(name), cause: cause.to_owned() }),
         }
-        let cause = "what an earlier run left of it did not fit".to_owned();
-        Failure::Passing(HubError::Damaged { what: self.what(name), cause })
     }
 
     fn disk(&self, error: std::io::Error) -> Failure {
@@ -225,9 +246,4 @@ impl Shelf for Download<'_> {
     fn commit(&self) -> Option<String> {
         Some(self.commit.clone())
     }
-}
-
-/// The client asserts and unwraps on answers no hub gives; to the user that is a strange answer, not a crash.
-fn guarded<T>(call: impl FnOnce() -> Result<T, ApiError>) -> Result<T, ApiError> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(ApiError::InvalidHeader("of the answer")))
 }

@@ -17,9 +17,12 @@ use super::download::Download;
 use super::repo::{RepoId, check_inside, is_commit};
 use super::wish::Wish;
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
+use crate::intake;
 
 /// The largest description of a repository that is read; a dataset may have very many files.
 const LONGEST_INFO: u64 = 64 << 20;
+/// A ref holds a commit, which has forty bytes.
+const LONGEST_REF: u64 = 4096;
 
 /// The files of a dataset that were asked for, all of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,9 +139,14 @@ impl<'a> Hub<'a> {
 
     /// What the hub says the revision is.
     fn ask(&self, wish: &Wish) -> Result<RepoInfo, HubError> {
-        let unreachable =
-            |cause: String| HubError::Unreachable { endpoint: self.settings.endpoint.clone(), cause };
-        let strange = |cause: String| HubError::Strange { endpoint: self.settings.endpoint.clone(), cause };
+        let unreachable = |cause: String| HubError::Unreachable {
+            endpoint: self.settings.endpoint.clone(),
+            cause: self.settings.redact(&cause),
+        };
+        let strange = |cause: String| HubError::Strange {
+            endpoint: self.settings.endpoint.clone(),
+            cause: self.settings.redact(&cause),
+        };
         let mut response = self
             .api
             .repo(wish.repo.clone())
@@ -175,7 +183,7 @@ impl<'a> Hub<'a> {
             wish.revision.clone()
         } else {
             let file = self.folder(wish).join("refs").join(&wish.revision);
-            std::fs::read_to_string(file).ok()?.trim().to_owned()
+            intake::read_text(&file, LONGEST_REF).ok()?.trim().to_owned()
         };
         let snapshot = self.cache.repo(wish.repo.clone()).pointer_path(&commit);
         (is_commit(&commit) && snapshot.is_dir()).then_some(Cached {
@@ -189,7 +197,7 @@ impl<'a> Hub<'a> {
 
     /// The branch now stands for this commit. Skipped where it does already, for the cache may be read-only.
     fn remember(&self, wish: &Wish, commit: &str) -> Result<()> {
-        let known = std::fs::read_to_string(self.folder(wish).join("refs").join(&wish.revision));
+        let known = intake::read_text(&self.folder(wish).join("refs").join(&wish.revision), LONGEST_REF);
         if wish.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }

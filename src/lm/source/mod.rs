@@ -16,6 +16,7 @@ mod random_shape;
 mod reach;
 mod repo;
 mod settings;
+mod wire;
 mod wish;
 
 use std::fmt;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::intake;
+
 /// An access token. It goes into one header and nowhere else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
@@ -155,6 +157,11 @@ impl HubSettings {
         Ok(settings)
     }
 
+    /// A text without the token, which whoever is asked may send back: in an address to go to, or as what went wrong.
+    pub(super) fn redact(&self, text: &str) -> String {
+        self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.secret(), "[token]"))
+    }
+
     /// The hub's client panics on an endpoint that is no URL, so this comes first.
     pub(super) fn check(&self) -> Result<()> {
         let rest = self.endpoint.strip_prefix("https://").or_else(|| self.endpoint.strip_prefix("http://"));
@@ -174,9 +181,12 @@ fn is_true(value: &str) -> bool {
     matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on")
 }
 
+/// A token has some dozens of bytes.
+const LONGEST_TOKEN: u64 = 1 << 16;
+
 /// A token file that is not there is no token; one that cannot be read is an error, or a gated model would seem denied.
 fn token_in(file: &Path) -> Result<Option<Token>> {
-    match std::fs::read_to_string(file) {
+    match intake::read_text(file, LONGEST_TOKEN) {
         Ok(text) => Token::new(&text).with_context(|| format!("token file {}", file.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read the token file {}", file.display())),

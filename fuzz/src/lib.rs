@@ -1,0 +1,49 @@
+//! The readers of foreign files, each as one function of bytes: what the fuzzer calls, and `tests/hostile.rs` with every seed.
+//!
+//! They go through the program's public functions and real files in a folder of their own, so what is tried here is what a
+//! run does. An error is the right answer to most inputs; a panic, a path outside or a broken promise is not.
+
+mod hub;
+mod models;
+mod rows;
+mod scratch;
+mod texts;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook};
+use std::sync::{Mutex, Once, PoisonError};
+
+/// Every target by its name, which is that of its seeds' folder too.
+pub const TARGETS: [(&str, fn(&[u8])); 11] = [
+    ("sweep", texts::sweep),
+    ("weights", models::weights),
+    ("config", models::config),
+    ("index", models::index),
+    ("tokenizer", models::tokenizer),
+    ("chat_template", models::chat_template),
+    ("zeroscrolls", texts::zeroscrolls),
+    ("qasper", texts::qasper),
+    ("ledger", rows::ledger),
+    ("journal", rows::journal),
+    ("hub", hub::hub),
+];
+
+/// What the last panic said, caught or not.
+static LAST: Mutex<String> = Mutex::new(String::new());
+
+/// Gives one input to one target.
+///
+/// # Panics
+/// Where the program would, or breaks a promise; and for a name that is no target.
+pub fn read(target: &str, input: &[u8]) {
+    static HOOK: Once = Once::new();
+    // libFuzzer's own hook ends the process at every panic, also at those that the program expects of a library and catches.
+    // With this one only a panic that nobody catches counts.
+    HOOK.call_once(|| {
+        set_hook(Box::new(|panic| *LAST.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string()));
+    });
+    let (_, reader) = TARGETS.iter().find(|(name, _)| *name == target).expect("a target of the list");
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| reader(input))) {
+        eprintln!("{target}: {}", LAST.lock().unwrap_or_else(PoisonError::into_inner));
+        resume_unwind(panic);
+    }
+}

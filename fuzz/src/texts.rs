@@ -1,0 +1,62 @@
+//! Sweeps and questions.
+
+use tova_bench::sweep::Sweep;
+use tova_bench::task::{Benchmark, PromptStyle, Question, Split, read_questions};
+
+use super::scratch;
+
+pub fn sweep(input: &[u8]) {
+    let path = scratch::folder("sweep").join("sweep.yaml");
+    scratch::write(&path, Some(input));
+    match Sweep::read(&path) {
+        Ok(sweep) => {
+            let cells = sweep.expand();
+            assert!(!cells.is_empty(), "a sweep has cells");
+            for cell in cells.iter().take(100) {
+                let name = cell.name(cell.id("revision", "data"));
+                assert!(
+                    !name.stem().contains(['/', '\\', '\0']) && !name.stem().starts_with('.'),
+                    "{}",
+                    name.stem()
+                );
+            }
+        }
+        Err(error) => told(&error.to_string()),
+    }
+}
+
+pub fn zeroscrolls(input: &[u8]) {
+    questions(Benchmark::Squality, "rows.jsonl", input);
+}
+
+pub fn qasper(input: &[u8]) {
+    questions(Benchmark::Qasper, "qasper.json", input);
+}
+
+fn questions(benchmark: Benchmark, name: &str, input: &[u8]) {
+    let path = scratch::folder("questions").join(name);
+    scratch::write(&path, Some(input));
+    for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
+        match read_questions(benchmark, &path, Split::Validation, style) {
+            Ok(questions) => {
+                assert!(!questions.is_empty(), "a file of questions has some");
+                questions.iter().for_each(sound);
+            }
+            Err(error) => told(&format!("{error:#}")),
+        }
+    }
+}
+
+/// What the rest of the program takes for granted of a question.
+fn sound(question: &Question) {
+    let prompt = &question.prompt;
+    assert!(
+        prompt.header <= prompt.after.len() && prompt.after.is_char_boundary(prompt.after.len() - prompt.header)
+    );
+    assert!(prompt.without_header().whole().len() <= prompt.whole().len());
+}
+
+/// An error says something, and no megabytes of the file itself.
+pub fn told(error: &str) {
+    assert!(!error.is_empty() && error.len() < 100_000, "an error of {} bytes", error.len());
+}

@@ -1,0 +1,108 @@
+//! The token of the hub is never shown: not by any verb, whatever the server says, and however much is logged.
+//!
+//! The server is the worst there may be: it sends the token back in everything it can say.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use support::program::{command, finish};
+
+const SECRET: &str = "hf_AbCdEfKeptToOurselves";
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// What the server says of a repository, and of each file of it; `{T}` stands for the token it was sent.
+const ANSWERS: [(&str, &str); 8] = [
+    ("HTTP/1.1 401 {T}\r\nx-error-message: {T}\r\n\r\n{T}", ""),
+    ("HTTP/1.1 500 {T}\r\n\r\n{T}", ""),
+    ("HTTP/1.1 200 OK\r\n\r\n{\"sha\": \"{T}\", \"siblings\": []}", ""),
+    ("HTTP/1.1 200 OK\r\n\r\n{\"sha\": {T}", ""),
+    ("HTTP/1.1 302 {T}\r\nlocation: htp://{T}:x/{T}\r\n\r\n", ""),
+    ("{DESCRIPTION}", "HTTP/1.1 302 {T}\r\nlocation: http://{T}@127.0.0.1:9/{T}\r\netag: \"{T}\"\r\n\r\n{T}"),
+    (
+        "{DESCRIPTION}",
+        "HTTP/1.1 200 {T}\r\netag: \"{T}\"\r\nx-repo-commit: {T}\r\ncontent-range: bytes 0-0/{T}\r\n\r\n{T}",
+    ),
+    ("{DESCRIPTION}", "HTTP/1.1 403 {T}\r\nlocation: {T}\r\n\r\n{T}"),
+];
+
+fn serve(mut stream: TcpStream, (description, file): (&str, &str)) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            read => request.extend_from_slice(&buffer[..read]),
+        }
+    }
+    let request = String::from_utf8_lossy(&request).into_owned();
+    let token = request.lines().find_map(|line| line.split_once("Bearer ")).map_or("", |(_, token)| token.trim());
+    let answer = if request.starts_with("GET /api/") { description } else { file };
+    let siblings =
+        r#"[{"rfilename": "config.json"}, {"rfilename": "model.safetensors"}, {"rfilename": "test.parquet"}]"#;
+    let known = format!("HTTP/1.1 200 OK\r\n\r\n{{\"sha\": \"{COMMIT}\", \"siblings\": {siblings}}}");
+    let answer = answer.replace("{DESCRIPTION}", &known).replace("{T}", token);
+    stream.write_all(answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes())
+}
+
+/// A hub that gives one pair of answers, and counts how often it was sent the token.
+fn hub(answers: (&'static str, &'static str)) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // A client that hangs up early is fine.
+            drop(serve(stream, answers));
+        }
+    });
+    address
+}
+
+fn told(folder: &Path, hub: &str, arguments: &[&str]) -> String {
+    let mut command = command(folder);
+    command.env("HF_ENDPOINT", hub).env("HF_TOKEN", SECRET).env("RUST_LOG", "trace").args(arguments);
+    let ended = finish(command);
+    ended.sound();
+    format!("{}\n{}", ended.stdout, ended.stderr)
+}
+
+#[test]
+fn no_verb_shows_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = "models: [o/n]\npolicies: [full]\ntasks: [{perplexity: {dataset: o/d}}]\n";
+    std::fs::write(folder.path().join("s.yaml"), sweep).unwrap();
+    std::fs::write(folder.path().join("t.txt"), "A fox ran.").unwrap();
+    let hub = hub(ANSWERS[0]);
+    for arguments in [
+        &["run", "s.yaml"][..],
+        &["plan", "s.yaml"],
+        &["score", "--model", "o/n", "--text", "t.txt"],
+        &["write", "--model", "o/n", "--text", "t.txt"],
+        &["doctor"],
+        &["report", "results"],
+        &["compare", "results", "results"],
+        &["baseline", "results"],
+        &["judge", "results", "--judge-model", "m"],
+        &["export", "csv", "results"],
+        &["list"],
+        &["schema"],
+        &["--help"],
+    ] {
+        let told = told(folder.path(), &hub, arguments);
+        assert!(!told.contains(SECRET), "{arguments:?} shows the token:\n{told}");
+    }
+}
+
+#[test]
+fn no_answer_makes_the_token_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.txt"), "A fox ran.").unwrap();
+    for answers in ANSWERS {
+        let told = told(folder.path(), &hub(answers), &["score", "--model", "o/n", "--text", "t.txt"]);
+        assert!(!told.contains(SECRET), "after {answers:?}:\n{told}");
+        assert!(told.contains("o/n") || told.contains("hub"), "{told}");
+    }
+}
