@@ -149,13 +149,12 @@ impl Journal {
     /// is written down would go with the process. A journal alone is written again.
     fn keep_in_place(&self, state: &mut State) -> Result<()> {
         let Some(own) = &mut state.own else { return Ok(()) };
-        let found = Identity::at(&own.path).with_context(|| format!("{} cannot be found", own.path.display()))?;
         // Another process completed the cell and tidied up after it.
-        if found == Some(own.identity) || self.layout.find(CELLS, &self.name)?.is_some() {
+        if own.is_here()? || self.layout.find(CELLS, &self.name)?.is_some() {
             return Ok(());
         }
         let folder = self.layout.folder().display();
-        if !is_removed(&own.file) {
+        if !own.is_removed(&self.layout)? {
             bail!(
                 "the results folder {folder} was moved while it was written to, or its disk was unmounted; what was \
                  measured is where {folder} is now\n\
@@ -163,7 +162,7 @@ impl Journal {
                  where it stopped"
             );
         }
-        if !self.layout.is_in_place()? {
+        if !self.layout.is_in_place()? || self.layout.lost()? > 0 {
             // A removal that is still going on would take with it what is written again now.
             std::thread::sleep(STILL_GOING_ON);
             bail!(
@@ -217,8 +216,9 @@ impl Drop for Journal {
     /// A run that ends as its results folder was removed leaves there what it still holds.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let Some(own) = state.own.as_mut().filter(|own| is_removed(&own.file)) else { return };
-        if matches!(self.layout.find(CELLS, &self.name), Ok(None)) {
+        let Some(own) = &mut state.own else { return };
+        let is_lost = matches!(own.is_here(), Ok(false)) && matches!(own.is_removed(&self.layout), Ok(true));
+        if is_lost && matches!(self.layout.find(CELLS, &self.name), Ok(None)) {
             for part in PARTS {
                 let _ = fs::create_dir_all(self.layout.part(part));
             }
@@ -239,6 +239,22 @@ impl Own {
         Ok(Own { file, path, identity, length: 0 })
     }
 
+    /// Whether the file is where it was made. Nobody else makes one of its name; so the length alone would do, and does on
+    /// file systems that make up an identity at every look.
+    fn is_here(&self) -> Result<bool> {
+        match fs::metadata(&self.path) {
+            Ok(found) => Ok(Identity::of(&found) == self.identity || found.len() >= self.length),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("{} cannot be found", self.path.display())),
+        }
+    }
+
+    /// Whether a file that is not where it was made was removed, alone or with its folder, and not moved with it. NFS keeps an
+    /// open file under another name until it is closed, so the system's word for it is not enough.
+    fn is_removed(&self, layout: &Layout) -> Result<bool> {
+        Ok(is_removed(&self.file) || layout.is_in_place()?)
+    }
+
     /// Copies a file that has lost its name into a new one.
     fn write_again(&mut self, layout: &Layout, name: &CellName) -> Result<()> {
         let what = || format!("{} was removed and cannot be written again", self.path.display());
@@ -253,10 +269,14 @@ impl Own {
     }
 }
 
+/// Times a lock file is opened that is another one when it is locked: on a file system that makes up identities it always is.
+const MOST_TRIES: usize = 10;
+
 /// Takes the lock of a cell, if it is neither complete nor in another process's hands.
 fn lock(layout: &Layout, name: &CellName) -> Result<File> {
     let path = layout.lock(name.id());
     let what = || format!("{} cannot be opened", path.display());
+    let mut tries = 0;
     loop {
         if let Some(result) = layout.find(CELLS, name)? {
             return Err(Unavailable::Complete(result).into());
@@ -274,7 +294,8 @@ fn lock(layout: &Layout, name: &CellName) -> Result<File> {
         }
         // Of a file that lost its name meanwhile, another process may hold the successor's.
         let own = Identity::of(&file.metadata().with_context(what)?);
-        if Identity::at(&path).with_context(what)? == Some(own) {
+        tries += 1;
+        if tries == MOST_TRIES || Identity::at(&path).with_context(what)? == Some(own) {
             return Ok(file);
         }
     }

@@ -54,10 +54,10 @@ impl Layout {
         self.folder.join(part)
     }
 
-    /// Whether the folder is still the one that was opened, not gone and not another in its place, and lacks no cell.
+    /// Whether the folder is still the one that was opened, not gone and not another in its place.
     pub fn is_in_place(&self) -> Result<bool> {
         let found = Identity::at(&self.part(PARTIAL)).with_context(|| self.folder.display().to_string())?;
-        Ok(self.known.is_some() && found == self.known && self.lost()? == 0)
+        Ok(self.known.is_some() && found == self.known)
     }
 
     /// Remembers that cells are complete.

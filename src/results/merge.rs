@@ -107,8 +107,11 @@ fn stem(path: &Path) -> String {
     stem_of(path).unwrap_or_default().to_owned()
 }
 
+/// Sample, metric, group, bits of value and weight, and output of a row.
+type Number<'a> = (&'a str, &'a str, Option<&'a str>, u64, u64, Option<&'a str>);
+
 /// What was measured, in an order of its own; when, where and for how long is no part of it.
-fn numbers(rows: &[Row]) -> Vec<(&str, &str, Option<&str>, u64, u64, Option<&str>)> {
+fn numbers(rows: &[Row]) -> Vec<Number<'_>> {
     let mut numbers: Vec<_> = rows
         .iter()
         .map(|row| {

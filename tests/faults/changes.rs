@@ -30,7 +30,7 @@ fn flip(folder: &Path) {
     fs::write(path, bytes).unwrap();
 }
 
-fn of_revision<'a>(rows: &'a [Row], revision: &str) -> Vec<Row> {
+fn of_revision(rows: &[Row], revision: &str) -> Vec<Row> {
     rows.iter().filter(|row| row.model_revision == revision).cloned().collect()
 }
 
