@@ -52,7 +52,7 @@ pub(super) fn check(file: &[u8]) -> Result<()> {
         collect(record, list, DEEPEST, &mut steps).with_context(|| format!("its {part}"))?;
         let (mut growth, mut added, mut framing) = (1usize, 0usize, 0usize);
         for step in steps {
-            let (more, before) = growth_of(step);
+            let (more, before) = growth_of(step).with_context(|| format!("its {part}"))?;
             growth = growth.saturating_mul(more);
             added = added.saturating_add(before.saturating_mul(growth));
             framing = framing.saturating_add(framing_of(step));
@@ -88,18 +88,18 @@ fn collect<'a>(record: &'a Value, list: &str, depth: usize, steps: &mut Vec<&'a 
 }
 
 /// How many bytes a step makes of one at most, and how many it puts before a text.
-fn growth_of(step: &Value) -> (usize, usize) {
+fn growth_of(step: &Value) -> Result<(usize, usize)> {
     let length = |name: &str| step.get(name).and_then(Value::as_str).map_or(0, str::len);
     let growth = match step["type"].as_str().unwrap_or_default() {
         // Done again they change nothing, and the first time a few characters of a text.
         "NFC" | "NFD" | "NFKC" | "NFKD" | "Nmt" | "Lowercase" | "StripAccents" | "Strip" => 1,
-        "Precompiled" => charsmap_growth(step),
+        "Precompiled" => charsmap_growth(step)?,
         _ if step.get("pattern").is_some() => replacement_growth(&step["pattern"], length("content")),
         "ByteLevel" => 2,
         "Metaspace" | "BertNormalizer" => 4,
         _ => 1,
     };
-    (growth, length("prepend"))
+    Ok((growth, length("prepend")))
 }
 
 /// What stands for a byte where `content` bytes stand for each match.
@@ -115,13 +115,15 @@ fn replacement_growth(pattern: &Value, content: usize) -> usize {
 }
 
 /// The longest of the texts that a table of SentencePiece puts in the place of others. It is a length, so much of a trie, and
-/// then the texts, each ended by a zero.
-fn charsmap_growth(step: &Value) -> usize {
+/// then the texts, each ended by a zero. The library makes room for the trie before it looks whether there is one.
+fn charsmap_growth(step: &Value) -> Result<usize> {
     let encoded = step["precompiled_charsmap"].as_str().unwrap_or_default();
-    let Ok(table) = BASE64_STANDARD.decode(encoded) else { return 1 };
-    let Some((length, rest)) = table.split_first_chunk::<4>() else { return 1 };
-    let texts = rest.get(u32::from_le_bytes(*length) as usize..).unwrap_or_default();
-    texts.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(1).max(1)
+    let table = BASE64_STANDARD.decode(encoded).context("its table is no base64")?;
+    let Some((length, rest)) = table.split_first_chunk::<4>() else { return Ok(1) };
+    let length = u32::from_le_bytes(*length) as usize;
+    let texts =
+        rest.get(length..).with_context(|| format!("its table says it has {length} bytes, and has fewer"))?;
+    Ok(texts.split(|&byte| byte == 0).map(<[u8]>::len).max().unwrap_or(1).max(1))
 }
 
 /// Tokens a template puts around a text: each piece stands for the tokens listed under its name.
@@ -187,5 +189,8 @@ mod tests {
         let table = BASE64_STANDARD.encode([&4u32.to_le_bytes()[..], &[0; 4], &b"abcd".repeat(20)[..]].concat());
         let mapped = json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": table}});
         assert!(refusal(mapped).contains("makes 80 bytes of one"));
+        let table = BASE64_STANDARD.encode([u32::MAX.to_le_bytes(), [0; 4]].concat());
+        let endless = json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": table}});
+        assert!(refusal(endless).contains("says it has 4294967295 bytes"));
     }
 }
