@@ -77,17 +77,29 @@ note_journals() { # RESULTS NOTES
         # A line that is being written does not count.
         sed -n '/}$/p' "$2/end/${journal##*/}" >"$2/now/${journal##*/}"
     done
+    # And those that are begun from now on, by whoever goes on.
+    while [ ! -e "$2/over" ]; do
+        for journal in "$1"/partial/*.jsonl; do
+            ln "$journal" "$2/end/" 2>/dev/null || true
+        done
+        sleep 0.1
+    done &
 }
-# That none of the samples noted then was measured again: they are the first lines still, and no sample has two. Prints
-# how many there were.
+# That none of the samples noted then was measured again: they are there still, and no journal of their cell has one of
+# them too. Prints how many there were.
 kept_samples() { # NOTES
-    local now end all=0
+    local now cell all=0
+    touch "$1/over"
     for now in "$1"/now/*.jsonl; do
-        end=$1/end/${now##*/}
-        cmp -s -n "$(stat -c %s "$now")" "$now" "$end" || fail "$now was measured again"
-        [ -z "$(grep -o '"sample":{"index":[0-9]*' "$end" | sort | uniq -d)" ] || fail "$end has a sample twice"
+        cmp -s -n "$(stat -c %s "$now")" "$now" "$1/end/${now##*/}" || fail "$now is not what it was"
+        # CELL.LETTERS.jsonl: each process has a journal of its own.
+        cell=${now##*/} cell=${cell%.jsonl} cell=${cell%.*}
+        [ -z "$(grep -oh '"sample":{"index":[0-9]*' "$1/end/$cell".*jsonl | sort | uniq -d)" ] ||
+            fail "a sample of $cell was measured again"
         all=$((all + $(wc -l <"$now")))
     done
+    [ "$(find "$1/end" -name '*.jsonl' | wc -l)" -gt "$(find "$1/now" -name '*.jsonl' | wc -l)" ] ||
+        fail "nobody went on after $1"
     echo "$all"
 }
 
