@@ -105,7 +105,7 @@ mod tests {
     fn by_hand() {
         // The largest first: 7 | 5 | 4, then 3 to the third and 3 to the second, 2 to the first.
         let pieces = [3.0, 7.0, 3.0, 2.0, 5.0, 4.0].map(own);
-        assert_eq!(cut(&pieces, &[FREE], 3), [2, 0, 2, 1, 1, 2].map(|share| share).map(|s| s).to_vec());
+        assert_eq!(cut(&pieces, &[FREE], 3), [2, 0, 1, 0, 1, 2]);
     }
 
     #[test]
