@@ -12,8 +12,11 @@ mod texts;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook};
 use std::sync::{Mutex, Once, PoisonError};
 
+/// A reader, by its name.
+pub type Target = (&'static str, fn(&[u8]));
+
 /// Every target by its name, which is that of its seeds' folder too.
-pub const TARGETS: [(&str, fn(&[u8])); 11] = [
+pub const TARGETS: [Target; 11] = [
     ("sweep", texts::sweep),
     ("weights", models::weights),
     ("config", models::config),

@@ -34,7 +34,7 @@ pub fn weights(input: &[u8]) {
     scratch::write(&path, Some(input));
     let shape = ModelShape::read(&folder.join("config.json")).expect("the small network");
     for dtype in [WeightType::Auto, WeightType::F32] {
-        if let Err(error) = LanguageModel::load(shape.clone(), &[path.clone()], dtype, &Device::Cpu) {
+        if let Err(error) = LanguageModel::load(shape.clone(), std::slice::from_ref(&path), dtype, &Device::Cpu) {
             told(&format!("{error:#}"));
         }
     }

@@ -3,7 +3,7 @@
 # pretended GPU each, all on the loopback address. Nobody has to be root, no cgroup and no configuration is touched, and
 # everything is gone at the end.
 #
-#   scripts/slurm/try.sh            # three to four minutes on two cores
+#   scripts/slurm/try.sh            # three to five minutes on two cores
 #   scripts/slurm/try.sh --quick    # one and a half: arrays and pre-emption
 #
 # Needs slurmctld, slurmd, the client commands and munge: apt-get install slurmctld slurmd slurm-client munge. TOVA_BENCH

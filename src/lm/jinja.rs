@@ -198,7 +198,7 @@ fn measured() -> Environment<'static> {
         if method == "format" {
             return Err(Error::from(ErrorKind::UnknownMethod));
         }
-        let values = [&[value.clone()], arguments].concat();
+        let values = [std::slice::from_ref(value), arguments].concat();
         own.take(&values)?;
         own.bytes(grown(method, &values))?;
         own.made(unknown_method_callback(state, value, method, arguments)?)
@@ -337,13 +337,13 @@ mod tests {
         for (source, expected) in [
             (
                 "{{ 1 + 2 * 3 }}|{{ 0.5 + 1 }}|{{ 'a' + 'b' }}|{{ 'a' ~ 1 ~ none }}|{{ 'ab' * 3 }}|{{ 2 * 'a' }}",
-                "7|1.5|ab|a1none|ababab|aa",
+                "7|1.5|ab|a1None|ababab|aa",
             ),
             (
                 "{{ ([1] + [2, 3])|length }}|{{ ([1] * 3)|join(',') }}|{{ [1, [2]][1][0] }}|{{ (1, 2)[1] }}",
                 "3|1,1,1|2|2",
             ),
-            ("{{ {'a': 1, 'b': [2]}.b[0] }}|{{ {'a': 1}|tojson }}|{{ dict(a=1).a }}", r#"2|{"a":1}|1"#),
+            ("{{ {'a': 1, 'b': [2]}.b[0] }}|{{ {'a': 1}|tojson }}|{{ dict(a=1).a }}", r#"2|{"a": 1}|1"#),
             (
                 "{% set ns = namespace(n=0) %}{% for i in range(3) %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}",
                 "3",
