@@ -163,26 +163,30 @@ fn measured() -> Environment<'static> {
     let own = scale.clone();
     environment.add_function(RECORD, move |Rest(values): Rest<Value>| {
         own.take(&values)?;
-        Ok::<_, Error>(values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect::<Value>())
+        let pairs = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+        Ok::<_, Error>(Value::from_pairs(pairs))
     });
 
     for name in FILTERS {
         let scale = scale.clone();
-        environment.add_filter(name, move |Rest(values): Rest<Value>| {
+        environment.add_filter(name, move |values: Rest<ValueOrKwargs>| {
+            let values = values.into_values();
             scale.take(&values)?;
             scale.made(PLAIN.empty_state().apply_filter(name, &values)?)
         });
     }
     for name in ["replace", "join", "indent"] {
         let scale = scale.clone();
-        environment.add_filter(name, move |Rest(values): Rest<Value>| {
+        environment.add_filter(name, move |values: Rest<ValueOrKwargs>| {
+            let values = values.into_values();
             scale.take(&values)?;
             scale.bytes(grown(name, &values))?;
             scale.made(PLAIN.empty_state().apply_filter(name, &values)?)
         });
     }
     let own = scale.clone();
-    environment.add_filter("map", move |state: &mut State, Rest(values): Rest<Value>| {
+    environment.add_filter("map", move |state: &mut State, values: Rest<ValueOrKwargs>| {
+        let values = values.into_values();
         own.take(&values)?;
         let Some(filter) = values.get(1).and_then(Value::as_str) else {
             return own.made(PLAIN.empty_state().apply_filter("map", &values)?);
@@ -342,6 +346,12 @@ mod tests {
             (
                 "{{ ([1] + [2, 3])|length }}|{{ ([1] * 3)|join(',') }}|{{ [1, [2]][1][0] }}|{{ (1, 2)[1] }}",
                 "3|1,1,1|2|2",
+            ),
+            ("{% set m = {'a': 1 + 1, 'b': [2]} %}{{ m }}|{{ m.b[0] }}", "{'a': 2, 'b': [2]}|2"),
+            ("{{ [3, 1]|sort(reverse=true)|join }}|{{ [1]|tojson(indent=2) }}", "31|[\n  1\n]"),
+            (
+                "{{ messages|map(attribute='x', default='y')|list }}|{{ messages|join(attribute='role') }}",
+                "['y']|user",
             ),
             ("{{ {'a': 1, 'b': [2]}.b[0] }}|{{ {'a': 1}|tojson }}|{{ dict(a=1).a }}", r#"2|{"a": 1}|1"#),
             (
