@@ -26,8 +26,8 @@ struct Outline {
 const DEEPEST: usize = 4;
 /// Steps of one kind: real files have about ten.
 const MOST_STEPS: usize = 64;
-/// How many bytes a byte of text may become.
-const MOST_GROWTH: usize = 64;
+/// How many bytes a byte of text may become: T5's table of Unicode and its `▁` for spaces make a hundred of some.
+const MOST_GROWTH: usize = 256;
 /// Bytes that may be put before a text or a word.
 const MOST_ADDED: usize = 4096;
 /// Tokens a template may put around a text.
@@ -109,7 +109,10 @@ fn replacement_growth(pattern: &Value, content: usize) -> usize {
     }
     let regex = pattern["Regex"].as_str().unwrap_or_default();
     // A pattern without alternatives, repetitions from zero, groups and anchors matches a byte at least.
-    let empty = regex.is_empty() || regex.contains(['*', '?', '|', '(', '^', '$', ',']) || regex.contains("{0");
+    let empty = regex.is_empty()
+        || regex.contains(['*', '?', '|', '(', '^', '$'])
+        || regex.contains("{0")
+        || regex.contains("{,");
     let anchored = ["\\b", "\\B", "\\A", "\\z", "\\Z", "\\G", "\\K"].iter().any(|anchor| regex.contains(anchor));
     if empty || anchored { content.saturating_add(1) } else { content.max(1) }
 }
@@ -166,6 +169,12 @@ mod tests {
         check(llama2.to_string().as_bytes()).unwrap();
         // A dozen steps that tidy spaces are no growth.
         check(replaced(json!({"Regex": "\\s+"}), " ", 12).to_string().as_bytes()).unwrap();
+        // T5's: a table whose longest text has 33 bytes, and spaces.
+        let table = BASE64_STANDARD.encode([&4u32.to_le_bytes()[..], &[0; 4], &[b'a'; 33]].concat());
+        let t5 = json!({"normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Precompiled", "precompiled_charsmap": table}, {"type": "Strip"},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}]}});
+        check(t5.to_string().as_bytes()).unwrap();
         check(b"{}").unwrap();
     }
 
@@ -178,17 +187,17 @@ mod tests {
         assert!(refusal(replaced(json!({"Regex": "a".repeat(5000)}), "a", 1)).contains("5000 bytes"));
         let prepended = json!({"normalizer": {"type": "Prepend", "prepend": "a".repeat(5000)}});
         assert!(refusal(prepended).contains("puts 5000 bytes before a text"));
-        let bytes = json!({"pre_tokenizer": {"pretokenizers": vec![json!({"type": "ByteLevel"}); 7]}});
-        assert!(refusal(bytes).contains("its pre_tokenizer makes 128 bytes"));
+        let bytes = json!({"pre_tokenizer": {"pretokenizers": vec![json!({"type": "ByteLevel"}); 9]}});
+        assert!(refusal(bytes).contains("its pre_tokenizer makes 512 bytes"));
         let nested = (0..6).fold(json!({"type": "Fuse"}), |inner, _| json!({"decoders": [inner]}));
         assert!(refusal(json!({"decoder": nested})).contains("its decoder: lists of steps are nested"));
         let framed = json!({"post_processor": {"single": vec![json!({"SpecialToken": {"id": "s"}}); 20],
             "special_tokens": {"s": {"ids": vec![1; 20]}}}});
         assert!(refusal(framed).contains("400 tokens around a text"));
         // A trie of four bytes, and "abcd".
-        let table = BASE64_STANDARD.encode([&4u32.to_le_bytes()[..], &[0; 4], &b"abcd".repeat(20)[..]].concat());
+        let table = BASE64_STANDARD.encode([&4u32.to_le_bytes()[..], &[0; 4], &b"abcd".repeat(75)[..]].concat());
         let mapped = json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": table}});
-        assert!(refusal(mapped).contains("makes 80 bytes of one"));
+        assert!(refusal(mapped).contains("makes 300 bytes of one"));
         let table = BASE64_STANDARD.encode([u32::MAX.to_le_bytes(), [0; 4]].concat());
         let endless = json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": table}});
         assert!(refusal(endless).contains("says it has 4294967295 bytes"));
