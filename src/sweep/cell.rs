@@ -39,11 +39,6 @@ pub struct Cell {
 pub struct CellId(u64);
 
 impl CellId {
-    /// The id as a number, evenly spread: what shards are made of.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-
     fn of(meaning: &str) -> CellId {
         let digest: [u8; 32] = Sha256::digest(meaning).into();
         let [a, b, c, d, e, f, g, h, ..] = digest;
