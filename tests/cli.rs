@@ -424,6 +424,11 @@ impl Bench {
         let ended = self.run(&sweep, &[]).with_code(4);
         ended.says(&["failed: 2 cells", "./model", "0 cells measured, 0 were there already, 2 failed"]).says(says);
         assert_eq!(ended.stderr.matches("failed:").count(), 1, "one reason is said once:\n{}", ended.stderr);
+        run(self.path(), &["report", "r"]).with_code(1).says(&[
+            "note: r has 2 cells that are unfinished or failed",
+            "no cell is complete in r",
+            "hint: run the sweep again",
+        ]);
         eprintln!("{}", ended.stderr);
     }
 

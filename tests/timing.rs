@@ -161,6 +161,7 @@ fn what_cannot_be_timed_is_told() {
     ]);
     let plan = run(folder, &["plan", "sweep.yaml", "--results", "r"]).with_code(0);
     assert!(plan.stdout.contains("failed:"), "{}", plan.stdout);
+    run(folder, &["report", "r"]).with_code(0).says(&["note: r has a cell that is unfinished or failed"]);
     sweep(folder, "[random-tiny]", "[full]", "[]", "length: 1000, memory: 900 TB");
     time(folder, "r", &["--no-report"]).with_code(4).says(&["`memory` of 900 TB leaves", "grant it less"]);
     for (model, says) in [

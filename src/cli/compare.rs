@@ -9,10 +9,10 @@ use clap::Args;
 
 use super::baseline;
 use super::failure::Usage;
-use super::print;
+use super::{complete_rows, print};
 use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
 use crate::report::METRICS;
-use crate::results::{Ledger, Row, read_rows};
+use crate::results::{Row, read_rows};
 use crate::sweep::did_you_mean;
 
 /// What exit code 3 means: a gate does not let this pass.
@@ -125,13 +125,7 @@ fn side(named: &str, saved: &Path) -> Result<Vec<Row>> {
     let baseline = baseline::path(saved, named).filter(|file| file.is_file());
     // A folder that only happens to be called like a baseline holds no cells.
     if path.join("cells").is_dir() || (path.is_dir() && baseline.is_none()) {
-        let ledger = Ledger::existing(path)?;
-        match ledger.incomplete()?.len() {
-            0 => {}
-            1 => eprintln!("note: {named} has a cell that is unfinished or failed"),
-            count => eprintln!("note: {named} has {count} cells that are unfinished or failed"),
-        }
-        return ledger.rows();
+        return complete_rows(path);
     }
     if let Some(file) = Some(path.to_path_buf()).filter(|file| file.is_file()).or(baseline) {
         let hint = "hint: `tova-bench baseline save NAME RESULTS` makes such a file; rows of another version's schema are measured \

@@ -19,11 +19,13 @@ mod worlds;
 mod write;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 
+use crate::results::{Ledger, Row};
 use crate::sweep;
 use args::{Arguments, Command};
 use failure::Usage;
@@ -92,6 +94,18 @@ fn print(text: &str) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to stdout"),
     }
+}
+
+/// The rows of a results folder; a note says how many of its cells have none yet.
+fn complete_rows(folder: &Path) -> Result<Vec<Row>> {
+    let ledger = Ledger::existing(folder)?;
+    let named = folder.display();
+    match ledger.incomplete()?.len() {
+        0 => {}
+        1 => eprintln!("note: {named} has a cell that is unfinished or failed"),
+        count => eprintln!("note: {named} has {count} cells that are unfinished or failed"),
+    }
+    ledger.rows()
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {

@@ -2,20 +2,24 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 
 use super::args::{ReportArguments, ReportFormat};
 use super::failure::Usage;
-use super::print;
+use super::{complete_rows, print};
 use crate::report::paper::{self, Exhibit, Unknown};
 use crate::report::{self, Format, Options};
-use crate::results::{Ledger, Row, choose};
+use crate::results::{Row, choose};
 
 pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     let exhibits = exhibits(&arguments.figure)?;
     let mut rows = Vec::new();
     for folder in &arguments.results {
-        rows.append(&mut Ledger::existing(folder)?.rows()?);
+        rows.append(&mut complete_rows(folder)?);
+    }
+    if rows.is_empty() {
+        let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
+        bail!("no cell is complete in {}\nhint: run the sweep again, it finishes what it began", folders.join(", "));
     }
     let rows = choose(rows, &arguments.only).map_err(Usage::from_error)?;
     let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);

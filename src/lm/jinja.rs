@@ -4,13 +4,16 @@
 //! memory. So every step that makes something new out of values is measured here before it is taken: the operators are
 //! exchanged in the compiled template for functions that look at their operands, filters and methods likewise, and those that
 //! nobody needs for a conversation are not there. No template reads a file, for there is no loader.
+//!
+//! Compiling calls itself as deep as an expression is long, and works out what constants come to. So the words of a template
+//! are looked at before it is compiled.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use minijinja::machinery::{
-    CompiledTemplate, Instruction, Instructions, TemplateConfig, eval, make_string_output,
+    CompiledTemplate, Instruction, Instructions, TemplateConfig, Token, eval, make_string_output, tokenize,
 };
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
@@ -30,6 +33,11 @@ const MOST_WORK: u64 = 1 << 28;
 const DEEPEST: usize = 24;
 /// Namespaces a template may make, as they can hold each other in a chain of any length.
 const MOST_NAMESPACES: u64 = 256;
+
+/// Words between the brackets of one tag; real ones have some tens. Each may be one more level of the compiler's stack.
+const LONGEST_TAG: usize = 500;
+/// Tags `elif`, each of which is a level of that stack too.
+const MOST_ELIFS: usize = 100;
 
 /// Filters that make no more than some times of what they get. `replace`, `join`, `indent` and `map` are looked at closer.
 const FILTERS: [&str; 38] = [
@@ -94,6 +102,7 @@ static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(|| {
 /// # Errors
 /// A template that is none, fails, or needs too many steps or too much memory.
 pub(super) fn render(source: &str, context: Value, syntax: SyntaxConfig) -> Result<String, Error> {
+    look_at_words(source, &syntax)?;
     let config = TemplateConfig { syntax_config: syntax, default_auto_escape: Arc::new(|_| AutoEscape::None) };
     let mut template = CompiledTemplate::new("chat_template", source, &config)?;
     let longest = exchange(&mut template.instructions);
@@ -105,6 +114,68 @@ pub(super) fn render(source: &str, context: Value, syntax: SyntaxConfig) -> Resu
     let CompiledTemplate { instructions, blocks, .. } = &template;
     eval(&environment, instructions, context, blocks, &mut make_string_output(&mut text), AutoEscape::None)?;
     Ok(text)
+}
+
+/// Refuses what would overflow the compiler's stack, or what constants multiply to more than a step may make.
+fn look_at_words(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+    let mut elifs = 0;
+    let mut tag = Tag::default();
+    for word in tokenize(source, false, syntax.clone()) {
+        match word?.0 {
+            Token::VariableStart | Token::BlockStart => tag = Tag::default(),
+            Token::TemplateData(_) | Token::VariableEnd | Token::BlockEnd => continue,
+            word => {
+                elifs += usize::from(tag.words == 0 && matches!(word, Token::Ident("elif")));
+                tag.add(&word);
+            }
+        }
+        if tag.words > LONGEST_TAG || elifs > MOST_ELIFS {
+            return Err(too_much("has too long an expression, or too many cases"));
+        }
+        if tag.folded() > HEAVIEST as f64 {
+            return Err(too_much("multiplies constants to too much"));
+        }
+    }
+    Ok(())
+}
+
+/// What is known of a tag before it is compiled.
+struct Tag {
+    words: usize,
+    /// Weight of its constants.
+    constants: f64,
+    /// Its numbers multiplied, none as less than 2: so sums are no larger either.
+    product: f64,
+    multiplies: bool,
+}
+
+impl Default for Tag {
+    fn default() -> Tag {
+        Tag { words: 0, constants: 0.0, product: 1.0, multiplies: false }
+    }
+}
+
+impl Tag {
+    fn add(&mut self, word: &Token<'_>) {
+        self.words += 1;
+        match word {
+            Token::Str(text) => self.constants += (EACH as usize + text.len()) as f64,
+            Token::String(text) => self.constants += (EACH as usize + text.len()) as f64,
+            Token::BracketOpen | Token::ParenOpen | Token::BraceOpen => self.constants += EACH as f64,
+            Token::Int(number) => self.product *= (*number as f64).max(2.0),
+            Token::Int128(number) => self.product *= (**number as f64).max(2.0),
+            // What is divided by a small one is large.
+            Token::Float(number) => self.product *= number.max(number.recip()).max(2.0),
+            Token::Mul => self.multiplies = true,
+            Token::Pow => self.product = f64::INFINITY,
+            _ => {}
+        }
+    }
+
+    /// The most that an expression of constants can weigh.
+    fn folded(&self) -> f64 {
+        if self.multiplies { self.constants * self.product } else { 0.0 }
+    }
 }
 
 /// Exchanges the operators, each for a call that takes as many values from the stack and leaves as many. Returns the length
@@ -372,6 +443,53 @@ mod tests {
         ] {
             assert_eq!(rendered(source).as_deref(), Ok(expected), "{source}");
         }
+    }
+
+    /// Each would overflow the stack of the parser, the compiler, or of what drops its tree.
+    #[test]
+    fn expressions_without_end_are_refused_before_they_are_compiled() {
+        for (before, step, after) in [
+            ("{{ 1", "-1", " }}"),
+            ("{{ x", " ~ x", " }}"),
+            ("{{ ", "-", "x }}"),
+            ("{{ ", "not ", "x }}"),
+            ("{{ x", " if x", " }}"),
+            ("{{ x", "|e", " }}"),
+            ("{{ x", " is x", " }}"),
+            ("{{ x", ".x", " }}"),
+            ("{{ x", "[0]", " }}"),
+            ("{{ x", "()", " }}"),
+            ("{% for ", "(", "x in y %}{% endfor %}"),
+            ("{% if x %}", "{% elif x %}", "{% endif %}"),
+            ("{% if x %}", "{%- elif x -%}", "{% endif %}"),
+        ] {
+            let error = rendered(&[before, &step.repeat((1 << 17) / step.len()), after].concat()).unwrap_err();
+            assert!(error.contains("too long an expression, or too many cases"), "{step}: {error}");
+        }
+        let cases = format!("{{% if x %}}{}{{% else %}}b{{% endif %}}", "{% elif x %}a".repeat(100));
+        assert_eq!(rendered(&cases).as_deref(), Ok("b"));
+        let sum = format!("{{{{ 0{} }}}}", " + 1".repeat(240));
+        assert_eq!(rendered(&sum).as_deref(), Ok("240"));
+    }
+
+    /// The compiler works these out, and each would have 100 MB.
+    #[test]
+    fn constants_that_multiply_to_much_are_refused_before_they_are_compiled() {
+        for source in [
+            "{{ 'a' * 100000000 }}",
+            "{{ 100000000 * 'a' }}",
+            "{{ ('a' * 10000) * 10000 }}",
+            "{{ 'a' * 10 ** 8 }}",
+            "{{ 'a' * (1 / 0.00000001) }}",
+            "{{ 'a' * (99999999 + 1) }}",
+            "{{ [1] * 100000000 }}",
+            "{% set x = (1, 2) * 50000000 %}",
+        ] {
+            let error = rendered(source).unwrap_err();
+            assert!(error.contains("multiplies constants to too much"), "{source}: {error}");
+        }
+        let large = "{{ 1000000 * 1000000 }}{{ messages[0].content * 2 }}{{ '  ' * 4 }}|{{ '-' * 40 }}";
+        assert_eq!(rendered(large).unwrap(), format!("1000000000000HiHi        |{}", "-".repeat(40)));
     }
 
     /// Each would take more memory than a machine has, or overflow the stack.
