@@ -34,8 +34,9 @@ const DEEPEST: usize = 24;
 /// Namespaces a template may make, as they can hold each other in a chain of any length.
 const MOST_NAMESPACES: u64 = 256;
 
-/// Words between the brackets of one tag; real ones have some tens. Each may be one more level of the compiler's stack.
-const LONGEST_TAG: usize = 500;
+/// Names, operators and brackets of one tag; real ones have some tens. Each may be one more level of the compiler's stack,
+/// which items of a list are not.
+const MOST_LEVELS: usize = 500;
 /// Tags `elif`, each of which is a level of that stack too.
 const MOST_ELIFS: usize = 100;
 
@@ -125,11 +126,11 @@ fn look_at_words(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
             Token::VariableStart | Token::BlockStart => tag = Tag::default(),
             Token::TemplateData(_) | Token::VariableEnd | Token::BlockEnd => continue,
             word => {
-                elifs += usize::from(tag.words == 0 && matches!(word, Token::Ident("elif")));
+                elifs += usize::from(tag.levels == 0 && matches!(word, Token::Ident("elif")));
                 tag.add(&word);
             }
         }
-        if tag.words > LONGEST_TAG || elifs > MOST_ELIFS {
+        if tag.levels > MOST_LEVELS || elifs > MOST_ELIFS {
             return Err(too_much("has too long an expression, or too many cases"));
         }
         if tag.folded() > HEAVIEST as f64 {
@@ -141,7 +142,8 @@ fn look_at_words(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
 
 /// What is known of a tag before it is compiled.
 struct Tag {
-    words: usize,
+    /// Words that may be levels of a stack.
+    levels: usize,
     /// Weight of its constants.
     constants: f64,
     /// Its numbers multiplied, none as less than 2: so sums are no larger either.
@@ -151,13 +153,17 @@ struct Tag {
 
 impl Default for Tag {
     fn default() -> Tag {
-        Tag { words: 0, constants: 0.0, product: 1.0, multiplies: false }
+        Tag { levels: 0, constants: 0.0, product: 1.0, multiplies: false }
     }
 }
 
 impl Tag {
     fn add(&mut self, word: &Token<'_>) {
-        self.words += 1;
+        let item = matches!(
+            word,
+            Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Float(_) | Token::Comma | Token::Colon
+        );
+        self.levels += usize::from(!item);
         match word {
             Token::Str(text) => self.constants += (EACH as usize + text.len()) as f64,
             Token::String(text) => self.constants += (EACH as usize + text.len()) as f64,
@@ -468,8 +474,12 @@ mod tests {
         }
         let cases = format!("{{% if x %}}{}{{% else %}}b{{% endif %}}", "{% elif x %}a".repeat(100));
         assert_eq!(rendered(&cases).as_deref(), Ok("b"));
-        let sum = format!("{{{{ 0{} }}}}", " + 1".repeat(240));
-        assert_eq!(rendered(&sum).as_deref(), Ok("240"));
+        let sum = format!("{{{{ 0{} }}}}", " + 1".repeat(499));
+        assert_eq!(rendered(&sum).as_deref(), Ok("499"));
+        // As in the template of a model that translates.
+        let languages: Vec<String> = (0..2000).map(|i| format!("'{i}': 'language {i}'")).collect();
+        let table = format!("{{% set l = {{ {} }} %}}{{{{ l['7'] }}}}", languages.join(", "));
+        assert_eq!(rendered(&table).as_deref(), Ok("language 7"));
     }
 
     /// The compiler works these out, and each would have 100 MB.
