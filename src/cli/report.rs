@@ -19,7 +19,10 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     }
     if rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
-        bail!("no cell is complete in {}\nhint: run the sweep again, it finishes what it began", folders.join(", "));
+        bail!(
+            "no cell is complete in {}\nhint: run the sweep again, it finishes what it began",
+            folders.join(", ")
+        );
     }
     let rows = choose(rows, &arguments.only).map_err(Usage::from_error)?;
     let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
