@@ -9,8 +9,8 @@ use serde_json::json;
 use support::checkpoint::copy;
 use support::program::{Ended, run};
 use support::rows::{assert_same, measured};
+use tova_bench::ledger::Row;
 use tova_bench::metric::{Letters, best_f1, best_rouge};
-use tova_bench::results::Row;
 use tova_bench::task::{Benchmark, PromptStyle, Split, read_questions};
 
 fn sweep(folder: &Path, sizes: &str, more: &str, tasks: &[&str]) {

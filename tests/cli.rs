@@ -11,7 +11,7 @@ use support::checkpoint::{configure, copy, cut_short, golden, write_tokenizer};
 use support::program::{Ended, command, finish, run};
 use support::rows::{assert_same, measured};
 use support::sweep::{SMALL, Sweep, write_texts};
-use tova_bench::results::{Row, Text};
+use tova_bench::ledger::{Row, Text};
 
 // --- the same numbers however the work is cut ---
 

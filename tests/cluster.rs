@@ -210,15 +210,15 @@ fn folders_of_shards_merge_into_one() {
 }
 
 /// The rows of the first sample of a cell's file.
-fn measured_of(results: &Path, cell: &Path) -> Vec<tova_bench::results::Row> {
+fn measured_of(results: &Path, cell: &Path) -> Vec<tova_bench::ledger::Row> {
     let id = cell.file_stem().unwrap().to_string_lossy().rsplit("__").next().unwrap().to_owned();
-    let rows = tova_bench::results::Ledger::existing(results).unwrap().rows().unwrap();
+    let rows = tova_bench::ledger::Ledger::existing(results).unwrap().rows().unwrap();
     let rows: Vec<_> = rows.into_iter().filter(|row| row.cell.as_str() == id).collect();
     rows.iter().filter(|row| row.sample == rows[0].sample).cloned().collect()
 }
 
 /// A line of a journal as the module describes it: a checksum over the cell's id and the sample.
-fn journal_line(rows: &[tova_bench::results::Row]) -> String {
+fn journal_line(rows: &[tova_bench::ledger::Row]) -> String {
     let sample = format!("{{\"index\":0,\"rows\":{}}}", serde_json::to_string(rows).unwrap());
     let digest = hub_server::sha256(format!("{}\n{sample}", rows[0].cell).as_bytes());
     format!("{{\"sha256\":\"{}\",\"sample\":{sample}}}\n", &digest[..16])

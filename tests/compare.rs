@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::Value;
 use support::program::{Ended, run};
 use tempfile::TempDir;
-use tova_bench::results::{Row, Text, read_rows, write_rows};
+use tova_bench::ledger::{Row, Text, read_rows, write_rows};
 
 // --- results to tamper with ---
 

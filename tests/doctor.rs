@@ -46,7 +46,7 @@ fn a_machine_that_is_well_says_what_it_is() {
     assert_eq!(ended.code, Some(0), "{report:#}");
     let version = check(&report, "version");
     assert_eq!(version["figures"]["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(version["figures"]["engine"], tova_bench::sweep::ENGINE_VERSION);
+    assert_eq!(version["figures"]["engine"], tova_bench::ledger::ENGINE_VERSION);
     assert!(check(&report, "build")["figures"]["candle"].as_str().unwrap().starts_with("0."));
     let products = &check(&report, "one thread")["figures"];
     let [rate, peak] = ["flops", "peak_flops"].map(|name| products[name].as_f64().unwrap());

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use support::checkpoint::{configure, load};
 use tova_bench::eviction::{Positions, presets};
 use tova_bench::lm::source::{HubSettings, ModelSource};
-use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelFiles, Real, Stretch, StretchKind, WeightType};
+use tova_bench::lm::{
+    Device, LanguageModel, MemoryPlan, ModelFiles, Real, RopeOverride, RopeOverrideKind, WeightType,
+};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -133,13 +135,13 @@ fn stretched_positions() {
         let source: ModelSource = path.display().to_string().parse().unwrap();
         ModelFiles::find(&source, &HubSettings::with_cache_dir("nowhere"), &()).unwrap()
     };
-    let stretch = Stretch { kind: StretchKind::Linear, factor: Real(4.0) };
+    let rope_override = RopeOverride { kind: RopeOverrideKind::Linear, factor: Real(4.0) };
     let plain = find(folder.path()).revision().unwrap();
-    let files = find(folder.path()).stretched(stretch).unwrap();
+    let files = find(folder.path()).with_rope_override(rope_override).unwrap();
     assert_ne!(files.revision().unwrap(), plain);
     let (cases, _) = check_model(&files.load(WeightType::Auto, &Device::Cpu).unwrap(), &golden, &[64]);
     assert!(cases >= 18, "only {cases} cases");
-    assert!(find(&golden).stretched(stretch).is_err(), "it has a scaling of its own");
+    assert!(find(&golden).with_rope_override(rope_override).is_err(), "it has a scaling of its own");
 }
 
 #[test]

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use support::program::{Ended, Running, command, finish, start};
 use support::rows::kept;
 use tempfile::TempDir;
-use tova_bench::results::{Ledger, Row, Text};
-use tova_bench::sweep::CellName;
+use tova_bench::ledger::{CellId, CellName};
+use tova_bench::ledger::{Ledger, Row, Text};
 
 const KEY: &str = "sk-test-0123456789/abcdef";
 
@@ -80,7 +80,7 @@ fn write_cell(results: &Path, rows: Vec<Row>) {
     let Row { model, policy, cache_size, .. } = &rows[0];
     let meaning =
         format!("{:?}", rows.iter().map(|row| Row { date: Text::new(), ..row.clone() }).collect::<Vec<_>>());
-    let name = CellName::derived("story", model, policy, cache_size.map(|size| size as usize), &meaning);
+    let name = CellName::new(CellId::of(&meaning), "story", model, policy, cache_size.map(|size| size as usize));
     let ledger = Ledger::open(results).unwrap();
     let journal = ledger.journal(&name).unwrap();
     let count = rows.len();

@@ -9,9 +9,9 @@ use support::program::run;
 use support::rows::measured;
 use support::sweep::{SMALL, Sweep, write_texts};
 use tova_bench::eviction::{Positions, presets};
+use tova_bench::ledger::Row;
 use tova_bench::lm::source::HubSettings;
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelFiles, WeightType};
-use tova_bench::results::Row;
 
 const LENGTH: usize = 9000;
 const POLICIES: [(&str, Positions); 5] = [

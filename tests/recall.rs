@@ -94,7 +94,7 @@ fn read(model: &LanguageModel, sample: &Sample, readings: &[Reading]) -> Vec<Mea
 
 fn table(measured: &Measured) -> Table {
     let mut table = Table::new();
-    for mark in measured.marks.iter().filter(|mark| mark.metric.starts_with("recall")) {
+    for mark in measured.sums.iter().filter(|mark| mark.metric.starts_with("recall")) {
         let sums = table.entry(mark.group.clone().unwrap_or_default()).or_default();
         sums[if mark.metric == "recall" { 0 } else { 2 }] = mark.value;
         sums[1] = mark.weight;
@@ -158,7 +158,7 @@ fn neither_company_nor_threads_nor_a_comparison_change_a_bit() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let alone = pool.install(|| read(&model, &sample, &readings)).remove(0);
             let common = |measured: &Measured| {
-                let marks = measured.marks.iter().filter(|mark| !mark.metric.contains("full"));
+                let marks = measured.sums.iter().filter(|mark| !mark.metric.contains("full"));
                 let marks = marks.filter(|mark| !["top1_agreement", "evicted_mass"].contains(&mark.metric));
                 marks.map(|mark| (mark.metric, mark.group.clone(), mark.value.to_bits())).collect::<Vec<_>>()
             };

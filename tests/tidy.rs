@@ -8,29 +8,43 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules in the order they are built: each may use those named, which all stand before it.
-const ARROWS: [(&str, &[&str]); 15] = [
-    ("intake", &[]),
+const ARROWS: [(&str, &[&str]); 16] = [
+    ("format", &[]),
+    ("bounded_read", &[]),
     ("vector", &[]),
     ("columns", &[]),
     ("world", &[]),
     ("eviction", &["vector"]),
     ("metric", &[]),
-    ("lm", &["eviction", "vector", "intake"]),
-    ("task", &["lm", "metric", "eviction", "columns", "vector", "world", "intake"]),
-    ("sweep", &["task", "lm", "eviction", "intake"]),
-    ("results", &["sweep", "columns", "intake"]),
-    ("run", &["results", "sweep", "task", "lm", "metric", "eviction"]),
-    // It reads stories from rows and shows the judge what was asked for: no model of ours, no run.
-    ("judge", &["results", "sweep", "task"]),
-    // It draws from rows alone: no model, no sweep.
-    ("report", &["results"]),
-    // It sets two sets of rows beside each other, with the names, quantities and draws of a report.
-    ("compare", &["report", "results"]),
+    // Identity, rows and files; who measured them and why is unknown.
+    ("ledger", &["columns", "bounded_read", "format"]),
+    ("lm", &["eviction", "vector", "bounded_read"]),
+    ("task", &["lm", "metric", "eviction", "columns", "vector", "world", "bounded_read", "format"]),
+    ("sweep", &["ledger", "task", "lm", "eviction", "bounded_read", "format"]),
+    ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
+    // Reads stories from rows and shows the judge the request: no model of ours, no run.
+    ("judge", &["ledger", "task"]),
+    // Draws from rows alone: no model, no sweep.
+    ("report", &["ledger"]),
+    // Sets two sets of rows side by side, with the names, quantities and draws of a report.
+    ("compare", &["report", "ledger"]),
     (
         "cli",
         &[
-            "compare", "report", "judge", "run", "results", "sweep", "task", "lm", "metric", "eviction", "vector",
-            "world", "intake",
+            "compare",
+            "report",
+            "judge",
+            "run",
+            "ledger",
+            "sweep",
+            "task",
+            "lm",
+            "metric",
+            "eviction",
+            "vector",
+            "world",
+            "bounded_read",
+            "format",
         ],
     ),
 ];
@@ -375,7 +389,7 @@ fn the_changelog_says_what_numbers_this_version_has() {
         "the top of CHANGELOG.md is {heading:?}, not `## {version}<date or unreleased>`"
     );
     let (_, numbers) = body.split_once("### Numbers\n").unwrap();
-    let (engine, schema) = (tova_bench::sweep::ENGINE_VERSION, tova_bench::sweep::SCHEMA_VERSION);
+    let (engine, schema) = (tova_bench::ledger::ENGINE_VERSION, tova_bench::ledger::SCHEMA_VERSION);
     let said = format!("Engine {engine}, schema {schema}.");
     assert!(
         numbers.trim_start().starts_with(&said),

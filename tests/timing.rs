@@ -8,7 +8,7 @@ use std::path::Path;
 
 use support::program::{Ended, run};
 use support::rows::{kept, measured};
-use tova_bench::results::Row;
+use tova_bench::ledger::Row;
 
 fn sweep(folder: &Path, models: &str, policies: &str, sizes: &str, task: &str) {
     let text =

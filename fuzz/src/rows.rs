@@ -6,8 +6,8 @@
 use std::fs;
 
 use sha2::{Digest, Sha256};
-use tova_bench::results::{Ledger, Status, read_rows};
-use tova_bench::sweep::CellName;
+use tova_bench::ledger::{CellId, CellName};
+use tova_bench::ledger::{Ledger, Status, read_rows};
 
 use super::scratch;
 use super::texts::told;
@@ -18,7 +18,7 @@ const TAG: &[u8] = b"TOVA-SUM";
 /// The file as it is, and with a right checksum before its footer; both as a cell of a ledger and as a file by itself.
 pub fn ledger(input: &[u8]) {
     let folder = scratch::folder("ledger");
-    let name = CellName::derived("perplexity", "m", "tova", Some(8), "fuzzed");
+    let name = CellName::new(CellId::of("fuzzed"), "perplexity", "m", "tova", Some(8));
     let path = folder.join("cells").join(format!("{}.parquet", name.stem()));
     if !path.exists() {
         Ledger::open(&folder).expect("a ledger in the temporary folder");
@@ -53,7 +53,7 @@ fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
 /// Each line as it is, and as what stands behind a right checksum.
 pub fn journal(input: &[u8]) {
     let folder = scratch::folder("journal");
-    let name = CellName::derived("perplexity", "m", "tova", Some(8), "fuzzed");
+    let name = CellName::new(CellId::of("fuzzed"), "perplexity", "m", "tova", Some(8));
     let path = folder.join("partial").join(format!("{}.jsonl", name.stem()));
     let cell = folder.join("cells").join(format!("{}.parquet", name.stem()));
     let ledger = Ledger::open(&folder).expect("a ledger in the temporary folder");

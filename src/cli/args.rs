@@ -9,9 +9,10 @@ use super::baseline::BaselineArguments;
 use super::compare::CompareArguments;
 use super::doctor::DoctorArguments;
 use crate::eviction::Positions;
+use crate::ledger::Only;
 use crate::lm::{DeviceChoice, WeightType};
 use crate::report::Distance;
-use crate::sweep::{Only, Shard};
+use crate::sweep::Shard;
 use crate::world::{self, Split};
 
 /// How small can a transformer's key-value cache be?

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 
 use super::failure::Usage;
 use crate::compare::Origin;
+use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
 use crate::report::{Setting, escape, label, order};
-use crate::results::{Ledger, Row, Text, read_rows, write_rows};
 
 /// Where baselines are unless `--dir` says otherwise.
 pub(super) const FOLDER: &str = "results/baselines";

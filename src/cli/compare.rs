@@ -11,9 +11,9 @@ use super::baseline;
 use super::failure::Usage;
 use super::{complete_rows, print};
 use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
+use crate::format::did_you_mean;
+use crate::ledger::{Row, read_rows};
 use crate::report::METRICS;
-use crate::results::{Row, read_rows};
-use crate::sweep::did_you_mean;
 
 /// What exit code 3 means: a gate does not let this pass.
 const REGRESSION: u8 = 3;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 
 use super::args::{ExportArguments, Form};
-use crate::results::{Ledger, Row};
+use crate::ledger::{Ledger, Row};
 
 /// ZeroSCROLLS' tasks among ours.
 const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];

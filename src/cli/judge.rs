@@ -14,7 +14,7 @@ use super::print;
 use super::progress::interactive;
 use super::sweeps::{interrupted, listen};
 use crate::judge::{self, Endpoint, Event, Key, NothingSelected, Outcome, Settings};
-use crate::results::Ledger;
+use crate::ledger::Ledger;
 
 pub(super) fn judge(arguments: &JudgeArguments) -> Result<ExitCode> {
     let settings = settings(arguments)?;

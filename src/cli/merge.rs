@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 
 use super::args::MergeArguments;
 use super::sweeps::cells_of;
-use crate::results::Ledger;
+use crate::ledger::Ledger;
 
 pub(super) fn merge(arguments: &MergeArguments) -> Result<String> {
     // A slip in a name shall not leave half of the work behind it.

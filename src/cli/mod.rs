@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 
-use crate::results::{Ledger, Row};
+use crate::ledger::{Ledger, Row};
 use crate::sweep;
 use args::{Arguments, Command};
 use failure::Usage;

@@ -7,9 +7,9 @@ use anyhow::{Result, anyhow, bail};
 use super::args::{ReportArguments, ReportFormat};
 use super::failure::Usage;
 use super::{complete_rows, print};
+use crate::ledger::{Row, choose};
 use crate::report::paper::{self, Exhibit, Unknown};
 use crate::report::{self, Format, Options};
-use crate::results::{Row, choose};
 
 pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     let exhibits = exhibits(&arguments.figure)?;

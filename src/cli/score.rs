@@ -59,7 +59,7 @@ const MOST_LISTED: u64 = 256 << 20;
 pub(super) fn tokens(asked: &TextArguments, files: &ModelFiles) -> Result<Vec<u32>> {
     let tokens: Vec<u32> = match (&asked.tokens, &asked.text) {
         (Some(path), _) => {
-            let text = crate::intake::read_text(path, MOST_LISTED)
+            let text = crate::bounded_read::text(path, MOST_LISTED)
                 .with_context(|| format!("cannot read {}", path.display()))?;
             serde_json::from_str(&text)
                 .with_context(|| format!("{} is no JSON list of token ids such as [1, 15, 9]", path.display()))?

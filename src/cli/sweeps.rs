@@ -13,10 +13,10 @@ use super::bars::Bars;
 use super::failure::Usage;
 use super::progress::Downloads;
 use super::{print, threads};
+use crate::ledger::{Ledger, Row, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name, matrix_rate};
 use crate::report::{self, Options};
-use crate::results::{Ledger, Row, Status};
 use crate::run::{self, Machine, Prepared, Speed, bytes_per_worker};
 use crate::sweep::{Selection, Shard, Sweep};
 use crate::task::TaskSpec;
@@ -152,7 +152,7 @@ fn warn_of_changed_models(prepared: &Prepared, ledger: &Ledger) -> Result<()> {
 }
 
 fn selection_is_usage(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<crate::sweep::SelectionError>() {
+    match error.downcast::<crate::ledger::OnlyError>() {
         Ok(error) => Usage::from_error(error).into(),
         Err(error) => error,
     }

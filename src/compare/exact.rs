@@ -5,8 +5,8 @@
 
 use super::pairing::{Measured, Paired, Sample, pair};
 use super::point::{Moved, Point, Verdict};
+use crate::ledger::Row;
 use crate::report::{Estimate, Sums, pooled};
-use crate::results::Row;
 
 /// Times never repeat, and a judge is somebody else's program.
 pub(super) fn counts(row: &Row) -> bool {

@@ -28,8 +28,8 @@ pub use point::{Comparison, Moved, Options, Origin, Point, Verdict};
 pub use terminal::terminal;
 pub use threshold::{Margin, Threshold, Thresholds, metric_named, shown_name};
 
+use crate::ledger::Row;
 use crate::report::{Quantity, Setting, is_result, label, order};
-use crate::results::Row;
 
 /// Compares results with a baseline; each side comes with its name.
 pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Options) -> Comparison {

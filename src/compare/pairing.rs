@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
+use crate::ledger::{Row, Text};
 use crate::report::{Setting, is_shared};
-use crate::results::{Row, Text};
 
 /// Where cells are measured: the borrowed fields of a [`Setting`], policy and cache size.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

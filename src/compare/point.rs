@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::threshold::{Thresholds, excludes_zero};
+use crate::ledger::Row;
 use crate::report::{Better, Estimate, Quantity, Setting};
-use crate::results::Row;
 
 /// What is compared, and what may differ.
 #[derive(Clone, Debug, Default)]

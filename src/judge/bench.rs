@@ -15,7 +15,7 @@ use super::pair::Contest;
 use super::rows::{Call, Witness, opinions};
 use super::verdict::{Opinion, Shown, choice_in};
 use super::{Event, Settings, patience, prompt};
-use crate::results::{Journal, is_disk_full};
+use crate::ledger::{Journal, is_disk_full};
 
 /// How often a question is put before its answers count as unreadable; all but the first time with a reminder.
 const READINGS: usize = 3;

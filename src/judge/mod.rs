@@ -42,8 +42,8 @@ pub use prompt::PROMPT_VERSION;
 pub use rows::Tally;
 pub use table::table;
 
-use crate::results::{Ledger, Row, Status, Unavailable};
-use crate::sweep::Only;
+use crate::ledger::Only;
+use crate::ledger::{Ledger, Row, Status, Unavailable};
 use bench::Bench;
 use client::Client;
 use pair::{Contest, pair};

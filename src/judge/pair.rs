@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::prompt::PROMPT_VERSION;
-use crate::results::{Row, SCHEMA_VERSION, admits};
-use crate::sweep::{CellName, Only};
+use crate::ledger::{CellId, CellName, Only, Row, SCHEMA_VERSION, admits};
 use crate::task::request_of;
 
 /// The task whose rows hold stories, and the metric of the row that carries the text.
@@ -170,7 +169,7 @@ fn contest(stories: &Stories, full: &Stories, judge: &str) -> Result<Contest, St
     };
     let size = head.cache_size.map(|size| size as usize);
     Ok(Contest {
-        name: CellName::derived(JUDGE, model, &head.policy, size, &meaning),
+        name: CellName::new(CellId::of(&meaning), JUDGE, model, &head.policy, size),
         pairs,
         head: head.clone(),
         identical,

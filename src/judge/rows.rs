@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 
 use super::pair::{Contest, JUDGE, Pair};
 use super::verdict::{Ending, Opinion, Shown};
-use crate::results::{Row, Text, date};
+use crate::ledger::{Row, Text, date};
 
 const VERDICT: &str = "verdict";
 const ENDINGS: [(&str, Ending); 3] =

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::jinja;
 use super::tokenizer::MOST_CONFIG as MOST_BYTES;
-use crate::intake;
+use crate::bounded_read;
 
 /// A model's template for conversations.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ impl ChatTemplate {
     /// A file that cannot be read, or templates of which none is called `default`.
     pub(super) fn read(config: Option<&Path>, file: Option<&Path>) -> Result<Option<ChatTemplate>> {
         let read = |path: &Path| {
-            intake::read_text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))
+            bounded_read::text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))
         };
         let config = match config {
             None => Value::Null,

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_transformers::models::llama::{Llama3RopeConfig, Llama3RopeType};
 use serde::Deserialize;
 
+use crate::bounded_read;
 use crate::eviction::Heads;
-use crate::intake;
 
 /// Shape and constants of a Llama-layout decoder.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl ModelShape {
     /// # Errors
     /// A file that cannot be read, or a network this program would not compute right.
     pub fn read(path: &Path) -> Result<ModelShape> {
-        let text = intake::read_text(path, MOST_BYTES)
+        let text = bounded_read::text(path, MOST_BYTES)
             .with_context(|| format!("cannot read the model's {}", path.display()))?;
         ModelShape::parse(&text)
             .with_context(|| format!("{} describes a model that cannot be run", path.display()))

@@ -8,18 +8,18 @@ use super::config::{self, ModelShape};
 use super::device::available_memory;
 use super::pocket;
 use super::random::{shape_of, tiny_shape};
+use super::rope_override::RopeOverride;
 use super::seen::Seen;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
-use super::stretch::Stretch;
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
-use crate::intake;
+use crate::bounded_read;
 
 /// What is known of a model before its weights are loaded.
 pub struct ModelFiles {
     pub source: ModelSource,
     pub shape: ModelShape,
-    stretch: Option<Stretch>,
+    rope_override: Option<RopeOverride>,
     weights: Weights,
     /// The files before anything in them was read, where there are any.
     seen: Option<Seen>,
@@ -54,16 +54,16 @@ impl ModelFiles {
                 (ModelShape::read(&files.config)?, Weights::Files(files))
             }
         };
-        Ok(ModelFiles { source: source.clone(), shape, stretch: None, weights, seen })
+        Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights, seen })
     }
 
     /// The same model with stretched positions.
     ///
     /// # Errors
-    /// As [`ModelShape::stretch`].
-    pub fn stretched(mut self, stretch: Stretch) -> Result<ModelFiles> {
-        self.shape.stretch(stretch).with_context(|| format!("model {}", self.source))?;
-        self.stretch = Some(stretch);
+    /// As [`ModelShape::apply_rope_override`].
+    pub fn with_rope_override(mut self, rope_override: RopeOverride) -> Result<ModelFiles> {
+        self.shape.apply_rope_override(rope_override).with_context(|| format!("model {}", self.source))?;
+        self.rope_override = Some(rope_override);
         Ok(self)
     }
 
@@ -80,8 +80,8 @@ impl ModelFiles {
             (Weights::Pocket, _) => pocket::revision(),
             (Weights::Random(_), _) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
-        Ok(match self.stretch {
-            Some(stretch) => format!("{weights} rope_scaling {stretch}"),
+        Ok(match self.rope_override {
+            Some(rope_override) => format!("{weights} rope_scaling {rope_override}"),
             None => weights,
         })
     }
@@ -116,7 +116,7 @@ impl ModelFiles {
             Weights::Pocket => Some(pocket::generation_config().to_owned()),
             Weights::Files(CheckpointFiles { generation_config: None, .. }) => None,
             Weights::Files(CheckpointFiles { generation_config: Some(path), .. }) => Some(
-                intake::read_text(path, config::MOST_BYTES)
+                bounded_read::text(path, config::MOST_BYTES)
                     .with_context(|| format!("cannot read {}", path.display()))?,
             ),
         };

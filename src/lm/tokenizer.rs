@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
 use super::tokenizer_outline;
-use crate::intake;
+use crate::bounded_read;
 
 /// Bytes of a tokenizer.json: the largest have some dozens of megabytes.
 const MOST_BYTES: u64 = 256 << 20;
@@ -43,10 +43,10 @@ impl Tokenizer {
     /// A file that cannot be read or is no tokenizer.
     pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
         let using = || format!("cannot use the tokenizer {}", file.display());
-        let inner = build(&intake::read(file, MOST_BYTES).with_context(using)?).with_context(using)?;
+        let inner = build(&bounded_read::bytes(file, MOST_BYTES).with_context(using)?).with_context(using)?;
         let config: Value = match config {
             Some(path) => {
-                let text = intake::read_text(path, MOST_CONFIG)
+                let text = bounded_read::text(path, MOST_CONFIG)
                     .with_context(|| format!("cannot read {}", path.display()))?;
                 serde_json::from_str(&text).with_context(|| format!("{} is no valid JSON", path.display()))?
             }

@@ -1,4 +1,4 @@
-//! How good an answer is: marks, pure numbers.
+//! How good an answer is: sums, pure numbers.
 //!
 //! A mark is a sum over a sample and the weight it is a sum over, so that pooling is one division whatever the
 //! metric: perplexity pools NLL over tokens and is never a mean of perplexities.
@@ -95,7 +95,7 @@ pub const RESIDENT_BYTES: &str = "resident_bytes";
 
 /// One metric of one sample.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
+pub struct MetricSum {
     pub metric: &'static str,
     /// Which part of the sample it is about, such as `kind:home`; `None`: all of it.
     pub group: Option<String>,
@@ -107,10 +107,10 @@ pub struct Mark {
     pub output: Option<String>,
 }
 
-impl Mark {
+impl MetricSum {
     /// A mark of a whole sample.
-    pub fn new(metric: &'static str, value: f64, weight: f64) -> Mark {
-        Mark { metric, group: None, value, weight, output: None }
+    pub fn new(metric: &'static str, value: f64, weight: f64) -> MetricSum {
+        MetricSum { metric, group: None, value, weight, output: None }
     }
 }
 

@@ -214,7 +214,7 @@ mod tests {
     use super::super::fixture::{Sample, rows};
     use super::super::points::panels;
     use super::*;
-    use crate::results::Row;
+    use crate::ledger::Row;
 
     /// Recall of two facts in each of two octaves and of one kind.
     fn recalls() -> Vec<Row> {

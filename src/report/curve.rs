@@ -269,7 +269,7 @@ mod tests {
     use super::super::fixture::{Sample, rows};
     use super::super::scene::Shape;
     use super::*;
-    use crate::results::Row;
+    use crate::ledger::Row;
 
     /// Perplexities at sizes, of one sample each.
     fn line(policy: &str, points: &[(u32, f64)]) -> Vec<Row> {

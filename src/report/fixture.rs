@@ -1,7 +1,7 @@
 //! Rows for the tests: a few by hand, the paper's Table 3 spread over books, and recall as a policy might have it.
 
 use super::paper::numbers;
-use crate::results::Row;
+use crate::ledger::Row;
 
 #[derive(Clone, Copy)]
 pub(super) struct Sample<'a> {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::setting::Setting;
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// Where a number stands inside a panel: a policy at a cache size.
 pub(super) type Place<'a> = (Cow<'a, str>, Option<u32>);

@@ -9,7 +9,7 @@ use super::chart::{self, LABEL, SMALL, TITLE};
 use super::ink::BLACK;
 use super::scene::{Across, Scene, Shape};
 use super::{escape, font};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// One layer of one sample.
 pub(super) struct Map {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::escape;
 use super::table::{Entry, Grid, Line, Sheet};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// Tokens that occur less often say little; where hardly any are commoner, all count.
 const COMMON: u64 = 10;

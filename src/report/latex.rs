@@ -127,7 +127,7 @@ mod tests {
     use super::super::points::panels;
     use super::super::sheets;
     use super::*;
-    use crate::results::Row;
+    use crate::ledger::Row;
 
     fn of(rows: &[Row]) -> String {
         file(&sheets::all(rows, &panels(rows), &[], &[]))

@@ -10,7 +10,7 @@ use super::setting::Setting;
 use super::sheets::{self, capital};
 use super::table::{self, Entry, Grid, Sheet, Show};
 use super::{escape, pairing, throughput};
-use crate::results::{Row, Text};
+use crate::ledger::{Row, Text};
 
 /// A figure to link: alternative text, and the path relative to the report.
 pub(super) struct Link {

@@ -193,7 +193,7 @@ mod tests {
     use super::super::fixture::{Sample, rows, table_3};
     use super::super::points::panels;
     use super::*;
-    use crate::results::Row;
+    use crate::ledger::Row;
 
     #[test]
     fn the_paper_s_table_against_tova() {

@@ -143,7 +143,7 @@ mod tests {
     use super::super::fixture::{Sample, rows, table_3};
     use super::super::points::panels;
     use super::*;
-    use crate::results::Row;
+    use crate::ledger::Row;
 
     /// A metric that is shown as it is, so that values can be told by hand.
     fn costs(policy: &str, size: u32, values: &[(&str, f64)]) -> Vec<Row> {

@@ -13,7 +13,7 @@ use super::pairs::{self, Pair};
 use super::pool::{Pool, Resampled};
 use super::quantity::{Quantity, is_result};
 use super::setting::Setting;
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// One number of a panel: a policy at a cache size, over all its samples.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,7 +13,7 @@ use super::scene::Scene;
 use super::setting::Setting;
 use super::table::{Entry, Grid, Line, Sheet};
 use super::{escape, gather, heatmap, order, penn, places};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// What the numbers are.
 pub(super) fn about() -> String {

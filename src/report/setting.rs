@@ -3,7 +3,7 @@
 //! It knows the columns of a row that say *where*, apart from the policy and the cache size, and refuses to know values.
 
 use super::escape;
-use crate::results::{Row, Text};
+use crate::ledger::{Row, Text};
 
 /// Everything that can move a number but policy, positions and cache size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use super::setting::Setting;
 use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
 use super::within::{self, Distance};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// What stands above the names of policies.
 pub(super) const POLICY: &str = "policy";

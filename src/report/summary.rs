@@ -10,7 +10,7 @@ use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
 use super::within::{self, Distance};
 use super::{escape, pairing, retention};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// Tables of the first quantity of each setting (perplexity where there is one) with the difference to the full cache,
 /// and of recall; of a timing the one table that says it all.

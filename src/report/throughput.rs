@@ -10,7 +10,7 @@ use super::order;
 use super::paper::numbers::{self, Speed};
 use super::setting::Setting;
 use super::table::{self, Entry, Grid, Line};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// One setting's policies and sizes, each with what was measured.
 pub(super) struct Throughput {

@@ -208,7 +208,7 @@ mod tests {
     use super::super::fixture::{Sample, rows, table_3};
     use super::super::points::panels;
     use super::*;
-    use crate::results::Row;
+    use crate::ledger::Row;
 
     fn distance(text: &str) -> Distance {
         text.parse().unwrap()

@@ -17,7 +17,7 @@ use super::scene::Scene;
 use super::setting::Setting;
 use super::within::{self, Distance};
 use super::{brief, csv, html, latex, paper, pdf, retention, sheets, summary};
-use crate::results::{Row, write_derived};
+use crate::ledger::{Row, write_derived};
 
 #[derive(Clone, Debug)]
 pub struct Options {

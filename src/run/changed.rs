@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::prepare::{Group, Prepared};
-use crate::results::{Ledger, Status};
-use crate::sweep::CellName;
+use crate::ledger::{CellName, Ledger, Status};
 
 /// What to tell a user about such models, one sentence each.
 ///

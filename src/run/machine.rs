@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 
 use super::prepare::{Group, NamedCell};
+use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, available_memory};
-use crate::task::{AT_ONCE, Bytes, Samples};
+use crate::task::{AT_ONCE, Samples};
 
 /// Settings of a run that change no number.
 pub struct Machine {

@@ -28,7 +28,7 @@ use models::Models;
 pub use prepare::{Group, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;
 
-use crate::results::{Ledger, Status};
+use crate::ledger::{Ledger, Status};
 
 /// Measures what the ledger lacks: first what is timed, with the whole machine and one after the other, then the rest
 /// with all jobs side by side.

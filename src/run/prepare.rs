@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use super::cost::{self, Cost, Speed};
 use super::shares::{self, Common, Piece};
+use crate::ledger::{CellId, CellName, Ledger, Status};
 use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::lm::{Device, ModelFiles};
-use crate::results::{Ledger, Status};
-use crate::sweep::{Cell, CellId, CellName, ModelSpec, Selection, Shard, Sweep};
+use crate::sweep::{Cell, ModelSpec, Selection, Shard, Sweep};
 use crate::task::{Asking, Reading, Samples, TaskSpec};
 
 /// One model and one task: what is opened together.
@@ -181,7 +181,7 @@ type Found = (Arc<ModelFiles>, Arc<str>);
 fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Found> {
     let files = ModelFiles::find(&model.source, hub, progress)?;
     let files = match model.rope_scaling {
-        Some(stretch) => files.stretched(stretch)?,
+        Some(rope_override) => files.with_rope_override(rope_override)?,
         None => files,
     };
     let revision = files.revision()?.into();

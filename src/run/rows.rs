@@ -1,9 +1,8 @@
 //! A measurement becomes rows.
 
 use crate::eviction::{CacheRule, Policy};
-use crate::metric::{Mark, NEW_TOKENS};
-use crate::results::{Row, Text, date};
-use crate::sweep::ENGINE_VERSION;
+use crate::ledger::{ENGINE_VERSION, Row, Text, date};
+use crate::metric::{MetricSum, NEW_TOKENS};
 use crate::task::Measured;
 
 use super::prepare::{Group, NamedCell};
@@ -37,8 +36,8 @@ impl Provenance {
         let date = date();
         // Said once for each answer, beside it.
         let once =
-            |mark: &Mark, text: Option<&str>| text.filter(|_| mark.metric == NEW_TOKENS).map(str::to_string);
-        let row = |mark: &Mark| Row {
+            |mark: &MetricSum, text: Option<&str>| text.filter(|_| mark.metric == NEW_TOKENS).map(str::to_string);
+        let row = |mark: &MetricSum| Row {
             cell: named.name.id().to_string().into(),
             sweep: self.sweep.as_str().into(),
             model: group.model.to_string().into(),
@@ -78,6 +77,6 @@ impl Provenance {
             peak_cache_bytes: measured.peak_cache_bytes,
             date: date.clone(),
         };
-        measured.marks.iter().map(row).collect()
+        measured.sums.iter().map(row).collect()
     }
 }

@@ -15,8 +15,8 @@ use super::models::Models;
 use super::prepare::{Group, NamedCell, Prepared};
 use super::rows::Provenance;
 use super::schedule::{self, SampleJob};
+use crate::ledger::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
 use crate::lm::{Device, Interrupted, LanguageModel, device_name, machine_name};
-use crate::results::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
 use crate::task::{Measured, Samples};
 
 /// A cell in the making.

@@ -4,22 +4,13 @@
 //! share a result file whatever the sweep called them, and different ones never do. A display name, a device, a
 //! date or a commit is no part of the meaning. Once published, an id must not change silently: a test pins one.
 
-use std::fmt;
 use std::fmt::Write as _;
-
-use sha2::{Digest, Sha256};
 
 use super::model::ModelSpec;
 use crate::eviction::{CacheRule, Policy, Positions, Score};
+use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::source::ModelSource;
 use crate::task::TaskSpec;
-
-/// Version of the engine, bumped when numbers may change; part of every cell id.
-pub const ENGINE_VERSION: u32 = 2;
-
-/// Version of the result rows' schema (`results::Row`), bumped when a column is added, removed or changes its
-/// meaning; part of every cell id.
-pub const SCHEMA_VERSION: u32 = 4;
 
 /// One experiment: one model under one cache rule doing one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,49 +23,6 @@ pub struct Cell {
     pub task: TaskSpec,
     /// Only a random score, or writing that draws, uses it.
     pub seed: u64,
-}
-
-/// Content id of a cell: the first 64 bits of the SHA-256 of its canonical text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CellId(u64);
-
-impl CellId {
-    fn of(meaning: &str) -> CellId {
-        let digest: [u8; 32] = Sha256::digest(meaning).into();
-        let [a, b, c, d, e, f, g, h, ..] = digest;
-        CellId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
-    }
-}
-
-impl fmt::Display for CellId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-/// What a cell's files are called: a readable beginning and the id. Only the id identifies.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CellName {
-    id: CellId,
-    stem: String,
-}
-
-impl CellName {
-    pub fn id(&self) -> CellId {
-        self.id
-    }
-
-    /// The file name without its ending: `perplexity__owner-model__tova__256__0123456789abcdef`.
-    pub fn stem(&self) -> &str {
-        &self.stem
-    }
-
-    /// The name of a cell that no sweep describes, such as what a judge says of another cell. The id is the hash of
-    /// `meaning`, which must say all that can change a number of the cell; the rest only makes the name readable.
-    pub fn derived(task: &str, model: &str, policy: &str, size: Option<usize>, meaning: &str) -> CellName {
-        let id = CellId::of(meaning);
-        CellName { id, stem: stem(task, model, policy, size, id) }
-    }
 }
 
 impl Cell {
@@ -154,25 +102,6 @@ impl Cell {
             ModelSource::Folder(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,
         };
-        CellName { id, stem: stem(self.task.name(), model.unwrap_or(&source), &self.label(), self.size(), id) }
+        CellName::new(id, self.task.name(), model.unwrap_or(&source), &self.label(), self.size())
     }
-}
-
-fn stem(task: &str, model: &str, policy: &str, size: Option<usize>, id: CellId) -> String {
-    let size = size.map_or("unbounded".to_string(), |size| size.to_string());
-    format!("{task}__{}__{}__{size}__{id}", slug(model), slug(policy))
-}
-
-/// A name as a safe part of a file name: ASCII letters, digits, `.`, `+` and single `-`, at most 48 of them.
-fn slug(name: &str) -> String {
-    let mut slug = String::new();
-    for c in name.chars() {
-        let c = if c.is_ascii_alphanumeric() || matches!(c, '.' | '+') { c } else { '-' };
-        if c != '-' || !slug.ends_with('-') {
-            slug.push(c);
-        }
-    }
-    slug.truncate(48);
-    let trimmed = slug.trim_matches(['-', '.']);
-    if trimmed.is_empty() { "unnamed".to_string() } else { trimmed.to_string() }
 }

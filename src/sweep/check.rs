@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use super::model::ModelSpec;
-use super::nearest::did_you_mean;
-use super::shape::{Entries, MOST_STRETCH, PolicyShape, StretchShape, SweepShape};
+use super::shape::{Entries, MAX_ROPE_FACTOR, PolicyShape, RopeOverrideShape, SweepShape};
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, Policy, Positions};
+use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
-use crate::lm::{Real, Stretch};
+use crate::lm::{Real, RopeOverride};
 
 /// The names under `policies:` that are not policies.
 pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
@@ -137,10 +137,10 @@ impl Checker<'_> {
             };
             let rope_scaling = match value.rope_scaling {
                 None => None,
-                Some(StretchShape { kind, factor }) if (1.0..=MOST_STRETCH).contains(&factor) => {
-                    Some(Stretch { kind, factor: Real(factor) })
+                Some(RopeOverrideShape { kind, factor }) if (1.0..=MAX_ROPE_FACTOR).contains(&factor) => {
+                    Some(RopeOverride { kind, factor: Real(factor) })
                 }
-                Some(StretchShape { factor, .. }) => {
+                Some(RopeOverrideShape { factor, .. }) => {
                     return self.refuse(
                         referenced,
                         format!("positions cannot be stretched by {factor}"),

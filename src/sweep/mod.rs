@@ -6,7 +6,6 @@
 mod cell;
 mod check;
 mod model;
-mod nearest;
 mod schema;
 mod select;
 mod shape;
@@ -19,11 +18,10 @@ mod yaml;
 use std::collections::HashSet;
 use std::path::Path;
 
-pub use cell::{Cell, CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
+pub use cell::Cell;
 pub use model::ModelSpec;
-pub use nearest::did_you_mean;
 pub use schema::json_schema;
-pub use select::{Field, Only, Selection, SelectionError, Shard};
+pub use select::{Selection, Shard, ShardError};
 pub use yaml::{ConfigError, read_yaml};
 
 use crate::eviction::{CacheRule, Policy, Positions};

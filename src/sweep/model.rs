@@ -3,14 +3,14 @@
 use std::fmt;
 
 use crate::lm::source::ModelSource;
-use crate::lm::{Stretch, WeightType};
+use crate::lm::{RopeOverride, WeightType};
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelSpec {
     pub source: ModelSource,
     pub dtype: WeightType,
-    pub rope_scaling: Option<Stretch>,
+    pub rope_scaling: Option<RopeOverride>,
 }
 
 impl fmt::Display for ModelSpec {
@@ -18,7 +18,7 @@ impl fmt::Display for ModelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.rope_scaling {
             None => write!(f, "{}", self.source),
-            Some(stretch) => write!(f, "{} ({stretch})", self.source),
+            Some(rope_override) => write!(f, "{} ({rope_override})", self.source),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::schema::{names, rules};
 use super::task_shape::TaskShape;
 use super::yaml::Spanned;
 use crate::eviction::{Amount, Positions, Scope, Score};
-use crate::lm::{StretchKind, WeightType};
+use crate::lm::{RopeOverrideKind, WeightType};
 
 /// A sweep of tova-bench: every task by every model under every policy at every cache size.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -61,7 +61,7 @@ pub(super) struct SweepShape {
 pub(super) struct ModelShape {
     pub source: String,
     pub dtype: WeightType,
-    pub rope_scaling: Option<StretchShape>,
+    pub rope_scaling: Option<RopeOverrideShape>,
 }
 
 /// A model with the type of its weights, or with stretched positions.
@@ -78,24 +78,24 @@ pub(super) struct ModelMap {
     /// Stretched positions, for texts longer than a model was trained on, put on a checkpoint that has none.
     #[serde(default)]
     #[schemars(extend("default" = null))]
-    rope_scaling: Option<StretchShape>,
+    rope_scaling: Option<RopeOverrideShape>,
 }
 
 /// How positions are stretched.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StretchShape {
+pub(super) struct RopeOverrideShape {
     /// The way of stretching.
     #[serde(rename = "type")]
-    #[schemars(schema_with = "names::stretches")]
-    pub kind: StretchKind,
+    #[schemars(schema_with = "names::rope_overrides")]
+    pub kind: RopeOverrideKind,
     /// The text's length over the trained one; 1 is as trained.
-    #[schemars(range(min = 1.0, max = MOST_STRETCH))]
+    #[schemars(range(min = 1.0, max = MAX_ROPE_FACTOR))]
     pub factor: f64,
 }
 
 /// The largest factor of stretched positions.
-pub(super) const MOST_STRETCH: f64 = 1e6;
+pub(super) const MAX_ROPE_FACTOR: f64 = 1e6;
 
 impl<'de> Deserialize<'de> for ModelShape {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

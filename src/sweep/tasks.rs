@@ -1,7 +1,6 @@
 //! The tasks of a sweep, checked: every setting in range, and none that contradicts another or a policy.
 
 use super::check::Checker;
-use super::nearest::did_you_mean;
 use super::task_shape::{
     AnsweringShape, FactShape, NeedleShape, PerplexityShape, RetentionShape, StoryShape, TaskShape, TimingShape,
     WriteShape,
@@ -9,6 +8,7 @@ use super::task_shape::{
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule};
 use crate::eviction::Positions;
+use crate::format::did_you_mean;
 use crate::lm::Real;
 use crate::task::{
     Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, MOST_EMBEDDED_BOOKS, Needle, Perplexity,

@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer};
 pub(super) use serde_saphyr::Location;
 use serde_saphyr::{MergeKeyPolicy, MessageFormatter, UserMessageFormatter};
 
-use super::nearest::did_you_mean;
-use crate::intake;
+use crate::bounded_read;
+use crate::format::did_you_mean;
 
 /// A value and where it stands in the file. A type of this crate's own, so that it can have a JSON Schema: its value's.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
     let whole =
         |message: String, hint: &str| ConfigError { file: file.clone(), place: None, message, hint: hint.into() };
     let cannot_read = |error: std::io::Error| whole(format!("cannot be read: {error}"), "check the path");
-    let bytes = intake::read(path, MOST_BYTES).map_err(cannot_read)?;
+    let bytes = bounded_read::bytes(path, MOST_BYTES).map_err(cannot_read)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| whole("is not UTF-8 text".to_string(), "is it the file you meant?"))?;
     parse_yaml(&text, &file)

@@ -1,4 +1,4 @@
-//! Written answers under one cache rule, and their marks.
+//! Written answers under one cache rule, and their sums.
 //!
 //! The requests of a sitting share the beginning of their prompts: it is read once for each rule, and the memory is
 //! branched for every question. Answers are then written side by side.
@@ -15,7 +15,7 @@ use super::style::Prefill;
 use crate::eviction::CacheRule;
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Start, Written};
 use crate::metric::{
-    self, DISTINCT_1, DISTINCT_2, DISTINCT_3, EXACT_MATCH, F1, F1_IN_ASCII, F1_TRIVIAL, FOUND, Letters, Mark,
+    self, DISTINCT_1, DISTINCT_2, DISTINCT_3, EXACT_MATCH, F1, F1_IN_ASCII, F1_TRIVIAL, FOUND, Letters, MetricSum,
     NEW_TOKENS, NLL_FULL_OF_WRITTEN, REPETITION_4, ROUGE_GEO_INSTANCE, ROUGE1, ROUGE1_TRIVIAL, ROUGE2,
     ROUGE2_TRIVIAL, ROUGEL, ROUGEL_TRIVIAL,
 };
@@ -91,11 +91,11 @@ pub(super) fn answer(
     };
     let seconds = (started.elapsed().as_secs_f64() + topline_seconds(reading, topline)) / indices.len() as f64;
     for (((index, written), peak), prompt) in indices.into_iter().zip(written).zip(peaks).zip(prompts) {
-        let marks = marks(model, &requests.asked[index], marking, &prompt, &written);
+        let sums = sums(model, &requests.asked[index], marking, &prompt, &written);
         results.push((
             index,
-            marks.map(|marks| Measured {
-                marks,
+            sums.map(|sums| Measured {
+                sums,
                 seconds,
                 peak_cache_bytes: peak.max(written.cache_bytes),
                 prompt_tokens: prompt.len(),
@@ -220,17 +220,17 @@ fn begin(
 }
 
 /// Marks of one answer. The first is always the number of tokens written, and carries the text.
-fn marks(
+fn sums(
     model: &LanguageModel,
     asked: &Asked,
     marking: Marking,
     prompt: &[u32],
     written: &Written,
-) -> Result<Vec<Mark>> {
+) -> Result<Vec<MetricSum>> {
     let text = written.text.as_str();
     let references = &asked.request.references;
     let output = Some(written.text.clone());
-    let mut marks = vec![Mark { output, ..Mark::new(NEW_TOKENS, written.tokens.len() as f64, 1.0) }];
+    let mut sums = vec![MetricSum { output, ..MetricSum::new(NEW_TOKENS, written.tokens.len() as f64, 1.0) }];
     let mut compared: Vec<(&'static str, f64)> = Vec::new();
     match marking {
         _ if references.is_empty() && marking != Marking::Text => {}
@@ -262,16 +262,16 @@ fn marks(
             compared.extend(found.repetition_4.map(|share| (REPETITION_4, share)));
             if !written.tokens.is_empty() {
                 let nll = unbounded_nll(model, prompt, &written.tokens)?;
-                marks.push(Mark::new(NLL_FULL_OF_WRITTEN, nll, written.tokens.len() as f64));
+                sums.push(MetricSum::new(NLL_FULL_OF_WRITTEN, nll, written.tokens.len() as f64));
             }
         }
     }
     for (metric, value) in compared {
         let parts = asked.request.groups.iter().map(|group| Some(group.clone()));
         let all = std::iter::once(None).chain(parts);
-        marks.extend(all.map(|group| Mark { group, ..Mark::new(metric, value, 1.0) }));
+        sums.extend(all.map(|group| MetricSum { group, ..MetricSum::new(metric, value, 1.0) }));
     }
-    Ok(marks)
+    Ok(sums)
 }
 
 /// NLL in nats of a written text under the model with an unbounded cache.

@@ -14,7 +14,7 @@ use super::reading::Reading;
 use super::timing::Timing;
 use crate::eviction::CacheRule;
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor, occupied};
-use crate::metric::{BATCH, CACHE_BYTES, DECODE, DECODE_BATCH, FIRST_TOKEN, Mark, PREFILL, RESIDENT_BYTES};
+use crate::metric::{BATCH, CACHE_BYTES, DECODE, DECODE_BATCH, FIRST_TOKEN, MetricSum, PREFILL, RESIDENT_BYTES};
 use crate::vector;
 
 /// Measures one rule once.
@@ -34,10 +34,10 @@ pub(super) fn measure(model: &LanguageModel, task: &Timing, reading: &Reading) -
 
     Sequences::read(model, task, &plan, 0..1)?.decode(model, task.warm_up.min(task.decoded()))?;
     let mut alone = Sequences::read(model, task, &plan, 0..1)?;
-    let mut marks = vec![
-        Mark::new(PREFILL, alone.prefill, task.prompt as f64),
-        Mark::new(FIRST_TOKEN, alone.first, 1.0),
-        Mark::new(DECODE, alone.decode(model, task.decoded())?, tokens),
+    let mut sums = vec![
+        MetricSum::new(PREFILL, alone.prefill, task.prompt as f64),
+        MetricSum::new(FIRST_TOKEN, alone.first, 1.0),
+        MetricSum::new(DECODE, alone.decode(model, task.decoded())?, tokens),
     ];
     drop(alone);
 
@@ -49,14 +49,14 @@ pub(super) fn measure(model: &LanguageModel, task: &Timing, reading: &Reading) -
     if let Some(grown) = grown {
         bail!("a cache of {cache} bytes has become one of {}", grown.bytes());
     }
-    marks.push(Mark::new(DECODE_BATCH, seconds, tokens * batch as f64));
-    marks.push(Mark::new(BATCH, batch as f64, 1.0));
-    marks.push(Mark::new(CACHE_BYTES, cache as f64, 1.0));
+    sums.push(MetricSum::new(DECODE_BATCH, seconds, tokens * batch as f64));
+    sums.push(MetricSum::new(BATCH, batch as f64, 1.0));
+    sums.push(MetricSum::new(CACHE_BYTES, cache as f64, 1.0));
     if let (Some(before), Some(after)) = (before, after) {
-        marks.push(Mark::new(RESIDENT_BYTES, after.saturating_sub(before) as f64, batch as f64));
+        sums.push(MetricSum::new(RESIDENT_BYTES, after.saturating_sub(before) as f64, batch as f64));
     }
     Ok(Measured {
-        marks,
+        sums,
         seconds: started.elapsed().as_secs_f64(),
         peak_cache_bytes: cache * batch as u64,
         side_files: Vec::new(),

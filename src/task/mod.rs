@@ -6,7 +6,6 @@
 mod answers;
 mod archive;
 mod asking;
-mod bytes;
 mod classes;
 mod data_source;
 mod decoding;
@@ -36,7 +35,6 @@ mod timing;
 mod zeroscrolls;
 
 pub use asking::{Asking, Samples};
-pub use bytes::Bytes;
 pub use data_source::{DataSource, EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS};
 pub use effort::Effort;
 pub use lifetimes::Lifetimes;

@@ -17,12 +17,12 @@ use super::samples::Sample;
 use crate::columns::Table;
 use crate::eviction::{CacheRule, Positions, SizedPolicy};
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
-use crate::metric::{EVICTED_MASS, KL_TO_FULL, Mark, NLL, NLL_WORD, TOP1_AGREEMENT};
+use crate::metric::{EVICTED_MASS, KL_TO_FULL, MetricSum, NLL, NLL_WORD, TOP1_AGREEMENT};
 
 /// What was measured, and what it took.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    pub marks: Vec<Mark>,
+    pub sums: Vec<MetricSum>,
     /// Without the shared reading, except for the rule that is that reading.
     pub seconds: f64,
     pub peak_cache_bytes: u64,
@@ -77,13 +77,13 @@ pub fn measure(
             topline.memory.bytes()
         }
     };
-    let mut marks = tally.marks(reading);
+    let mut sums = tally.sums(reading);
     if let Some(lost) = lost {
-        marks.push(Mark::new(EVICTED_MASS, lost, tokens as f64));
+        sums.push(MetricSum::new(EVICTED_MASS, lost, tokens as f64));
     }
     seconds += started.elapsed().as_secs_f64();
     let side_files = Vec::new();
-    Ok(Measured { marks, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
+    Ok(Measured { sums, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
 }
 
 /// The sample with a cache that evicts.
@@ -214,36 +214,38 @@ impl<'a> Tally<'a> {
         Ok(())
     }
 
-    fn marks(self, reading: &Reading) -> Vec<Mark> {
+    fn sums(self, reading: &Reading) -> Vec<MetricSum> {
         let Tally { sample, nll, scored, .. } = self;
         let weight = scored as f64;
-        let mut marks = vec![Mark::new(NLL, nll, weight)];
-        let part =
-            |group: String, [nll, tokens]: [f64; 2]| Mark { group: Some(group), ..Mark::new(NLL, nll, tokens) };
+        let mut sums = vec![MetricSum::new(NLL, nll, weight)];
+        let part = |group: String, [nll, tokens]: [f64; 2]| MetricSum {
+            group: Some(group),
+            ..MetricSum::new(NLL, nll, tokens)
+        };
         // One part alone would say the same again.
         if self.octaves.len() > 1 {
-            marks.extend(self.octaves.into_iter().map(|(first, sums)| {
+            sums.extend(self.octaves.into_iter().map(|(first, sums)| {
                 let name = if first == 0 { format!("0-{}", FIRST_PART - 1) } else { octave(first) };
                 part(format!("position:{name}"), sums)
             }));
         }
         // Of a text that is longer a curve is drawn.
         if sample.tokens.len() > WHOLE_OCTAVES {
-            marks.extend(self.pieces.into_iter().map(|(first, sums)| {
+            sums.extend(self.pieces.into_iter().map(|(first, sums)| {
                 let piece = piece_of(first);
                 part(format!("piece:{}-{}", piece.start, piece.end - 1), sums)
             }));
         }
         // Words whose tokens are not all scored would make the word-level figure too good.
         if sample.words > 0 && scored == sample.scored.len() {
-            marks.push(Mark::new(NLL_WORD, nll, sample.words as f64));
+            sums.push(MetricSum::new(NLL_WORD, nll, sample.words as f64));
         }
         if reading.compare && reading.rule != CacheRule::Unbounded {
-            marks.push(Mark::new(KL_TO_FULL, self.kl, weight));
-            marks.push(Mark::new(TOP1_AGREEMENT, self.same_top as f64, weight));
+            sums.push(MetricSum::new(KL_TO_FULL, self.kl, weight));
+            sums.push(MetricSum::new(TOP1_AGREEMENT, self.same_top as f64, weight));
         }
-        marks.extend(recall::marks(&sample.recalls, &self.hits));
-        marks
+        sums.extend(recall::sums(&sample.recalls, &self.hits));
+        sums
     }
 }
 

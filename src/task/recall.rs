@@ -1,4 +1,4 @@
-//! Recall of what a text told before: where its facts are asked for in tokens, and marks of what was found.
+//! Recall of what a text told before: where its facts are asked for in tokens, and sums of what was found.
 //!
 //! A recall is found if every token of its answer was the most likely one, given the true text before it. Knows
 //! tokens and hits; how a model reads, and what a book tells, is not known here.
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::lm::Tokens;
-use crate::metric::{Mark, RECALL, RECALL_CHANCE};
+use crate::metric::{MetricSum, RECALL, RECALL_CHANCE};
 use crate::world::Recall;
 
 /// A recall, in tokens.
@@ -43,7 +43,7 @@ pub(super) fn locate(recalls: &[Recall], text: &Tokens) -> Vec<AskedFor> {
 
 /// Marks of the recalls whose answer was predicted at all: over all of them, by kind and by distance. `hits` says
 /// of every token whether it was the most likely one, and nothing where nobody predicted it.
-pub(super) fn marks(recalls: &[AskedFor], hits: &[Option<bool>]) -> Vec<Mark> {
+pub(super) fn sums(recalls: &[AskedFor], hits: &[Option<bool>]) -> Vec<MetricSum> {
     let mut sums: BTreeMap<Option<String>, [f64; 3]> = BTreeMap::new();
     for recall in recalls {
         let hits: Option<Vec<bool>> = hits[recall.answer.clone()].iter().copied().collect();
@@ -56,11 +56,11 @@ pub(super) fn marks(recalls: &[AskedFor], hits: &[Option<bool>]) -> Vec<Mark> {
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
     }
-    let marks = sums.into_iter().flat_map(|(group, [found, chance, measured])| {
+    let sums = sums.into_iter().flat_map(|(group, [found, chance, measured])| {
         [(RECALL, found), (RECALL_CHANCE, chance)]
-            .map(|(metric, value)| Mark { group: group.clone(), ..Mark::new(metric, value, measured) })
+            .map(|(metric, value)| MetricSum { group: group.clone(), ..MetricSum::new(metric, value, measured) })
     });
-    marks.collect()
+    sums.collect()
 }
 
 /// `512-1023`: a number with its neighbours from one power of two to the next.
@@ -109,7 +109,7 @@ mod tests {
         for (token, hit) in [(4, true), (5, true), (6, false), (20, true), (22, true)] {
             hits[token] = Some(hit);
         }
-        let mut found: Vec<(&str, String, f64, f64)> = marks(&recalls, &hits)
+        let mut found: Vec<(&str, String, f64, f64)> = sums(&recalls, &hits)
             .into_iter()
             .map(|mark| (mark.metric, mark.group.unwrap_or_default(), mark.value, mark.weight))
             .collect();
@@ -130,7 +130,7 @@ mod tests {
             found,
             expected.map(|(metric, group, value, weight)| (metric, group.to_string(), value, weight))
         );
-        assert!(marks(&[], &hits).is_empty());
+        assert!(sums(&[], &hits).is_empty());
     }
 
     #[test]

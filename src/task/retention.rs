@@ -16,7 +16,7 @@ use super::settings::Retention;
 use crate::columns::Table;
 use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, MemoryPlan};
-use crate::metric::{KEPT_UNTIL, LIFETIME, LIFETIME_BY_TOKEN, Mark, RECENT_SHARE};
+use crate::metric::{KEPT_UNTIL, LIFETIME, LIFETIME_BY_TOKEN, MetricSum, RECENT_SHARE};
 
 /// Positions that are counted one by one; beyond them an octave is one part.
 const SINGLE: usize = 32;
@@ -51,13 +51,13 @@ pub(super) fn measure(
         (_, Some(policy)) => read(model, &text.sample.tokens, policy, reading)?,
         _ => (Lifetimes::new(shape.layers, 1, tokens), shape.cache_bytes(tokens)),
     };
-    let mut marks = lifetimes_of(&lifetimes, &text.labels);
+    let mut sums = lifetimes_of(&lifetimes, &text.labels);
     if let Some(policy) = policy {
-        marks.extend(recent_shares(&lifetimes, policy.size()));
+        sums.extend(recent_shares(&lifetimes, policy.size()));
     }
-    marks.push(by_token(&lifetimes, &text.sample.tokens, wanted.pieces));
+    sums.push(by_token(&lifetimes, &text.sample.tokens, wanted.pieces));
     if wanted.mapped {
-        marks.extend(maps(&lifetimes, wanted.task.map_layers.as_deref()));
+        sums.extend(maps(&lifetimes, wanted.task.map_layers.as_deref()));
     }
     let mut side_files = Vec::new();
     if wanted.task.eviction_log && policy.is_some() {
@@ -65,7 +65,7 @@ pub(super) fn measure(
         side_files.push(SideFile { kind: "tokens", table: tokens_table(text, wanted.pieces) });
     }
     let seconds = started.elapsed().as_secs_f64();
-    Ok(Measured { marks, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
+    Ok(Measured { sums, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
 }
 
 /// Reads a text with a cache that evicts; also the bytes of the cache.
@@ -87,11 +87,11 @@ fn read(
 }
 
 /// Mean lifetimes: of all tokens, and of those of a layer, a place, a class and a part of speech.
-fn lifetimes_of(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<Mark> {
+fn lifetimes_of(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
     let layers = lifetimes.layers() as f64;
-    let mut marks = Vec::new();
+    let mut sums = Vec::new();
     let mut mark = |group: Option<String>, steps: f64, tokens: f64| {
-        marks.push(Mark { group, ..Mark::new(LIFETIME, steps, tokens) });
+        sums.push(MetricSum { group, ..MetricSum::new(LIFETIME, steps, tokens) });
     };
     let steps = lifetimes.by_token();
     mark(None, steps.iter().sum(), steps.len() as f64 * layers);
@@ -119,23 +119,23 @@ fn lifetimes_of(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<Mark> {
     for (name, [steps, tokens]) in groups.into_values() {
         mark(Some(name), steps, tokens * layers);
     }
-    marks
+    sums
 }
 
 /// How much of what a full cache keeps Window would keep as well: in all layers, and in each.
-fn recent_shares(lifetimes: &Lifetimes, size: usize) -> Vec<Mark> {
+fn recent_shares(lifetimes: &Lifetimes, size: usize) -> Vec<MetricSum> {
     let kept = lifetimes.kept(size);
     let of_layers: Vec<f64> = (0..lifetimes.layers()).map(|layer| lifetimes.recent(layer, size)).collect();
-    let whole = Mark::new(RECENT_SHARE, of_layers.iter().sum(), kept * of_layers.len() as f64);
-    let of_layer = |(layer, recent): (usize, &f64)| Mark {
+    let whole = MetricSum::new(RECENT_SHARE, of_layers.iter().sum(), kept * of_layers.len() as f64);
+    let of_layer = |(layer, recent): (usize, &f64)| MetricSum {
         group: Some(format!("layer:{layer}")),
-        ..Mark::new(RECENT_SHARE, *recent, kept)
+        ..MetricSum::new(RECENT_SHARE, *recent, kept)
     };
     std::iter::once(whole).chain(of_layers.iter().enumerate().map(of_layer)).collect()
 }
 
 /// Occurrences and steps (the mean over layers, summed over occurrences) of every text that a token has, as JSON.
-fn by_token(lifetimes: &Lifetimes, tokens: &[u32], pieces: &BTreeMap<u32, String>) -> Mark {
+fn by_token(lifetimes: &Lifetimes, tokens: &[u32], pieces: &BTreeMap<u32, String>) -> MetricSum {
     let layers = lifetimes.layers() as f64;
     let steps = lifetimes.by_token();
     let mut table: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
@@ -152,12 +152,12 @@ fn by_token(lifetimes: &Lifetimes, tokens: &[u32], pieces: &BTreeMap<u32, String
         })
         .collect();
     let output = Some(serde_json::Value::Object(json).to_string());
-    Mark { output, ..Mark::new(LIFETIME_BY_TOKEN, steps.iter().sum(), steps.len() as f64 * layers) }
+    MetricSum { output, ..MetricSum::new(LIFETIME_BY_TOKEN, steps.iter().sum(), steps.len() as f64 * layers) }
 }
 
 /// When each token left, for each of some layers, and where they decide by themselves for each key-value head.
-fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<Mark> {
-    let mut marks = Vec::new();
+fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<MetricSum> {
+    let mut sums = Vec::new();
     for layer in (0..lifetimes.layers()).filter(|layer| layers.is_none_or(|layers| layers.contains(layer))) {
         let groups = lifetimes.left(layer);
         for (head, left) in groups.iter().enumerate() {
@@ -166,10 +166,10 @@ fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<Mark> {
             let steps: u64 = (0..left.len()).map(|token| lifetimes.steps(left, token)).sum();
             let list: Vec<String> = left.iter().map(u32::to_string).collect();
             let (output, group) = (Some(list.join(" ")), Some(group));
-            marks.push(Mark { group, output, ..Mark::new(KEPT_UNTIL, steps as f64, left.len() as f64) });
+            sums.push(MetricSum { group, output, ..MetricSum::new(KEPT_UNTIL, steps as f64, left.len() as f64) });
         }
     }
-    marks
+    sums
 }
 
 /// Who left, layer by layer in the order of steps.

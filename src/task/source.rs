@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::question::{Benchmark, PromptStyle, Question, Split};
 use super::{archive, qasper, squality, zeroscrolls};
-use crate::intake;
+use crate::bounded_read;
 
 /// Reads the questions of a benchmark.
 ///
@@ -35,7 +35,7 @@ pub fn read_questions(
         file = format!("{file}:{member}");
         bytes
     } else {
-        intake::read(&found, archive::MOST_UNPACKED)
+        bounded_read::bytes(&found, archive::MOST_UNPACKED)
             .with_context(|| format!("cannot read the questions {}", found.display()))?
     };
     let text = String::from_utf8(bytes).map_err(|error| {

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
 use super::data_source::DataSource;
+use crate::bounded_read;
 use crate::columns;
-use crate::intake;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 use crate::world::{self, EMBEDDED_SEED, Recall, Split};
 
@@ -28,8 +28,8 @@ const MOST_BYTES: u64 = 4 << 30;
 /// # Errors
 /// A file that cannot be read, is empty, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
-    let bytes =
-        intake::read(path, MOST_BYTES).with_context(|| format!("cannot read the text {}", path.display()))?;
+    let bytes = bounded_read::bytes(path, MOST_BYTES)
+        .with_context(|| format!("cannot read the text {}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         anyhow!("{} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8", path.display())

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 
-use super::bytes::Bytes;
+use crate::format::Bytes;
 
 /// Sequences of random tokens, decoded greedily from their prompts to a length.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use tova_bench::results::Row;
+use tova_bench::ledger::Row;
 
 use crate::support::checkpoint;
 use crate::support::program::{command, finish, run, say, start};
@@ -143,7 +143,7 @@ fn clocks_that_stand_wrong_or_jump_change_dates_only() {
     };
     let check = |results: &str, years: &[&str]| {
         let results = folder.path().join(results);
-        let ledger = tova_bench::results::Ledger::existing(&results).unwrap();
+        let ledger = tova_bench::ledger::Ledger::existing(&results).unwrap();
         for row in ledger.rows().unwrap() {
             assert!(years.iter().any(|year| row.date.starts_with(year)), "{}", row.date);
             assert!((0.0..60.0).contains(&row.seconds), "{} s", row.seconds);
@@ -170,7 +170,7 @@ fn clocks_that_stand_wrong_or_jump_change_dates_only() {
     }
     running.wait().with_code(0);
     check("jumps", &["19", "20", "21"]);
-    let dates = tova_bench::results::Ledger::existing(&results).unwrap().rows().unwrap();
+    let dates = tova_bench::ledger::Ledger::existing(&results).unwrap().rows().unwrap();
     let years: std::collections::BTreeSet<_> = dates.iter().map(|row| row.date[..4].to_string()).collect();
     // How many of the three jumps meet a sample is for the machine to say.
     assert!(years.len() > 1, "the clock did not jump: {years:?}");

@@ -49,7 +49,7 @@ fn two_sweeps_share_the_cells_they_have_in_common() {
     assert_eq!(kept(&scene.results("two")).cells, scene.cells + 4);
     rows.retain(|row| ids.contains(&row.cell));
     // Whoever measured a shared cell gave it the names of its own sweep.
-    let plain = |row: &tova_bench::results::Row| tova_bench::results::Row {
+    let plain = |row: &tova_bench::ledger::Row| tova_bench::ledger::Row {
         sweep: Default::default(),
         policy: Default::default(),
         ..row.clone()

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tova_bench::results::Row;
+use tova_bench::ledger::Row;
 
 use crate::support::program::{Ended, Running, command, start};
 use crate::support::rows::{Kept, assert_same, kept, measured};

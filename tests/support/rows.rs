@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use tova_bench::results::{Ledger, Row};
+use tova_bench::ledger::{Ledger, Row};
 
 /// What was measured, without when and how fast: seconds and date are the only columns that may differ between runs.
 pub fn measured(results: &Path) -> Vec<Row> {

@@ -2,9 +2,9 @@
 
 use super::finding::{Finding, one_line};
 use crate::cli::sweeps::count;
+use crate::ledger::{ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::ModelFiles;
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::sweep::{ENGINE_VERSION, SCHEMA_VERSION};
 
 pub(super) fn findings(settings: Option<&HubSettings>) -> Vec<Finding> {
     let commit = option_env!("TOVA_BENCH_COMMIT");

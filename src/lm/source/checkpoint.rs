@@ -14,7 +14,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::repo::check_inside;
-use crate::intake;
+use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
@@ -147,7 +147,7 @@ struct Index {
 /// The files an index names, each once.
 fn shards(index: &Path) -> Result<Vec<String>> {
     let reading = || format!("cannot read {}", index.display());
-    let text = intake::read(index, MOST_INDEX).with_context(reading)?;
+    let text = bounded_read::bytes(index, MOST_INDEX).with_context(reading)?;
     let Index { weight_map } = serde_json::from_slice(&text).with_context(reading)?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
     ensure!(!names.is_empty(), "{} names no file: download it again", index.display());

@@ -17,7 +17,7 @@ use super::download::Download;
 use super::repo::{RepoId, check_inside, is_commit};
 use super::wish::Wish;
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
-use crate::intake;
+use crate::bounded_read;
 
 /// The largest description of a repository that is read; a dataset may have very many files.
 const LONGEST_INFO: u64 = 64 << 20;
@@ -183,7 +183,7 @@ impl<'a> Hub<'a> {
             wish.revision.clone()
         } else {
             let file = self.folder(wish).join("refs").join(&wish.revision);
-            intake::read_text(&file, LONGEST_REF).ok()?.trim().to_owned()
+            bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned()
         };
         let snapshot = self.cache.repo(wish.repo.clone()).pointer_path(&commit);
         (is_commit(&commit) && snapshot.is_dir()).then_some(Cached {
@@ -197,7 +197,7 @@ impl<'a> Hub<'a> {
 
     /// The branch now stands for this commit. Skipped where it does already, for the cache may be read-only.
     fn remember(&self, wish: &Wish, commit: &str) -> Result<()> {
-        let known = intake::read_text(&self.folder(wish).join("refs").join(&wish.revision), LONGEST_REF);
+        let known = bounded_read::text(&self.folder(wish).join("refs").join(&wish.revision), LONGEST_REF);
         if wish.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }

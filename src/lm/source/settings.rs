@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::intake;
+use crate::bounded_read;
 
 /// An access token. It goes into one header and nowhere else.
 #[derive(Clone, PartialEq, Eq)]
@@ -186,7 +186,7 @@ const LONGEST_TOKEN: u64 = 1 << 16;
 
 /// A token file that is not there is no token; one that cannot be read is an error, or a gated model would seem denied.
 fn token_in(file: &Path) -> Result<Option<Token>> {
-    match intake::read_text(file, LONGEST_TOKEN) {
+    match bounded_read::text(file, LONGEST_TOKEN) {
         Ok(text) => Token::new(&text).with_context(|| format!("token file {}", file.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read the token file {}", file.display())),

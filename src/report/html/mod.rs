@@ -26,7 +26,7 @@ use super::curve::Looks;
 use super::points::Panel;
 use super::retention;
 use super::table::Sheet;
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// Everything the page is made of.
 pub(super) struct Content<'a> {

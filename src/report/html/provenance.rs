@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use maud::{Markup, html};
 
 use super::super::escape;
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// Values of one field that are shown; more are counted.
 const MOST: usize = 12;

@@ -13,7 +13,7 @@ use super::super::setting::Setting;
 use super::super::{escape, order};
 use super::json::{Exact, escaped, inside_script};
 use super::sorted::{self, Column, Place, Sorted};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// Bytes of JSON that a page still opens with quickly.
 pub(super) const BUDGET: usize = 8_000_000;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::super::setting::Setting;
 use super::super::{gather, order};
-use crate::results::Row;
+use crate::ledger::Row;
 
 /// A metric and the part of the sample it is about.
 pub(super) type Column<'a> = (&'a str, Option<&'a str>);

@@ -29,7 +29,7 @@ use super::scene::Scene;
 use super::setting::Setting;
 use super::table::{self, Sheet};
 use super::{csv, latex, markdown, pdf, retention};
-use crate::results::{Row, write_derived};
+use crate::ledger::{Row, write_derived};
 pub use exhibit::{Exhibit, Unknown};
 
 /// Where and how exhibits are drawn.

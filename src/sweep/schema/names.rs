@@ -37,7 +37,7 @@ pub(super) const WEIGHT_TYPES: &[Named] = &[
     ("f16", "16 bits, IEEE half precision"),
     ("bf16", "16 bits, bfloat16"),
 ];
-pub(super) const STRETCHES: &[Named] = &[
+pub(super) const ROPE_OVERRIDES: &[Named] = &[
     ("linear", "positions are divided by the factor"),
     ("ntk", "the base grows so that the slowest frequency is divided by the factor and the fastest stays"),
 ];
@@ -97,8 +97,8 @@ pub fn scopes(_: &mut SchemaGenerator) -> Schema {
     one_of(SCOPES)
 }
 
-pub fn stretches(_: &mut SchemaGenerator) -> Schema {
-    one_of(STRETCHES)
+pub fn rope_overrides(_: &mut SchemaGenerator) -> Schema {
+    one_of(ROPE_OVERRIDES)
 }
 
 pub fn positions(_: &mut SchemaGenerator) -> Schema {

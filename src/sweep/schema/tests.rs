@@ -312,7 +312,7 @@ fn the_words_are_those_that_are_read() {
     assert_eq!(written(names::SCOPES), words_of::<eviction::Scope>());
     assert_eq!(written(names::POSITIONS), words_of::<eviction::Positions>());
     assert_eq!(written(names::WEIGHT_TYPES), words_of::<lm::WeightType>());
-    assert_eq!(written(names::STRETCHES), words_of::<lm::StretchKind>());
+    assert_eq!(written(names::ROPE_OVERRIDES), words_of::<lm::RopeOverrideKind>());
     assert_eq!(written(names::SPLITS), words_of::<task::Split>());
     assert_eq!(written(names::PROMPTS), words_of::<task::PromptStyle>());
     assert_eq!(written(names::PREFILLS), words_of::<task::Prefill>());

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::disk::{Identity, remove};
-use crate::sweep::{CellId, CellName};
+use super::identity::{CellId, CellName};
 
 /// A folder of the results, and how its files end.
 pub(super) type Part = (&'static str, &'static str);

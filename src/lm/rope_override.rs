@@ -29,7 +29,7 @@ impl std::hash::Hash for Real {
 /// How positions are stretched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StretchKind {
+pub enum RopeOverrideKind {
     /// Positions are divided by the factor (position interpolation, arXiv 2306.15595).
     Linear,
     /// The base grows so that the slowest frequency is divided by the factor and the fastest stays (NTK-aware, as in
@@ -39,17 +39,17 @@ pub enum StretchKind {
 
 /// `rope_scaling` that a sweep puts on a checkpoint that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stretch {
-    pub kind: StretchKind,
+pub struct RopeOverride {
+    pub kind: RopeOverrideKind,
     /// At least 1.
     pub factor: Real,
 }
 
-impl fmt::Display for Stretch {
+impl fmt::Display for RopeOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            StretchKind::Linear => "linear",
-            StretchKind::Ntk => "ntk",
+            RopeOverrideKind::Linear => "linear",
+            RopeOverrideKind::Ntk => "ntk",
         };
         write!(f, "{kind} {}", self.factor.0)
     }
@@ -60,15 +60,15 @@ impl ModelShape {
     ///
     /// # Errors
     /// A checkpoint that scales its positions already.
-    pub fn stretch(&mut self, stretch: Stretch) -> Result<()> {
+    pub fn apply_rope_override(&mut self, rope_override: RopeOverride) -> Result<()> {
         ensure!(
             matches!(self.rope.scaling, RopeScaling::None),
             "the checkpoint has a rope_scaling of its own; leave out the sweep's"
         );
-        let Stretch { kind, factor: Real(factor) } = stretch;
+        let RopeOverride { kind, factor: Real(factor) } = rope_override;
         match kind {
-            StretchKind::Linear => self.rope.scaling = RopeScaling::Linear(factor),
-            StretchKind::Ntk => {
+            RopeOverrideKind::Linear => self.rope.scaling = RopeScaling::Linear(factor),
+            RopeOverrideKind::Ntk => {
                 let dim = self.head_dim as f64;
                 // A head of two has one frequency, which is the fastest.
                 let power = if self.head_dim > 2 { dim / (dim - 2.0) } else { 0.0 };
@@ -88,25 +88,25 @@ mod tests {
 
     #[test]
     fn angles_of_a_stretched_model() {
-        let angle = |stretch: Option<Stretch>, pair: usize| {
+        let angle = |rope_override: Option<RopeOverride>, pair: usize| {
             let mut shape = tiny_shape();
-            if let Some(stretch) = stretch {
-                shape.stretch(stretch).unwrap();
+            if let Some(rope_override) = rope_override {
+                shape.apply_rope_override(rope_override).unwrap();
             }
             let angles = Frequencies::new(&shape.rope, shape.head_dim).angles([1.0].into_iter());
             f64::from(angles.row(0).1[pair]).asin()
         };
-        let by = |kind| Some(Stretch { kind, factor: Real(4.0) });
+        let by = |kind| Some(RopeOverride { kind, factor: Real(4.0) });
         for pair in 0..4 {
-            assert!((angle(by(StretchKind::Linear), pair) - angle(None, pair) / 4.0).abs() < 1e-6);
+            assert!((angle(by(RopeOverrideKind::Linear), pair) - angle(None, pair) / 4.0).abs() < 1e-6);
         }
-        let ntk = by(StretchKind::Ntk);
+        let ntk = by(RopeOverrideKind::Ntk);
         assert!((angle(ntk, 0) - angle(None, 0)).abs() < 1e-6);
         assert!((angle(ntk, 3) - angle(None, 3) / 4.0).abs() < 1e-9);
         let mut shape = tiny_shape();
-        shape.stretch(ntk.unwrap()).unwrap();
+        shape.apply_rope_override(ntk.unwrap()).unwrap();
         assert_eq!(shape.max_positions, 4 * tiny_shape().max_positions);
-        shape.stretch(by(StretchKind::Linear).unwrap()).unwrap();
-        assert!(shape.stretch(ntk.unwrap()).unwrap_err().to_string().contains("of its own"));
+        shape.apply_rope_override(by(RopeOverrideKind::Linear).unwrap()).unwrap();
+        assert!(shape.apply_rope_override(ntk.unwrap()).unwrap_err().to_string().contains("of its own"));
     }
 }

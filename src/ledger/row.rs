@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// A text of a row. Most are short or said again by the next row: they take no memory of their own, and a copy costs nothing.
 pub use crate::columns::Text;
 /// Version of the schema below. It lives with the cell ids it is part of.
-pub use crate::sweep::SCHEMA_VERSION;
 
 /// Now, as rows say it: UTC, RFC 3339. Nothing is ordered by it, so any clock will do, even one that stands before 1970.
 pub fn date() -> Text {

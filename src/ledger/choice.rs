@@ -2,20 +2,20 @@
 //!
 //! Knows the columns that name a cell, and no numbers.
 
+use super::only::{Field, Only, OnlyError};
 use super::row::{Row, Text};
-use crate::sweep::{Field, Only, SelectionError};
 
 /// The rows that every `only` admits. A size keeps the full cache, which stands beside every size; a policy's name
 /// admits it wherever its keys stand, and `tova@squeezed` only there.
 ///
 /// # Errors
 /// A value that no row has.
-pub fn choose(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, SelectionError> {
+pub fn choose(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, OnlyError> {
     if only.is_empty() {
         return Ok(rows);
     }
     for only in only {
-        only.check_present(|field| values(&rows, field), "the results have")?;
+        only.check_present(values(&rows, only.field()), "the results have")?;
     }
     let admitted = |row: &Row| only.iter().all(|only| admits(only, row));
     Ok(rows.into_iter().filter(admitted).collect())
@@ -24,7 +24,7 @@ pub fn choose(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, SelectionError>
 /// Whether a row's cell is among those an `only` asks for.
 pub fn admits(only: &Only, row: &Row) -> bool {
     let stands_beside_all = row.policy == "full" && only.field() == Field::Size;
-    stands_beside_all || only.admits(|field| names(row, field))
+    stands_beside_all || only.admits(names(row, only.field()))
 }
 
 fn values(rows: &[Row], field: Field) -> Vec<String> {

@@ -6,25 +6,22 @@ use std::path::{Path, PathBuf};
 
 use super::row::tests::row;
 use super::*;
-use crate::sweep::{Cell, CellName, Sweep};
 
 struct Desk {
     folder: tempfile::TempDir,
     ledger: Ledger,
-    cells: Vec<Cell>,
+    cells: Vec<CellName>,
 }
 
 impl Desk {
     fn new() -> Desk {
-        let yaml = "models: [random-tiny]\npolicies: [window, tova]\ncache_sizes: [16]\n\
-                    tasks: [{perplexity: {dataset: random-words}}]\n";
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(folder.path()).unwrap();
-        Desk { folder, ledger, cells: Sweep::parse(yaml, "desk.yaml").unwrap().expand() }
+        Desk { folder, ledger, cells: names("revision") }
     }
 
     fn name(&self, cell: usize) -> CellName {
-        self.cells[cell].name(self.cells[cell].id("revision", "digest"))
+        self.cells[cell].clone()
     }
 
     fn path(&self, part: &str, cell: usize, ending: &str) -> PathBuf {
@@ -48,6 +45,15 @@ impl Desk {
         fs::remove_file(lock).unwrap();
         self.ledger.journal(&self.name(cell)).unwrap()
     }
+}
+
+/// Two cells of a model with these weights.
+fn names(revision: &str) -> Vec<CellName> {
+    let name = |policy: &str| {
+        let id = CellId::of(&format!("{policy} {revision}"));
+        CellName::new(id, "perplexity", "random-tiny", policy, Some(16))
+    };
+    vec![name("window"), name("tova")]
 }
 
 /// The files of a folder, hidden ones too, sorted.
@@ -368,8 +374,7 @@ fn a_cell_is_found_under_its_earlier_name() {
     let journal = desk.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
     drop(journal);
-    desk.cells[0].policy = "renamed".into();
-    let renamed = desk.name(0);
+    let renamed = CellName::new(name.id(), "perplexity", "random-tiny", "renamed", Some(16));
     assert_ne!(name.stem(), renamed.stem());
     let held = desk.ledger.journal(&name).unwrap();
     assert!(desk.ledger.journal(&renamed).is_err(), "two names have one lock");
@@ -443,7 +448,7 @@ fn a_reader_needs_a_ledger_and_ignores_unfinished_files() {
 #[test]
 fn other_weights_under_the_same_name_are_told() {
     let desk = Desk::new();
-    let now: Vec<CellName> = desk.cells.iter().map(|cell| cell.name(cell.id("new weights", "digest"))).collect();
+    let now: Vec<CellName> = names("new weights").to_vec();
     let now: Vec<&CellName> = now.iter().collect();
     let others = || desk.ledger.other_revisions(&now, "model", "new weights").unwrap();
     assert!(others().is_empty());

@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::disk::{Identity, advised, create_unique, is_removed, remove};
+use super::identity::{CellId, CellName};
 use super::layout::{CELLS, Layout, PARTIAL, PARTS};
 use super::row::Row;
 use super::schema::write_rows;
-use crate::intake;
-use crate::sweep::{CellId, CellName};
+use crate::bounded_read;
 
 /// The samples of one cell, written down as they finish. Any worker may append; one process may hold it.
 #[derive(Debug)]
@@ -325,7 +325,7 @@ const MOST_BYTES: u64 = 4 << 30;
 
 /// What a journal holds: nothing where it was removed meanwhile, as its cell is complete.
 fn bytes(path: &Path) -> Result<Vec<u8>> {
-    match intake::read(path, MOST_BYTES) {
+    match bounded_read::bytes(path, MOST_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         bytes => bytes.with_context(|| format!("the journal {} cannot be read", path.display())),
     }

@@ -1,5 +1,6 @@
-//! Amounts of memory as people write them: `8 GiB`, `32 GB`. A thousand and 1,024 are told apart, as cards and papers
-//! mean either.
+//! How amounts and names are written for people: bytes, counts, durations, and which known name a misspelt one is near.
+//!
+//! Rows and cell ids never go through here; they hold the numbers themselves.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,6 +47,49 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// A number with a unit of thousands, for counts that nobody reads to the last digit: tokens, parameters.
+pub fn count(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..10_000_000 => format!("{:.1} k", n as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} M", n as f64 / 1e6),
+        _ => format!("{:.1} G", n as f64 / 1e9),
+    }
+}
+
+/// `1 cell`, `2 cells`.
+pub fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `< 1 s`, `90 s`, `12 min`, `3.5 h`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 1.0 => "< 1 s".into(),
+        _ if seconds < 120.0 => format!("{seconds:.0} s"),
+        _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+/// Longer words are compared with nothing: the time is the product of two lengths.
+const LONGEST_WORD: usize = 200;
+
+/// "did you mean `a` or `b`? " for the known names within a third of `word`'s length in edits, nearest first, three at
+/// most; nothing when none is near.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let length = word.chars().count();
+    if length > LONGEST_WORD {
+        return String::new();
+    }
+    let edits = |name: &str| strsim::osa_distance(&word.to_lowercase(), &name.to_lowercase());
+    let mut near: Vec<(usize, &str)> = known.into_iter().map(|name| (edits(name), name)).collect();
+    near.retain(|(edits, _)| *edits <= (length / 3).max(1));
+    near.sort();
+    let quoted: Vec<String> = near.iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
+    if quoted.is_empty() { String::new() } else { format!("did you mean {}? ", quoted.join(" or ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +118,14 @@ mod tests {
     fn amounts_are_shown_with_three_digits() {
         let shown = [1, 999, 1500, 16_809_984, 2_180_000_000, 34_359_738_368].map(|n| Bytes(n).to_string());
         assert_eq!(shown, ["1 B", "999 B", "1.50 kB", "16.8 MB", "2.18 GB", "34.4 GB"]);
+    }
+
+    #[test]
+    fn only_near_names_are_offered() {
+        let known = ["window", "tova", "tova-head", "h2o"];
+        assert_eq!(did_you_mean("widow", known), "did you mean `window`? ");
+        assert_eq!(did_you_mean("TOVA", known), "did you mean `tova`? ");
+        assert_eq!(did_you_mean("toav", known), "did you mean `tova`? ", "swapped neighbours are one edit");
+        assert_eq!(did_you_mean("snapkv", known), "");
     }
 }

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use super::disk::write_whole;
 use super::row::Row;
 use super::seal::{self, Seal};
+use crate::bounded_read;
 use crate::columns::Table;
-use crate::intake;
 
 macro_rules! row_columns {
     ($($name:ident),* $(,)?) => {
@@ -91,7 +91,8 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
 
 /// The rows of one file, and whether it carries a checksum.
 pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Seal)> {
-    let bytes = intake::read(path, MOST_BYTES).with_context(|| format!("{} cannot be read", path.display()))?;
+    let bytes =
+        bounded_read::bytes(path, MOST_BYTES).with_context(|| format!("{} cannot be read", path.display()))?;
     let damaged = || format!("{} is damaged, or is not a Parquet file", path.display());
     let seal = seal::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;

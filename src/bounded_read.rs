@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// A file that cannot be read, or is longer.
-pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
     let file = File::open(path)?;
     let told = file.metadata()?.len();
     let mut bytes = Vec::new();
@@ -30,9 +30,9 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 /// The same of a file of text.
 ///
 /// # Errors
-/// As [`read`]; a file that is not UTF-8.
-pub fn read_text(path: &Path, most: u64) -> Result<String> {
-    String::from_utf8(read(path, most)?).map_err(|error| {
+/// As [`bytes`]; a file that is not UTF-8.
+pub fn text(path: &Path, most: u64) -> Result<String> {
+    String::from_utf8(bytes(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Error::new(ErrorKind::InvalidData, format!("it is not UTF-8: byte {at} belongs to no character"))
     })
@@ -47,21 +47,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "größe").unwrap();
-        assert_eq!(read(&path, 7).unwrap(), "größe".as_bytes());
-        assert_eq!(read_text(&path, 100).unwrap(), "größe");
-        assert_eq!(read(&path, 6).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(bytes(&path, 7).unwrap(), "größe".as_bytes());
+        assert_eq!(text(&path, 100).unwrap(), "größe");
+        assert_eq!(bytes(&path, 6).unwrap_err().kind(), ErrorKind::FileTooLarge);
         std::fs::write(&path, b"a\xff").unwrap();
-        assert!(read_text(&path, 100).unwrap_err().to_string().contains("byte 1"));
-        assert_eq!(read(&folder.path().join("b"), 1).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(text(&path, 100).unwrap_err().to_string().contains("byte 1"));
+        assert_eq!(bytes(&folder.path().join("b"), 1).unwrap_err().kind(), ErrorKind::NotFound);
         // A terabyte that takes no place on the disk.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(read(&path, 1 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(bytes(&path, 1 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
 
     /// Its folder says that it is empty, and it never ends.
     #[cfg(unix)]
     #[test]
     fn a_device_is_no_way_around() {
-        assert_eq!(read(Path::new("/dev/zero"), 1 << 16).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(bytes(Path::new("/dev/zero"), 1 << 16).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
 }

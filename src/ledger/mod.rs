@@ -5,10 +5,12 @@
 
 mod choice;
 mod disk;
+mod identity;
 mod journal;
 mod layout;
 mod ledger;
 mod merge;
+mod only;
 mod row;
 mod schema;
 mod seal;
@@ -17,8 +19,10 @@ mod tests;
 
 pub use choice::{admits, choose};
 pub use disk::{is_disk_full, write_derived};
+pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Unavailable};
 pub use ledger::{Ledger, Status};
 pub use merge::Merged;
-pub use row::{Row, SCHEMA_VERSION, Text, date};
+pub use only::{Field, Only, OnlyError};
+pub use row::{Row, Text, date};
 pub use schema::{COLUMNS, read_rows, write_rows};

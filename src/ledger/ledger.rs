@@ -15,14 +15,14 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use sha2::{Digest, Sha256};
 
 use super::disk::{advised, make_writable, remove, write_whole};
+use super::identity::CellName;
 use super::journal::{Journal, samples_in};
 use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem_of};
 use super::row::Row;
 use super::schema::read_checked;
 use super::seal::Seal;
+use crate::bounded_read;
 use crate::columns::{Table, read_text_column};
-use crate::intake;
-use crate::sweep::CellName;
 
 /// What is known about a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ impl Ledger {
 
 /// Why a cell failed, unless it succeeded meanwhile.
 fn message(path: &Path) -> Result<Option<String>> {
-    match intake::read_text(path, LONGEST_MESSAGE) {
+    match bounded_read::text(path, LONGEST_MESSAGE) {
         Ok(text) => Ok(Some(text.trim_end().to_string())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| path.display().to_string()),

@@ -1,0 +1,72 @@
+//! What identifies a cell: the versions of engine and schema, its id, and the names of its files.
+//!
+//! Knows texts and digests. What a cell means is written down by whoever describes it: `sweep` for experiments, `judge`
+//! for verdicts on them.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Version of the engine, bumped when numbers may change; part of every cell id.
+pub const ENGINE_VERSION: u32 = 2;
+
+/// Version of the schema of result rows ([`Row`](super::Row)), bumped when a column is added, removed or changes its
+/// meaning; part of every cell id.
+pub const SCHEMA_VERSION: u32 = 4;
+
+/// Content id of a cell: the first 64 bits of the SHA-256 of its canonical text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CellId(u64);
+
+impl CellId {
+    /// The id of a canonical text.
+    pub fn of(meaning: &str) -> CellId {
+        let digest: [u8; 32] = Sha256::digest(meaning).into();
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        CellId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+}
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What a cell's files are called: a readable beginning and the id. Only the id identifies.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CellName {
+    id: CellId,
+    stem: String,
+}
+
+impl CellName {
+    pub fn id(&self) -> CellId {
+        self.id
+    }
+
+    /// The file name without its ending: `perplexity__owner-model__tova__256__0123456789abcdef`.
+    pub fn stem(&self) -> &str {
+        &self.stem
+    }
+
+    /// `size` is `None` for the unbounded cache. Everything but the id only makes the name readable.
+    pub fn new(id: CellId, task: &str, model: &str, policy: &str, size: Option<usize>) -> CellName {
+        let size = size.map_or("unbounded".to_string(), |size| size.to_string());
+        CellName { id, stem: format!("{task}__{}__{}__{size}__{id}", slug(model), slug(policy)) }
+    }
+}
+
+/// A name as a safe part of a file name: ASCII letters, digits, `.`, `+` and single `-`, at most 48 of them.
+fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || matches!(c, '.' | '+') { c } else { '-' };
+        if c != '-' || !slug.ends_with('-') {
+            slug.push(c);
+        }
+    }
+    slug.truncate(48);
+    let trimmed = slug.trim_matches(['-', '.']);
+    if trimmed.is_empty() { "unnamed".to_string() } else { trimmed.to_string() }
+}
