@@ -369,7 +369,7 @@ fn what_a_kill_left_beside_a_complete_cell_is_removed() {
 
 #[test]
 fn a_cell_is_found_under_its_earlier_name() {
-    let mut desk = Desk::new();
+    let desk = Desk::new();
     let name = desk.name(0);
     let journal = desk.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();

@@ -500,7 +500,7 @@ fn selections_select() {
     let choose = |only: &[&str], limit| {
         let only = only.iter().map(|text| text.parse().unwrap()).collect();
         let chosen = Selection { only, limit, shard: None }.of(cells())?;
-        Ok::<_, SelectionError>(chosen.iter().map(|c| (c.policy.clone(), c.size())).collect::<Vec<_>>())
+        Ok::<_, crate::ledger::OnlyError>(chosen.iter().map(|c| (c.policy.clone(), c.size())).collect::<Vec<_>>())
     };
     let pair = |policy: &str, size| (policy.to_string(), size);
     assert_eq!(choose(&[], None).unwrap().len(), 7);
@@ -509,7 +509,7 @@ fn selections_select() {
     let unknown = choose(&["policy=toav"], None).unwrap_err().to_string();
     assert!(unknown.contains("did you mean `tova`"), "{unknown}");
     for wrong in ["policy", "policy=", "polcy=tova", "policy=a,,b"] {
-        assert!(wrong.parse::<Only>().is_err(), "{wrong}");
+        assert!(wrong.parse::<crate::ledger::Only>().is_err(), "{wrong}");
     }
     for wrong in ["0/2", "3/2", "1", "1/0", "-1/2", "a/b"] {
         assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
