@@ -1,25 +1,23 @@
-//! Columns in Parquet files: the only place that knows the Parquet library.
+//! Named columns in Parquet files: the only module that uses the Parquet library.
 //!
-//! Knows named columns of seven types and nothing of what they mean. The results keep their rows here, and data
-//! sets are read here, so files of other writers must open; what cannot be read is an error, never a panic.
-
-mod outline;
+//! It stores result rows and reads data sets, so files of other writers must open. A file that cannot be read is an error,
+//! never a panic. What the columns mean is for the callers to know.
 
 use std::fs::File;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use polars::prelude as pl;
 use polars::prelude::{IntoColumn, NamedFrom, SerReader};
 
-/// A text that is cheap to copy, and needs no memory of its own where it is short.
+/// A string that is cheap to clone; short ones need no allocation.
 pub type Text = ecow::EcoString;
 
 /// A type a column can have.
 pub trait Value: Sized {
-    /// The type in words, for errors.
+    /// The type as error messages call it.
     const TYPE: &'static str;
     #[doc(hidden)]
     fn store(name: &str, values: Vec<Self>) -> pl::Column;
@@ -27,7 +25,7 @@ pub trait Value: Sized {
     fn load(column: &pl::Column) -> Option<Vec<Self>>;
 }
 
-/// A required value is stored as one that may be absent, and refused on reading where it is.
+/// All columns are stored as nullable; reading a required type refuses nulls.
 macro_rules! value {
     ($type:ty, $words:literal, $get:ident, $read:expr) => {
         impl Value for $type {
@@ -65,7 +63,7 @@ impl Value for Text {
 }
 
 impl Value for Option<Text> {
-    const TYPE: &'static str = "text or nothing";
+    const TYPE: &'static str = "optional text";
     fn store(name: &str, values: Vec<Self>) -> pl::Column {
         store_texts(name, values.iter().map(Option::as_deref))
     }
@@ -80,7 +78,7 @@ fn store_texts<'a>(name: &str, texts: impl Iterator<Item = Option<&'a str>>) -> 
     column.with_name(name.into()).into_column()
 }
 
-/// A text, in the memory of the one before it where they are equal.
+/// Shares the allocation of the previous text where the two are equal.
 fn shared(last: &mut Text, text: &str) -> Text {
     if *last != text {
         *last = Text::from(text);
@@ -89,16 +87,12 @@ fn shared(last: &mut Text, text: &str) -> Text {
 }
 
 value!(String, "text", str, str::to_string);
-value!(optional String, "text or nothing", str, str::to_string);
+value!(optional String, "optional text", str, str::to_string);
 value!(f64, "f64", f64, |value| value);
 value!(u32, "u32", u32, |value| value);
-value!(optional u32, "u32 or nothing", u32, |value| value);
+value!(optional u32, "optional u32", u32, |value| value);
 value!(u64, "u64", u64, |value| value);
 value!(bool, "bool", bool, |value| value);
-
-/// Bytes of the texts of a table of results, and of a column of a data set.
-const MOST_TEXT: usize = 1 << 30;
-const MOST_BOOKS: usize = 1 << 32;
 
 /// Named columns of one length.
 #[derive(Clone, Debug, Default)]
@@ -115,95 +109,75 @@ impl Table {
     /// The values of a column.
     ///
     /// # Errors
-    /// No such column, another type, or an absent value where none may be.
+    /// No such column, another type, or a null where none is allowed.
     pub fn column<T: Value>(&self, name: &str) -> Result<Vec<T>> {
         let found = self.columns.iter().find(|column| column.name() == name);
         let names = || self.columns.iter().map(|column| column.name().as_str()).collect::<Vec<_>>().join(", ");
         let column = found.ok_or_else(|| anyhow!("there is no column `{name}`; the columns are {}", names()))?;
         T::load(column).ok_or_else(|| {
-            let (dtype, absent) = (column.dtype(), column.null_count());
-            anyhow!("column `{name}` is needed as {} but holds {dtype} ({absent} values are absent)", T::TYPE)
+            let (dtype, nulls) = (column.dtype(), column.null_count());
+            anyhow!("column `{name}` must be {} but holds {dtype} with {nulls} nulls", T::TYPE)
         })
     }
 
-    /// Refuses texts that are small only as long as all values share them: a dictionary holds a text once, and here each row
-    /// gets its own unless the row before has the same.
-    fn check_texts(&self, most: usize) -> Result<()> {
-        let mut bytes = 0;
-        for column in &self.columns {
-            let Ok(texts) = column.str() else { continue };
-            let mut last = None;
-            for text in texts.iter() {
-                let own = if text == last { 0 } else { text.map_or(0, str::len) };
-                bytes += own;
-                last = text;
-            }
-            ensure!(bytes <= most, "its texts take more than {most} bytes");
-        }
-        Ok(())
-    }
-
-    /// Rows of the table.
+    /// Number of rows.
     pub fn height(&self) -> usize {
         self.columns.first().map_or(0, pl::Column::len)
     }
 
-    /// The table as the bytes of a Parquet file, compressed with zstd.
+    /// The bytes of a Parquet file, compressed with zstd.
     ///
     /// # Errors
-    /// Columns of different lengths or with one name.
+    /// Columns of different lengths, or two of one name.
     pub fn to_parquet(&self) -> Result<Vec<u8>> {
         let mut frame =
-            pl::DataFrame::new(self.height(), self.columns.clone()).context("the columns make no table")?;
+            pl::DataFrame::new(self.height(), self.columns.clone()).context("the columns do not form a table")?;
         let mut bytes = Vec::new();
         pl::ParquetWriter::new(&mut bytes)
             .with_compression(pl::ParquetCompression::Zstd(None))
             .finish(&mut frame)
-            .context("the columns make no Parquet file")?;
+            .context("cannot be written as Parquet")?;
         Ok(bytes)
     }
 
     /// All columns of a Parquet file, given as its bytes.
     ///
     /// # Errors
-    /// Bytes that are not a whole Parquet file.
+    /// Anything but a whole Parquet file.
     pub fn from_parquet(bytes: Vec<u8>) -> Result<Table> {
-        outline::check(&mut Cursor::new(&bytes))?;
-        let frame = guarded(|| pl::ParquetReader::new(Cursor::new(bytes)).finish())?;
-        let table = Table { columns: frame.into_columns() };
-        table.check_texts(MOST_TEXT)?;
-        Ok(table)
+        let frame = no_panic(|| pl::ParquetReader::new(Cursor::new(bytes)).finish())?;
+        Ok(Table { columns: frame.into_columns() })
     }
 }
 
-/// The names and types of a Parquet file's columns, without reading them.
+/// The names and types of a Parquet file's columns, read from its footer.
 ///
 /// # Errors
-/// A file that can't be read or is not a Parquet file.
+/// A file that cannot be read or is not Parquet.
 pub fn columns_of(path: &Path) -> Result<Vec<(String, String)>> {
     let mut reader = open(path)?;
-    let schema = guarded(|| reader.schema()).with_context(|| damaged(path))?;
+    let schema = no_panic(|| reader.schema()).with_context(|| damaged(path))?;
     Ok(schema.iter().map(|(name, field)| (name.to_string(), type_name(&field.dtype))).collect())
 }
 
-/// One column of text of a Parquet file written by anyone; other columns are not read.
+/// One text column of a Parquet file by any writer; other columns are not read.
 ///
 /// # Errors
-/// A file that can't be read or is not a Parquet file; no column of that name (the error lists those there are); a
-/// column that isn't text or misses a text.
+/// A file that cannot be read or is not Parquet; no such column (the error lists the columns); a column that is not text
+/// or has nulls.
 pub fn read_text_column(path: &Path, name: &str) -> Result<Vec<String>> {
     let mut reader = open(path)?;
-    let schema = guarded(|| reader.schema()).with_context(|| damaged(path))?;
+    let schema = no_panic(|| reader.schema()).with_context(|| damaged(path))?;
     let Some(field) = schema.get(name) else {
         let names: Vec<&str> = schema.iter_names().map(|name| name.as_str()).collect();
         bail!("{} has no column `{name}`; its columns are {}", path.display(), names.join(", "));
     };
-    // Texts that repeat may be stored as a dictionary of texts.
+    // Other writers store repeated texts as a dictionary.
     let is_dictionary = type_name(&field.dtype) == DICTIONARY;
     if !is_dictionary && type_name(&field.dtype) != TEXT {
-        bail!("column `{name}` of {} holds {}, and text is needed", path.display(), type_name(&field.dtype));
+        bail!("column `{name}` of {} holds {}, not text", path.display(), type_name(&field.dtype));
     }
-    let frame = guarded(|| {
+    let frame = no_panic(|| {
         let mut frame = reader.with_columns(Some(vec![name.to_string()])).finish()?;
         if is_dictionary {
             frame.try_apply(name, |texts| texts.cast(&pl::DataType::String))?;
@@ -212,13 +186,13 @@ pub fn read_text_column(path: &Path, name: &str) -> Result<Vec<String>> {
     });
     let frame = frame.with_context(|| damaged(path))?;
     let table = Table { columns: frame.into_columns() };
-    table.check_texts(MOST_BOOKS).and_then(|()| table.column(name)).with_context(|| path.display().to_string())
+    table.column(name).with_context(|| path.display().to_string())
 }
 
 const TEXT: &str = "text";
 const DICTIONARY: &str = "text (as a dictionary)";
 
-/// A column's type for people: the library's own name, without how it is laid out.
+/// A column's type for error messages: the library's name without its memory layout.
 fn type_name(dtype: &pl::ArrowDataType) -> String {
     use pl::ArrowDataType::{Dictionary, LargeUtf8, Utf8, Utf8View};
     match dtype {
@@ -233,8 +207,7 @@ fn type_name(dtype: &pl::ArrowDataType) -> String {
 }
 
 fn open(path: &Path) -> Result<pl::ParquetReader<File>> {
-    let mut file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
-    outline::check(&mut file).with_context(|| damaged(path))?;
+    let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
     Ok(pl::ParquetReader::new(file))
 }
 
@@ -242,8 +215,8 @@ fn damaged(path: &Path) -> String {
     format!("{} is not a Parquet file this program can read, or it is damaged", path.display())
 }
 
-/// The library may panic on damaged bytes and on types it was built without; both are the file's fault.
-fn guarded<T>(read: impl FnOnce() -> pl::PolarsResult<T>) -> Result<T> {
+/// The library panics on some damaged files and on types it was built without; here both are errors.
+fn no_panic<T>(read: impl FnOnce() -> pl::PolarsResult<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(outcome) => Ok(outcome?),
         Err(panic) => {
@@ -284,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
-        let told = |outcome: Result<()>, word: &str| {
+    fn missing_columns_and_wrong_types_are_errors() {
+        let check = |outcome: Result<()>, word: &str| {
             let error = format!("{:#}", outcome.unwrap_err());
             assert!(error.contains(word), "{error}");
         };
-        told(table().column::<String>("txt").map(drop), "the columns are text, maybe, number");
-        told(table().column::<f64>("count").map(drop), "holds u32");
-        told(table().column::<String>("maybe").map(drop), "2 values are absent");
+        check(table().column::<String>("txt").map(drop), "the columns are text, maybe, number");
+        check(table().column::<f64>("count").map(drop), "holds u32");
+        check(table().column::<String>("maybe").map(drop), "2 nulls");
         let mut uneven = table();
         uneven.push("short", vec![true]);
         assert!(uneven.to_parquet().is_err());
@@ -306,7 +279,7 @@ mod tests {
         assert_eq!(read_text_column(&path, "text").unwrap(), table().column::<String>("text").unwrap());
         let types: Vec<String> = columns_of(&path).unwrap().into_iter().map(|(_, kind)| kind).collect();
         assert_eq!(types, ["text", "text", "float64", "uint32", "uint32", "uint64", "boolean"]);
-        for (column, word) in [("body", "its columns are text, maybe"), ("count", "uint32"), ("maybe", "absent")] {
+        for (column, word) in [("body", "its columns are text, maybe"), ("count", "uint32"), ("maybe", "nulls")] {
             let error = format!("{:#}", read_text_column(&path, column).unwrap_err());
             assert!(error.contains(word) && error.contains("texts.parquet"), "{error}");
         }

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use super::args::{ReportArguments, ReportFormat};
 use super::failure::Usage;
 use super::{complete_rows, print};
-use crate::ledger::{Row, choose};
+use crate::ledger::{Row, select};
 use crate::report::paper::{self, Exhibit, Unknown};
 use crate::report::{self, Format, Options};
 
@@ -24,7 +24,7 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
             folders.join(", ")
         );
     }
-    let rows = choose(rows, &arguments.only).map_err(Usage::from_error)?;
+    let rows = select(rows, &arguments.only).map_err(Usage::from_error)?;
     let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
     if !exhibits.is_empty() {
         return redraw(arguments, &exhibits, &rows, out);

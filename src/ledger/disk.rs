@@ -1,8 +1,7 @@
-//! Writing that survives a kill, a full disk and company: a file appears whole or not at all.
+//! Writing files that appear whole or not at all, whatever is killed and whoever else writes.
 //!
-//! Knows files, not what is in them. It trusts no clock and no lock. Each writer has a temporary file of its own; whoever
-//! brings a file into its place sweeps away the temporary files of others who meant to write the same one, dead or alive,
-//! and a living one whose temporary file was swept away writes it again.
+//! No clocks and no locks are involved. Each writer has a temporary file of its own and renames it into place; it then removes
+//! temporary files left by other writers of the same file, and a living writer whose temporary file was removed starts over.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -13,35 +12,35 @@ use anyhow::{Context, Result};
 /// Writes a whole file: to a temporary name in the same folder, then to the disk, then renamed into place.
 ///
 /// # Errors
-/// A folder that can't be written or a full disk; nothing is left behind then, and an older file stays.
+/// A folder that cannot be written or a full disk; nothing is left behind, and an older file stays.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    appear(path, bytes, File::sync_all)?;
+    replace(path, bytes, File::sync_all)?;
     sync_folder(path)
 }
 
-/// Writes a file that can be derived again: whole as all others, but a power cut may still cost it.
+/// Writes a file that can be derived again: whole too, but not synced to the disk.
 ///
 /// # Errors
-/// As for results: a folder that can't be written or a full disk; an older file stays.
+/// A folder that cannot be written or a full disk; an older file stays.
 pub fn write_derived(path: &Path, bytes: &[u8]) -> Result<()> {
-    appear(path, bytes, |_| Ok(()))
+    replace(path, bytes, |_| Ok(()))
 }
 
-/// Times a writer is patient with others that sweep its temporary file away: each of them has just written the file.
-const PATIENCE: usize = 100;
+/// How often a writer starts over after another removed its temporary file.
+const MAX_ATTEMPTS: usize = 100;
 
-fn appear(path: &Path, bytes: &[u8], settle: impl Fn(&File) -> io::Result<()>) -> Result<()> {
+fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> Result<()> {
     let folder = folder_of(path);
     let start = temporary_start(path);
     let attempt = || -> io::Result<()> {
         let mut temporary = unique(&start, TEMPORARY_END).tempfile_in(folder)?;
         temporary.write_all(bytes)?;
-        settle(temporary.as_file())?;
+        sync(temporary.as_file())?;
         temporary.persist(path)?;
         Ok(())
     };
     let mut written = attempt();
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_ATTEMPTS {
         match &written {
             Err(error) if error.kind() == io::ErrorKind::NotFound && folder.is_dir() => written = attempt(),
             _ => break,
@@ -61,13 +60,13 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes a rename or a removal in a file's folder survive a power cut.
+/// Syncs a file's folder, so that a rename in it survives a power cut.
 fn sync_folder(path: &Path) -> Result<()> {
     let folder = folder_of(path);
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         // Some network file systems cannot sync a folder; the file itself is on the disk.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
-        outcome => outcome.with_context(|| format!("{} cannot be brought to the disk", folder.display())),
+        outcome => outcome.with_context(|| format!("{} cannot be synced", folder.display())),
     }
 }
 
@@ -81,17 +80,17 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes a folder and proves that a file can be written into it, before hours of work depend on it.
+/// Creates a folder and checks that files can be written to it, before hours of work depend on it.
 pub(super) fn make_writable(folder: &Path) -> Result<()> {
     let what = || format!("results cannot be written to {}", folder.display());
     fs::create_dir_all(folder).map_err(advised).with_context(what)?;
-    // Without a name, so that a kill leaves nothing.
+    // An unnamed file: a kill leaves nothing behind.
     let mut probe = tempfile::tempfile_in(folder).map_err(advised).with_context(what)?;
-    // A full disk still makes an empty file.
+    // A full disk can still create an empty file.
     probe.write_all(&[0; 4096]).and_then(|()| probe.sync_all()).map_err(advised).with_context(what)
 }
 
-/// Makes an empty file that nobody else has made: `start`, six letters or digits, `end`.
+/// Creates an empty file with a unique name: `start`, six letters or digits, `end`.
 pub(super) fn create_unique(folder: &Path, start: &str, end: &str) -> io::Result<(File, PathBuf)> {
     Ok(unique(start, end).tempfile_in(folder)?.keep()?)
 }
@@ -99,13 +98,13 @@ pub(super) fn create_unique(folder: &Path, start: &str, end: &str) -> io::Result
 fn unique<'a>(start: &'a str, end: &'a str) -> tempfile::Builder<'a, 'a> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(start).suffix(end);
-    // As of any other file: who may read it is for the user's umask to say. A folder may be a group's.
+    // The usual permissions, by the umask: the folder may belong to a group.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder
 }
 
-/// What tells a file or a folder from another that came into its place; where the system does not say, all are alike.
+/// Device and inode, which tell a file or folder from another one that replaced it; all alike where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity(u64, u64);
 
@@ -123,7 +122,7 @@ impl Identity {
         }
     }
 
-    /// That of what a path leads to now, if it leads to anything.
+    /// The identity of what is at a path now, if anything.
     pub fn at(path: &Path) -> io::Result<Option<Identity>> {
         match fs::metadata(path) {
             Ok(metadata) => Ok(Some(Identity::of(&metadata))),
@@ -135,19 +134,19 @@ impl Identity {
     }
 }
 
-/// Whether an open file has no name any more, so that it goes when it is closed.
+/// Whether an open file has been unlinked.
 pub(super) fn is_removed(file: &File) -> bool {
     match file.metadata() {
         #[cfg(unix)]
         Ok(metadata) => std::os::unix::fs::MetadataExt::nlink(&metadata) == 0,
         #[cfg(not(unix))]
         Ok(_) => false,
-        // A server that has forgotten the file says so.
+        // NFS: the server no longer knows the file.
         Err(_) => true,
     }
 }
 
-/// A write that failed for a reason with a known way out. It ends its chain, so that the hint is what is read last.
+/// A failed write with advice. It is the last of its error chain, so that the hint is printed last.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}; {advice}")]
 struct WriteError {
@@ -155,7 +154,7 @@ struct WriteError {
     advice: &'static str,
 }
 
-/// Whether an error is a full disk: then the next cell would fail as well.
+/// Whether an error is a full disk, on which every other cell would fail too.
 pub fn is_disk_full(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(|write: &WriteError| is_full(write.error.kind()))
 }
@@ -165,7 +164,7 @@ fn is_full(kind: io::ErrorKind) -> bool {
     matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// An IO error with what to do about it, where that is known.
+/// Adds advice to an IO error where there is some.
 pub(super) fn advised(error: io::Error) -> anyhow::Error {
     let advice = match error.kind() {
         kind if is_full(kind) => {
@@ -179,29 +178,26 @@ pub(super) fn advised(error: io::Error) -> anyhow::Error {
             "a file is in the way\nhint: choose another results folder"
         }
         io::ErrorKind::NotFound => {
-            "its folder is not there\n\
-             hint: if it was moved, bring it back or name its new place with --results, then run the same command again"
+            "its folder does not exist\n\
+             hint: if it was moved, move it back or name its new place with --results, then run the same command again"
         }
         _ => return error.into(),
     };
     WriteError { error, advice }.into()
 }
 
-/// Temporary files are hidden, and no `.parquet`, so no reader takes one for a result.
+/// Temporary files are hidden and do not end in `.parquet`, so no reader takes them for results.
 const TEMPORARY_END: &str = ".tmp";
 
-/// How the names of a file's temporary files begin.
+/// The beginning of the names of a file's temporary files.
 fn temporary_start(path: &Path) -> String {
     format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Whether a name is that of a temporary file whose name begins so: six letters or digits, or none, as in the first
-/// version of this program, follow.
+/// Whether a name is `start`, six letters or digits, and the ending of temporary files.
 fn is_temporary(name: &str, start: &str) -> bool {
     let middle = name.strip_prefix(start).and_then(|rest| rest.strip_suffix(TEMPORARY_END));
-    let middle = middle.or((format!("{start}tmp") == name).then_some(""));
-    middle
-        .is_some_and(|middle| [0, 6].contains(&middle.len()) && middle.bytes().all(|b| b.is_ascii_alphanumeric()))
+    middle.is_some_and(|middle| middle.len() == 6 && middle.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
 #[cfg(test)]
@@ -216,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_appears_whole_and_takes_what_dead_writers_left_of_it() {
+    fn files_are_replaced_whole_and_leftovers_of_killed_writers_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");
-        let others = [".a.parquet.b.abc123.tmp", ".a.parquet.tmpp", ".aa.parquet.tmp", "a.parquet.tmp"];
-        for name in [".a.parquet.tmp", ".a.parquet.aB3dE6.tmp"].iter().chain(&others) {
+        let others = [".a.parquet.b.abc123.tmp", ".a.parquet.tmp", ".aa.parquet.tmp", "a.parquet.tmp"];
+        for name in [".a.parquet.aB3dE6.tmp"].iter().chain(&others) {
             fs::write(folder.path().join(name), b"half").unwrap();
         }
         write_whole(&path, b"one").unwrap();
@@ -232,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_of_one_file_leave_one_of_their_contents_whole() {
+    fn concurrent_writers_leave_one_whole_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");
         let contents: Vec<Vec<u8>> = (0..4).map(|writer| vec![writer; 100_000 + writer as usize]).collect();
@@ -250,7 +246,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn files_are_readable_as_the_umask_says() {
+    fn the_umask_decides_permissions() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
@@ -262,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_recognised_and_the_hint_comes_last() {
+    fn a_full_disk_is_recognised() {
         let full = |kind| advised(io::Error::from(kind)).context("the file").context("the cell");
         assert!(is_disk_full(&full(io::ErrorKind::StorageFull)));
         assert!(is_disk_full(&full(io::ErrorKind::QuotaExceeded)));
@@ -274,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_where_writing_fails() {
+    fn failed_writes_leave_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         // A folder in the file's place: the rename fails after the temporary file was written.
         let path = folder.path().join("a.parquet");

@@ -1,7 +1,6 @@
-//! What identifies a cell: the versions of engine and schema, its id, and the names of its files.
+//! The identity of a cell: engine and schema version, id, and file names.
 //!
-//! Knows texts and digests. What a cell means is written down by whoever describes it: `sweep` for experiments, `judge`
-//! for verdicts on them.
+//! The id is a digest of the cell's canonical text, which `sweep` writes for experiments and `judge` for verdicts.
 
 use std::fmt;
 
@@ -33,7 +32,7 @@ impl fmt::Display for CellId {
     }
 }
 
-/// What a cell's files are called: a readable beginning and the id. Only the id identifies.
+/// The name of a cell's files: a readable beginning and the id. Only the id identifies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CellName {
     id: CellId,
@@ -50,14 +49,14 @@ impl CellName {
         &self.stem
     }
 
-    /// `size` is `None` for the unbounded cache. Everything but the id only makes the name readable.
+    /// `size` is `None` for the unbounded cache. All but the id is there only to be readable.
     pub fn new(id: CellId, task: &str, model: &str, policy: &str, size: Option<usize>) -> CellName {
         let size = size.map_or("unbounded".to_string(), |size| size.to_string());
         CellName { id, stem: format!("{task}__{}__{}__{size}__{id}", slug(model), slug(policy)) }
     }
 }
 
-/// A name as a safe part of a file name: ASCII letters, digits, `.`, `+` and single `-`, at most 48 of them.
+/// A name as part of a file name: at most 48 ASCII letters, digits, `.`, `+` and single `-`.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars() {

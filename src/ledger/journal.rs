@@ -1,16 +1,12 @@
-//! The journal of a cell in progress: one JSON line per finished sample, so a kill loses at most the samples in
-//! flight.
+//! The journal of a partial cell: one JSON line per finished sample, so a kill loses only the samples in flight.
 //!
-//! A journal has one writer, the process that made it; what earlier processes wrote down of the cell, or others write at
-//! the same time, is read from theirs. Each line carries a checksum over the cell's id and itself, and a line that is torn
-//! or of another cell is passed over: its sample is measured again. Lines are not synced to the disk one by one: a power
-//! cut may lose some, and the checksum notices.
+//! Each journal has one writer, the process that created it; the samples of other processes are read from their journals.
+//! Every line has a checksum over the cell's id and the sample. A line that is torn or belongs to another cell is skipped and
+//! its sample measured again. Lines are not synced one by one: a power cut may lose the last of them.
 //!
-//! A lock on a file of the cell keeps two processes from measuring it twice. It is the system's (`flock`), so it goes with
-//! the process that holds it. Nothing that is kept depends on it: where a file system has no locks, or has them within one
-//! machine only (NFS with `local_lock`, Lustre with `localflock`, BeeGFS as it is installed), two processes may measure the
-//! same cell. That costs time. Each has its own journal, the first to have all samples makes the cell's file, and the other
-//! finds it there.
+//! A lock (`flock`, released when its process ends) keeps two processes from measuring one cell. Where a file system has no
+//! locks, or only within one machine (NFS with `local_lock`, Lustre with `localflock`, BeeGFS by default), two processes may
+//! measure the same cell. That costs time and nothing else: the first to finish writes the cell's file, the other finds it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -30,7 +26,7 @@ use super::row::Row;
 use super::schema::write_rows;
 use crate::bounded_read;
 
-/// The samples of one cell, written down as they finish. Any worker may append; one process may hold it.
+/// The samples of one cell, recorded as they finish. Any thread may append.
 #[derive(Debug)]
 pub struct Journal {
     name: CellName,
@@ -40,14 +36,14 @@ pub struct Journal {
 
 #[derive(Debug)]
 struct State {
-    /// Held as long as the journal is; `None` once the cell is complete.
+    /// Held while the journal is open; `None` once the cell is complete.
     lock: Option<File>,
-    /// What this process writes, made with its first sample.
+    /// The file this process writes, created with its first sample.
     own: Option<Own>,
     done: Vec<usize>,
 }
 
-/// A file that this process alone writes.
+/// A journal file that only this process writes.
 #[derive(Debug)]
 struct Own {
     file: File,
@@ -57,29 +53,29 @@ struct Own {
     length: u64,
 }
 
-/// Why a cell has no journal to write to. Neither is a failure of the cell.
+/// Why a cell cannot be measured now. Neither case is a failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     #[error(
-        "another process is measuring {0}\nhint: wait for it, or give each process its part of the cells with --shard"
+        "another process is measuring {0}\nhint: wait for it, or give each process its own cells with --shard"
     )]
     Busy(String),
-    #[error("{} is complete already\nhint: remove the file to measure it again", .0.display())]
+    #[error("{} is already complete\nhint: remove the file to measure it again", .0.display())]
     Complete(PathBuf),
 }
 
-/// What a line says, checksum apart.
+/// A line without its checksum.
 #[derive(Serialize, Deserialize)]
-struct Sample {
+struct Entry {
     index: usize,
     rows: Vec<Row>,
 }
 
-/// How long somebody who removes a results folder is given to end.
-const STILL_GOING_ON: Duration = Duration::from_secs(1);
+/// How long to wait for a removal of the results folder to finish.
+const REMOVAL: Duration = Duration::from_secs(1);
 
 impl Journal {
-    /// Opens the journal of a cell that nobody else measures.
+    /// Opens the journal of a cell that no other process measures.
     pub(super) fn open(layout: Layout, name: &CellName) -> Result<Journal> {
         let lock = lock(&layout, name)?;
         let samples = read(&layout.all(PARTIAL, name.id())?, name.id())?;
@@ -87,19 +83,19 @@ impl Journal {
         Ok(Journal { name: name.clone(), layout, state: Mutex::new(state) })
     }
 
-    /// The samples that are written down, ascending.
+    /// The recorded samples, ascending.
     pub fn done(&self) -> Vec<usize> {
         let mut done = self.state().done.clone();
         done.sort_unstable();
         done
     }
 
-    /// The rows that are written down, by sample.
+    /// The recorded rows, by sample.
     ///
     /// # Errors
-    /// A journal that can't be read.
+    /// A journal that cannot be read.
     pub fn rows(&self) -> Result<Vec<Row>> {
-        // Whoever holds the state may be in the middle of a line.
+        // Wait for a line that is being written.
         let _state = self.state();
         Ok(self.samples()?.into_values().flatten().collect())
     }
@@ -108,20 +104,20 @@ impl Journal {
         read(&self.layout.all(PARTIAL, self.name.id())?, self.name.id())
     }
 
-    /// Writes down a finished sample.
+    /// Records a finished sample.
     ///
     /// # Errors
-    /// A sample that is there already, rows of another cell, a disk that can't take it, or a results folder that has gone;
-    /// the journal then is as it was before.
+    /// A sample that is already recorded, rows of another cell, a full disk, or a results folder that is gone; the journal then
+    /// stays as it was.
     pub fn append(&self, index: usize, rows: Vec<Row>) -> Result<()> {
         let what = || format!("sample {index} of {}", self.name.stem());
         let id = self.name.id().to_string();
         if let Some(row) = rows.iter().find(|row| row.cell != id) {
             bail!("{} has a row of cell {}", what(), row.cell);
         }
-        let line = line(self.name.id(), &Sample { index, rows }).with_context(what)?;
+        let line = line(self.name.id(), &Entry { index, rows }).with_context(what)?;
         let mut state = self.state();
-        ensure!(!state.done.contains(&index), "{} is written down already", what());
+        ensure!(!state.done.contains(&index), "{} is already recorded", what());
         ensure!(state.lock.is_some(), "{} comes after the end of its journal", what());
         self.write(&mut state, line.as_bytes()).with_context(what)?;
         state.done.push(index);
@@ -138,52 +134,50 @@ impl Journal {
             return Ok(());
         };
         let failed = advised(error).context(format!("{} cannot be written", own.path.display()));
-        // Half a line must not stand before the next sample's.
+        // Remove half a line, so that the next one starts on its own.
         if own.file.set_len(own.length).and_then(|()| own.file.seek(SeekFrom::Start(own.length))).is_err() {
             state.own = None;
         }
         Err(failed)
     }
 
-    /// Notices a journal or a whole folder that was removed or moved while this process writes to it: without a name, what
-    /// is written down would go with the process. A journal alone is written again.
+    /// Detects a journal or results folder that was removed or moved during the run; an unlinked journal would vanish when the
+    /// process ends. A removed journal is written again.
     fn keep_in_place(&self, state: &mut State) -> Result<()> {
         let Some(own) = &mut state.own else { return Ok(()) };
-        // Another process completed the cell and tidied up after it.
+        // Or another process completed the cell and removed its journals.
         if own.is_here()? || self.layout.find(CELLS, &self.name)?.is_some() {
             return Ok(());
         }
         let folder = self.layout.folder().display();
         if !own.is_removed(&self.layout)? {
             bail!(
-                "the results folder {folder} was moved while it was written to, or its disk was unmounted; what was \
-                 measured is where {folder} is now\n\
-                 hint: bring it back, or name its new place with --results, then run the same command again: it continues \
+                "the results folder {folder} was moved or unmounted during the run; the measurements are in it\n\
+                 hint: move it back or name its new place with --results, then run the same command again: it continues \
                  where it stopped"
             );
         }
         if !self.layout.is_in_place()? || self.layout.lost()? > 0 {
-            // A removal that is still going on would take with it what is written again now.
-            std::thread::sleep(STILL_GOING_ON);
+            // A removal that is still in progress would delete what is written again now.
+            std::thread::sleep(REMOVAL);
             bail!(
-                "the results folder {folder} was removed while it was written to; the samples of unfinished cells that \
-                 this process measured are written there again, cells that were complete are lost\n\
-                 hint: run the same command again: it continues with what is left, or remove {folder} again"
+                "the results folder {folder} was removed during the run; this process writes its samples of unfinished \
+                 cells there again, complete cells are lost\n\
+                 hint: run the same command again to continue with what is left, or remove {folder} again"
             );
         }
         own.write_again(&self.layout, &self.name)
     }
 
-    /// Makes the cell's result file of samples 0 to `expected` and removes the journal. Where another process was first,
-    /// its file stays.
+    /// Writes the cell's result file from samples 0 to `expected` and removes its journals. If another process was first, its
+    /// file stays.
     ///
     /// # Errors
-    /// A sample that is missing or too many, no rows at all, or a disk that can't take the file; the journal then
-    /// stays.
+    /// A missing or surplus sample, no rows, or a full disk; the journal then stays.
     pub fn complete(&self, expected: usize) -> Result<()> {
         let stem = self.name.stem();
         let mut state = self.state();
-        ensure!(state.lock.is_some(), "{stem} is complete already, or its journal is closed");
+        ensure!(state.lock.is_some(), "{stem} is already complete, or its journal is closed");
         self.keep_in_place(&mut state)?;
         if self.layout.find(CELLS, &self.name)?.is_none() {
             let samples = self.samples()?;
@@ -199,21 +193,21 @@ impl Journal {
         }
         state.own = None;
         let id = self.name.id().to_string();
-        self.layout.see([id.clone()]);
+        self.layout.note_complete([id.clone()]);
         self.layout.tidy(|other| other == id)?;
-        // Last, so that nobody begins the cell while its journals go.
+        // Last, so that no process starts the cell while its journals are removed.
         state.lock = None;
         Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A worker that panicked here left whole lines only.
+        // A thread that panicked here has left whole lines only.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Journal {
-    /// A run that ends as its results folder was removed leaves there what it still holds.
+    /// If the results folder was removed, the samples of this process are written there again.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = &mut state.own else { return };
@@ -222,7 +216,7 @@ impl Drop for Journal {
             for part in PARTS {
                 let _ = fs::create_dir_all(self.layout.part(part));
             }
-            // There is nobody left to tell; the error that ended the run says where to look.
+            // Nothing can be reported here; the error that ended the run said where to look.
             let _ = own.write_again(&self.layout, &self.name);
         }
     }
@@ -231,7 +225,7 @@ impl Drop for Journal {
 impl Own {
     fn create(layout: &Layout, name: &CellName) -> Result<Own> {
         let folder = layout.part(PARTIAL);
-        let what = || format!("no journal can be made in {}", folder.display());
+        let what = || format!("no journal can be created in {}", folder.display());
         let (file, path) = create_unique(&folder, &format!("{}.", name.stem()), &format!(".{}", PARTIAL.1))
             .map_err(advised)
             .with_context(what)?;
@@ -239,23 +233,23 @@ impl Own {
         Ok(Own { file, path, identity, length: 0 })
     }
 
-    /// Whether the file is where it was made. Nobody else makes one of its name; so the length alone would do, and does on
-    /// file systems that make up an identity at every look.
+    /// Whether the file is where it was created. Its name is unique, so a sufficient length counts too: some file systems
+    /// report a new inode every time.
     fn is_here(&self) -> Result<bool> {
         match fs::metadata(&self.path) {
             Ok(found) => Ok(Identity::of(&found) == self.identity || found.len() >= self.length),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("{} cannot be found", self.path.display())),
+            Err(error) => Err(error).with_context(|| format!("{} cannot be accessed", self.path.display())),
         }
     }
 
-    /// Whether a file that is not where it was made was removed, alone or with its folder, and not moved with it. NFS keeps an
-    /// open file under another name until it is closed, so the system's word for it is not enough.
+    /// Whether a missing file was removed, alone or with its folder, rather than moved with it. NFS renames an open file that
+    /// is removed, so the link count alone does not tell.
     fn is_removed(&self, layout: &Layout) -> Result<bool> {
         Ok(is_removed(&self.file) || layout.is_in_place()?)
     }
 
-    /// Copies a file that has lost its name into a new one.
+    /// Copies an unlinked file into a new one.
     fn write_again(&mut self, layout: &Layout, name: &CellName) -> Result<()> {
         let what = || format!("{} was removed and cannot be written again", self.path.display());
         let mut bytes = Vec::new();
@@ -269,10 +263,10 @@ impl Own {
     }
 }
 
-/// Times a lock file is opened that is another one when it is locked: on a file system that makes up identities it always is.
-const MOST_TRIES: usize = 10;
+/// How often to reopen a lock file that was replaced before it was locked; some file systems report a new inode every time.
+const MAX_TRIES: usize = 10;
 
-/// Takes the lock of a cell, if it is neither complete nor in another process's hands.
+/// Takes the lock of a cell that is neither complete nor locked by another process.
 fn lock(layout: &Layout, name: &CellName) -> Result<File> {
     let path = layout.lock(name.id());
     let what = || format!("{} cannot be opened", path.display());
@@ -283,7 +277,7 @@ fn lock(layout: &Layout, name: &CellName) -> Result<File> {
         }
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = options.map_err(advised).with_context(what)?;
-        // Where a file system has no locks, nobody is kept out.
+        // Any other error: the file system has no locks.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(Unavailable::Busy(name.stem().to_string()).into());
         }
@@ -292,22 +286,21 @@ fn lock(layout: &Layout, name: &CellName) -> Result<File> {
             remove(&path)?;
             return Err(Unavailable::Complete(result).into());
         }
-        // Of a file that lost its name meanwhile, another process may hold the successor's.
+        // If the lock file was replaced meanwhile, another process may hold the new one.
         let own = Identity::of(&file.metadata().with_context(what)?);
         tries += 1;
-        if tries == MOST_TRIES || Identity::at(&path).with_context(what)? == Some(own) {
+        if tries == MAX_TRIES || Identity::at(&path).with_context(what)? == Some(own) {
             return Ok(file);
         }
     }
 }
 
-/// How many samples the journals of a cell hold together.
+/// Number of samples in the journals of a cell.
 pub(super) fn samples_in(journals: &[PathBuf], id: CellId) -> Result<usize> {
     Ok(read(journals, id)?.len())
 }
 
-/// The believable samples of a cell's journals by index. Of a sample that is in two, each was measured to the same numbers,
-/// and one is taken.
+/// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
 fn read(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
     let mut samples = BTreeMap::new();
     for path in journals {
@@ -320,10 +313,10 @@ fn read(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
     Ok(samples)
 }
 
-/// Bytes of a journal, which is held in memory to be read.
+/// Limit on the size of a journal, which is read into memory.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// What a journal holds: nothing where it was removed meanwhile, as its cell is complete.
+/// The bytes of a journal; none if it was removed because its cell is complete.
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     match bounded_read::bytes(path, MOST_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -336,13 +329,13 @@ fn checksum(id: CellId, text: &str) -> String {
     digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The line of a sample. Its end is spelled out, as the checksum is over the very bytes of `sample`.
-fn line(id: CellId, sample: &Sample) -> Result<String> {
+/// The line of a sample. It is formatted by hand because the checksum covers the exact bytes of `sample`.
+fn line(id: CellId, sample: &Entry) -> Result<String> {
     let sample = serde_json::to_string(sample).context("cannot be written as JSON")?;
     Ok(format!("{{\"sha256\":\"{}\",\"sample\":{sample}}}\n", checksum(id, &sample)))
 }
 
-fn parse(id: CellId, line: &[u8]) -> Option<Sample> {
+fn parse(id: CellId, line: &[u8]) -> Option<Entry> {
     let line = str::from_utf8(line).ok()?.strip_suffix("}\n")?;
     let (sum, sample) = line.strip_prefix("{\"sha256\":\"")?.split_once("\",\"sample\":")?;
     if sum == checksum(id, sample) { serde_json::from_str(sample).ok() } else { None }

@@ -1,15 +1,15 @@
-//! Where the files of a results folder are, and which of them are a cell's.
+//! The files of a results folder and their names.
 //!
 //! ```text
 //! cells/<stem>.parquet            complete cells
-//! partial/<stem>.<unique>.jsonl   journals of cells in progress or interrupted, one of each process that measured them
-//! partial/<id>.lock               keeps other processes out while one measures the cell
+//! partial/<stem>.<unique>.jsonl   journals of partial cells, one per process that measured them
+//! partial/<id>.lock               held while a process measures the cell
 //! failed/<stem>.txt               why a cell failed, until it succeeds
-//! logs/<stem>/*.parquet           tables of single samples that are no rows, where a task was asked for them
+//! logs/<stem>/*.parquet           side files of single samples, where a task asks for them
 //! ```
 //!
-//! Knows names, not what is in the files. The id at the end of a stem identifies; the readable rest may differ when a sweep
-//! calls the same experiment by another name.
+//! The id at the end of a stem identifies the cell; the readable rest differs where sweeps call one experiment by different
+//! names.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use super::disk::{Identity, remove};
 use super::identity::{CellId, CellName};
 
-/// A folder of the results, and how its files end.
+/// A subfolder and the extension of its files.
 pub(super) type Part = (&'static str, &'static str);
 
 pub(super) const CELLS: Part = ("cells", "parquet");
@@ -34,7 +34,7 @@ pub(super) const PARTS: [Part; 3] = [CELLS, PARTIAL, FAILED];
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     folder: PathBuf,
-    /// What `partial` was when the folder was opened.
+    /// The identity of `partial` when the folder was opened.
     known: Option<Identity>,
     /// Ids of cells that were complete when the folder was opened for writing, or have been completed since.
     seen: Arc<Mutex<HashSet<String>>>,
@@ -54,18 +54,18 @@ impl Layout {
         self.folder.join(part)
     }
 
-    /// Whether the folder is still the one that was opened, not gone and not another in its place.
+    /// Whether the folder is still the one that was opened: neither gone nor replaced.
     pub fn is_in_place(&self) -> Result<bool> {
         let found = Identity::at(&self.part(PARTIAL)).with_context(|| self.folder.display().to_string())?;
         Ok(self.known.is_some() && found == self.known)
     }
 
     /// Remembers that cells are complete.
-    pub fn see(&self, ids: impl IntoIterator<Item = String>) {
+    pub fn note_complete(&self, ids: impl IntoIterator<Item = String>) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
     }
 
-    /// How many cells were complete and are so no more: somebody removed them.
+    /// How many complete cells have been removed since they were noted.
     pub fn lost(&self) -> Result<usize> {
         let complete = self.complete()?;
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,12 +76,12 @@ impl Layout {
         self.part(part).join(format!("{}.{}", name.stem(), part.1))
     }
 
-    /// The lock of a cell. Sweeps that share the cell may call it by different names, so it has only the id.
+    /// The lock of a cell, named by the id alone: sweeps may call the same cell by different names.
     pub fn lock(&self, id: CellId) -> PathBuf {
         self.part(PARTIAL).join(format!("{id}.lock"))
     }
 
-    /// The file of a cell under whatever readable name it was first given.
+    /// The file of a cell, under whichever readable name it was written.
     pub fn find(&self, part: Part, name: &CellName) -> Result<Option<PathBuf>> {
         let path = self.path(part, name);
         if path.exists() {
@@ -90,7 +90,7 @@ impl Layout {
         Ok(self.all(part, name.id())?.into_iter().next())
     }
 
-    /// The files of a cell in one part, sorted.
+    /// The files of a cell in one subfolder, sorted.
     pub fn all(&self, part: Part, id: CellId) -> Result<Vec<PathBuf>> {
         let id = id.to_string();
         let mut found: Vec<PathBuf> = self.files(part)?.filter(|path| id_of(path) == Some(id.as_str())).collect();
@@ -98,7 +98,7 @@ impl Layout {
         Ok(found)
     }
 
-    /// The finished files of one part, in no order.
+    /// The files of one subfolder, without temporary ones, in no order.
     pub fn files(&self, part: Part) -> Result<impl Iterator<Item = PathBuf>> {
         let (_, ending) = part;
         let finished = move |path: &PathBuf| {
@@ -124,8 +124,8 @@ impl Layout {
         Ok(self.files(CELLS)?.filter_map(|path| id_of(&path).map(str::to_string)).collect())
     }
 
-    /// Removes what complete cells do not need any more: journals, locks, messages and temporary files of whoever was
-    /// killed while it wrote them. Another process that still measures such a cell finds it complete.
+    /// Removes the journals, locks, messages and temporary files of complete cells. A process that still measures such a cell
+    /// will find it complete.
     pub fn tidy(&self, is_complete: impl Fn(&str) -> bool) -> Result<()> {
         for part in PARTS {
             for path in self.entries(part)? {
@@ -148,7 +148,7 @@ pub(super) fn id_of(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()?.rsplit("__").next()?.trim_start_matches('.').split('.').next()
 }
 
-/// The readable name of a cell's file with its id, without what tells one journal of the cell from another.
+/// The stem of a cell's file: readable name and id, without the unique part of a journal.
 pub(super) fn stem_of(path: &Path) -> Option<&str> {
     let (name, id) = (path.file_name()?.to_str()?, id_of(path)?);
     name.get(..name.rfind(id)? + id.len())
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_apart_whatever_dots_they_have() {
+    fn names_with_dots_are_parsed() {
         let id = "0123456789abcdef";
         for (name, stem) in [
             (

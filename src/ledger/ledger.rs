@@ -1,8 +1,7 @@
-//! The ledger: a folder where a cell's result file exists only if the cell is complete.
+//! A results folder: the state of each cell, and the rows of complete ones.
 //!
-//! Knows files and rows, not how anything is measured; where the files are, `layout` says. Any number of processes may
-//! write to one folder: a cell's file is complete and appears whole, whoever writes it, and a journal has one writer. Locks,
-//! where the file system has them, only spare two processes the same work; `journal` says what holds without.
+//! Any number of processes may write to one folder: a cell's file appears whole or not at all, and each journal has one
+//! writer. Locks only keep two processes from measuring the same cell twice; nothing is lost without them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,25 +13,25 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sha2::{Digest, Sha256};
 
+use super::checksum::Checksum;
 use super::disk::{advised, make_writable, remove, write_whole};
 use super::identity::CellName;
 use super::journal::{Journal, samples_in};
 use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem_of};
 use super::row::Row;
 use super::schema::read_checked;
-use super::seal::Seal;
 use crate::bounded_read;
 use crate::columns::{Table, read_text_column};
 
-/// What is known about a cell.
+/// The state of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Done,
-    /// Interrupted, or being measured now; so many samples are written down.
+    /// Interrupted, or being measured now; this many samples are in its journals.
     Partial {
         samples: usize,
     },
-    /// It failed when it was last tried; the samples measured before are kept.
+    /// The last try failed; samples measured before are kept.
     Failed {
         message: String,
         samples: usize,
@@ -46,17 +45,16 @@ pub struct Ledger {
     layout: Layout,
 }
 
-/// Bytes of the message of a failed cell.
+/// Limit on the size of a failure message.
 const LONGEST_MESSAGE: u64 = 16 << 20;
 
 impl Ledger {
-    /// Opens a results folder for measuring, making it if need be.
+    /// Opens a results folder for a run, creating it if needed.
     ///
     /// # Errors
-    /// A folder that can't be written to: a file is really written to each part of it.
+    /// A folder that cannot be written to, tested by writing a file to each part of it.
     pub fn open(folder: &Path) -> Result<Ledger> {
-        // Each cell of a group has two files open while it is measured; the usual 1024 are few for large groups, and where no
-        // more are granted, the system says so in time.
+        // Every cell in work has two files open; the usual limit of 1024 is too low for large sweeps.
         let _ = rlimit::increase_nofile_limit(u64::MAX);
         for (part, _) in PARTS {
             make_writable(&folder.join(part))?;
@@ -66,12 +64,11 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Removes what complete cells do not need: a kill may come after a cell's file is there and before the rest of it is
-    /// gone.
+    /// Removes journals and locks of complete cells, which a kill may have left behind.
     pub(super) fn tidy(&self) -> Result<()> {
         let complete = self.layout.complete()?;
         self.layout.tidy(|id| complete.contains(id))?;
-        self.layout.see(complete);
+        self.layout.note_complete(complete);
         Ok(())
     }
 
@@ -79,14 +76,14 @@ impl Ledger {
         &self.layout
     }
 
-    /// Opens a results folder for reading only; it may be read-only.
+    /// Opens a results folder for reading.
     ///
     /// # Errors
-    /// A folder that holds no ledger.
+    /// A folder without results.
     pub fn existing(folder: &Path) -> Result<Ledger> {
         ensure!(
             folder.join(CELLS.0).is_dir(),
-            "{} holds no results: it has no folder `cells`\nhint: results are made by `tova-bench run SWEEP`",
+            "{} is not a results folder: it has no folder `cells`\nhint: `tova-bench run SWEEP` creates one",
             folder.display()
         );
         Ok(Ledger { layout: Layout::of(folder) })
@@ -96,10 +93,10 @@ impl Ledger {
         self.layout.folder()
     }
 
-    /// What is known about a cell.
+    /// The state of a cell.
     ///
     /// # Errors
-    /// A folder or journal that can't be read.
+    /// A folder or journal that cannot be read.
     pub fn status(&self, name: &CellName) -> Result<Status> {
         if self.layout.find(CELLS, name)?.is_some() {
             return Ok(Status::Done);
@@ -110,7 +107,7 @@ impl Ledger {
             Some(path) => message(&path)?,
             None => None,
         };
-        // Whoever measures it may have completed it meanwhile, and removed what was just looked for.
+        // Another process may have completed it meanwhile.
         if self.layout.find(CELLS, name)?.is_some() {
             return Ok(Status::Done);
         }
@@ -124,15 +121,16 @@ impl Ledger {
     /// Begins a cell, or continues it where it stopped.
     ///
     /// # Errors
-    /// A cell that is complete or in another process's hands ([`Unavailable`]); a folder that can't be written.
+    /// A cell that is complete or locked by another process ([`Unavailable`](super::Unavailable)); a folder that cannot be
+    /// written.
     pub fn journal(&self, name: &CellName) -> Result<Journal> {
         Journal::open(self.layout.clone(), name)
     }
 
-    /// Writes down why a cell failed; its journal stays for the next try.
+    /// Records why a cell failed; its journal stays for the next try.
     ///
     /// # Errors
-    /// A folder that can't be written.
+    /// A folder that cannot be written.
     pub fn fail(&self, name: &CellName, error: &anyhow::Error) -> Result<()> {
         let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
         let text = causes.join("\ncaused by: ") + "\n";
@@ -142,11 +140,11 @@ impl Ledger {
         write_whole(&self.layout.path(FAILED, name), text.as_bytes())
     }
 
-    /// Keeps a table of one sample beside its cell; `kind` says which, where there are several.
+    /// Writes a table of one sample to `logs/`; `kind` tells several apart.
     ///
     /// # Errors
-    /// A folder that can't be written.
-    pub fn keep_beside(&self, name: &CellName, sample: &str, kind: &str, table: &Table) -> Result<()> {
+    /// A folder that cannot be written.
+    pub fn write_side_file(&self, name: &CellName, sample: &str, kind: &str, table: &Table) -> Result<()> {
         let folder = self.folder().join("logs").join(name.stem());
         fs::create_dir_all(&folder).map_err(advised).with_context(|| folder.display().to_string())?;
         let kind = if kind.is_empty() { String::new() } else { format!(".{kind}") };
@@ -165,42 +163,42 @@ impl Ledger {
     /// The rows of all complete cells, by file name; within a cell by sample.
     ///
     /// # Errors
-    /// A damaged or foreign file among the cells, by name; cells that were complete since the folder was opened for measuring
-    /// and were removed.
+    /// A damaged or foreign file among the cells, by name; complete cells that were removed since the folder was opened for a
+    /// run.
     pub fn rows(&self) -> Result<Vec<Row>> {
         let cells = self.layout.part(CELLS);
         ensure!(
             cells.is_dir(),
-            "{} is not there any more\nhint: if the results were moved, name their new place",
+            "{} does not exist any more\nhint: if the results were moved, name their new place",
             cells.display()
         );
         let lost = self.layout.lost()?;
         ensure!(
             lost == 0,
-            "of the complete cells in {}, {lost} are not there any more: they were removed meanwhile\n\
-             hint: run the same command again, which measures them anew",
+            "{lost} complete cells in {} were removed meanwhile\n\
+             hint: run the same command again to measure them anew",
             cells.display()
         );
         let mut files: Vec<PathBuf> = self.layout.files(CELLS)?.collect();
         files.sort();
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        // A share of neighbours for each thread keeps the order, and of several damaged files the first is told.
-        let shares = files.chunks(files.len().div_ceil(threads).max(1));
+        // Contiguous chunks keep the order, and the first of several damaged files is reported.
+        let chunks = files.chunks(files.len().div_ceil(threads).max(1));
         let read: Vec<Result<Vec<Row>>> = thread::scope(|scope| {
-            let readers: Vec<_> = shares.map(|share| scope.spawn(|| read_all(share))).collect();
+            let readers: Vec<_> = chunks.map(|chunk| scope.spawn(|| read_all(chunk))).collect();
             readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
         });
         let mut rows = Vec::new();
-        for share in read {
-            rows.append(&mut share?);
+        for chunk in read {
+            rows.append(&mut chunk?);
         }
         Ok(rows)
     }
 
-    /// The stems of cells that were begun or failed and are not complete, sorted.
+    /// The names of partial and failed cells, sorted.
     ///
     /// # Errors
-    /// A folder that can't be read.
+    /// A folder that cannot be read.
     pub fn incomplete(&self) -> Result<Vec<String>> {
         let complete = self.layout.complete()?;
         let mut stems = BTreeSet::new();
@@ -213,11 +211,11 @@ impl Ledger {
         Ok(stems.into_iter().collect())
     }
 
-    /// Complete cells that bear the readable names of others with a model's name and another revision of it, counted by
-    /// that revision: what a model's files were when those were measured.
+    /// Complete cells with the readable names of `names` and the same model under another revision, counted by revision: the
+    /// model's files have changed since those were measured.
     ///
     /// # Errors
-    /// A folder or a file that can't be read.
+    /// A folder or a file that cannot be read.
     pub fn other_revisions(
         &self,
         names: &[&CellName],
@@ -225,11 +223,11 @@ impl Ledger {
         revision: &str,
     ) -> Result<BTreeMap<String, usize>> {
         let ids: BTreeSet<String> = names.iter().map(|name| name.id().to_string()).collect();
-        let wanted: BTreeSet<&str> = names.iter().map(|name| readable(name.stem())).collect();
+        let readable_names: BTreeSet<&str> = names.iter().map(|name| readable(name.stem())).collect();
         let mut found = BTreeMap::new();
         for path in self.layout.files(CELLS)? {
-            let is_wanted = stem_of(&path).is_some_and(|stem| wanted.contains(readable(stem)));
-            if !is_wanted || id_of(&path).is_none_or(|id| ids.contains(id)) {
+            let is_namesake = stem_of(&path).is_some_and(|stem| readable_names.contains(readable(stem)));
+            if !is_namesake || id_of(&path).is_none_or(|id| ids.contains(id)) {
                 continue;
             }
             // All rows of a cell are of one model.
@@ -253,7 +251,7 @@ fn message(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// A sample's name as a file's: what is odd becomes a dash, and a digest keeps apart what then looks alike.
+/// A sample's name as a file name: other characters become dashes, and a digest keeps the names distinct.
 fn file_name(sample: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '+' | '_') { c } else { '-' };
     let shown: String = sample.chars().take(64).map(plain).collect();
@@ -272,21 +270,21 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<Row>> {
 
 pub(super) fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
     checked_rows(path).map_err(|error| match error.root_cause().is::<io::Error>() {
-        // A disk or a permission is in the way, and the file may be fine.
+        // The disk or a permission is the problem; the file may be fine.
         true => error,
-        false => anyhow!("{error:#}\nhint: remove the file and run the sweep again, which measures its cell anew"),
+        false => anyhow!("{error:#}\nhint: remove the file and run the sweep again to measure its cell anew"),
     })
 }
 
 fn checked_rows(path: &Path) -> Result<Vec<Row>> {
-    let (rows, seal) = read_checked(path)?;
+    let (rows, checksum) = read_checked(path)?;
     ensure!(
-        seal == Seal::Right,
-        "{} is damaged, or another program wrote it: its checksum is missing",
+        checksum == Checksum::Valid,
+        "{} is damaged or was written by another program: it has no checksum",
         path.display()
     );
     if let Some(row) = rows.iter().find(|row| Some(row.cell.as_str()) != id_of(path)) {
-        bail!("{} holds rows of cell {}, which is not the cell of its name", path.display(), row.cell);
+        bail!("{} holds rows of cell {}, which does not match its name", path.display(), row.cell);
     }
     ensure!(!rows.is_empty(), "{} holds no rows", path.display());
     Ok(rows)

@@ -1,7 +1,7 @@
-//! Several results folders made one: what the shards of a sweep wrote apart is brought together.
+//! Merging results folders, such as those of the shards of a sweep.
 //!
-//! Cells are named by what they mean, so folders cannot disagree about which cell is which. Complete cells are checked
-//! and copied as they are, byte for byte; of cells that are not complete the samples that are there come along.
+//! A cell's id is a digest of its meaning, so folders agree on which cell is which. Complete cells are checked and copied
+//! byte for byte; the journals of incomplete cells are copied too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,44 +14,44 @@ use super::layout::{CELLS, FAILED, PARTIAL, Part, id_of, stem_of};
 use super::ledger::{Ledger, rows_of_cell};
 use super::row::Row;
 
-/// What a folder gave.
+/// What was merged from one folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Complete cells that were copied.
     pub copied: usize,
-    /// Complete cells that were there already, with the same numbers.
+    /// Complete cells that both folders have, with the same numbers.
     pub same: usize,
-    /// Those with other numbers; what was there is kept.
+    /// The same with different numbers; the target keeps its own.
     pub different: Vec<String>,
-    /// Cells begun or failed that came along, to be finished in the new folder.
+    /// Partial or failed cells that were copied, to be finished in the new folder.
     pub unfinished: usize,
 }
 
 impl Ledger {
-    /// Takes over what another folder holds and this one lacks. The other stays as it is.
+    /// Copies what another folder has and this one lacks. The other is not changed.
     ///
     /// # Errors
-    /// A damaged file in the other folder, by name, and a folder that can't be written. What was copied before stays.
+    /// A damaged file in the other folder, by name, or a folder that cannot be written. What was copied before stays.
     pub fn merge(&self, other: &Ledger) -> Result<Merged> {
         let path = |folder: &Path| folder.canonicalize().with_context(|| folder.display().to_string());
         ensure!(
             path(self.folder())? != path(other.folder())?,
-            "{} cannot be merged into itself\nhint: name the folders to merge after the one to make",
+            "{} cannot be merged into itself\nhint: name the target first, then the folders to merge",
             other.folder().display()
         );
         let mut merged = Merged::default();
-        let mine = self.by_id(CELLS)?;
+        let own = self.by_id(CELLS)?;
         for (id, theirs) in other.by_id(CELLS)? {
             let rows = rows_of_cell(&theirs)?;
-            if let Some(mine) = mine.get(&id) {
-                match numbers(&rows_of_cell(mine)?) == numbers(&rows) {
+            if let Some(own) = own.get(&id) {
+                match numbers(&rows_of_cell(own)?) == numbers(&rows) {
                     true => merged.same += 1,
                     false => merged.different.push(stem(&theirs)),
                 }
                 continue;
             }
-            // Before the cell: one that is there has all that is beside it.
-            self.copy_beside(other, &stem(&theirs))?;
+            // Side files first: a cell that is there must have all of them.
+            self.copy_side_files(other, &stem(&theirs))?;
             self.copy(&theirs, CELLS.0)?;
             merged.copied += 1;
         }
@@ -60,11 +60,11 @@ impl Ledger {
         for part in [PARTIAL, FAILED] {
             for theirs in other.layout().files(part)? {
                 let Some(id) = id_of(&theirs).filter(|id| !complete.contains(*id)) else { continue };
-                // A journal has one writer, so one of the same name has the same beginning, and the longer one has more.
-                let mine = self.layout().part(part).join(theirs.file_name().unwrap_or_default());
+                // A journal has one writer and only grows: of two with one name the longer one has more samples.
+                let target = self.layout().part(part).join(theirs.file_name().unwrap_or_default());
                 let length = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
-                if !mine.exists() || (part == PARTIAL && length(&theirs) > length(&mine)) {
-                    self.copy_beside(other, &stem(&theirs))?;
+                if !target.exists() || (part == PARTIAL && length(&theirs) > length(&target)) {
+                    self.copy_side_files(other, &stem(&theirs))?;
                     self.copy(&theirs, part.0)?;
                 }
                 unfinished.insert(id.to_owned());
@@ -85,18 +85,18 @@ impl Ledger {
         write_whole(&self.folder().join(part).join(theirs.file_name().unwrap_or_default()), &bytes)
     }
 
-    /// Copies the tables that lie beside a cell's rows.
-    fn copy_beside(&self, other: &Ledger, stem: &str) -> Result<()> {
+    /// Copies the side files of a cell.
+    fn copy_side_files(&self, other: &Ledger, stem: &str) -> Result<()> {
         let folder = other.folder().join("logs").join(stem);
         if !folder.is_dir() {
             return Ok(());
         }
-        let mine = Path::new("logs").join(stem);
-        fs::create_dir_all(self.folder().join(&mine)).with_context(|| mine.display().to_string())?;
+        let target = Path::new("logs").join(stem);
+        fs::create_dir_all(self.folder().join(&target)).with_context(|| target.display().to_string())?;
         for entry in fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == "parquet") {
-                self.copy(&path, &mine.to_string_lossy())?;
+                self.copy(&path, &target.to_string_lossy())?;
             }
         }
         Ok(())
@@ -107,10 +107,10 @@ fn stem(path: &Path) -> String {
     stem_of(path).unwrap_or_default().to_owned()
 }
 
-/// Sample, metric, group, bits of value and weight, and output of a row.
+/// Sample, metric, slice, bits of value and weight, and output of a row.
 type Number<'a> = (&'a str, &'a str, Option<&'a str>, u64, u64, Option<&'a str>);
 
-/// What was measured, in an order of its own; when, where and for how long is no part of it.
+/// What was measured, sorted; date, machine and seconds do not count.
 fn numbers(rows: &[Row]) -> Vec<Number<'_>> {
     let mut numbers: Vec<_> = rows
         .iter()

@@ -1,9 +1,9 @@
-//! The ledger: what was measured, as rows in Parquet files, one file per cell, present only when complete.
+//! The ledger: a results folder with one Parquet file of rows per cell, present only when the cell is complete.
 //!
-//! Knows rows, files and journals. How a row comes about is the business of `run`, what is drawn from it of
-//! `report`.
+//! It knows the identity of cells, the schema of rows, and the files. How rows are measured is for `run` to know, what is
+//! drawn from them for `report`.
 
-mod choice;
+mod checksum;
 mod disk;
 mod identity;
 mod journal;
@@ -13,11 +13,10 @@ mod merge;
 mod only;
 mod row;
 mod schema;
-mod seal;
+mod select;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{admits, choose};
 pub use disk::{is_disk_full, write_derived};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Unavailable};
@@ -26,3 +25,4 @@ pub use merge::Merged;
 pub use only::{Field, Only, OnlyError};
 pub use row::{Row, Text, date};
 pub use schema::{COLUMNS, read_rows, write_rows};
+pub use select::{admits, select};

@@ -1,15 +1,13 @@
-//! The one row schema, long form, at the grain of one sample: every table, curve and gate is derived from it.
+//! The schema of result rows: long form, one row per cell, sample, metric and slice.
 //!
-//! Where (which experiment) - what (which number) - proof (what was read or written) - provenance (who measured).
-//! Settings that change numbers are columns, so a row explains itself without the sweep file.
+//! Four groups of columns: where (which experiment), what (which number), proof (what was read and generated) and provenance
+//! (who measured it, when, on what). Settings that change numbers are columns, so a row explains itself without its sweep.
 
 use serde::{Deserialize, Serialize};
 
-/// A text of a row. Most are short or said again by the next row: they take no memory of their own, and a copy costs nothing.
 pub use crate::columns::Text;
-/// Version of the schema below. It lives with the cell ids it is part of.
 
-/// Now, as rows say it: UTC, RFC 3339. Nothing is ordered by it, so any clock will do, even one that stands before 1970.
+/// The current time in UTC, RFC 3339. It works with clocks before 1970 too; nothing is ordered by it.
 pub fn date() -> Text {
     let now = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now());
     now.to_rfc3339_opts(chrono::SecondsFormat::Secs, true).into()
@@ -49,39 +47,39 @@ pub struct Row {
     pub task: Text,
     /// Where the texts came from, as the sweep names it.
     pub dataset: Text,
-    /// Tokens per sample, BOS and what is written included.
+    /// Tokens per sample, BOS and generated tokens included.
     pub length: u32,
-    /// Text tokens from the start of one sample to the start of the next; 0 for tasks that write.
+    /// Text tokens from the start of one sample to the start of the next; 0 for tasks that generate.
     pub stride: u32,
     /// Whether every sample starts with the tokenizer's BOS.
     pub bos: bool,
-    /// `drop` or `keep`: what becomes of a book's last, shorter sample; empty for tasks that write.
+    /// `drop` or `keep`: what happens to a book's last, shorter sample; empty for tasks that generate.
     pub tail: Text,
-    /// How text was asked for and written, `key=value` with spaces between; `None` for scored tasks.
+    /// Settings of prompt and generation, `key=value` separated by spaces; `None` for tasks that only score.
     pub asked: Option<Text>,
     pub seed: u64,
     /// The sample's name: `10146.txt#3` is the fourth chunk of a book.
     pub sample: Text,
-    /// What samples share and bootstrap resamples together: the book, story or paper.
+    /// The book, story or paper a sample belongs to; the bootstrap resamples these.
     pub cluster: Text,
     // --- what
     /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `lifetime`, `f1`, `rouge1`, ...
     pub metric: Text,
-    /// Which part of the sample the number is about, such as `distance:512-1023` or `kind:home`; `None`: all of it.
+    /// The part of the sample the number covers, such as `distance:512-1023` or `kind:home`; `None`: all of it.
     pub group: Option<Text>,
-    /// The sum over the sample; pooled metrics are `sum(value) / sum(weight)`.
+    /// Sum over the sample; a pooled metric is `sum(value) / sum(weight)`.
     #[serde(with = "any_f64")]
     pub value: f64,
-    /// What the sum is over: scored tokens, words, questions.
+    /// Number of things summed over: scored tokens, words, questions.
     #[serde(with = "any_f64")]
     pub weight: f64,
     // --- proof
-    /// What was asked of the model below the document, on the row of `new_tokens`; `None` on the others.
+    /// The question below the document, on the row of `new_tokens`; `None` on the others.
     pub question: Option<String>,
-    /// The answers that count as right, as a JSON list of texts, on the same row; `None` where there are none.
+    /// The reference answers as a JSON list of strings, on the same row; `None` where there are none.
     pub references: Option<String>,
-    /// Text the model wrote, on the row of `new_tokens`; the lists and tables of `kept_until` and `lifetime_by_token`; `None`
-    /// on the others.
+    /// The generated text, on the row of `new_tokens`; the lists and tables of `kept_until` and `lifetime_by_token`; `None` on
+    /// the others.
     pub output: Option<String>,
     pub prompt_tokens: u32,
     pub new_tokens: u32,
@@ -90,7 +88,7 @@ pub struct Row {
     pub engine: u32,
     /// Git commit of the binary, if it was built in a checkout.
     pub commit: Option<Text>,
-    /// The card's name, or `cpu` with its vector instructions; of a timing the processor's name and its threads.
+    /// The GPU's name, or `cpu` with its vector instructions; for timing the processor's name and the number of threads.
     pub device: Text,
     /// Type of the weights: `f32`, `f16` or `bf16`.
     pub dtype: Text,
@@ -103,7 +101,7 @@ pub struct Row {
     pub date: Text,
 }
 
-/// JSON has no NaN and no infinity and would make `null` of them, so they are written as text.
+/// JSON has no NaN and no infinity, so they are written as strings.
 mod any_f64 {
     use std::fmt;
 
@@ -187,7 +185,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_number_survives_json() {
+    fn every_number_survives_a_round_trip() {
         let third = 1.0 / 3.0;
         for value in [0.0, -0.0, third, f64::MAX, 5e-324, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e15, 3.0] {
             let written = serde_json::to_string(&Row { value, ..row(0) }).unwrap();

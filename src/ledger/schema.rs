@@ -1,15 +1,15 @@
-//! Rows as columns and back: the schema of [`Row`], once.
+//! Rows as Parquet columns and back.
 //!
-//! A column missing from the list below does not compile, as reading builds a whole `Row`; a test holds names and
-//! order to `Row` itself.
+//! A column missing from the list below does not compile, because reading builds a whole [`Row`]; a test compares names and
+//! order with `Row` itself.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use super::checksum::{self, Checksum};
 use super::disk::write_whole;
 use super::row::Row;
-use super::seal::{self, Seal};
 use crate::bounded_read;
 use crate::columns::Table;
 
@@ -78,37 +78,40 @@ row_columns!(
     date,
 );
 
-/// Bytes of a file of rows: a million rows have some dozens of megabytes.
+/// Limit on the size of a file of rows; a million rows take some tens of megabytes.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// The rows of one Parquet file: a cell's, a committed baseline, or what another program made of them.
+/// The rows of one Parquet file: a cell, a committed baseline, or a file another program wrote.
 ///
 /// # Errors
-/// A file that can't be read, is damaged, or is of another schema.
+/// A file that cannot be read, is damaged, or has another schema.
 pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
     Ok(read_checked(path)?.0)
 }
 
-/// The rows of one file, and whether it carries a checksum.
-pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Seal)> {
+/// The rows of one file, and whether it has a checksum.
+pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Checksum)> {
     let bytes =
         bounded_read::bytes(path, MOST_BYTES).with_context(|| format!("{} cannot be read", path.display()))?;
-    let damaged = || format!("{} is damaged, or is not a Parquet file", path.display());
-    let seal = seal::check(&bytes).with_context(damaged)?;
+    let damaged = || format!("{} is damaged or not a Parquet file", path.display());
+    let checksum = checksum::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;
     let rows = from_table(&table).with_context(|| {
-        format!("{} holds no result rows of this version (see results/README.md for the schema)", path.display())
+        format!(
+            "{} does not hold result rows of this version (see results/README.md for the schema)",
+            path.display()
+        )
     })?;
-    Ok((rows, seal))
+    Ok((rows, checksum))
 }
 
-/// Writes rows to one Parquet file with a checksum, which appears whole or not at all.
+/// Writes rows to one Parquet file with a checksum; the file appears whole or not at all.
 ///
 /// # Errors
-/// No rows, or a folder that can't be written.
+/// No rows, or a folder that cannot be written.
 pub fn write_rows(path: &Path, rows: &[Row]) -> Result<()> {
     ensure!(!rows.is_empty(), "there are no rows for {}", path.display());
-    write_whole(path, &seal::seal(&to_table(rows).to_parquet()?))
+    write_whole(path, &checksum::add(&to_table(rows).to_parquet()?))
 }
 
 #[cfg(test)]
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_survive_a_file() {
+    fn rows_survive_a_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.parquet");
         let mut rows: Vec<Row> = (0..100).map(row).collect();

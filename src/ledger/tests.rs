@@ -1,4 +1,4 @@
-//! The ledger on a real folder: interrupted, torn, foreign, failed, shared with and without locks, removed, damaged.
+//! The ledger on a real folder: interruptions, torn and foreign journals, failures, several processes, removed and damaged files.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use super::row::tests::row;
 use super::*;
 
-struct Desk {
+struct Fixture {
     folder: tempfile::TempDir,
     ledger: Ledger,
     cells: Vec<CellName>,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl Fixture {
+    fn new() -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(folder.path()).unwrap();
-        Desk { folder, ledger, cells: names("revision") }
+        Fixture { folder, ledger, cells: names("revision") }
     }
 
     fn name(&self, cell: usize) -> CellName {
@@ -74,138 +74,123 @@ fn rows(name: &CellName, sample: u32) -> Vec<Row> {
 
 #[test]
 fn an_interrupted_cell_continues() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Missing);
-    let journal = desk.ledger.journal(&name).unwrap();
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Missing);
+    let journal = fixture.ledger.journal(&name).unwrap();
     journal.append(2, rows(&name, 2)).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
     assert!(journal.append(2, rows(&name, 2)).is_err(), "twice");
-    assert!(journal.append(3, rows(&desk.name(1), 3)).is_err(), "of another cell");
-    let held = desk.ledger.journal(&name).unwrap_err();
+    assert!(journal.append(3, rows(&fixture.name(1), 3)).is_err(), "of another cell");
+    let held = fixture.ledger.journal(&name).unwrap_err();
     assert_eq!(held.downcast_ref(), Some(&Unavailable::Busy(name.stem().to_string())));
     drop(journal);
 
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
-    let journal = desk.ledger.journal(&name).unwrap();
+    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
+    let journal = fixture.ledger.journal(&name).unwrap();
     assert_eq!(journal.done(), [0, 2]);
     let lacks = journal.complete(3).unwrap_err().to_string();
     assert!(lacks.ends_with("lacks the samples 1"), "{lacks}");
     journal.append(1, rows(&name, 1)).unwrap();
     assert!(journal.complete(2).is_err(), "one too many");
-    assert!(!desk.path("cells", 0, "parquet").exists());
+    assert!(!fixture.path("cells", 0, "parquet").exists());
     journal.complete(3).unwrap();
     assert!(journal.append(3, rows(&name, 3)).is_err(), "after the end");
 
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Done);
-    assert!(files(&desk.folder.path().join("partial")).is_empty(), "neither journal nor lock");
+    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    assert!(files(&fixture.folder.path().join("partial")).is_empty(), "neither journal nor lock");
     let expected: Vec<Row> = (0..3).flat_map(|sample| rows(&name, sample)).collect();
-    assert_eq!(desk.ledger.rows().unwrap(), expected);
-    assert_eq!(desk.ledger.rows_of(&name).unwrap(), expected);
-    let complete = desk.ledger.journal(&name).unwrap_err();
-    assert_eq!(complete.downcast_ref(), Some(&Unavailable::Complete(desk.path("cells", 0, "parquet"))));
+    assert_eq!(fixture.ledger.rows().unwrap(), expected);
+    assert_eq!(fixture.ledger.rows_of(&name).unwrap(), expected);
+    let complete = fixture.ledger.journal(&name).unwrap_err();
+    assert_eq!(complete.downcast_ref(), Some(&Unavailable::Complete(fixture.path("cells", 0, "parquet"))));
 }
 
 #[test]
-fn a_torn_line_costs_its_sample_alone_wherever_it_is_torn() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    let journal = desk.ledger.journal(&name).unwrap();
+fn a_torn_line_loses_only_its_sample() {
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let journal = fixture.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
-    let path = desk.journals(0).pop().unwrap();
+    let path = fixture.journals(0).pop().unwrap();
     let one = fs::metadata(&path).unwrap().len();
     journal.append(1, rows(&name, 1)).unwrap();
     drop(journal);
     let whole = fs::read(&path).unwrap();
     for end in (one as usize..whole.len()).step_by(7).chain([whole.len() - 1]) {
         fs::write(&path, &whole[..end]).unwrap();
-        assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 1 });
-        assert_eq!(desk.ledger.journal(&name).unwrap().done(), [0], "torn at byte {end}");
+        assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 1 });
+        assert_eq!(fixture.ledger.journal(&name).unwrap().done(), [0], "torn at byte {end}");
     }
     // A flipped bit in the first line does not touch the second.
     let mut flipped = whole.clone();
     flipped[one as usize / 2] ^= 1;
     fs::write(&path, &flipped).unwrap();
-    assert_eq!(desk.ledger.journal(&name).unwrap().done(), [1]);
+    assert_eq!(fixture.ledger.journal(&name).unwrap().done(), [1]);
     // The next process writes to a file of its own, and leaves the torn one as it is.
     let torn = &whole[..whole.len() - 9];
     fs::write(&path, torn).unwrap();
-    let journal = desk.ledger.journal(&name).unwrap();
+    let journal = fixture.ledger.journal(&name).unwrap();
     journal.append(1, rows(&name, 1)).unwrap();
     assert_eq!(fs::read(&path).unwrap(), torn);
-    assert_eq!(desk.journals(0).len(), 2);
+    assert_eq!(fixture.journals(0).len(), 2);
     journal.complete(2).unwrap();
-    assert_eq!(desk.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
-    assert!(files(&desk.folder.path().join("partial")).is_empty());
+    assert_eq!(fixture.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
+    assert!(files(&fixture.folder.path().join("partial")).is_empty());
 }
 
 #[test]
-fn a_foreign_journal_is_not_believed() {
-    let desk = Desk::new();
-    let journal = desk.ledger.journal(&desk.name(0)).unwrap();
-    journal.append(0, rows(&desk.name(0), 0)).unwrap();
-    // The name journals had before each process had one of its own.
-    let foreign = desk.path("partial", 1, "jsonl");
-    fs::copy(&desk.journals(0)[0], &foreign).unwrap();
-    assert!(desk.ledger.journal(&desk.name(1)).unwrap().done().is_empty());
+fn journals_of_other_cells_are_ignored() {
+    let fixture = Fixture::new();
+    let journal = fixture.ledger.journal(&fixture.name(0)).unwrap();
+    journal.append(0, rows(&fixture.name(0), 0)).unwrap();
+    let foreign = fixture.path("partial", 1, "jsonl");
+    fs::copy(&fixture.journals(0)[0], &foreign).unwrap();
+    assert!(fixture.ledger.journal(&fixture.name(1)).unwrap().done().is_empty());
     OpenOptions::new()
         .append(true)
         .open(&foreign)
         .unwrap()
         .write_all(b"{\"index\":0,\"rows\":[]}\nnot json\n")
         .unwrap();
-    assert!(desk.ledger.journal(&desk.name(1)).unwrap().done().is_empty());
-    assert_eq!(desk.ledger.status(&desk.name(1)).unwrap(), Status::Partial { samples: 0 });
+    assert!(fixture.ledger.journal(&fixture.name(1)).unwrap().done().is_empty());
+    assert_eq!(fixture.ledger.status(&fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
 }
 
 #[test]
-fn a_journal_of_the_first_version_is_continued() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    desk.ledger.journal(&name).unwrap().append(0, rows(&name, 0)).unwrap();
-    fs::rename(&desk.journals(0)[0], desk.path("partial", 0, "jsonl")).unwrap();
-    let journal = desk.ledger.journal(&name).unwrap();
-    assert_eq!(journal.done(), [0]);
-    journal.append(1, rows(&name, 1)).unwrap();
-    journal.complete(2).unwrap();
-    assert_eq!(desk.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
-    assert!(files(&desk.folder.path().join("partial")).is_empty());
-}
-
-#[test]
-fn without_locks_two_processes_measure_a_cell_and_it_is_there_once() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    let one = desk.ledger.journal(&name).unwrap();
+fn without_locks_two_processes_complete_one_cell() {
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let one = fixture.ledger.journal(&name).unwrap();
     one.append(0, rows(&name, 0)).unwrap();
-    let other = desk.elsewhere(0);
+    let other = fixture.elsewhere(0);
     assert_eq!(other.done(), [0]);
     // Both measure sample 1, to the same numbers; seconds differ.
     one.append(1, rows(&name, 1)).unwrap();
     let slower = |row: Row| Row { seconds: 9.0, ..row };
     other.append(1, rows(&name, 1).into_iter().map(slower).collect()).unwrap();
     other.append(2, rows(&name, 2)).unwrap();
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 3 });
+    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 3 });
     other.complete(3).unwrap();
-    let written = fs::read(desk.path("cells", 0, "parquet")).unwrap();
+    let written = fs::read(fixture.path("cells", 0, "parquet")).unwrap();
     // The first one goes on as if nothing had happened, and its own end changes nothing.
     one.append(2, rows(&name, 2)).unwrap();
     one.complete(3).unwrap();
     drop(one);
-    assert_eq!(fs::read(desk.path("cells", 0, "parquet")).unwrap(), written);
-    assert!(files(&desk.folder.path().join("partial")).is_empty());
-    let rows = desk.ledger.rows().unwrap();
+    assert_eq!(fs::read(fixture.path("cells", 0, "parquet")).unwrap(), written);
+    assert!(files(&fixture.folder.path().join("partial")).is_empty());
+    let rows = fixture.ledger.rows().unwrap();
     assert_eq!(rows.len(), 6, "no row twice");
 }
 
 #[test]
-fn many_writers_without_locks_leave_each_row_once() {
-    let desk = Desk::new();
-    let name = desk.name(0);
+fn many_writers_without_locks_write_each_row_once() {
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
     let mut random = fastrand::Rng::with_seed(5);
     for round in 0..20 {
-        let mut writers = vec![desk.ledger.journal(&name).unwrap()];
-        writers.extend((0..3).map(|_| desk.elsewhere(0)));
+        let mut writers = vec![fixture.ledger.journal(&name).unwrap()];
+        writers.extend((0..3).map(|_| fixture.elsewhere(0)));
         let orders: Vec<Vec<usize>> = writers
             .iter()
             .map(|_| {
@@ -227,170 +212,165 @@ fn many_writers_without_locks_leave_each_row_once() {
         });
         drop(writers);
         let expected: Vec<Row> = (0..8).flat_map(|sample| rows(&name, sample)).collect();
-        assert_eq!(desk.ledger.rows().unwrap(), expected, "round {round}");
-        assert!(files(&desk.folder.path().join("partial")).is_empty(), "round {round}");
-        assert_eq!(files(&desk.folder.path().join("cells")), [desk.path("cells", 0, "parquet")]);
-        fs::remove_file(desk.path("cells", 0, "parquet")).unwrap();
+        assert_eq!(fixture.ledger.rows().unwrap(), expected, "round {round}");
+        assert!(files(&fixture.folder.path().join("partial")).is_empty(), "round {round}");
+        assert_eq!(files(&fixture.folder.path().join("cells")), [fixture.path("cells", 0, "parquet")]);
+        fs::remove_file(fixture.path("cells", 0, "parquet")).unwrap();
     }
 }
 
 #[test]
 fn a_removed_journal_is_written_again() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    let journal = desk.ledger.journal(&name).unwrap();
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let journal = fixture.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
     for sample in [1, 2] {
-        fs::remove_file(&desk.journals(0)[0]).unwrap();
+        fs::remove_file(&fixture.journals(0)[0]).unwrap();
         journal.append(sample, rows(&name, u32::try_from(sample).unwrap())).unwrap();
-        assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: sample + 1 });
+        assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: sample + 1 });
     }
-    fs::remove_file(&desk.journals(0)[0]).unwrap();
+    fs::remove_file(&fixture.journals(0)[0]).unwrap();
     journal.complete(3).unwrap();
-    assert_eq!(desk.ledger.rows().unwrap().len(), 6);
+    assert_eq!(fixture.ledger.rows().unwrap().len(), 6);
 }
 
 #[test]
-fn a_removed_folder_is_noticed_and_what_is_held_is_written_again() {
-    let desk = Desk::new();
-    let (name, other) = (desk.name(0), desk.name(1));
-    let journals = [desk.ledger.journal(&name).unwrap(), desk.ledger.journal(&other).unwrap()];
+fn a_removed_folder_is_detected_and_samples_written_again() {
+    let fixture = Fixture::new();
+    let (name, other) = (fixture.name(0), fixture.name(1));
+    let journals = [fixture.ledger.journal(&name).unwrap(), fixture.ledger.journal(&other).unwrap()];
     journals[0].append(0, rows(&name, 0)).unwrap();
     journals[1].append(0, rows(&other, 0)).unwrap();
-    fs::remove_dir_all(desk.folder.path()).unwrap();
+    fs::remove_dir_all(fixture.folder.path()).unwrap();
     let error = format!("{:#}", journals[0].append(1, rows(&name, 1)).unwrap_err());
-    assert!(error.contains("was removed while it was written to") && error.contains("hint: run"), "{error}");
-    assert!(!desk.folder.path().exists(), "a run that goes on writes nothing where a user has removed everything");
+    assert!(error.contains("was removed during the run") && error.contains("hint: run"), "{error}");
+    assert!(!fixture.folder.path().exists(), "nothing is written while the run goes on");
     drop(journals);
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
-    assert_eq!(desk.ledger.status(&other).unwrap(), Status::Partial { samples: 1 });
-    let journal = Ledger::open(desk.folder.path()).unwrap().journal(&name).unwrap();
+    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
+    assert_eq!(fixture.ledger.status(&other).unwrap(), Status::Partial { samples: 1 });
+    let journal = Ledger::open(fixture.folder.path()).unwrap().journal(&name).unwrap();
     assert_eq!(journal.done(), [0, 1]);
     journal.complete(2).unwrap();
-    assert_eq!(desk.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
+    assert_eq!(fixture.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
 }
 
 #[test]
-fn complete_cells_that_are_removed_are_missed() {
-    let desk = Desk::new();
+fn removed_complete_cells_are_detected() {
+    let fixture = Fixture::new();
     for cell in [0, 1] {
-        let journal = desk.ledger.journal(&desk.name(cell)).unwrap();
-        journal.append(0, rows(&desk.name(cell), 0)).unwrap();
+        let journal = fixture.ledger.journal(&fixture.name(cell)).unwrap();
+        journal.append(0, rows(&fixture.name(cell), 0)).unwrap();
         journal.complete(1).unwrap();
     }
-    let later = Ledger::open(desk.folder.path()).unwrap();
-    assert_eq!(desk.ledger.rows().unwrap(), later.rows().unwrap());
-    fs::remove_file(desk.path("cells", 1, "parquet")).unwrap();
-    for ledger in [&desk.ledger, &later] {
+    let later = Ledger::open(fixture.folder.path()).unwrap();
+    assert_eq!(fixture.ledger.rows().unwrap(), later.rows().unwrap());
+    fs::remove_file(fixture.path("cells", 1, "parquet")).unwrap();
+    for ledger in [&fixture.ledger, &later] {
         let error = ledger.rows().unwrap_err().to_string();
-        assert!(error.contains("1 are not there any more") && error.contains("hint: run"), "{error}");
+        assert!(error.contains("1 complete cells") && error.contains("hint: run"), "{error}");
     }
     // Who comes to read does not know what there was.
-    assert_eq!(Ledger::existing(desk.folder.path()).unwrap().rows().unwrap().len(), 2);
+    assert_eq!(Ledger::existing(fixture.folder.path()).unwrap().rows().unwrap().len(), 2);
 }
 
 #[test]
-fn a_moved_folder_is_noticed_and_nothing_is_made_in_its_place() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    let old = desk.folder.path().join("old");
+fn a_moved_folder_is_detected_and_not_recreated() {
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let old = fixture.folder.path().join("old");
     let ledger = Ledger::open(&old).unwrap();
     let journal = ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
-    let new = desk.folder.path().join("new");
+    let new = fixture.folder.path().join("new");
     fs::rename(&old, &new).unwrap();
     let error = format!("{:#}", journal.append(1, rows(&name, 1)).unwrap_err());
-    assert!(
-        error.contains("was moved while it was written to") && error.contains("hint: bring it back"),
-        "{error}"
-    );
+    assert!(error.contains("was moved") && error.contains("hint: move it back"), "{error}");
     assert!(journal.complete(2).is_err());
     drop(journal);
     assert!(!old.exists());
     assert_eq!(Ledger::open(&new).unwrap().status(&name).unwrap(), Status::Partial { samples: 2 });
     // Its readers are not told that it is empty.
     let error = ledger.rows().unwrap_err().to_string();
-    assert!(error.contains("is not there any more"), "{error}");
+    assert!(error.contains("does not exist any more"), "{error}");
 }
 
 #[test]
 fn a_failure_is_kept_until_the_cell_succeeds() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    desk.ledger.fail(&name, &anyhow::anyhow!("no memory").context("layer 7")).unwrap();
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    fixture.ledger.fail(&name, &anyhow::anyhow!("no memory").context("layer 7")).unwrap();
     let failed = |samples| Status::Failed { message: "layer 7\ncaused by: no memory".into(), samples };
-    assert_eq!(desk.ledger.status(&name).unwrap(), failed(0));
-    let journal = desk.ledger.journal(&name).unwrap();
+    assert_eq!(fixture.ledger.status(&name).unwrap(), failed(0));
+    let journal = fixture.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
-    assert_eq!(desk.ledger.status(&name).unwrap(), failed(1));
+    assert_eq!(fixture.ledger.status(&name).unwrap(), failed(1));
     journal.complete(1).unwrap();
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Done);
-    assert!(!desk.path("failed", 0, "txt").exists());
+    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    assert!(!fixture.path("failed", 0, "txt").exists());
 }
 
 #[test]
-fn what_a_kill_left_beside_a_complete_cell_is_removed() {
-    let desk = Desk::new();
-    let stem = |cell| desk.name(cell).stem().to_string();
-    // Killed at each moment there is: while the cell's file, its message or the next one's was written, and before the
-    // journals were removed.
+fn leftovers_of_killed_processes_are_removed() {
+    let fixture = Fixture::new();
+    let stem = |cell| fixture.name(cell).stem().to_string();
+    // A kill while the cell's file or its message was written, or before the journals were removed.
     let left = |cell: usize| {
-        let (stem, id) = (stem(cell), desk.name(cell).id());
+        let (stem, id) = (stem(cell), fixture.name(cell).id());
         [
             format!("partial/{stem}.aB3dE6.jsonl"),
             format!("partial/{id}.lock"),
             format!("failed/{stem}.txt"),
             format!("failed/.{stem}.txt.aB3dE6.tmp"),
             format!("cells/.{stem}.parquet.aB3dE6.tmp"),
-            format!("cells/.{stem}.parquet.tmp"),
         ]
     };
-    let journal = desk.ledger.journal(&desk.name(0)).unwrap();
-    journal.append(0, rows(&desk.name(0), 0)).unwrap();
+    let journal = fixture.ledger.journal(&fixture.name(0)).unwrap();
+    journal.append(0, rows(&fixture.name(0), 0)).unwrap();
     journal.complete(1).unwrap();
     for path in left(0).into_iter().chain(left(1)) {
-        fs::write(desk.folder.path().join(path), "left").unwrap();
+        fs::write(fixture.folder.path().join(path), "left").unwrap();
     }
-    Ledger::open(desk.folder.path()).unwrap();
+    Ledger::open(fixture.folder.path()).unwrap();
     for path in left(0) {
-        assert!(!desk.folder.path().join(&path).exists(), "{path} of the complete cell");
+        assert!(!fixture.folder.path().join(&path).exists(), "{path} of the complete cell");
     }
     for path in left(1) {
-        assert!(desk.folder.path().join(&path).exists(), "{path} of the other");
+        assert!(fixture.folder.path().join(&path).exists(), "{path} of the other");
     }
-    let journal = desk.ledger.journal(&desk.name(1)).unwrap();
-    journal.append(0, rows(&desk.name(1), 0)).unwrap();
+    let journal = fixture.ledger.journal(&fixture.name(1)).unwrap();
+    journal.append(0, rows(&fixture.name(1), 0)).unwrap();
     journal.complete(1).unwrap();
     for path in left(1) {
-        assert!(!desk.folder.path().join(&path).exists(), "{path} is removed with the completion");
+        assert!(!fixture.folder.path().join(&path).exists(), "{path} is removed with the completion");
     }
-    assert_eq!(desk.ledger.rows().unwrap().len(), 4);
+    assert_eq!(fixture.ledger.rows().unwrap().len(), 4);
 }
 
 #[test]
 fn a_cell_is_found_under_its_earlier_name() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    let journal = desk.ledger.journal(&name).unwrap();
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let journal = fixture.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
     drop(journal);
     let renamed = CellName::new(name.id(), "perplexity", "random-tiny", "renamed", Some(16));
     assert_ne!(name.stem(), renamed.stem());
-    let held = desk.ledger.journal(&name).unwrap();
-    assert!(desk.ledger.journal(&renamed).is_err(), "two names have one lock");
+    let held = fixture.ledger.journal(&name).unwrap();
+    assert!(fixture.ledger.journal(&renamed).is_err(), "two names have one lock");
     drop(held);
-    assert_eq!(desk.ledger.incomplete().unwrap(), [name.stem()]);
-    assert_eq!(desk.ledger.status(&renamed).unwrap(), Status::Partial { samples: 1 });
-    desk.ledger.journal(&renamed).unwrap().complete(1).unwrap();
-    assert_eq!(desk.ledger.status(&name).unwrap(), Status::Done);
-    assert_eq!(desk.ledger.rows().unwrap().len(), 2);
+    assert_eq!(fixture.ledger.incomplete().unwrap(), [name.stem()]);
+    assert_eq!(fixture.ledger.status(&renamed).unwrap(), Status::Partial { samples: 1 });
+    fixture.ledger.journal(&renamed).unwrap().complete(1).unwrap();
+    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    assert_eq!(fixture.ledger.rows().unwrap().len(), 2);
 }
 
 #[test]
 fn workers_may_append_at_once() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    let journal = desk.ledger.journal(&name).unwrap();
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let journal = fixture.ledger.journal(&name).unwrap();
     std::thread::scope(|scope| {
         for worker in 0..4 {
             let (journal, name) = (&journal, &name);
@@ -403,21 +383,21 @@ fn workers_may_append_at_once() {
     });
     journal.complete(40).unwrap();
     let expected: Vec<Row> = (0..40).flat_map(|sample| rows(&name, sample)).collect();
-    assert_eq!(desk.ledger.rows().unwrap(), expected);
+    assert_eq!(fixture.ledger.rows().unwrap(), expected);
 }
 
 #[test]
-fn damage_is_named() {
-    let desk = Desk::new();
-    let name = desk.name(0);
-    let journal = desk.ledger.journal(&name).unwrap();
+fn damaged_files_are_named() {
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let journal = fixture.ledger.journal(&name).unwrap();
     journal.append(0, rows(&name, 0)).unwrap();
     journal.complete(1).unwrap();
-    let path = desk.path("cells", 0, "parquet");
+    let path = fixture.path("cells", 0, "parquet");
     let whole = fs::read(&path).unwrap();
     let told = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        let error = format!("{:#}", desk.ledger.rows().unwrap_err());
+        let error = format!("{:#}", fixture.ledger.rows().unwrap_err());
         assert!(error.contains(&path.display().to_string()), "{error}");
     };
     told(b"");
@@ -430,38 +410,38 @@ fn damage_is_named() {
         told(&flipped);
     }
     fs::write(&path, &whole).unwrap();
-    fs::copy(&path, desk.path("cells", 1, "parquet")).unwrap();
-    let error = desk.ledger.rows().unwrap_err().to_string();
+    fs::copy(&path, fixture.path("cells", 1, "parquet")).unwrap();
+    let error = fixture.ledger.rows().unwrap_err().to_string();
     assert!(error.contains("not the cell of its name"), "{error}");
 }
 
 #[test]
-fn a_reader_needs_a_ledger_and_ignores_unfinished_files() {
-    let desk = Desk::new();
-    assert!(Ledger::existing(&desk.folder.path().join("cells")).is_err());
-    let ledger = Ledger::existing(desk.folder.path()).unwrap();
-    fs::write(desk.folder.path().join("cells/.half.parquet.tmp"), b"half").unwrap();
-    fs::write(desk.folder.path().join("cells/.hidden.parquet"), b"half").unwrap();
+fn readers_need_a_results_folder_and_ignore_temporary_files() {
+    let fixture = Fixture::new();
+    assert!(Ledger::existing(&fixture.folder.path().join("cells")).is_err());
+    let ledger = Ledger::existing(fixture.folder.path()).unwrap();
+    fs::write(fixture.folder.path().join("cells/.half.parquet.tmp"), b"half").unwrap();
+    fs::write(fixture.folder.path().join("cells/.hidden.parquet"), b"half").unwrap();
     assert!(ledger.rows().unwrap().is_empty());
 }
 
 #[test]
-fn other_weights_under_the_same_name_are_told() {
-    let desk = Desk::new();
+fn changed_weights_under_one_name_are_detected() {
+    let fixture = Fixture::new();
     let now: Vec<CellName> = names("new weights").to_vec();
     let now: Vec<&CellName> = now.iter().collect();
-    let others = || desk.ledger.other_revisions(&now, "model", "new weights").unwrap();
+    let others = || fixture.ledger.other_revisions(&now, "model", "new weights").unwrap();
     assert!(others().is_empty());
     for cell in [0, 1] {
-        let journal = desk.ledger.journal(&desk.name(cell)).unwrap();
-        journal.append(0, rows(&desk.name(cell), 0)).unwrap();
+        let journal = fixture.ledger.journal(&fixture.name(cell)).unwrap();
+        journal.append(0, rows(&fixture.name(cell), 0)).unwrap();
         journal.complete(1).unwrap();
     }
     assert_eq!(others().into_iter().collect::<Vec<_>>(), [("revision".to_string(), 2)]);
     let none =
-        |model: &str, revision: &str| desk.ledger.other_revisions(&now, model, revision).unwrap().is_empty();
+        |model: &str, revision: &str| fixture.ledger.other_revisions(&now, model, revision).unwrap().is_empty();
     assert!(none("model", "revision"), "cells of these weights with other settings");
     assert!(none("another model", "new weights"));
-    let same: Vec<CellName> = vec![desk.name(0), desk.name(1)];
-    assert!(desk.ledger.other_revisions(&same.iter().collect::<Vec<_>>(), "model", "new").unwrap().is_empty());
+    let same: Vec<CellName> = vec![fixture.name(0), fixture.name(1)];
+    assert!(fixture.ledger.other_revisions(&same.iter().collect::<Vec<_>>(), "model", "new").unwrap().is_empty());
 }

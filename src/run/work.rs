@@ -194,7 +194,7 @@ impl Work<'_> {
             let kept = measured
                 .side_files
                 .iter()
-                .try_for_each(|file| ledger.keep_beside(&cell.name, name, file.kind, &file.table));
+                .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
             let rows = || provenance.rows(group, cell, sample, &measured);
             if let Err(error) = kept.and_then(|()| state.journal.append(sample, rows())) {
                 let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };

@@ -1,16 +1,14 @@
-//! Which rows of one or more ledgers a command looks at, by the same `--only` that selects cells for measuring.
-//!
-//! Knows the columns that name a cell, and no numbers.
+//! Which rows a command uses: the same `--only` that selects the cells of a run.
 
 use super::only::{Field, Only, OnlyError};
 use super::row::{Row, Text};
 
-/// The rows that every `only` admits. A size keeps the full cache, which stands beside every size; a policy's name
-/// admits it wherever its keys stand, and `tova@squeezed` only there.
+/// The rows that every `only` admits. `size=` keeps the full cache, the reference at every size; a bare policy name admits all
+/// kinds of positions, `tova@squeezed` only that one.
 ///
 /// # Errors
 /// A value that no row has.
-pub fn choose(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, OnlyError> {
+pub fn select(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, OnlyError> {
     if only.is_empty() {
         return Ok(rows);
     }
@@ -21,10 +19,10 @@ pub fn choose(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, OnlyError> {
     Ok(rows.into_iter().filter(admitted).collect())
 }
 
-/// Whether a row's cell is among those an `only` asks for.
+/// Whether an `only` admits a row.
 pub fn admits(only: &Only, row: &Row) -> bool {
-    let stands_beside_all = row.policy == "full" && only.field() == Field::Size;
-    stands_beside_all || only.admits(names(row, only.field()))
+    let is_reference = row.policy == "full" && only.field() == Field::Size;
+    is_reference || only.admits(names(row, only.field()))
 }
 
 fn values(rows: &[Row], field: Field) -> Vec<String> {
@@ -32,7 +30,7 @@ fn values(rows: &[Row], field: Field) -> Vec<String> {
     heads.flat_map(|row| names(row, field)).map(|name| name.to_string()).collect()
 }
 
-/// What a row's cell is called in a field.
+/// The values of a row in a field, as `--only` spells them.
 fn names(row: &Row, field: Field) -> Vec<Text> {
     match field {
         Field::Policy if row.positions == "absolute" => vec![row.policy.clone()],
@@ -53,7 +51,7 @@ mod tests {
         Row { cell, policy: policy.into(), positions: positions.into(), cache_size: size, ..row(0) }
     }
 
-    fn chosen(only: &[&str]) -> Result<Vec<String>, String> {
+    fn selected(only: &[&str]) -> Result<Vec<String>, String> {
         let rows = vec![
             cell("full", "absolute", None),
             cell("tova", "absolute", Some(64)),
@@ -62,19 +60,19 @@ mod tests {
             cell("h2o", "absolute", Some(64)),
         ];
         let only: Vec<Only> = only.iter().map(|text| text.parse().unwrap()).collect();
-        let rows = choose(rows, &only).map_err(|error| error.to_string())?;
+        let rows = select(rows, &only).map_err(|error| error.to_string())?;
         Ok(rows.iter().map(|row| format!("{}@{} {:?}", row.policy, row.positions, row.cache_size)).collect())
     }
 
     #[test]
-    fn rows_are_chosen_by_what_names_their_cell() {
-        assert_eq!(chosen(&[]).unwrap().len(), 5);
+    fn rows_are_selected_by_field() {
+        assert_eq!(selected(&[]).unwrap().len(), 5);
         let at_128 = ["full@absolute None", "tova@absolute Some(128)"];
-        assert_eq!(chosen(&["size=128"]).unwrap(), at_128, "the full cache stands beside every size");
-        assert_eq!(chosen(&["size=128", "policy=tova"]).unwrap(), at_128[1..]);
-        assert_eq!(chosen(&["policy=tova"]).unwrap().len(), 3, "wherever its keys stand");
-        assert_eq!(chosen(&["policy=tova@squeezed,h2o"]).unwrap().len(), 2);
-        let error = chosen(&["policy=tovva"]).unwrap_err();
+        assert_eq!(selected(&["size=128"]).unwrap(), at_128, "the full cache is the reference at every size");
+        assert_eq!(selected(&["size=128", "policy=tova"]).unwrap(), at_128[1..]);
+        assert_eq!(selected(&["policy=tova"]).unwrap().len(), 3, "with all kinds of positions");
+        assert_eq!(selected(&["policy=tova@squeezed,h2o"]).unwrap().len(), 2);
+        let error = selected(&["policy=tovva"]).unwrap_err();
         assert!(error.contains("no cell has `tovva`") && error.contains("the results have full, tova"), "{error}");
     }
 }
