@@ -395,24 +395,24 @@ fn damaged_files_are_named() {
     journal.complete(1).unwrap();
     let path = fixture.path("cells", 0, "parquet");
     let whole = fs::read(&path).unwrap();
-    let told = |bytes: &[u8]| {
+    let check = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
         let error = format!("{:#}", fixture.ledger.rows().unwrap_err());
         assert!(error.contains(&path.display().to_string()), "{error}");
     };
-    told(b"");
-    told(b"PAR1 nothing else");
-    told(&whole[..whole.len() / 2]);
-    told(&whole[whole.len() / 2..]);
+    check(b"");
+    check(b"PAR1 nothing else");
+    check(&whole[..whole.len() / 2]);
+    check(&whole[whole.len() / 2..]);
     for byte in (0..whole.len()).step_by(97) {
         let mut flipped = whole.clone();
         flipped[byte] ^= 4;
-        told(&flipped);
+        check(&flipped);
     }
     fs::write(&path, &whole).unwrap();
     fs::copy(&path, fixture.path("cells", 1, "parquet")).unwrap();
     let error = fixture.ledger.rows().unwrap_err().to_string();
-    assert!(error.contains("not the cell of its name"), "{error}");
+    assert!(error.contains("does not match its name"), "{error}");
 }
 
 #[test]
