@@ -78,6 +78,8 @@ struct Source {
     /// The first name below `src`; empty for `main.rs` and `lib.rs`.
     module: String,
     text: String,
+    /// Declared under `#[cfg(test)]`.
+    is_test: bool,
 }
 
 impl Source {
@@ -87,10 +89,9 @@ impl Source {
         lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// The code before the unit tests at the end of the file; nothing of a file of tests.
+    /// The code before the unit tests at the end of the file; nothing of a test file.
     fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
-        let is_test_file = self.path.file_stem().is_some_and(|stem| stem == "tests" || stem == "fixture");
-        self.code().take_while(move |(_, line)| !is_test_file && *line != "#[cfg(test)]")
+        self.code().take_while(|(_, line)| !self.is_test && line.trim_start() != "#[cfg(test)]")
     }
 }
 
@@ -115,9 +116,19 @@ fn sources() -> Vec<Source> {
         let module = path.components().nth(1).unwrap().as_os_str().to_str().unwrap();
         let module = module.trim_end_matches(".rs");
         let module = if ["main", "lib"].contains(&module) { "" } else { module }.to_string();
-        Source { path, module, text }
+        Source { path, module, text, is_test: false }
     };
-    paths.into_iter().map(source).collect()
+    let mut sources: Vec<Source> = paths.into_iter().map(source).collect();
+    let declared = Regex::new(r"#\[cfg\(test\)\]\s*(?:pub\S* )?mod (\w+);").unwrap();
+    let tests: BTreeSet<String> = sources
+        .iter()
+        .flat_map(|source| declared.captures_iter(&source.text).map(|found| found[1].to_string()))
+        .collect();
+    for source in &mut sources {
+        let stem = source.path.file_stem().unwrap().to_str().unwrap();
+        source.is_test = tests.contains(stem);
+    }
+    sources
 }
 
 /// What `pattern` captures in each line of code, with its module and `path:line`.
