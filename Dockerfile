@@ -1,18 +1,18 @@
-# tova-bench on a processor: one program in a small image, for any x86-64 or aarch64 Linux.
+# tova-bench for processors: one program in a small image, for x86-64 and aarch64 Linux.
 #
 #     docker build --build-arg COMMIT="$(git rev-parse --short=12 HEAD)" -t tova-bench .
 #     docker run --rm tova-bench run smoke
 #     docker run --rm --user "$(id -u):$(id -g)" -v "$PWD:/work" -v "$HOME/.cache/huggingface:/cache" tova-bench run my.yaml
 #
-# Podman and buildah take the same file and options. The program sees the limits of `--memory` and `--cpus`. On clusters
-# without Docker: `apptainer build tova-bench.sif docker-archive://tova-bench.tar`.
-# For NVIDIA cards there is Dockerfile.cuda.
+# Podman and buildah accept the same file and options. The program respects the limits of `--memory` and `--cpus`. On
+# clusters without Docker: `apptainer build tova-bench.sif docker-archive://tova-bench.tar`.
+# For NVIDIA GPUs use Dockerfile.cuda.
 
 ARG RUST=1.95
 FROM docker.io/library/rust:${RUST}-slim-bookworm AS build
 WORKDIR /src
-# The dependencies, which take nearly all of the time, in a layer that only another lock file makes anew: they are built
-# for a program that does nothing.
+# Build the dependencies, which take nearly all of the time, for an empty program. This layer is rebuilt only when the lock
+# file changes.
 COPY Cargo.toml Cargo.lock build.rs ./
 RUN mkdir src benches \
     && echo 'fn main() {}' > src/main.rs \
@@ -20,9 +20,9 @@ RUN mkdir src benches \
     && touch src/lib.rs \
     && cargo build --release --locked --bin tova-bench
 COPY . .
-# Which commit this is, as the rows name it; .git is not in the context.
+# The commit named in result rows; .git is not in the build context.
 ARG COMMIT=""
-# The files of the checkout are older than what was just built, so cargo would take them for built.
+# The checkout's files are older than the build above, so cargo would not rebuild without `touch`.
 RUN touch src/main.rs src/lib.rs \
     && TOVA_BENCH_COMMIT="$COMMIT" cargo build --release --locked --bin tova-bench \
     && strip target/release/tova-bench
@@ -33,7 +33,7 @@ LABEL org.opencontainers.image.title="tova-bench" \
       org.opencontainers.image.description="How small can a transformer's key-value cache be? Exact bounded-cache evaluation at the speed of a prefill." \
       org.opencontainers.image.licenses="MIT OR Apache-2.0" \
       org.opencontainers.image.revision="$COMMIT"
-# Whoever `--user` names can write to both; what is fetched stays in the volume.
+# Any user given by `--user` can write to both folders; downloads stay in the volume.
 RUN useradd --uid 1000 --create-home bench \
     && mkdir --mode=1777 /cache /work
 ENV HF_HOME=/cache

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How fast the way of the paper's released code is: transformers' Llama, one token at a time, the cache cut after each attention.
+"""Measures the paper's way: transformers' Llama, one token at a time, the cache cut after each attention.
 
-Needs torch and transformers==4.36.2 (the version the released code asks for). After the attention of a layer the entry with the
-lowest attention, averaged over the query heads, leaves once more than `--cache-size` are there. Keys are cached rotated at
-their absolute positions. `--forward` is the reference to beat instead: one plain forward over the whole text, no policy.
+Needs torch and transformers==4.36.2 (the version the released code requires). After a layer's attention, if there are more
+than `--cache-size` entries, the one with the lowest attention, averaged over query heads, is evicted. Keys are cached at
+their absolute positions. `--forward` measures one plain forward over the whole text instead, without a policy.
 
     python3 scripts/authors_way.py --model DIR --tokens FILE.json [--policy tova|full] [--cache-size 512] [--limit N]
                                    [--threads 2] [--repeats 1] [--nll-out FILE.json] [--cut argmin|topk]
     python3 scripts/authors_way.py --model DIR --tokens FILE.json --forward [--attention sdpa|eager]
 
-Prints one JSON object; a rate is the text's tokens over the median seconds, model loading and a warm-up left out.
+Prints one JSON object; the rate is the text's tokens over the median seconds, without model loading and warm-up.
 """
 import argparse, json, math, os, platform, resource, statistics, time, warnings
 from pathlib import Path

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tokens per second beside the authors' way, in one run on this machine: a random model (hidden 256, 6 layers, 8 heads,
-# vocabulary 4096), a text of 2048 tokens, TOVA with 512 entries.
+# Compares reading speed (tokens per second) with PyTorch, in one run on this machine: a random model (hidden size 256, 6
+# layers, 8 heads, vocabulary 4096), a text of 2048 tokens, TOVA with 512 entries.
 #
-#     scripts/compare-speed.sh [PYTHON]      PYTHON has torch, transformers==4.36.2 and numpy<2 [default: python3]
+#     scripts/compare-speed.sh [PYTHON]      PYTHON needs torch, transformers==4.36.2 and numpy<2 [default: python3]
 #
-# Three ways, each a median: one token at a time with a cache that is cut after each attention (PyTorch, transformers);
-# PyTorch's plain forward over the whole text in one call, which bounds nothing; and this program, which is exact.
+# Prints medians for the authors' way (transformers, one token at a time, the cache cut after each attention), for PyTorch's
+# plain forward over the whole text (no cache bound), and for this program (exact).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-python3}

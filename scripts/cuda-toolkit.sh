@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Everything that `cargo build --features cuda` needs, without a GPU, a driver or root: nvcc and its headers from PyPI.
+# Installs what `cargo build --features cuda` needs, without a GPU, a driver or root: nvcc and its headers from PyPI.
 #
 #     scripts/cuda-toolkit.sh FOLDER [COMPUTE_CAP]     (0.3 GB)
 #     settings=$(scripts/cuda-toolkit.sh FOLDER) && eval "$settings" && cargo build --release --features cuda
 #
-# COMPUTE_CAP is that of the oldest GPU to run on, 80 (A100) if not given. Newer ones translate candle's kernels when they
-# are first used; only its kernels for quantized models, which nothing here uses, are for that one generation.
+# COMPUTE_CAP is the compute capability of the oldest GPU to run on, 80 (A100) by default. Newer GPUs translate candle's
+# kernels on first use. (Its kernels for quantized models are for one generation only; nothing here uses them.)
 #
-# Prints the `export` lines to build with, and nothing else on standard output. Wants python3 with pip, gcc or clang as
-# `cc`, ar and cargo, on x86-64 Linux. Run it again after an update of cudarc: the functions to link are read from there.
+# Prints the `export` lines to build with, and nothing else, on stdout. Needs python3 with pip, gcc or clang as `cc`, ar and
+# cargo, on x86-64 Linux. Run it again after an update of cudarc, from which it reads the functions to link.
 #
-# What is linked. candle-core links the CUDA libraries by name, so that a binary built with a usual toolkit does not even
-# start where one of them is missing (https://github.com/huggingface/candle/issues/3900). What the linker finds in this
-# toolkit instead are archives with one jump per function, which open the real library at the first call. Where that fails,
-# the function returns an error: without a driver `Device::new_cuda` says CUDA_ERROR_NO_DEVICE, and the program runs on.
-# CUDA's own runtime is linked statically. To run on a GPU, libcublas.so.13, libcublasLt.so.13, libcurand.so.10 and
-# (for kernels compiled at run time) libnvrtc.so.13 must be where the loader looks, LD_LIBRARY_PATH for one, or in lib64 or
-# lib of $CUDA_HOME or /usr/local/cuda. They too are on PyPI: nvidia-cublas==13.0.*, nvidia-curand==10.4.0.*,
-# nvidia-cuda-nvrtc==13.0.*; torch for CUDA 13 brings all three, in site-packages/nvidia/cu13/lib.
+# How it links: candle-core links the CUDA libraries by name, so a binary built with a usual toolkit does not even start if
+# one of them is missing (https://github.com/huggingface/candle/issues/3900). This toolkit gives the linker archives with one
+# jump per function instead, which open the real library at the first call. If that fails the function returns an error:
+# without a driver `Device::new_cuda` reports CUDA_ERROR_NO_DEVICE, and the program continues on the processor. CUDA's runtime
+# is linked statically. To run on a GPU, libcublas.so.13, libcublasLt.so.13, libcurand.so.10 and (for kernels compiled at run
+# time) libnvrtc.so.13 must be on the loader's path, such as LD_LIBRARY_PATH, or in lib64 or lib of $CUDA_HOME or
+# /usr/local/cuda. They are on PyPI too: nvidia-cublas==13.0.*, nvidia-curand==10.4.0.*, nvidia-cuda-nvrtc==13.0.*; torch for
+# CUDA 13 installs all three in site-packages/nvidia/cu13/lib.
 set -euo pipefail
 
 [[ $# -ge 1 && $1 != -* ]] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
@@ -36,8 +36,8 @@ if [[ $(cat "$folder/wheels" 2>/dev/null) != "${wheels[*]}" ]]; then
     echo "${wheels[*]}" > "$folder/wheels"
 fi
 
-# The wheels have bin, include, lib and nvvm as nvcc wants them. What is linked is in lib64, which cudarc searches as well;
-# lib has no name without a version, so the linker passes over it.
+# The wheels have bin, include, lib and nvvm as nvcc expects them. What is linked is in lib64, which cudarc searches too; lib
+# has only names with versions, so the linker ignores it.
 rm -rf "$home/lib64"
 mkdir "$home/lib64"
 ln -s ../lib/libcudart_static.a ../lib/libcudadevrt.a "$home/lib64"
@@ -53,7 +53,7 @@ from pathlib import Path
 
 # Module of cudarc -> name for the linker, names for the loader, and what every function returns if there is no library:
 # CUDA_ERROR_NO_DEVICE, CUBLAS_STATUS_NOT_INITIALIZED, CURAND_STATUS_INITIALIZATION_FAILED, NVRTC_ERROR_INTERNAL_ERROR.
-# No driver is no news, whoever asked for a device is told; the others are missed only next to a GPU, and they say it.
+# A missing driver is not reported here (opening a device reports it). The others matter only with a GPU, and are reported.
 LIBRARIES = {
     "driver": ("cuda", ["libcuda.so.1", "libcuda.so"], 100, False),
     "cublas": ("cublas", ["libcublas.so.13", "libcublas.so"], 1, True),
@@ -62,7 +62,7 @@ LIBRARIES = {
     "nvrtc": ("nvrtc", ["libnvrtc.so.13", "libnvrtc.so"], 11, True),
 }
 
-# A slot holds the address of a function; at first that of the lines which find it, with all arguments kept as they were.
+# A slot holds the address of a function; at first that of code which finds the function and keeps all arguments.
 SOURCE = r"""
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# The regression gate over the built-in sweeps: what they measure now, beside the baselines in results/baselines.
+# The regression gate: measures both built-in sweeps and compares them with the baselines in results/baselines.
 #
-#     bash scripts/gate.sh          # exit code 3: a number changed, or another engine's baseline is there
-#     bash scripts/gate.sh --save   # after raising ENGINE_VERSION in src/sweep/cell.rs: measure and save new baselines
+#     bash scripts/gate.sh          # exit code 3: a number changed, or the baseline is of another engine version
+#     bash scripts/gate.sh --save   # after raising ENGINE_VERSION in src/ledger/identity.rs: measure and save new baselines
 #
-# `smoke` has every policy on random models, one of which attends so sharply that most entries get exactly nothing: there
-# it shows who leaves of those that are equal. Its NLLs agree between AVX-512 and AVX2 to 1.4e-6 a token and 7.9e-6 a word; a changed rule for
-# ties moves them by up to 0.2, so it is held to 1e-5 on any processor. `pocket`, the default sweep, has to repeat exactly
-# where the baseline was made with the same vector instructions; elsewhere texts may part at a last digit, and only what
-# got worse beyond its interval fails.
+# `smoke` has every policy on random models. One of them attends so sharply that most entries get exactly zero attention, so
+# it shows which of several equal entries is evicted. Its NLLs agree between AVX-512 and AVX2 to 1.4e-6 a token and 7.9e-6 a
+# word; a changed rule for ties moves them by up to 0.2, so the tolerance is 1e-5 on any processor. `pocket`, the default
+# sweep, must repeat exactly if the baseline was made with the same vector instructions. Otherwise written texts may diverge
+# after a difference in a last digit, and only a number that got worse beyond its interval fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The README's own build.
+# The build of the README.
 cargo build --release --locked
 bench="${CARGO_TARGET_DIR:-target}/release/tova-bench"
 work=$(mktemp -d)
@@ -32,13 +32,13 @@ how=()
 if "$bench" baseline show pocket | grep -qF "on $device"; then
     how=(--exact)
 else
-    echo "gate: the baseline was not made on $device, so pocket is held to its intervals" >&2
+    echo "gate: the baseline was not made on $device, so pocket is compared by intervals" >&2
 fi
 
 code=0
 "$bench" compare smoke "$work/smoke" --exact --tolerance 1e-5 || code=$?
 "$bench" compare pocket "$work/pocket" "${how[@]}" || code=$?
 if [ "$code" = 3 ]; then
-    echo "gate: numbers changed. If they shall, raise ENGINE_VERSION in src/sweep/cell.rs, and run scripts/gate.sh --save" >&2
+    echo "gate: numbers changed. If that is intended, raise ENGINE_VERSION in src/ledger/identity.rs and run scripts/gate.sh --save" >&2
 fi
 exit "$code"

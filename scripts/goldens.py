@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes and checks tests/golden: tiny checkpoints, and what scripts/oracle.py says of them.
+"""Makes and checks tests/golden: tiny checkpoints, and scripts/oracle.py's answers for them.
 
-    python3 scripts/goldens.py make       (numpy) make tests/golden/variants anew
-    python3 scripts/goldens.py long       (numpy) make tests/golden/long-text anew: some minutes
+    python3 scripts/goldens.py make       (numpy) make tests/golden/variants again
+    python3 scripts/goldens.py long       (numpy) make tests/golden/long-text again; takes some minutes
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
-    python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden anew; more checkpoint folders may
-                                          follow, as NAME=FOLDER, whose texts begin with the tokens of NAME/prompt.json
-    python3 scripts/goldens.py torch      (torch, a recent transformers) the full-cache cases, computed by transformers in
-                                          float64; the same folders may follow
+    python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden again; more checkpoint folders can
+                                          follow as NAME=FOLDER, with prompts from NAME/prompt.json
+    python3 scripts/goldens.py torch      (torch, a recent transformers) compute the full-cache cases with transformers in
+                                          float64; the same folders can follow
 """
 import json, sys
 from pathlib import Path
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent / "tests" / "golden"
 TINY = "--layers 2 --heads 4 --vocab 64 --text 120"
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
-# name -> what random_model.py is given. Seeds are such that no decision is so close that rounding to f32 could turn it
+# name -> arguments of random_model.py. With these seeds no decision is so close that rounding to f32 could change it
 VARIANTS = {
     "llama3-rope": [*TINY.split(), "--hidden", "24", "--kv-heads", "2", "--head-dim", "12", "--intermediate", "32",
                     "--vocab", "56", "--rope-theta", "500000", "--rope-scaling", json.dumps(LLAMA3), "--seed", "0"],

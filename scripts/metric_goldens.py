@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Scores of real answers by the Python packages whose scores are published: makes tests/golden/metrics.json.
+"""Makes tests/golden/metrics.json: scores of real answers by the Python packages that published results use.
 
     pip install rouge-score==0.1.2 Unidecode==1.4.0
     python3 scripts/metric_goldens.py make DATA [--out tests/golden/metrics.json]
     python3 scripts/metric_goldens.py score PREDICTION REFERENCE [REFERENCE ...]
 
 DATA   a folder with squality/test.jsonl (SQuALITY v1.3) and qasper/*.json, *.jsonl
-make   scores answers of the data against each other, and writes how to find them, without a word of their text
+make   scores answers of the data against each other, and writes where to find them but none of their text
 score  prints the scores of a text, for the edge cases in tests/metrics.rs
 
-Each file is a list of texts: the responses of SQuALITY in their order; the answers of QASPER by sorted paper id, made as
-its evaluator makes them; the `outputs` of prompts. A case is [file, text, change, number, references, scores]: the text
-of that number in the list, changed, is scored against the texts of the numbers in `references`. Changes, on the words
-between single spaces: `none`; `reverse`; `rotate` by so many words; `opening`: so many words of the story instead;
-`unaccented`: some letters without their accents.
+Each file is a list of texts: SQuALITY's responses in order; QASPER's answers by sorted paper id, formed as its evaluator
+forms them; the `outputs` of prompts. A case is [file, text, change, number, references, scores]: the text with this index
+is changed and scored against the texts with the indices in `references`. Changes work on words separated by single spaces:
+`none`; `reverse`; `rotate` by `number` words; `opening`: the first `number` words of the story instead; `unaccented`: some
+letters without their accents.
 Scores: rouge1, rouge2, rougeL (the best reference for each), f1, exact match, and both again with Unidecode as the last
 step of the normalisation (null without the package).
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The slow, obvious definition of every cache policy: one token at a time, entries physically deleted. Needs numpy.
 
-What tova-bench computes must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64).
-The `tova` branch was checked against the authors' released code, fed one token at a time (max NLL difference 7e-6), and
-the full cache against transformers (tests/golden/README.md).
+tova-bench must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64). The `tova`
+branch was checked against the authors' released code, fed one token at a time (largest NLL difference 7e-6), and the full
+cache against transformers (tests/golden/README.md).
 
     python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--log] [--f32] [--write N] [--one-shot]
 
@@ -12,19 +12,19 @@ TOKENS.json a list of token ids
 POLICY      full, window, window+I, h2o, h2o-layer, tova, tova-head, tova+I, knorm
 SIZE        entries that survive each step, per layer and per key-value head
 --f32       compute in float32 instead of float64
---write N   go on with N tokens more, always the most likely one
---one-shot  nobody leaves while TOKENS is read; its last token then cuts the cache to SIZE at once
+--write N   continue with N tokens, always the most likely one
+--one-shot  read TOKENS without evictions, then cut the cache to SIZE at once by the last token's scores
 Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log,
 "written": optional tokens}
 
 Conventions (the paper's released code: attend first, evict after):
- * step t: the new token joins the cache, attends to up to SIZE + 1 entries including itself, and then one entry leaves;
- * the newest token may itself be the one that leaves, unless the policy protects recent tokens;
+ * step t: the new token joins the cache, attends to up to SIZE + 1 entries including itself, and then one entry is evicted;
+ * the newest token itself can be evicted, unless the policy protects recent tokens;
  * scope `layer`: one decision per layer, scores averaged over all query heads; scope `head`: one decision per key-value
    head, scores averaged over its group of query heads;
  * h2o: attention accumulated since the entry joined (its own row included), the newest SIZE - SIZE // 2 protected;
  * window+i and tova+i: the first i positions protected, inside the same SIZE;
- * knorm: the entry whose (unrotated = rotated) key has the largest L2 norm leaves; ties: the oldest leaves;
+ * knorm: the key with the largest L2 norm is evicted (rotation does not change norms); ties: the oldest is evicted;
  * positions absolute: keys rotated at their original position; slot: rotated at their rank in the cache;
    squeezed: a gap g > 10 between neighbours in the cache becomes ln(ln g), smaller gaps stay (paper, section 7.2).
 """

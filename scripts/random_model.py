@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes a random Llama-like checkpoint folder (config.json, *.safetensors, tokens.json) as Hugging Face lays it out. Needs numpy.
+"""Makes a random Llama-like checkpoint folder in Hugging Face's layout (config.json, *.safetensors, tokens.json). Needs numpy.
 
-The weights are noise of std 1/sqrt(fan-in) held to 0.02..0.1, except that query and key projections are scaled so that
-attention logits have a std of about `--sharpness`: attention is then far from uniform, and policies differ.
+The weights are noise with std 1/sqrt(fan-in), clamped to 0.02..0.1. Query and key projections are scaled so that attention
+logits have a std of about `--sharpness`: attention is then far from uniform, and policies differ.
 
 The benchmark model, 7 M parameters, and its text:
     python3 scripts/random_model.py /tmp/bench --hidden 256 --layers 6 --heads 8 --intermediate 688 --vocab 4096 --text 2048

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Counts again what `retention` measured, from its eviction logs: an independent few lines over the side files.
+"""Recounts what `retention` measured from its eviction logs, independently of the program.
 
     python retention_counts.py RESULTS            # a results folder of a sweep with `eviction_log: true`
 
-For every cell it lets the tokens of each sample join and leave step by step, as the log says, and compares lifetimes by
-position, layer, class and tag, the share of recent tokens, with the cell's rows. Needs numpy and pyarrow.
+For every cell it replays the log of each sample step by step, and compares lifetimes by position, layer, class and tag, and
+the share of recent tokens, with the cell's rows. Needs numpy and pyarrow.
 """
 
 import sys

@@ -3,8 +3,8 @@
 
     python3 scripts/torch_writing.py --model DIR --tokens FILE.json [--batch 1] [--new 128] [--threads N] [--repeats 3]
 
-Needs torch and transformers. Prints JSON: tokens_per_second (median of the repeats; the prompt's reading is not counted)
-and the tokens of the first text.
+Needs torch and transformers. Prints JSON: tokens_per_second (median of the repeats, without reading the prompt) and the
+tokens of the first text.
 """
 import argparse, json, statistics, time
 from pathlib import Path
