@@ -6,10 +6,10 @@ use anyhow::{Context, Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
 use super::data_source::DataSource;
+use super::embedded::{self, Recall};
 use crate::bounded_read;
 use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
-use crate::world::{self, EMBEDDED_SEED, Recall, Split};
 
 /// A named text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,12 +50,8 @@ pub fn read_books(
 ) -> Result<Vec<Book>> {
     let most = limit.unwrap_or(usize::MAX);
     match dataset {
-        DataSource::Embedded => {
-            Ok(told(world::books(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
-        }
-        DataSource::EmbeddedQuestions => {
-            Ok(told(world::quizzes(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
-        }
+        DataSource::Embedded => Ok(told(embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)))),
+        DataSource::EmbeddedQuestions => Ok(told(embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)))),
         DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
         DataSource::Hub(repo) => {
             // The other splits were made to train on.
@@ -130,10 +126,9 @@ pub fn digest(books: &[Book]) -> String {
 
 /// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.
 const EMBEDDED_BOOKS: usize = 16;
-/// They are made to order, so only memory ends them.
-pub const MOST_EMBEDDED_BOOKS: usize = 10_000;
-fn told(texts: impl Iterator<Item = world::Text>) -> Vec<Book> {
-    texts.map(|world::Text { name, text, recalls }| Book { name, text, recalls }).collect()
+
+fn told(texts: impl Iterator<Item = embedded::Text>) -> Vec<Book> {
+    texts.map(|embedded::Text { name, text, recalls }| Book { name, text, recalls }).collect()
 }
 
 const RANDOM_BOOKS: usize = 4;

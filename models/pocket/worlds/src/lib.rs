@@ -127,18 +127,6 @@ pub fn prompts(seed: u64, count: usize) -> impl Iterator<Item = String> {
     each("prompt", Split::Test, seed, count, move |rng, _| story::prompt(rng))
 }
 
-/// Somebody whom a text does not know, and a town it does not know either, as long as the words last.
-pub fn stranger(text: &str, number: usize) -> (String, &'static str) {
-    let at = |list: &[&'static str], step: usize, turn: usize| list[(step * number + turn) % list.len()];
-    let turns = 0..words::TOWNS.len();
-    let unknown = |list: &[&'static str], step: usize| {
-        let found = turns.clone().map(|turn| at(list, step, turn)).find(|word| !text.contains(word));
-        found.unwrap_or(at(list, step, 0))
-    };
-    let surname = at(&words::SURNAMES, 11, 0);
-    (format!("{} {surname}", unknown(&words::WOMEN, 5)), unknown(&words::TOWNS, 13))
-}
-
 /// Texts to learn from: drills, tales, and articles, stories and requests with their answers.
 pub fn lessons(split: Split, seed: u64, count: usize, plan: Plan, drills: u32) -> impl Iterator<Item = Text> {
     each("lesson", split, seed, count, move |rng, name| {
