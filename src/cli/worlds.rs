@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 
 use super::args::{Worlds, WorldsArguments};
 use super::failure::Usage;
-use crate::task::embedded;
-use crate::task::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
+use crate::task::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS, embedded};
 
 /// Where texts come from that are not embedded.
 pub(super) const GENERATOR: &str =

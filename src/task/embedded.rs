@@ -1,28 +1,19 @@
 //! The embedded data set: generated books, quizzes, articles, stories and story requests, compressed in the program.
 //!
-//! The texts are frozen under `datasets/embedded`; their generator is `models/pocket/worlds`. This module decompresses and
-//! parses them, and knows nothing of tasks or prompts.
+//! The files are in `datasets/embedded`; models/pocket/README.md says how they were generated. This module decompresses
+//! and parses them, and knows nothing of tasks or prompts.
 
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::texts::Book;
+
 /// How many books, quizzes, articles and stories there are, of each.
 pub const MOST_EMBEDDED_BOOKS: usize = 64;
 /// How many story requests there are.
 pub const MOST_EMBEDDED_PROMPTS: usize = 1000;
-
-/// A text and the facts it repeats.
-#[derive(Serialize, Deserialize)]
-#[serde(bound(deserialize = "'de: 'static"))]
-pub struct Text {
-    /// `book-test-1-0`: kind, split, seed and number.
-    pub name: String,
-    pub text: String,
-    /// In the order of the text.
-    pub recalls: Vec<Recall>,
-}
 
 /// A part of a text that can only be predicted by remembering an earlier part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,12 +86,12 @@ fn parse<T: Deserialize<'static>>(lines: &'static str, count: usize) -> impl Ite
 }
 
 /// Books of at least 4096 tokens of the pocket model's tokenizer.
-pub fn books(count: usize) -> impl Iterator<Item = Text> {
+pub fn books(count: usize) -> impl Iterator<Item = Book> {
     parse(&BOOKS, count)
 }
 
 /// Articles with questions and answers below them, about 4000 tokens in all. Only the answers count as recalls.
-pub fn quizzes(count: usize) -> impl Iterator<Item = Text> {
+pub fn quizzes(count: usize) -> impl Iterator<Item = Book> {
     parse(&QUIZZES, count)
 }
 
@@ -174,7 +165,7 @@ mod tests {
         assert!(stories(2, 4).all(|story| story.questions.len() == 4));
     }
 
-    /// The texts are a data set: whoever changes them makes another one, and says so in the changelog and the baselines.
+    /// A change of these texts is a change of the data set: it needs new baselines and an entry in the changelog.
     #[test]
     fn the_books_are_unchanged() {
         let digest = books(2)

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::data_source::DataSource;
@@ -12,7 +13,8 @@ use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 
 /// A named text.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Book {
     pub name: String,
     pub text: String,
@@ -50,8 +52,8 @@ pub fn read_books(
 ) -> Result<Vec<Book>> {
     let most = limit.unwrap_or(usize::MAX);
     match dataset {
-        DataSource::Embedded => Ok(told(embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)))),
-        DataSource::EmbeddedQuestions => Ok(told(embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)))),
+        DataSource::Embedded => Ok(embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
+        DataSource::EmbeddedQuestions => Ok(embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
         DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
         DataSource::Hub(repo) => {
             // The other splits were made to train on.
@@ -126,10 +128,6 @@ pub fn digest(books: &[Book]) -> String {
 
 /// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.
 const EMBEDDED_BOOKS: usize = 16;
-
-fn told(texts: impl Iterator<Item = embedded::Text>) -> Vec<Book> {
-    texts.map(|embedded::Text { name, text, recalls }| Book { name, text, recalls }).collect()
-}
 
 const RANDOM_BOOKS: usize = 4;
 const RANDOM_BOOK_WORDS: usize = 4000;

@@ -21,7 +21,7 @@ pub struct Plan {
     pub farthest: usize,
 }
 
-/// A tale of `size`.
+/// A story with as many people and towns as `size` says.
 pub(super) fn tell(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Teller {
     let world = World::new(rng, split, size);
     let mut teller = Teller::new(world, rng.fork(), plan.variety, plan.farthest);
