@@ -158,10 +158,8 @@ mod tests {
 
     #[test]
     fn documents_have_only_the_questions_asked_for() {
-        let article = articles(1, 3).next().unwrap();
-        let kinds: Vec<usize> = articles(1, usize::MAX).map(|article| article.questions.len()).collect();
-        assert_eq!(article.questions.len(), 3);
-        assert!(kinds[0] > 30, "{kinds:?}");
+        let questions = |most| articles(1, most).next().unwrap().questions.len();
+        assert_eq!((questions(3), questions(usize::MAX)), (3, 52));
         assert!(stories(2, 4).all(|story| story.questions.len() == 4));
     }
 
