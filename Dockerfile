@@ -14,9 +14,11 @@ WORKDIR /src
 # Build the dependencies, which take nearly all of the time, for an empty program. This layer is rebuilt only when the lock
 # file changes.
 COPY Cargo.toml Cargo.lock build.rs ./
-RUN mkdir src benches \
+COPY models/pocket/worlds/Cargo.toml models/pocket/worlds/
+RUN mkdir src benches models/pocket/worlds/src \
     && echo 'fn main() {}' > src/main.rs \
     && cp src/main.rs benches/read.rs \
+    && cp src/main.rs models/pocket/worlds/src/ \
     && touch src/lib.rs \
     && cargo build --release --locked --bin tova-bench
 COPY . .

@@ -20,4 +20,3 @@ pub mod run;
 pub mod sweep;
 pub mod task;
 pub mod vector;
-pub mod world;

@@ -9,17 +9,16 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// The modules, lowest first, and those each may use; all of them stand above it.
-const MODULES: [(&str, &[&str]); 16] = [
+const MODULES: [(&str, &[&str]); 15] = [
     ("format", &[]),
     ("bounded_read", &[]),
     ("vector", &[]),
     ("columns", &[]),
-    ("world", &[]),
     ("eviction", &["vector"]),
     ("metric", &[]),
     ("ledger", &["columns", "bounded_read", "format"]),
     ("lm", &["eviction", "vector", "bounded_read"]),
-    ("task", &["lm", "metric", "eviction", "columns", "vector", "world", "bounded_read", "format"]),
+    ("task", &["lm", "metric", "eviction", "columns", "vector", "bounded_read", "format"]),
     ("sweep", &["ledger", "task", "lm", "eviction", "bounded_read", "format"]),
     ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
     ("judge", &["ledger", "task"]),
@@ -39,7 +38,6 @@ const MODULES: [(&str, &[&str]); 16] = [
             "metric",
             "eviction",
             "vector",
-            "world",
             "bounded_read",
             "format",
         ],
@@ -47,7 +45,7 @@ const MODULES: [(&str, &[&str]); 16] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 22] = [
+const CRATES: [(&str, &[&str]); 23] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -60,6 +58,7 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("deunicode", &["metric"]),
     ("harper_brill", &["task"]),
     ("zip", &["task"]),
+    ("zstd", &["task"]),
     ("pulp", &["vector"]),
     ("polars", &["columns"]),
     ("plotters", &["report"]),

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use super::disk::write_whole;
+use super::folder::{Ledger, rows_of_cell};
 use super::layout::{CELLS, FAILED, PARTIAL, Part, id_of, stem_of};
-use super::ledger::{Ledger, rows_of_cell};
 use super::row::Row;
 
 /// What was merged from one folder.

@@ -5,10 +5,10 @@
 
 mod checksum;
 mod disk;
+mod folder;
 mod identity;
 mod journal;
 mod layout;
-mod ledger;
 mod merge;
 mod only;
 mod row;
@@ -18,9 +18,9 @@ mod select;
 mod tests;
 
 pub use disk::{is_disk_full, write_derived};
+pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Unavailable};
-pub use ledger::{Ledger, Status};
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError};
 pub use row::{Row, Text, date};

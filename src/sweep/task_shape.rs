@@ -56,7 +56,7 @@ pub(super) struct AnsweringShape {
     #[serde(default)]
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     pub length: Option<Spanned<u64>>,
-    /// Only the first documents; null: all of them. At most 10,000 of the embedded ones.
+    /// Only the first documents; null: all of them. At most 64 of the embedded ones.
     #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     pub documents: Option<Spanned<u64>>,
@@ -72,6 +72,7 @@ pub(super) struct AnsweringShape {
 /// Stories on request.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = rules::embedded_requests)]
 #[schemars(extend("type" = ["object", "null"]))]
 pub(super) struct StoryShape {
     /// What is asked for: `paper` (the paper's request), `embedded` (requests of made-up worlds), or a request of your
@@ -79,7 +80,7 @@ pub(super) struct StoryShape {
     #[serde(default)]
     #[schemars(regex(pattern = r"\S"), extend("default" = "paper", "examples" = ["paper", "embedded"]))]
     pub request: Option<Spanned<String>>,
-    /// How many stories, each from a seed of its own.
+    /// How many stories, each from a seed of its own. At most 1,000 with `request: embedded`.
     #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = 100))]
     pub stories: Option<Spanned<u64>>,
@@ -231,7 +232,7 @@ pub(super) struct PerplexityShape {
     #[serde(default)]
     #[schemars(schema_with = "names::tails")]
     pub tail: Tail,
-    /// Only the first books; null: all of them. Of the embedded texts so many, at most 10,000, and 16 for null.
+    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
     #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     pub books: Option<Spanned<u64>>,
@@ -268,7 +269,7 @@ pub(super) struct RetentionShape {
     #[serde(default)]
     #[schemars(schema_with = "names::tails")]
     pub tail: Tail,
-    /// Only the first books; null: all of them. Of the embedded texts so many, at most 10,000, and 16 for null.
+    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
     #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     pub books: Option<Spanned<u64>>,

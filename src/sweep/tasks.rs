@@ -11,9 +11,9 @@ use crate::eviction::Positions;
 use crate::format::did_you_mean;
 use crate::lm::Real;
 use crate::task::{
-    Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, MOST_EMBEDDED_BOOKS, Needle, Perplexity,
-    Prefill, PromptStyle, RANDOM_WORDS, Retention, Split, StoryRequest, Storytelling, Style, TaskSpec, Texts,
-    Timing,
+    Answering, Benchmark, DataSource, EMBEDDED, EMBEDDED_QUESTIONS, Fact, MOST_EMBEDDED_BOOKS,
+    MOST_EMBEDDED_PROMPTS, Needle, Perplexity, Prefill, PromptStyle, RANDOM_WORDS, Retention, Split, StoryRequest,
+    Storytelling, Style, TaskSpec, Texts, Timing,
 };
 
 /// What long texts can be read from.
@@ -150,6 +150,15 @@ impl Checker<'_> {
             }
             Some(Spanned { value, .. }) => StoryRequest::Text(value),
         };
+        if let (StoryRequest::Embedded, Some(asked)) = (&request, &shape.stories)
+            && asked.value > MOST_EMBEDDED_PROMPTS as u64
+        {
+            return self.refuse(
+                asked.referenced,
+                format!("`{EMBEDDED}` has no {} story requests", asked.value),
+                format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
+            );
+        }
         // The paper's number of stories; it says nothing of how they were drawn.
         let drawn = Style {
             temperature: Real(1.0),

@@ -20,9 +20,9 @@ pub const EMBEDDED_QUESTIONS: &str = "embedded-questions";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DataSource {
     RandomWords,
-    /// The test books of [`world`](crate::world).
+    /// The embedded books.
     Embedded,
-    /// Articles of the same worlds with questions and answers below them.
+    /// The embedded quizzes: articles with questions and answers below them.
     EmbeddedQuestions,
     /// A folder of `.txt` files, or a `.parquet` file with a `text` column.
     Path(String),

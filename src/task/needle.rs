@@ -4,16 +4,16 @@
 
 use anyhow::{Result, ensure};
 
+use super::embedded::stranger;
 use super::prompt::Prompt;
 use super::requests::Request;
 use super::settings::{Fact, Needle};
 use super::texts::Book;
 use crate::lm::Tokenizer;
-use crate::world;
 
 /// A fact that the text does not tell, in words that any model knows and the pocket model has read.
 fn made_up(text: &str, number: usize) -> Fact {
-    let (name, town) = world::stranger(text, number);
+    let (name, town) = stranger(text, number);
     Fact {
         needle: format!("{name} lived in {town}."),
         question: format!("Where does {name} live?"),

@@ -3,11 +3,11 @@
 use anyhow::{Result, bail};
 
 use super::data_source::DataSource;
+use super::embedded;
 use super::question::{Benchmark, Question};
 use super::settings::Answering;
 use super::source::read_questions;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
-use crate::world::{self, EMBEDDED_SEED, Split};
 
 /// Documents of `embedded` unless the sweep asks for another number.
 const EMBEDDED_DOCUMENTS: usize = 8;
@@ -20,7 +20,7 @@ const EMBEDDED_QUESTIONS: usize = 8;
 /// Files that are missing or of another shape; the message names the file and the row.
 pub(super) fn read(task: &Answering, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Vec<Question>> {
     match &task.dataset {
-        DataSource::Embedded => Ok(embedded(task)),
+        DataSource::Embedded => Ok(embedded_questions(task)),
         DataSource::Path(path) => read_questions(task.benchmark, &expand_home(path)?, task.split, task.prompt),
         DataSource::Hub(repo) => {
             let archive = format!("{}.zip", task.benchmark.name());
@@ -34,7 +34,7 @@ pub(super) fn read(task: &Answering, hub: &HubSettings, progress: &dyn DownloadP
     }
 }
 
-fn embedded(task: &Answering) -> Vec<Question> {
+fn embedded_questions(task: &Answering) -> Vec<Question> {
     let documents = task.documents.unwrap_or(EMBEDDED_DOCUMENTS);
     let each = task.questions.unwrap_or(EMBEDDED_QUESTIONS);
     let question = |document: &str, text: &str, number: usize, question: &str, references, kind| Question {
@@ -45,17 +45,17 @@ fn embedded(task: &Answering) -> Vec<Question> {
         kind,
     };
     match task.benchmark {
-        Benchmark::Qasper => world::articles(Split::Test, EMBEDDED_SEED, documents, each)
+        Benchmark::Qasper => embedded::articles(documents, each)
             .flat_map(|article| {
                 let asked = article.questions.into_iter().zip(1..);
                 let made = asked.map(|(asked, number)| {
-                    let kind = Some(asked.kind.to_owned());
+                    let kind = Some(asked.kind);
                     question(&article.name, &article.text, number, &asked.question, asked.answers, kind)
                 });
                 made.collect::<Vec<_>>()
             })
             .collect(),
-        Benchmark::Squality => world::stories(Split::Test, EMBEDDED_SEED, documents, each)
+        Benchmark::Squality => embedded::stories(documents, each)
             .flat_map(|story| {
                 let asked = story.questions.into_iter().zip(1..);
                 let made = asked.map(|(asked, number)| {

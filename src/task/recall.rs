@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::embedded::Recall;
 use crate::lm::Tokens;
 use crate::metric::{MetricSum, RECALL, RECALL_CHANCE};
-use crate::world::Recall;
 
 /// A recall, in tokens.
 #[derive(Clone, Debug, PartialEq)]

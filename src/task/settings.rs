@@ -161,7 +161,7 @@ pub struct Storytelling {
 pub enum StoryRequest {
     /// The paper's request, table 4.
     Paper,
-    /// Requests of [`world`](crate::world), one per story.
+    /// Requests of the embedded data set, one per story.
     Embedded,
     Text(String),
 }

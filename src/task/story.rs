@@ -3,11 +3,11 @@
 use sha2::{Digest, Sha256};
 
 use super::data_source::EMBEDDED;
+use super::embedded;
 use super::prompt::Prompt;
 use super::requests::Request;
 use super::settings::{StoryRequest, Storytelling};
 use super::story_prompt::{STORY_PROMPT, STORY_REQUEST};
-use crate::world::{self, EMBEDDED_SEED};
 
 /// What the story of a result row was asked for with: the row's `dataset`, `sample` and `asked`. `None` if the row
 /// does not say.
@@ -16,7 +16,7 @@ pub fn request_of(dataset: &str, sample: &str, asked: Option<&str>) -> Option<St
         "paper" => Some(STORY_REQUEST.to_owned()),
         EMBEDDED => {
             let number: usize = sample.strip_prefix(SAMPLE)?.parse().ok()?;
-            world::prompts(EMBEDDED_SEED, number.checked_add(1)?).last()
+            embedded::prompts(number.checked_add(1)?).nth(number)
         }
         _ => Some(asked?.split_once(" request=")?.1.to_owned()),
     }
@@ -32,7 +32,7 @@ pub(super) fn requests(task: &Storytelling) -> (Vec<Request>, String) {
         StoryRequest::Text(text) => vec![text.clone(); task.stories],
         // As its answers follow requests in the pocket model's lessons: after a blank line.
         StoryRequest::Embedded => {
-            world::prompts(EMBEDDED_SEED, task.stories).map(|request| format!("{request}\n\n")).collect()
+            embedded::prompts(task.stories).map(|request| format!("{request}\n\n")).collect()
         }
     };
     let mut hash = Sha256::new();

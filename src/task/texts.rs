@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::data_source::DataSource;
+use super::embedded::{self, Recall};
 use crate::bounded_read;
 use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
-use crate::world::{self, EMBEDDED_SEED, Recall, Split};
 
 /// A named text.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Book {
     pub name: String,
     pub text: String,
@@ -50,12 +52,8 @@ pub fn read_books(
 ) -> Result<Vec<Book>> {
     let most = limit.unwrap_or(usize::MAX);
     match dataset {
-        DataSource::Embedded => {
-            Ok(told(world::books(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
-        }
-        DataSource::EmbeddedQuestions => {
-            Ok(told(world::quizzes(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
-        }
+        DataSource::Embedded => Ok(embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
+        DataSource::EmbeddedQuestions => Ok(embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
         DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
         DataSource::Hub(repo) => {
             // The other splits were made to train on.
@@ -130,11 +128,6 @@ pub fn digest(books: &[Book]) -> String {
 
 /// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.
 const EMBEDDED_BOOKS: usize = 16;
-/// They are made to order, so only memory ends them.
-pub const MOST_EMBEDDED_BOOKS: usize = 10_000;
-fn told(texts: impl Iterator<Item = world::Text>) -> Vec<Book> {
-    texts.map(|world::Text { name, text, recalls }| Book { name, text, recalls }).collect()
-}
 
 const RANDOM_BOOKS: usize = 4;
 const RANDOM_BOOK_WORDS: usize = 4000;

@@ -7,7 +7,7 @@ use schemars::Schema;
 use serde_json::{Map, Value, json};
 
 use super::names;
-use crate::task::{EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS};
+use crate::task::{EMBEDDED, EMBEDDED_QUESTIONS, MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
 
 /// Adds conditions that all must hold.
 fn require(schema: &mut Schema, conditions: impl IntoIterator<Item = Value>) {
@@ -158,6 +158,17 @@ pub fn embedded_documents(schema: &mut Schema) {
 
 pub fn embedded_texts(schema: &mut Schema) {
     embedded(schema, "texts");
+}
+
+/// There are only so many story requests in the program.
+pub fn embedded_requests(schema: &mut Schema) {
+    require(
+        schema,
+        [json!({
+            "if": {"type": "object", "required": ["request"], "properties": {"request": {"const": EMBEDDED}}},
+            "then": {"properties": {"stories": {"maximum": MOST_EMBEDDED_PROMPTS}}},
+        })],
+    );
 }
 
 /// There are only so many texts in the program.
