@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tova_bench::eviction::{Heads, Normaliser, Roster, presets};
+use tova_bench::eviction::{CacheEntries, Heads, Normaliser, presets};
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelShape, WeightType, tiny_shape};
 
 const TOKENS: usize = 2048;
@@ -49,11 +49,11 @@ fn walk(criterion: &mut Criterion) {
     for name in ["window", "tova", "h2o"] {
         let policy = presets::by_name(name).expect("a preset").at(512).expect("512 entries are enough");
         group.bench_function(name, |bencher| {
-            let mut roster = Roster::bounded(heads, policy, 0);
+            let mut entries = CacheEntries::bounded(heads, policy, 0);
             let mut normaliser = Normaliser { max: vec![0.0; 8 * 128], sum: vec![0.0; 8 * 128] };
             let mut logits = Vec::new();
             bencher.iter(|| {
-                let mut scan = roster.begin(128, |_, _| 1.0);
+                let mut scan = entries.begin(128, |_, _| 1.0);
                 logits.resize(8 * 128 * scan.stride(), 0.0);
                 for (i, x) in logits.iter_mut().enumerate() {
                     *x = (i % 251) as f32 * 0.03;

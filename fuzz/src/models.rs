@@ -133,11 +133,11 @@ pub fn chat_template(input: &[u8]) {
     scratch::write(&folder.join("secret"), Some(b"kept-to-ourselves"));
     let files = find(&folder).expect("the small network");
     match files.chat_template() {
-        Ok(Some(template)) => match template.frame() {
-            Ok(frame) => {
-                let (before, after) = (&frame.before, &frame.after);
+        Ok(Some(template)) => match template.format() {
+            Ok(format) => {
+                let (before, after) = (&format.prefix, &format.suffix);
                 assert!(!before.contains("kept-to-ourselves") && !after.contains("kept-to-ourselves"));
-                assert!(before.len() + after.len() < 64 << 20, "a frame of {} bytes", before.len() + after.len());
+                assert!(before.len() + after.len() < 64 << 20, "a format of {} bytes", before.len() + after.len());
             }
             Err(error) => told(&format!("{error:#}")),
         },

@@ -1,7 +1,7 @@
 //! The obvious definition the scan is tested against: one token at a time, entries deleted, f64.
 
+use super::entries::Heads;
 use super::policy::{Scope, Score, SizedPolicy};
-use super::roster::Heads;
 
 /// What the definition says about a text.
 pub(super) struct Answer {

@@ -6,15 +6,15 @@
 
 #[cfg(test)]
 mod definition;
+mod entries;
 mod policy;
 pub mod presets;
-mod roster;
 mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use entries::{CacheEntries, Heads};
 pub use policy::{Amount, Policy, PolicyError, Scope, Score, SizedPolicy};
-pub use roster::{Heads, Roster};
 pub use scan::{BlockScan, Eviction, Normaliser};
 
 /// How much of the past the model may see.

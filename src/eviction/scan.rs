@@ -6,8 +6,8 @@
 //! at a time (arXiv 2401.06104, appendix E, builds the same masks). A dead entry stays a masked column until the end
 //! of its block.
 
+use super::entries::{CacheEntries, Heads};
 use super::policy::{Scope, Score};
-use super::roster::{Heads, Roster};
 use crate::vector;
 
 /// One entry that left.
@@ -30,7 +30,7 @@ pub struct Normaliser {
 
 /// A block on its way through the rows.
 pub struct BlockScan<'a> {
-    roster: &'a mut Roster,
+    entries: &'a mut CacheEntries,
     rows: usize,
     /// Entries before the block; the block's row r is column `held + r`.
     held: usize,
@@ -46,27 +46,31 @@ pub struct BlockScan<'a> {
 }
 
 impl<'a> BlockScan<'a> {
-    pub(super) fn new(roster: &'a mut Roster, rows: usize, norm: impl Fn(usize, usize) -> f64) -> BlockScan<'a> {
-        let held = roster.len();
+    pub(super) fn new(
+        entries: &'a mut CacheEntries,
+        rows: usize,
+        norm: impl Fn(usize, usize) -> f64,
+    ) -> BlockScan<'a> {
+        let held = entries.len();
         let stride = vector::padded(held + rows);
         for row in 0..rows {
-            let position = (roster.seen + row) as u32;
-            for group in 0..roster.groups.len() {
-                let priority = roster.priority(group, position, |kv_head| norm(kv_head, row));
-                roster.groups[group].born.push(position);
-                roster.groups[group].priority.extend(priority);
+            let position = (entries.seen + row) as u32;
+            for group in 0..entries.groups.len() {
+                let priority = entries.priority(group, position, |kv_head| norm(kv_head, row));
+                entries.groups[group].born.push(position);
+                entries.groups[group].priority.extend(priority);
             }
         }
-        for received in &mut roster.received {
+        for received in &mut entries.received {
             for sums in &mut received.sums {
                 sums.resize(stride, 0.0);
             }
         }
         let mut mask = vec![f32::NEG_INFINITY; stride];
         mask[..held].fill(0.0);
-        let masks = vec![mask; roster.groups.len()];
+        let masks = vec![mask; entries.groups.len()];
         BlockScan {
-            roster,
+            entries,
             rows,
             held,
             alive: held,
@@ -97,7 +101,7 @@ impl<'a> BlockScan<'a> {
 
     /// Position in the text of the token a column holds.
     pub fn born(&self, group: usize, column: usize) -> u32 {
-        self.roster.groups[group].born[column]
+        self.entries.groups[group].born[column]
     }
 
     /// Lets token `row` of the block join, attend and evict. Rows are walked in order, each once.
@@ -112,7 +116,7 @@ impl<'a> BlockScan<'a> {
         log: Option<&mut Vec<Eviction>>,
     ) {
         let (rows, stride) = (self.rows, self.stride());
-        let heads = self.roster.heads;
+        let heads = self.entries.heads;
         let column = self.held + row;
         let width = vector::padded(column + 1);
         for mask in &mut self.masks {
@@ -121,7 +125,7 @@ impl<'a> BlockScan<'a> {
         self.alive += 1;
         self.victims.clear();
         for head in 0..heads.heads {
-            let group = self.roster.group_of(head / heads.per_kv_head());
+            let group = self.entries.group_of(head / heads.per_kv_head());
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
             let (max, sum) = vector::softmax_row(&mut weights[..width], &self.masks[group][..width]);
             weights[width..].fill(0.0);
@@ -129,27 +133,27 @@ impl<'a> BlockScan<'a> {
             normaliser.sum[head * rows + row] = sum;
         }
         let attention = Attention { logits, sums: &normaliser.sum, heads, rows, row, stride, width };
-        for received in &mut self.roster.received {
+        for received in &mut self.entries.received {
             for (group, sums) in received.sums.iter_mut().enumerate() {
                 attention.add_to(sums, received.scope, group);
             }
         }
-        if row + 1 == rows && !self.roster.newest.is_empty() {
-            let scope = self.roster.policy.map_or(Scope::Layer, |policy| policy.scope);
-            for (group, newest) in self.roster.newest.iter_mut().enumerate() {
+        if row + 1 == rows && !self.entries.newest.is_empty() {
+            let scope = self.entries.policy.map_or(Scope::Layer, |policy| policy.scope);
+            for (group, newest) in self.entries.newest.iter_mut().enumerate() {
                 newest.clear();
                 newest.resize(width, 0.0);
                 attention.add_to(newest, scope, group);
             }
         }
-        if self.alive > self.roster.limit {
+        if self.alive > self.entries.limit {
             self.evict(&attention, log);
         }
     }
 
     /// One entry of every group leaves.
     fn evict(&mut self, attention: &Attention<'_>, mut log: Option<&mut Vec<Eviction>>) {
-        let Some(policy) = self.roster.policy else { return };
+        let Some(policy) = self.entries.policy else { return };
         // The first `keep_first` tokens are the first columns for ever; with `keep_recent` > 0 nobody among the
         // newest ever left, so they are the last columns.
         let candidates = policy.keep_first..self.held + attention.row + 1 - policy.keep_recent;
@@ -163,11 +167,11 @@ impl<'a> BlockScan<'a> {
                     vector::argmin_living(&self.newest[candidates.clone()], mask)
                 }
                 Score::AccumulatedAttention => {
-                    vector::argmin_living(&self.roster.received[0].sums[group][candidates.clone()], mask)
+                    vector::argmin_living(&self.entries.received[0].sums[group][candidates.clone()], mask)
                 }
                 Score::KeyNorm | Score::Random => {
                     let same = if policy.compares_norms() { SAME_NORM } else { 0.0 };
-                    lowest_living(&self.roster.groups[group].priority[candidates.clone()], mask, same)
+                    lowest_living(&self.entries.groups[group].priority[candidates.clone()], mask, same)
                 }
             };
             // Only NaN logits rank nobody; then the oldest leaves, and the NaN shows in the scores.
@@ -177,9 +181,9 @@ impl<'a> BlockScan<'a> {
             self.victims.push(victim);
             if let Some(log) = log.as_deref_mut() {
                 log.push(Eviction {
-                    step: (self.roster.seen + attention.row) as u32,
+                    step: (self.entries.seen + attention.row) as u32,
                     group: group as u32,
-                    victim: self.roster.groups[group].born[victim],
+                    victim: self.entries.groups[group].born[victim],
                 });
             }
         }
@@ -189,20 +193,20 @@ impl<'a> BlockScan<'a> {
 
     /// Ends the block. Returns the columns each group keeps, in order: (groups)(entries); `None` if nobody left.
     pub fn finish(self) -> Option<Vec<Vec<u32>>> {
-        let BlockScan { roster, rows, held, masks, evicted, .. } = self;
+        let BlockScan { entries, rows, held, masks, evicted, .. } = self;
         let columns = held + rows;
-        roster.seen += rows;
+        entries.seen += rows;
         let kept: Option<Vec<Vec<u32>>> = evicted.then(|| {
             let living = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
             masks.iter().map(living).collect()
         });
-        for received in &mut roster.received {
+        for received in &mut entries.received {
             for sums in &mut received.sums {
                 sums.truncate(columns);
             }
         }
         if let Some(kept) = &kept {
-            roster.keep(kept);
+            entries.keep(kept);
         }
         kept
     }

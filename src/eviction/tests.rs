@@ -29,16 +29,16 @@ impl Case {
     }
 
     /// Walks `from..to` in blocks of the case's lengths; returns attention rows (tokens)(heads)(positions).
-    fn walk(&self, roster: &mut Roster, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
+    fn walk(&self, entries: &mut CacheEntries, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
         let mut rows_out = Vec::new();
         let mut lengths = self.chunks.iter().copied().cycle();
-        while roster.seen() < to {
-            let start = roster.seen();
+        while entries.seen() < to {
+            let start = entries.seen();
             let rows = lengths.next().unwrap().min(to - start);
-            let born: Vec<Vec<u32>> = roster.survivors().iter().map(|born| born.to_vec()).collect();
-            let held = roster.len();
-            let groups: Vec<usize> = (0..self.heads.kv_heads).map(|kv| roster.group_of(kv)).collect();
-            let mut scan = roster.begin(rows, |kv, row| f64::from(self.norm(kv, start + row)));
+            let born: Vec<Vec<u32>> = entries.survivors().iter().map(|born| born.to_vec()).collect();
+            let held = entries.len();
+            let groups: Vec<usize> = (0..self.heads.kv_heads).map(|kv| entries.group_of(kv)).collect();
+            let mut scan = entries.begin(rows, |kv, row| f64::from(self.norm(kv, start + row)));
             let stride = scan.stride();
             let key_at = |head: usize, column: usize| match column.checked_sub(held) {
                 Some(row) => start + row,
@@ -77,7 +77,7 @@ impl Case {
 
     fn definition(&self) -> definition::Answer {
         // The draws are the scan's own; what is tested is who they evict.
-        let probe = Roster::bounded(self.heads, self.policy, SALT);
+        let probe = CacheEntries::bounded(self.heads, self.policy, SALT);
         definition::read(
             self.tokens,
             self.heads,
@@ -137,10 +137,10 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
     let answer = case.definition();
     prop_assume!(!answer.ambiguous);
-    let mut roster = Roster::bounded(case.heads, case.policy, SALT);
+    let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);
     let mut log = Vec::new();
-    let attention = case.walk(&mut roster, case.tokens, &mut log);
-    prop_assert_eq!(roster.survivors(), answer.survivors.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let attention = case.walk(&mut entries, case.tokens, &mut log);
+    prop_assert_eq!(entries.survivors(), answer.survivors.iter().map(Vec::as_slice).collect::<Vec<_>>());
     for (t, (got, want)) in attention.iter().zip(&answer.attention).enumerate() {
         for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
             prop_assert!((got - want).abs() < 1e-5, "token {}: {} and {}", t, got, want);
@@ -174,8 +174,8 @@ proptest! {
     #[test]
     fn a_fork_is_a_fresh_start(case in cases(false), cut in 0usize..24) {
         let cut = if case.policy.compares_norms() { 0 } else { cut.min(case.policy.size()).min(case.tokens) };
-        let mut fresh = Roster::bounded(case.heads, case.policy, SALT);
-        let mut unbounded = Roster::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
+        let mut fresh = CacheEntries::bounded(case.heads, case.policy, SALT);
+        let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
         let mut nobody = Vec::new();
         // Blocks end at the cut, as the engine's do.
         case.walk(&mut unbounded, cut, &mut nobody);
@@ -194,8 +194,8 @@ proptest! {
     /// seen is the mean over t of min(t, k + 1).
     #[test]
     fn mean_lifetime_is_a_counting_identity(case in cases(false)) {
-        let mut roster = Roster::bounded(case.heads, case.policy, SALT);
-        let attention = case.walk(&mut roster, case.tokens, &mut Vec::new());
+        let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);
+        let attention = case.walk(&mut entries, case.tokens, &mut Vec::new());
         for head in 0..case.heads.heads {
             let seen: usize = attention.iter().map(|row| row[head].iter().filter(|p| **p > 0.0).count()).sum();
             let identity: usize = (1..=case.tokens).map(|t| t.min(case.policy.size() + 1)).sum();
@@ -211,9 +211,9 @@ fn random_keeps_a_uniform_sample_of_the_past() {
     let tokens = 2048;
     let mut thirds = [0usize; 4];
     for salt in 0..40 {
-        let mut roster = Roster::bounded(heads, policy, salt);
-        while roster.seen() < tokens {
-            let mut scan = roster.begin(64, |_, _| 0.0);
+        let mut entries = CacheEntries::bounded(heads, policy, salt);
+        while entries.seen() < tokens {
+            let mut scan = entries.begin(64, |_, _| 0.0);
             let mut logits = vec![0.0; 64 * scan.stride()];
             let mut normaliser = Normaliser { max: vec![0.0; 64], sum: vec![0.0; 64] };
             for row in 0..64 {
@@ -221,7 +221,7 @@ fn random_keeps_a_uniform_sample_of_the_past() {
             }
             scan.finish();
         }
-        for born in roster.survivors()[0] {
+        for born in entries.survivors()[0] {
             thirds[*born as usize * 4 / tokens] += 1;
         }
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::memory::{BLOCK, Keys, LayerCache, Store, Work};
+use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Store};
 use super::product::{Strides, product};
 use super::rope::{Angles, Frequencies, rotate_head};
 use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
@@ -16,7 +16,7 @@ use crate::vector;
 
 /// Rotations of a read's tokens, and where some of them start.
 #[derive(Clone, Copy)]
-pub(super) struct Placed<'a> {
+pub(super) struct RowAngles<'a> {
     pub angles: &'a Angles,
     pub first: usize,
 }
@@ -64,15 +64,15 @@ pub(super) struct Scratch {
     mixed: Vec<f32>,
     normaliser: Normaliser,
     /// Logits against every key ever read, one key-value head at a time: (heads of the group, rows, stride)
-    everyone: Vec<f32>,
+    all_logits: Vec<f32>,
     /// What was done with all this.
-    pub work: Work,
+    pub stats: ReadStats,
 }
 
 impl Clone for Scratch {
     /// Tables are made again where they are needed.
     fn clone(&self) -> Scratch {
-        Scratch { work: self.work, ..Scratch::default() }
+        Scratch { stats: self.stats, ..Scratch::default() }
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn attend(
     shape: &AttentionShape<'_>,
     cache: &mut LayerCache,
     tokens: Projections<'_>,
-    placed: Placed<'_>,
+    placed: RowAngles<'_>,
     out: &mut [f32],
     mut lost: Option<&mut [f32]>,
     scratch: &mut Scratch,
@@ -99,7 +99,7 @@ pub(super) fn attend(
     let mut start = 0;
     while start < tokens.rows {
         // Blocks end at multiples of BLOCK from the start of the text, however the text was cut into reads.
-        let rows = (BLOCK - cache.roster.seen() % BLOCK).min(tokens.rows - start);
+        let rows = (BLOCK - cache.entries.seen() % BLOCK).min(tokens.rows - start);
         let block = Block {
             shape,
             tokens: tokens.slice(shape, start, rows),
@@ -114,7 +114,7 @@ pub(super) fn attend(
 }
 
 /// What the walk over a block's rows fills.
-struct Walk<'a> {
+struct ScanOutput<'a> {
     /// (heads, rows, stride)
     logits: &'a mut [f32],
     normaliser: &'a mut Normaliser,
@@ -135,15 +135,15 @@ struct Block<'a> {
 impl Block<'_> {
     fn attend(self, cache: &mut LayerCache, scratch: &mut Scratch) {
         let started = Instant::now();
-        let work = &mut scratch.work;
-        let before = work.walk + work.attention_products;
+        let stats = &mut scratch.stats;
+        let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
-        let held = cache.roster.len();
+        let held = cache.entries.len();
         let columns = held + rows;
         let stride = vector::padded(columns);
         cache.reserve(kv_heads, dim, columns);
-        let LayerCache { roster, keys, values, capacity, shadow, log } = cache;
+        let LayerCache { entries, keys, values, capacity, all_keys, log } = cache;
         let capacity = *capacity;
 
         for row in 0..rows {
@@ -154,7 +154,7 @@ impl Block<'_> {
         }
         let norm =
             |kv_head: usize, row: usize| self.tokens.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
-        let mut scan = roster.begin(rows, norm);
+        let mut scan = entries.begin(rows, norm);
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
         scratch.normaliser.max.resize(heads * rows, 0.0);
@@ -171,18 +171,18 @@ impl Block<'_> {
                 }
                 let clock = Instant::now();
                 self.logits_of_all(queries, keys, (capacity, stride), logits);
-                work.attention_products += clock.elapsed();
+                stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, log.as_mut());
                 }
-                work.walk += clock.elapsed();
+                stats.scan += clock.elapsed();
             }
-            Keys::Anchored(keys) => {
+            Keys::Rerotated(keys) => {
                 let clock = Instant::now();
-                let walk = Walk { logits, normaliser: &mut scratch.normaliser, log: log.as_mut() };
-                self.walk_anchored(keys, &mut scan, held, capacity, walk);
-                work.walk += clock.elapsed();
+                let output = ScanOutput { logits, normaliser: &mut scratch.normaliser, log: log.as_mut() };
+                self.scan_rerotated(keys, &mut scan, held, capacity, output);
+                stats.scan += clock.elapsed();
             }
         }
 
@@ -198,8 +198,8 @@ impl Block<'_> {
                 (&values[kv_head * capacity * dim..][..capacity * dim], Strides::row_major(dim)),
             );
         });
-        work.attention_products += clock.elapsed();
-        work.attention_flops += 4 * (heads * rows * columns * dim) as u64;
+        stats.attention_products += clock.elapsed();
+        stats.attention_flops += 4 * (heads * rows * columns * dim) as u64;
         for row in 0..rows {
             for head in 0..heads {
                 let scale = 1.0 / scratch.normaliser.sum[head * rows + row];
@@ -211,20 +211,20 @@ impl Block<'_> {
             }
         }
         let kept = scan.finish();
-        if let (Some(lost), Some(shadow)) = (self.lost, shadow.as_mut()) {
-            let seen = roster.seen();
-            remember(shadow, self.shape, self.tokens, self.angles, self.first, seen);
-            let everyone = &mut scratch.everyone;
-            measure_loss(self.shape, queries, &scratch.normaliser, shadow, seen, rows, everyone, lost);
+        if let (Some(lost), Some(all_keys)) = (self.lost, all_keys.as_mut()) {
+            let seen = entries.seen();
+            remember(all_keys, self.shape, self.tokens, self.angles, self.first, seen);
+            let all_logits = &mut scratch.all_logits;
+            measure_loss(self.shape, queries, &scratch.normaliser, all_keys, seen, rows, all_logits, lost);
         }
         if let Some(kept) = kept {
             match keys {
                 Keys::Absolute(keys) => close_up(keys, &kept, kv_heads, capacity, dim),
-                Keys::Anchored(keys) => keys.keep(&kept),
+                Keys::Rerotated(keys) => keys.keep(&kept),
             }
             close_up(values, &kept, kv_heads, capacity, dim);
         }
-        work.attention_rest += (started.elapsed()).saturating_sub(work.walk + work.attention_products - before);
+        stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
     /// Queries at their absolute positions, divided by sqrt(head_dim): (heads, rows, head_dim)
@@ -264,15 +264,15 @@ impl Block<'_> {
     }
 
     /// Where positions depend on who has left, every row's logits wait for the row before.
-    fn walk_anchored(
+    fn scan_rerotated(
         &self,
-        keys: &mut super::anchored::AnchoredKeys,
+        keys: &mut super::rerotation::RerotatedKeys,
         scan: &mut BlockScan<'_>,
         held: usize,
         capacity: usize,
-        walk: Walk<'_>,
+        output: ScanOutput<'_>,
     ) {
-        let Walk { logits, normaliser, mut log } = walk;
+        let ScanOutput { logits, normaliser, mut log } = output;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows, stride) = (self.shape.head_dim, self.tokens.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
@@ -327,7 +327,7 @@ fn close_up(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usi
 
 /// Adds the block's keys to the table of every key ever read; `seen` counts the block.
 fn remember(
-    shadow: &mut Store,
+    all_keys: &mut Store,
     shape: &AttentionShape<'_>,
     tokens: Projections<'_>,
     angles: &Angles,
@@ -335,12 +335,12 @@ fn remember(
     seen: usize,
 ) {
     let (kv_heads, dim) = (shape.heads.kv_heads, shape.head_dim);
-    shadow.reserve(kv_heads, dim, vector::padded(seen));
+    all_keys.reserve(kv_heads, dim, vector::padded(seen));
     for row in 0..tokens.rows {
         let position = seen - tokens.rows + row;
         for kv_head in 0..kv_heads {
             let key = &tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-            let place = &mut shadow.data[(kv_head * shadow.capacity + position) * dim..][..dim];
+            let place = &mut all_keys.data[(kv_head * all_keys.capacity + position) * dim..][..dim];
             rotate_head(key, angles.row(first + row), 1.0, place);
         }
     }
@@ -353,21 +353,24 @@ fn measure_loss(
     shape: &AttentionShape<'_>,
     queries: &[f32],
     living: &Normaliser,
-    shadow: &Store,
+    all_keys: &Store,
     seen: usize,
     rows: usize,
-    everyone: &mut Vec<f32>,
+    all_logits: &mut Vec<f32>,
     lost: &mut [f32],
 ) {
     let (kv_heads, dim, per_kv) = (shape.heads.kv_heads, shape.head_dim, shape.heads.per_kv_head());
     let stride = vector::padded(seen);
     for kv_head in 0..kv_heads {
-        let logits = sized(everyone, per_kv * rows * stride);
+        let logits = sized(all_logits, per_kv * rows * stride);
         product(
             (per_kv * rows, stride, dim),
             (logits, Strides::row_major(stride)),
             (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
-            (&shadow.data[kv_head * shadow.capacity * dim..][..shadow.capacity * dim], Strides::transposed(dim)),
+            (
+                &all_keys.data[kv_head * all_keys.capacity * dim..][..all_keys.capacity * dim],
+                Strides::transposed(dim),
+            ),
         );
         for member in 0..per_kv {
             for row in 0..rows {
@@ -446,7 +449,7 @@ mod tests {
                 &shape,
                 &mut memory.layers[0],
                 tokens.slice(&shape, start, piece),
-                Placed { angles: &angles, first: 0 },
+                RowAngles { angles: &angles, first: 0 },
                 &mut out[start * 32..(start + piece) * 32],
                 Some(&mut lost[start..start + piece]),
                 &mut memory.scratch,

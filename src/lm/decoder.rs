@@ -4,7 +4,7 @@ use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 
 use super::config::ModelShape;
-use super::layers::{Linear, Products, Ready, add, bytes_of, compute_type, rms_norm, silu_mul};
+use super::layers::{Linear, Products, ReadyLinear, add, bytes_of, compute_type, rms_norm, silu_mul};
 use super::weights::Weights;
 
 /// A layer as it is held.
@@ -23,13 +23,13 @@ pub(super) struct Layer {
 /// A layer ready to multiply.
 pub(super) struct ReadyLayer<'a> {
     held: &'a Layer,
-    query: Ready,
-    key: Ready,
-    value: Ready,
-    output: Ready,
-    gate: Ready,
-    up: Ready,
-    down: Ready,
+    query: ReadyLinear,
+    key: ReadyLinear,
+    value: ReadyLinear,
+    output: ReadyLinear,
+    gate: ReadyLinear,
+    up: ReadyLinear,
+    down: ReadyLinear,
 }
 
 impl Layer {

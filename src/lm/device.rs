@@ -117,7 +117,7 @@ pub fn available_memory() -> Option<u64> {
 
 /// Bytes of memory that are taken now: by this process, and on the card if it uses one. What was freed and is only kept
 /// for later is given back first. `None` where the system does not say.
-pub fn occupied(device: &Device) -> Option<u64> {
+pub fn resident_bytes(device: &Device) -> Option<u64> {
     give_back();
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;

@@ -48,13 +48,13 @@ impl Linear {
     }
 
     /// The matrix ready for products of a kind.
-    pub fn ready(&self, products: Products) -> Result<Ready> {
+    pub fn ready(&self, products: Products) -> Result<ReadyLinear> {
         let bias = self.bias.as_ref().map(|bias| bias.to_dtype(products.dtype())).transpose()?;
         let weight = match products {
-            Products::Many(dtype) => self.weight.to_dtype(dtype)?,
-            Products::Few => self.weight.clone(),
+            Products::Gemm(dtype) => self.weight.to_dtype(dtype)?,
+            Products::Gemv => self.weight.clone(),
         };
-        Ok(Ready { weight, bias, few: products == Products::Few })
+        Ok(ReadyLinear { weight, bias, few: products == Products::Gemv })
     }
 }
 
@@ -67,32 +67,32 @@ pub(super) fn bytes_of(tensor: &Tensor) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Products {
     /// Of any number of rows, in a type the weights are widened to first.
-    Many(DType),
+    Gemm(DType),
     /// Of a few rows in f32 on the host: weights are read once, as they are held.
-    Few,
+    Gemv,
 }
 
 impl Products {
     /// The type rows have.
     pub fn dtype(self) -> DType {
         match self {
-            Products::Many(dtype) => dtype,
-            Products::Few => DType::F32,
+            Products::Gemm(dtype) => dtype,
+            Products::Gemv => DType::F32,
         }
     }
 }
 
 /// A [`Linear`] ready to multiply.
-pub(super) struct Ready {
+pub(super) struct ReadyLinear {
     weight: Tensor,
     bias: Option<Tensor>,
     few: bool,
 }
 
-impl Ready {
+impl ReadyLinear {
     /// (rows, in) -> (rows, out)
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = if self.few { x.apply_op2_no_bwd(&self.weight, &FewRows)? } else { self.many(x)? };
+        let y = if self.few { x.apply_op2_no_bwd(&self.weight, &Gemv)? } else { self.many(x)? };
         Ok(match &self.bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,
@@ -113,14 +113,14 @@ impl Ready {
 }
 
 /// x W^T for few rows x (rows, in) of f32, W (out, in) as it is held.
-struct FewRows;
+struct Gemv;
 
 /// Rows of weights one thread takes at a time.
 const OUTPUTS: usize = 64;
 
-impl CustomOp2 for FewRows {
+impl CustomOp2 for Gemv {
     fn name(&self) -> &'static str {
-        "few-rows"
+        "gemv"
     }
 
     fn cpu_fwd(
@@ -190,8 +190,8 @@ fn contiguous<'a, T>(elements: &'a [T], layout: &Layout) -> candle_core::Result<
 
 /// Products run in f32 on the CPU, whatever the weights are stored as, and in the weights' type elsewhere; in f64
 /// with care.
-pub(super) fn compute_type(device: &Device, stored: DType, careful: bool) -> DType {
-    if careful {
+pub(super) fn compute_type(device: &Device, stored: DType, compute_f64: bool) -> DType {
+    if compute_f64 {
         DType::F64
     } else if device.is_cpu() {
         DType::F32
@@ -310,7 +310,7 @@ fn floats_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::
 mod tests {
     use super::*;
 
-    /// The claim [`Ready::many`] pads for: the bits of a row don't depend on how many rows there are.
+    /// The claim [`ReadyLinear::many`] pads for: the bits of a row don't depend on how many rows there are.
     #[test]
     fn rows_do_not_know_each_other() {
         let device = Device::Cpu;
@@ -322,7 +322,7 @@ mod tests {
                     Tensor::rand(-1f32, 1.0, (rows, columns), &device).unwrap().to_dtype(dtype).unwrap()
                 };
                 let all = random(330, input);
-                let linear = Linear::new(random(out, input), None).ready(Products::Many(dtype)).unwrap();
+                let linear = Linear::new(random(out, input), None).ready(Products::Gemm(dtype)).unwrap();
                 let floats = |x: Tensor| x.to_dtype(DType::F64).unwrap().to_vec2::<f64>().unwrap();
                 let whole = floats(linear.forward(&all).unwrap());
                 for rows in [1, 2, 3, 7, 8, 33, 64, 65, 74, 128, 256] {
@@ -343,7 +343,7 @@ mod tests {
             let bias = Tensor::rand(-1f32, 1.0, 150, &device).unwrap();
             let linear = Linear::new(weight, Some(bias));
             let x = Tensor::rand(-1f32, 1.0, (5, 70), &device).unwrap();
-            let [few, many] = [Products::Few, Products::Many(DType::F32)].map(|products| {
+            let [few, many] = [Products::Gemv, Products::Gemm(DType::F32)].map(|products| {
                 linear.ready(products).unwrap().forward(&x).unwrap().to_vec2::<f32>().unwrap().concat()
             });
             assert!(few.iter().zip(&many).all(|(few, many)| (few - many).abs() < 1e-5), "{held:?}");

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use super::anchored::AnchoredKeys;
 use super::attention::Scratch;
-use crate::eviction::{Eviction, Heads, Positions, Roster, Scope, SizedPolicy};
+use super::rerotation::RerotatedKeys;
+use crate::eviction::{CacheEntries, Eviction, Heads, Positions, Scope, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products and more dead columns in them:
@@ -23,7 +23,7 @@ pub struct Memory {
     pub(super) seen: usize,
     pub(super) scratch: Scratch,
     /// Products add up in f64 before they are rounded to f32.
-    pub(super) careful: bool,
+    pub(super) compute_f64: bool,
     /// Share of each token's attention, mean over layers and heads, that entries no longer there would have
     /// received; collected on request only.
     pub(super) lost: Option<Vec<f32>>,
@@ -32,14 +32,14 @@ pub struct Memory {
 /// Everything one layer keeps.
 #[derive(Clone, Debug)]
 pub(super) struct LayerCache {
-    pub roster: Roster,
+    pub entries: CacheEntries,
     pub keys: Keys,
     /// (kv_heads, capacity, head_dim)
     pub values: Vec<f32>,
     /// Entries there is room for.
     pub capacity: usize,
     /// Every key ever read, at its absolute position: only to measure what eviction lost.
-    pub shadow: Option<Store>,
+    pub all_keys: Option<Store>,
     /// Who left since [`Memory::take_log`] was last called; collected on request only.
     pub log: Option<Vec<Eviction>>,
 }
@@ -49,7 +49,7 @@ pub(super) enum Keys {
     /// Rotated once, at the token's position in the text: (kv_heads, capacity, head_dim)
     Absolute(Vec<f32>),
     /// Rotated anew whenever an eviction moves them.
-    Anchored(AnchoredKeys),
+    Rerotated(RerotatedKeys),
 }
 
 /// A growing table of vectors per key-value head: (kv_heads, capacity, head_dim)
@@ -77,9 +77,9 @@ impl Store {
 
 /// Time and arithmetic of the reads into a memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Work {
+pub struct ReadStats {
     /// Softmax, scores and evictions.
-    pub walk: Duration,
+    pub scan: Duration,
     /// Products of queries with keys and of attention with values.
     pub attention_products: Duration,
     /// Everything in attention that is neither: rotating, copying, closing gaps.
@@ -102,8 +102,8 @@ pub struct MemoryPlan<'a> {
     /// Seeds [`Score::Random`](crate::eviction::Score::Random).
     pub seed: u64,
     /// Unbounded only: scopes whose accumulated attention later forks will need, and where they will start.
-    pub watch: &'a [Scope],
-    pub marks: &'a [usize],
+    pub fork_scopes: &'a [Scope],
+    pub fork_points: &'a [usize],
     /// Unbounded only: tokens to make room for at once; more are no error.
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
@@ -121,8 +121,8 @@ impl MemoryPlan<'_> {
             policy: None,
             positions: Positions::Absolute,
             seed: 0,
-            watch: &[],
-            marks: &[],
+            fork_scopes: &[],
+            fork_points: &[],
             expect: 0,
             measure_loss: false,
             one_shot: false,
@@ -140,27 +140,33 @@ impl Memory {
     pub(super) fn new(layers: usize, heads: Heads, head_dim: usize, plan: &MemoryPlan<'_>) -> Memory {
         let layer = |index: usize| {
             let salt = salt(plan.seed, index);
-            let (roster, capacity) = match plan.policy {
-                None => (Roster::unbounded(heads, plan.watch, plan.marks, salt), vector::padded(plan.expect)),
-                Some(policy) if plan.one_shot => {
-                    (Roster::holding(heads, policy, salt), vector::padded(plan.expect.max(policy.size()) + BLOCK))
+            let (entries, capacity) = match plan.policy {
+                None => (
+                    CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt),
+                    vector::padded(plan.expect),
+                ),
+                Some(policy) if plan.one_shot => (
+                    CacheEntries::holding(heads, policy, salt),
+                    vector::padded(plan.expect.max(policy.size()) + BLOCK),
+                ),
+                Some(policy) => {
+                    (CacheEntries::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK))
                 }
-                Some(policy) => (Roster::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK)),
             };
             let room = heads.kv_heads * capacity * head_dim;
             // Unbounded, nobody leaves, so rank and position are the same thing.
             let keys = match (plan.positions, plan.policy) {
                 (Positions::Absolute, _) | (_, None) => Keys::Absolute(vec![0.0; room]),
                 (positions, Some(policy)) => {
-                    Keys::Anchored(AnchoredKeys::new(heads, head_dim, capacity, policy.scope(), positions))
+                    Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope(), positions))
                 }
             };
             LayerCache {
-                roster,
+                entries,
                 keys,
                 values: vec![0.0; room],
                 capacity,
-                shadow: plan.measure_loss.then(Store::default),
+                all_keys: plan.measure_loss.then(Store::default),
                 log: plan.log.then(Vec::new),
             }
         };
@@ -168,13 +174,13 @@ impl Memory {
             layers: (0..layers).map(layer).collect(),
             seen: 0,
             scratch: Scratch::default(),
-            careful: plan.policy.is_some_and(|policy| policy.compares_norms()),
+            compute_f64: plan.policy.is_some_and(|policy| policy.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
         }
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is lost by then, so it
-    /// equals one that was bounded from the start. `None` where [`Roster::fork`] says so.
+    /// equals one that was bounded from the start. `None` where [`CacheEntries::fork`] says so.
     pub(super) fn fork(
         &self,
         len: usize,
@@ -195,13 +201,13 @@ impl Memory {
         let layers = self.layers.iter().map(|layer| {
             let Keys::Absolute(keys) = &layer.keys else { return None };
             let room = vector::padded(len);
-            let shadow = || Store { data: copy(keys, layer.capacity, room), capacity: room };
+            let all_keys = || Store { data: copy(keys, layer.capacity, room), capacity: room };
             Some(LayerCache {
-                roster: layer.roster.fork(len, policy)?,
+                entries: layer.entries.fork(len, policy)?,
                 keys: Keys::Absolute(copy(keys, layer.capacity, capacity)),
                 values: copy(&layer.values, layer.capacity, capacity),
                 capacity,
-                shadow: measure_loss.then(shadow),
+                all_keys: measure_loss.then(all_keys),
                 log: None,
             })
         });
@@ -209,7 +215,7 @@ impl Memory {
             layers: layers.collect::<Option<Vec<_>>>()?,
             seen: len,
             scratch: Scratch::default(),
-            careful: policy.compares_norms(),
+            compute_f64: policy.compares_norms(),
             lost: measure_loss.then(|| vec![0.0; len]),
         })
     }
@@ -218,12 +224,12 @@ impl Memory {
     /// policy's size, by the prompt's last token, and the room of the others is given back. Shapes are the network's.
     pub(super) fn cut(&mut self, heads: Heads, head_dim: usize) {
         for layer in &mut self.layers {
-            let kept = layer.roster.cut();
-            let capacity = vector::padded(layer.roster.limit() + BLOCK);
+            let kept = layer.entries.cut();
+            let capacity = vector::padded(layer.entries.limit() + BLOCK);
             let Keys::Absolute(keys) = &mut layer.keys else {
                 unreachable!("a prompt is read in one shot with absolute positions only");
             };
-            let group = |kv_head: usize| layer.roster.group_of(kv_head);
+            let group = |kv_head: usize| layer.entries.group_of(kv_head);
             let copy = |from: &[f32]| {
                 let mut to = vec![0.0; heads.kv_heads * capacity * head_dim];
                 for kv_head in 0..heads.kv_heads {
@@ -236,7 +242,7 @@ impl Memory {
                             }
                         }
                         None => {
-                            let held = layer.roster.len() * head_dim;
+                            let held = layer.entries.len() * head_dim;
                             to[..held].copy_from_slice(&from[..held]);
                         }
                     }
@@ -252,10 +258,10 @@ impl Memory {
     /// Keeps room for `more` tokens read one at a time, and no more: a bounded memory holds one entry beyond its size,
     /// while its newest attends and before somebody leaves. Reading more, or a block at once, makes room again. Shapes
     /// are the network's.
-    pub(super) fn settle(&mut self, more: usize, heads: Heads, head_dim: usize) {
+    pub(super) fn shrink_to_fit(&mut self, more: usize, heads: Heads, head_dim: usize) {
         let room = |layer: &LayerCache| {
-            let all = layer.roster.len() + more;
-            all.min(layer.roster.limit().saturating_add(1)).max(layer.roster.len())
+            let all = layer.entries.len() + more;
+            all.min(layer.entries.limit().saturating_add(1)).max(layer.entries.len())
         };
         // The tables of a block go too.
         self.scratch = self.scratch.clone();
@@ -273,7 +279,7 @@ impl Memory {
 
     /// Positions of the surviving tokens: (layers)(decision groups)(entries).
     pub fn survivors(&self) -> Vec<Vec<&[u32]>> {
-        self.layers.iter().map(|layer| layer.roster.survivors()).collect()
+        self.layers.iter().map(|layer| layer.entries.survivors()).collect()
     }
 
     /// Bytes that keys and values occupy now.
@@ -282,8 +288,8 @@ impl Memory {
     }
 
     /// Where time went, and how much was computed.
-    pub fn work(&self) -> Work {
-        self.scratch.work
+    pub fn stats(&self) -> ReadStats {
+        self.scratch.stats
     }
 
     /// Who left since the last call, layer by layer in the order of their steps; nobody where no log was asked for.
@@ -302,14 +308,14 @@ impl LayerCache {
     fn bytes(&self) -> u64 {
         let keys = match &self.keys {
             Keys::Absolute(keys) => keys.len(),
-            Keys::Anchored(keys) => keys.floats(),
+            Keys::Rerotated(keys) => keys.floats(),
         };
         ((keys + self.values.len()) * size_of::<f32>()) as u64
     }
 
     /// A copy with another capacity, which holds all there is.
     fn with_room(&self, capacity: usize, kv_heads: usize, head_dim: usize) -> LayerCache {
-        let held = self.roster.len();
+        let held = self.entries.len();
         let copy = |from: &[f32]| {
             let mut to = vec![0.0; kv_heads * capacity * head_dim];
             for kv_head in 0..kv_heads {
@@ -319,14 +325,14 @@ impl LayerCache {
             to
         };
         LayerCache {
-            roster: self.roster.clone(),
+            entries: self.entries.clone(),
             keys: match &self.keys {
                 Keys::Absolute(keys) => Keys::Absolute(copy(keys)),
-                Keys::Anchored(keys) => Keys::Anchored(keys.with_room(held, capacity)),
+                Keys::Rerotated(keys) => Keys::Rerotated(keys.with_room(held, capacity)),
             },
             values: copy(&self.values),
             capacity,
-            shadow: self.shadow.clone(),
+            all_keys: self.all_keys.clone(),
             log: self.log.clone(),
         }
     }
@@ -336,7 +342,7 @@ impl LayerCache {
         if entries <= self.capacity {
             return;
         }
-        if let Keys::Anchored(_) = self.keys {
+        if let Keys::Rerotated(_) = self.keys {
             // Bounded, so that there is a largest block and no reason to double.
             *self = self.with_room(vector::padded(entries), kv_heads, head_dim);
             return;

@@ -6,10 +6,10 @@ use candle_core::Device;
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
 use super::device::available_memory;
+use super::file_stamps::FileStamps;
 use super::pocket;
 use super::random::{shape_of, tiny_shape};
 use super::rope_override::RopeOverride;
-use super::seen::Seen;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
@@ -22,7 +22,7 @@ pub struct ModelFiles {
     rope_override: Option<RopeOverride>,
     weights: Weights,
     /// The files before anything in them was read, where there are any.
-    seen: Option<Seen>,
+    seen: Option<FileStamps>,
 }
 
 /// Where the rest of the model is.
@@ -50,7 +50,7 @@ impl ModelFiles {
             ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 let files = source.resolve(hub, progress)?;
-                seen = Some(Seen::of(&files).with_context(|| format!("model {source}"))?);
+                seen = Some(FileStamps::of(&files).with_context(|| format!("model {source}"))?);
                 (ModelShape::read(&files.config)?, Weights::Files(files))
             }
         };

@@ -8,7 +8,6 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
-use super::tokenizer_outline;
 use crate::bounded_read;
 
 /// Bytes of a tokenizer.json: the largest have some dozens of megabytes.
@@ -186,7 +185,6 @@ impl Tokenizer {
 /// The tokenizer of a file. Padding and truncation that a file may ask for are for batches, as in transformers: a text is
 /// taken as it is.
 fn build(file: &[u8]) -> Result<tokenizers::Tokenizer> {
-    tokenizer_outline::check(file)?;
     let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
     inner.with_padding(None);
     guarded(|| inner.with_truncation(None).map(|_| ()))?;

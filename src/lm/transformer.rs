@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Storage, Tensor};
 use rayon::prelude::*;
 
-use super::attention::{AttentionShape, Placed, Projections, attend};
+use super::attention::{AttentionShape, Projections, RowAngles, attend};
 use super::config::ModelShape;
 use super::decoder::Layer;
 use super::layers::{Linear, Products, bytes_of, compute_type, floats, rms_norm};
@@ -54,7 +54,7 @@ pub struct LanguageModel {
 pub struct Interrupted;
 
 /// An error once more, for somebody else it stopped: its message, and whether it was an interruption.
-pub fn same_error(error: &anyhow::Error) -> anyhow::Error {
+pub fn clone_error(error: &anyhow::Error) -> anyhow::Error {
     if error.chain().any(|cause| cause.is::<Interrupted>()) {
         Interrupted.into()
     } else {
@@ -217,7 +217,7 @@ impl LanguageModel {
         for segment in tokens.chunks(segment) {
             states.push(self.read_segment(segment, memory)?);
         }
-        memory.scratch.work.total += started.elapsed();
+        memory.scratch.stats.total += started.elapsed();
         joined(states)
     }
 
@@ -246,8 +246,8 @@ impl LanguageModel {
     /// Gives back what a memory needs to read blocks of tokens: it is about to read `more` tokens one at a time, by
     /// [`step`](Self::step). A bounded memory is then as large as its policy allows, and an unbounded one as the
     /// text will be.
-    pub fn settle(&self, memory: &mut Memory, more: usize) {
-        memory.settle(more, self.shape.heads, self.shape.head_dim);
+    pub fn shrink_to_fit(&self, memory: &mut Memory, more: usize) {
+        memory.shrink_to_fit(more, self.shape.heads, self.shape.head_dim);
     }
 
     /// Reads one token into each of some memories, which may have read different lengths under different bounds, in
@@ -261,8 +261,8 @@ impl LanguageModel {
         for memory in memories.iter() {
             self.shape.check_length(memory.seen + 1)?;
         }
-        let careful = memories.iter().any(|memory| memory.careful);
-        let compute = compute_type(&self.device, self.dtype, careful);
+        let compute_f64 = memories.iter().any(|memory| memory.compute_f64);
+        let compute = compute_type(&self.device, self.dtype, compute_f64);
         let products = self.few(compute);
         let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let angles = self.frequencies.angles(memories.iter().map(|memory| memory.seen as f64));
@@ -275,12 +275,12 @@ impl LanguageModel {
             }
             let layer = layer.ready(products)?;
             let [queries, keys, values] = layer.project(&x, eps)?;
-            let norms = if careful { Some(key_norms(&keys, head_dim)?) } else { None };
+            let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
             let mut mixed = vec![0.0; tokens.len() * width];
             on_host([&queries, &keys, &values], |[queries, keys, values]| {
                 let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
                 texts.for_each(|(text, (mixed, memory))| {
-                    let norms = norms.as_ref().filter(|_| memory.careful);
+                    let norms = norms.as_ref().filter(|_| memory.compute_f64);
                     let token = Projections {
                         queries: &queries[text * width..][..width],
                         keys: &keys[text * kv_width..][..kv_width],
@@ -289,7 +289,7 @@ impl LanguageModel {
                         rows: 1,
                     };
                     let Memory { layers, scratch, .. } = &mut **memory;
-                    let placed = Placed { angles: &angles, first: text };
+                    let placed = RowAngles { angles: &angles, first: text };
                     attend(&shape, &mut layers[index], token, placed, mixed, None, scratch);
                 });
             })?;
@@ -306,21 +306,21 @@ impl LanguageModel {
 
     /// Products of a few rows in some type.
     fn few(&self, compute: DType) -> Products {
-        if self.device.is_cpu() && compute == DType::F32 { Products::Few } else { Products::Many(compute) }
+        if self.device.is_cpu() && compute == DType::F32 { Products::Gemv } else { Products::Gemm(compute) }
     }
 
     /// Logits over the vocabulary of a few states, one row each.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn few_logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
+    pub fn logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
         let logits = self.head.ready(self.few(states.dtype()))?.forward(states)?; // (rows, vocab)
         Ok(logits.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.to_vec2()?)
     }
 
     fn read_segment(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
-        let compute = compute_type(&self.device, self.dtype, memory.careful);
+        let compute = compute_type(&self.device, self.dtype, memory.compute_f64);
         // Every thread takes some rows through all that is not attention: their results don't depend on each other.
         let threads = if self.device.is_cpu() { rayon::current_num_threads() } else { 1 };
         let part = rows.div_ceil(threads).next_multiple_of(BLOCK);
@@ -360,7 +360,7 @@ impl LanguageModel {
     ) -> Result<Vec<Tensor>> {
         let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let clock = Instant::now();
-        let layer = layer.ready(Products::Many(parts[0].dtype()))?;
+        let layer = layer.ready(Products::Gemm(parts[0].dtype()))?;
         let projections = parts.par_iter().map(|x| layer.project(x, eps)).collect::<Result<Vec<_>>>()?; // (rows, heads * head_dim) each
         let mut dense = clock.elapsed();
         let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
@@ -369,11 +369,11 @@ impl LanguageModel {
         for [queries, keys, values] in &projections {
             let (rows, width) = queries.dims2()?;
             let mut out = vec![0.0; rows * width];
-            let norms = if memory.careful { Some(key_norms(keys, head_dim)?) } else { None };
+            let norms = if memory.compute_f64 { Some(key_norms(keys, head_dim)?) } else { None };
             on_host([queries, keys, values], |[queries, keys, values]| {
                 let tokens = Projections { queries, keys, values, norms: norms.as_deref(), rows };
                 let lost = lost.as_deref_mut().map(|lost| &mut lost[first..first + rows]);
-                let angles = Placed { angles, first };
+                let angles = RowAngles { angles, first };
                 attend(&shape, &mut memory.layers[index], tokens, angles, &mut out, lost, &mut memory.scratch);
             })?;
             mixed.push(Tensor::from_vec(out, (rows, width), &Device::Cpu)?);
@@ -386,8 +386,8 @@ impl LanguageModel {
         };
         let parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>()?;
         dense += clock.elapsed();
-        memory.scratch.work.dense += dense;
-        memory.scratch.work.dense_flops += 2 * (first * self.shape.layer_weights()) as u64;
+        memory.scratch.stats.dense += dense;
+        memory.scratch.stats.dense_flops += 2 * (first * self.shape.layer_weights()) as u64;
         Ok(parts)
     }
 
@@ -403,7 +403,7 @@ impl LanguageModel {
         map: impl Fn(usize, [&[f32]; N]) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         let (rows, _) = states[0].dims2()?;
-        let head = self.head.ready(Products::Many(states[0].dtype()))?;
+        let head = self.head.ready(Products::Gemm(states[0].dtype()))?;
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
         let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
         let block = |start: usize| -> Result<R> {

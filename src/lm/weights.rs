@@ -19,7 +19,7 @@ const MOST_HEADER: u64 = 16 << 20;
 pub(super) struct Weights {
     files: Vec<(PathBuf, Data)>,
     /// name -> where it is
-    tensors: BTreeMap<String, Place>,
+    tensors: BTreeMap<String, TensorLocation>,
 }
 
 enum Data {
@@ -40,7 +40,7 @@ impl std::ops::Deref for Data {
     }
 }
 
-struct Place {
+struct TensorLocation {
     file: usize,
     start: usize,
     end: usize,
@@ -82,7 +82,7 @@ impl Weights {
         let base = data.as_ptr().addr();
         for (name, view) in parsed.tensors() {
             let start = view.data().as_ptr().addr() - base;
-            let place = Place {
+            let place = TensorLocation {
                 file: self.files.len(),
                 start,
                 end: start + view.data().len(),

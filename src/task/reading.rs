@@ -107,7 +107,8 @@ impl Topline {
         watch.dedup();
         marks.sort_unstable();
         marks.dedup();
-        let plan = MemoryPlan { watch: &watch, marks: &marks, expect: read, ..MemoryPlan::unbounded() };
+        let plan =
+            MemoryPlan { fork_scopes: &watch, fork_points: &marks, expect: read, ..MemoryPlan::unbounded() };
         let mut memory = model.new_memory(&plan);
         let states = model.read(&tokens[..read], &mut memory)?;
         Ok(Some(Topline { memory, states, read, seconds: started.elapsed().as_secs_f64() }))

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::wire::Described;
+use super::hub_http::RemoteFile;
 
 /// What is wrong with a blob: its length, or its content where the etag is a SHA-256 (large files).
-pub(super) fn damage(blob: &Path, described: &Described) -> std::io::Result<Option<String>> {
+pub(super) fn damage(blob: &Path, described: &RemoteFile) -> std::io::Result<Option<String>> {
     let mut file = fs::File::open(blob)?;
     let (length, expected) = (file.metadata()?.len(), described.size);
     if length != expected {

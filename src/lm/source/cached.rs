@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
 
-use super::checkpoint::{Shelf, names_in};
-use super::wish::Wish;
+use super::checkpoint::{Snapshot, names_in};
+use super::repo_request::RepoRequest;
 use super::{HubError, HubSettings};
 
 /// A snapshot in the cache, when the hub is not asked.
-pub(super) struct Cached<'a> {
+pub(super) struct CachedSnapshot<'a> {
     pub(super) settings: &'a HubSettings,
-    pub(super) wish: &'a Wish,
+    pub(super) request: &'a RepoRequest,
     pub(super) snapshot: PathBuf,
     pub(super) commit: String,
     /// Why the hub is not asked, if it was tried.
     pub(super) cause: Option<&'a str>,
 }
 
-impl Cached<'_> {
+impl CachedSnapshot<'_> {
     /// The files wanted, by their names in the repository, sorted.
     pub(super) fn names_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut names = Vec::new();
@@ -37,7 +37,7 @@ impl Cached<'_> {
     }
 }
 
-impl Shelf for Cached<'_> {
+impl Snapshot for CachedSnapshot<'_> {
     fn holds(&self, name: &str) -> bool {
         self.snapshot.join(name).is_file()
     }
@@ -51,13 +51,15 @@ impl Shelf for Cached<'_> {
     }
 
     fn place(&self) -> String {
-        format!("the cache of {}", self.wish)
+        format!("the cache of {}", self.request)
     }
 
     fn lacks(&self, name: &str) -> Error {
         match self.cause {
-            Some(cause) => Error::msg(cause.to_owned()).context(format!("{name} of {} is not cached", self.wish)),
-            None => not_cached(self.settings, self.wish, name),
+            Some(cause) => {
+                Error::msg(cause.to_owned()).context(format!("{name} of {} is not cached", self.request))
+            }
+            None => not_cached(self.settings, self.request, name),
         }
     }
 
@@ -67,8 +69,9 @@ impl Shelf for Cached<'_> {
 }
 
 /// The error of a file that is wished for offline.
-pub(super) fn not_cached(settings: &HubSettings, wish: &Wish, file: &str) -> Error {
-    HubError::Offline { file: file.to_owned(), what: wish.to_string(), cache: settings.cache_dir.clone() }.into()
+pub(super) fn not_cached(settings: &HubSettings, request: &RepoRequest, file: &str) -> Error {
+    HubError::Offline { file: file.to_owned(), what: request.to_string(), cache: settings.cache_dir.clone() }
+        .into()
 }
 
 /// Every file below a folder, by its name relative to the folder, sorted.

@@ -1,6 +1,6 @@
 //! The files of one checkpoint, and which of the files lying there they are.
 //!
-//! The choice is the same for a folder, the hub and the cache, so each is a [`Shelf`]: it knows what it holds and how to
+//! The choice is the same for a folder, the hub and the cache, so each is a [`Snapshot`]: it knows what it holds and how to
 //! hand it over. Weights are safetensors only, for reading a pickle runs code. The index of a sharded checkpoint is
 //! an untrusted file.
 
@@ -91,7 +91,7 @@ impl Fingerprint {
 }
 
 /// A place with the files of one checkpoint.
-pub(super) trait Shelf {
+pub(super) trait Snapshot {
     fn holds(&self, name: &str) -> bool;
     /// The path of a file it holds, fetched first where needed.
     fn take(&self, name: &str) -> Result<PathBuf>;
@@ -104,34 +104,34 @@ pub(super) trait Shelf {
     fn commit(&self) -> Option<String>;
 }
 
-/// Takes a checkpoint off a shelf: first all that is small or may be wrong, then the weights.
-pub(super) fn gather(shelf: &dyn Shelf) -> Result<CheckpointFiles> {
+/// Takes a checkpoint off a snapshot: first all that is small or may be wrong, then the weights.
+pub(super) fn gather(snapshot: &dyn Snapshot) -> Result<CheckpointFiles> {
     // A single file wins over an index beside it, as in transformers.
-    let single = shelf.holds(SINGLE);
-    if !single && !shelf.holds(INDEX) {
-        return Err(match shelf.names().iter().find(|name| is_foreign(name)) {
-            Some(foreign) => refuse(&shelf.place(), foreign),
-            None if shelf.holds(CONFIG) => shelf.lacks(SINGLE),
-            None => shelf.lacks(CONFIG),
+    let single = snapshot.holds(SINGLE);
+    if !single && !snapshot.holds(INDEX) {
+        return Err(match snapshot.names().iter().find(|name| is_foreign(name)) {
+            Some(foreign) => refuse(&snapshot.place(), foreign),
+            None if snapshot.holds(CONFIG) => snapshot.lacks(SINGLE),
+            None => snapshot.lacks(CONFIG),
         });
     }
-    if !shelf.holds(CONFIG) {
-        return Err(shelf.lacks(CONFIG));
+    if !snapshot.holds(CONFIG) {
+        return Err(snapshot.lacks(CONFIG));
     }
-    let shards = if single { vec![SINGLE.to_owned()] } else { shards(&shelf.take(INDEX)?)? };
-    if let Some(missing) = shards.iter().find(|name| !shelf.holds(name)) {
-        return Err(shelf.lacks(missing).context(format!("{INDEX} of {} names {missing}", shelf.place())));
+    let shards = if single { vec![SINGLE.to_owned()] } else { shards(&snapshot.take(INDEX)?)? };
+    if let Some(missing) = shards.iter().find(|name| !snapshot.holds(name)) {
+        return Err(snapshot.lacks(missing).context(format!("{INDEX} of {} names {missing}", snapshot.place())));
     }
 
-    let optional = |name: &str| shelf.holds(name).then(|| shelf.take(name)).transpose();
+    let optional = |name: &str| snapshot.holds(name).then(|| snapshot.take(name)).transpose();
     Ok(CheckpointFiles {
-        config: shelf.take(CONFIG)?,
+        config: snapshot.take(CONFIG)?,
         tokenizer: optional(TOKENIZER)?,
         tokenizer_config: optional(TOKENIZER_CONFIG)?,
         generation_config: optional(GENERATION_CONFIG)?,
         chat_template: optional(CHAT_TEMPLATE)?,
-        weights: shards.iter().map(|name| shelf.take(name)).collect::<Result<_>>()?,
-        commit: shelf.commit(),
+        weights: shards.iter().map(|name| snapshot.take(name)).collect::<Result<_>>()?,
+        commit: snapshot.commit(),
     })
 }
 
@@ -193,7 +193,7 @@ pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
 
 struct Folder<'a>(&'a Path);
 
-impl Shelf for Folder<'_> {
+impl Snapshot for Folder<'_> {
     fn holds(&self, name: &str) -> bool {
         self.0.join(name).is_file()
     }

@@ -15,11 +15,11 @@ use hf_hub::api::sync::{Api, ApiRepo};
 use hf_hub::{Cache, CacheRepo, Repo};
 
 use super::blob::{damage, link};
-use super::checkpoint::Shelf;
+use super::checkpoint::Snapshot;
+use super::hub_http::{HttpError, HubHttp, RemoteFile};
 use super::progress::Meter;
 use super::repo::{check_askable, is_plain_etag};
-use super::wire::{Described, Wire, WireError};
-use super::wish::Wish;
+use super::repo_request::RepoRequest;
 use super::{DownloadProgress, HubError, HubSettings};
 
 /// How often the lock of another process is tried while its file does not grow, and how long a try takes.
@@ -27,13 +27,13 @@ const QUIET_TRIES: u32 = 24;
 const LOCK_SECONDS: u32 = 5;
 
 /// One snapshot on the hub: what it holds, and how to get it.
-pub(super) struct Download<'a> {
+pub(super) struct HubSnapshot<'a> {
     settings: &'a HubSettings,
     progress: &'a dyn DownloadProgress,
-    wish: &'a Wish,
+    request: &'a RepoRequest,
     commit: String,
     files: Vec<String>,
-    wire: Wire,
+    http: HubHttp,
     remote: ApiRepo,
     cache: CacheRepo,
 }
@@ -49,23 +49,23 @@ enum Failure {
     },
 }
 
-impl<'a> Download<'a> {
+impl<'a> HubSnapshot<'a> {
     pub(super) fn new(
         settings: &'a HubSettings,
         progress: &'a dyn DownloadProgress,
         api: &'a Api,
-        wish: &'a Wish,
+        request: &'a RepoRequest,
         commit: &str,
         files: Vec<String>,
     ) -> Self {
-        let repo = Repo::with_revision(wish.id.as_str().to_owned(), wish.kind, commit.to_owned());
-        Download {
+        let repo = Repo::with_revision(request.id.as_str().to_owned(), request.kind, commit.to_owned());
+        HubSnapshot {
             settings,
             progress,
-            wish,
+            request,
             commit: commit.to_owned(),
             files,
-            wire: Wire::new(settings),
+            http: HubHttp::new(settings),
             remote: api.repo(repo.clone()),
             cache: Cache::new(settings.cache_dir.clone()).repo(repo),
         }
@@ -81,7 +81,7 @@ impl<'a> Download<'a> {
 
     /// The path of a file in the snapshot; it is there and whole.
     pub(super) fn fetch(&self, name: &str) -> Result<PathBuf, HubError> {
-        check_askable(name).map_err(|error| HubError::Name(format!("{}: {error}", self.wish)))?;
+        check_askable(name).map_err(|error| HubError::Name(format!("{}: {error}", self.request)))?;
         let pointer = self.cache.pointer_path(&self.commit).join(name);
         let (mut failures, mut quiet, mut seen) = (0, 0, None);
         while !pointer.exists() {
@@ -115,7 +115,7 @@ impl<'a> Download<'a> {
     /// One try; afterwards the pointer exists, or nothing that looks complete does.
     fn attempt(&self, name: &str, pointer: &Path) -> Result<(), Failure> {
         let url = self.remote.url(name);
-        let described = self.wire.describe(&url).map_err(|error| self.explain(name, error))?;
+        let described = self.http.describe(&url).map_err(|error| self.explain(name, error))?;
         if !is_plain_etag(&described.etag) || described.commit != self.commit {
             let cause = format!("{} has another commit or no usable etag", self.what(name));
             return Err(Failure::Final(HubError::Strange { endpoint: self.settings.endpoint.clone(), cause }));
@@ -128,7 +128,7 @@ impl<'a> Download<'a> {
     }
 
     /// Fetches a blob. Until it is whole and what the hub named, it is called otherwise.
-    fn transfer(&self, name: &str, url: &str, described: &Described, blob: &Path) -> Result<(), Failure> {
+    fn transfer(&self, name: &str, url: &str, described: &RemoteFile, blob: &Path) -> Result<(), Failure> {
         let part = blob.with_extension("part");
         fs::create_dir_all(blob.parent().unwrap_or(blob)).map_err(|error| self.disk(error))?;
         let lock = File::create(blob.with_extension("lock")).map_err(|error| self.disk(error))?;
@@ -150,7 +150,7 @@ impl<'a> Download<'a> {
         if start > 0 && start >= described.size {
             return Err(self.discard(name, &part, "what an earlier run left of it did not fit"));
         }
-        let Some(mut body) = self.wire.bytes(url, start).map_err(|error| self.explain(name, error))? else {
+        let Some(mut body) = self.http.bytes(url, start).map_err(|error| self.explain(name, error))? else {
             return Err(self.discard(name, &part, "the server does not continue where an earlier run stopped"));
         };
         let mut meter = Meter::new(self.progress);
@@ -162,7 +162,7 @@ impl<'a> Download<'a> {
                 Ok(0) => break,
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.explain(name, WireError::Truncated(error.to_string()))),
+                Err(error) => return Err(self.explain(name, HttpError::Truncated(error.to_string()))),
             };
             // A hub that sends without end would fill the disk.
             let Some(rest) = left.checked_sub(read as u64) else {
@@ -180,25 +180,25 @@ impl<'a> Download<'a> {
     }
 
     /// What an error means, and whether to try again.
-    fn explain(&self, name: &str, error: WireError) -> Failure {
+    fn explain(&self, name: &str, error: HttpError) -> Failure {
         let endpoint = self.settings.endpoint.clone();
         let shown = |cause: String| self.settings.redact(&cause);
         match error {
-            WireError::Status(status @ (429 | 500..)) => {
+            HttpError::Status(status @ (429 | 500..)) => {
                 Failure::Passing(HubError::Unreachable { endpoint, cause: format!("status {status}") })
             }
-            WireError::Status(status) => {
+            HttpError::Status(status) => {
                 let cause = format!("status {status}");
-                let denied = self.wish.denied(self.settings, Some(name), status);
+                let denied = self.request.denied(self.settings, Some(name), status);
                 Failure::Final(denied.unwrap_or(HubError::Strange { endpoint, cause }))
             }
-            WireError::Unreachable(cause) => {
+            HttpError::Unreachable(cause) => {
                 Failure::Passing(HubError::Unreachable { endpoint, cause: shown(cause) })
             }
-            WireError::Truncated(cause) => {
+            HttpError::Truncated(cause) => {
                 Failure::Passing(HubError::Truncated { what: self.what(name), cause: shown(cause) })
             }
-            WireError::Strange(cause) => Failure::Final(HubError::Strange { endpoint, cause: shown(cause) }),
+            HttpError::Strange(cause) => Failure::Final(HubError::Strange { endpoint, cause: shown(cause) }),
         }
     }
 
@@ -215,11 +215,11 @@ impl<'a> Download<'a> {
     }
 
     fn what(&self, name: &str) -> String {
-        format!("{name} of {}", self.wish)
+        format!("{name} of {}", self.request)
     }
 }
 
-impl Shelf for Download<'_> {
+impl Snapshot for HubSnapshot<'_> {
     fn holds(&self, name: &str) -> bool {
         self.files.iter().any(|file| file == name)
     }
@@ -233,13 +233,13 @@ impl Shelf for Download<'_> {
     }
 
     fn place(&self) -> String {
-        self.wish.to_string()
+        self.request.to_string()
     }
 
     fn lacks(&self, name: &str) -> Error {
         Error::msg(format!(
             "{} has no {name}, so it is no checkpoint as transformers writes it: choose another repository or revision",
-            self.wish
+            self.request
         ))
     }
 

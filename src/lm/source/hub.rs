@@ -11,11 +11,11 @@ use hf_hub::api::RepoInfo;
 use hf_hub::api::sync::{Api, ApiBuilder};
 use hf_hub::{Cache, RepoType};
 
-use super::cached::{Cached, not_cached};
+use super::cached::{CachedSnapshot, not_cached};
 use super::checkpoint::{CheckpointFiles, gather};
-use super::download::Download;
+use super::download::HubSnapshot;
 use super::repo::{RepoId, check_inside, is_commit};
-use super::wish::Wish;
+use super::repo_request::RepoRequest;
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
@@ -57,16 +57,16 @@ impl<'a> Hub<'a> {
 
     /// The checkpoint of a model repository at a branch, tag or commit.
     pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let wish = Wish::new(repo, RepoType::Model, revision)?;
+        let request = RepoRequest::new(repo, RepoType::Model, revision)?;
         // A commit never changes. Without a tokenizer in the cache the hub is asked whether there is one.
         if is_commit(revision)
-            && let Some(cached) = self.cached(&wish, None)
+            && let Some(cached) = self.cached(&request, None)
             && let Ok(files) = gather(&cached)
             && files.tokenizer.is_some()
         {
             return Ok(files);
         }
-        self.either(&wish, |download| gather(download), |cached| gather(cached))
+        self.either(&request, |download| gather(download), |cached| gather(cached))
     }
 
     /// The files of a dataset repository whose names in it are wanted; none is an error.
@@ -76,15 +76,15 @@ impl<'a> Hub<'a> {
         revision: Option<&str>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<DatasetFiles> {
-        let wish = Wish::new(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
+        let request = RepoRequest::new(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
         self.either(
-            &wish,
+            &request,
             |download| {
                 let names: Vec<&String> = download.files().iter().filter(|name| wanted(name)).collect();
                 names.iter().try_for_each(|name| check_inside(name))?;
                 ensure!(
                     !names.is_empty(),
-                    "{wish} has none of the files wanted: it has {}",
+                    "{request} has none of the files wanted: it has {}",
                     some(download.files())
                 );
                 let files = names.iter().map(|name| Ok(download.fetch(name)?)).collect::<Result<_>>()?;
@@ -101,17 +101,17 @@ impl<'a> Hub<'a> {
     /// Asks the hub; where it cannot be asked, the cache, with a note unless offline was wished for.
     fn either<T>(
         &self,
-        wish: &Wish,
-        online: impl FnOnce(&Download) -> Result<T>,
-        offline: impl FnOnce(&Cached) -> Result<T>,
+        request: &RepoRequest,
+        online: impl FnOnce(&HubSnapshot) -> Result<T>,
+        offline: impl FnOnce(&CachedSnapshot) -> Result<T>,
     ) -> Result<T> {
         if self.settings.offline {
-            let Some(cached) = self.cached(wish, None) else {
-                return Err(not_cached(self.settings, wish, "every file"));
+            let Some(cached) = self.cached(request, None) else {
+                return Err(not_cached(self.settings, request, "every file"));
             };
             return offline(&cached);
         }
-        let error = match self.fetched(wish, online) {
+        let error = match self.fetched(request, online) {
             Ok(taken) => return Ok(taken),
             Err(error) => error,
         };
@@ -122,23 +122,23 @@ impl<'a> Hub<'a> {
         else {
             return Err(error);
         };
-        let Some(cached) = self.cached(wish, Some(&text)) else { return Err(error) };
+        let Some(cached) = self.cached(request, Some(&text)) else { return Err(error) };
         let taken = offline(&cached)?;
-        self.progress.note(&format!("{text}; using {wish} from the cache, commit {}", cached.commit));
+        self.progress.note(&format!("{text}; using {request} from the cache, commit {}", cached.commit));
         Ok(taken)
     }
 
-    fn fetched<T>(&self, wish: &Wish, take: impl FnOnce(&Download) -> Result<T>) -> Result<T> {
-        let info = self.ask(wish)?;
+    fn fetched<T>(&self, request: &RepoRequest, take: impl FnOnce(&HubSnapshot) -> Result<T>) -> Result<T> {
+        let info = self.ask(request)?;
         let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
-        let download = Download::new(self.settings, self.progress, &self.api, wish, &info.sha, files);
+        let download = HubSnapshot::new(self.settings, self.progress, &self.api, request, &info.sha, files);
         let taken = take(&download)?;
-        self.remember(wish, &info.sha)?;
+        self.remember(request, &info.sha)?;
         Ok(taken)
     }
 
     /// What the hub says the revision is.
-    fn ask(&self, wish: &Wish) -> Result<RepoInfo, HubError> {
+    fn ask(&self, request: &RepoRequest) -> Result<RepoInfo, HubError> {
         let unreachable = |cause: String| HubError::Unreachable {
             endpoint: self.settings.endpoint.clone(),
             cause: self.settings.redact(&cause),
@@ -149,7 +149,7 @@ impl<'a> Hub<'a> {
         };
         let mut response = self
             .api
-            .repo(wish.repo.clone())
+            .repo(request.repo.clone())
             .info_request()
             .config()
             .http_status_as_error(false)
@@ -159,7 +159,7 @@ impl<'a> Hub<'a> {
             .map_err(|error| unreachable(error.to_string()))?;
         let status = response.status().as_u16();
         if status != 200 {
-            return Err(wish.denied(self.settings, None, status).unwrap_or_else(|| match status {
+            return Err(request.denied(self.settings, None, status).unwrap_or_else(|| match status {
                 429 | 500.. => unreachable(format!("status {status}")),
                 _ => strange(format!("status {status}")),
             }));
@@ -172,23 +172,23 @@ impl<'a> Hub<'a> {
             .map_err(|error| strange(error.to_string()))?;
         // It becomes the name of a folder.
         if !is_commit(&info.sha) {
-            return Err(strange(format!("it names no commit of {wish}")));
+            return Err(strange(format!("it names no commit of {request}")));
         }
         Ok(info)
     }
 
     /// The snapshot in the cache a revision stands for. `cause` is why the hub is not asked, if it was tried.
-    fn cached<'w>(&'w self, wish: &'w Wish, cause: Option<&'w str>) -> Option<Cached<'w>> {
-        let commit = if is_commit(&wish.revision) {
-            wish.revision.clone()
+    fn cached<'w>(&'w self, request: &'w RepoRequest, cause: Option<&'w str>) -> Option<CachedSnapshot<'w>> {
+        let commit = if is_commit(&request.revision) {
+            request.revision.clone()
         } else {
-            let file = self.folder(wish).join("refs").join(&wish.revision);
+            let file = self.folder(request).join("refs").join(&request.revision);
             bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned()
         };
-        let snapshot = self.cache.repo(wish.repo.clone()).pointer_path(&commit);
-        (is_commit(&commit) && snapshot.is_dir()).then_some(Cached {
+        let snapshot = self.cache.repo(request.repo.clone()).pointer_path(&commit);
+        (is_commit(&commit) && snapshot.is_dir()).then_some(CachedSnapshot {
             settings: self.settings,
-            wish,
+            request,
             snapshot,
             commit,
             cause,
@@ -196,18 +196,18 @@ impl<'a> Hub<'a> {
     }
 
     /// The branch now stands for this commit. Skipped where it does already, for the cache may be read-only.
-    fn remember(&self, wish: &Wish, commit: &str) -> Result<()> {
-        let known = bounded_read::text(&self.folder(wish).join("refs").join(&wish.revision), LONGEST_REF);
-        if wish.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
+    fn remember(&self, request: &RepoRequest, commit: &str) -> Result<()> {
+        let known = bounded_read::text(&self.folder(request).join("refs").join(&request.revision), LONGEST_REF);
+        if request.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
         let disk =
             |error: std::io::Error| HubError::Disk { cache: self.cache.path().clone(), cause: error.to_string() };
-        Ok(self.cache.repo(wish.repo.clone()).create_ref(commit).map_err(disk)?)
+        Ok(self.cache.repo(request.repo.clone()).create_ref(commit).map_err(disk)?)
     }
 
-    fn folder(&self, wish: &Wish) -> PathBuf {
-        self.cache.path().join(wish.repo.folder_name())
+    fn folder(&self, request: &RepoRequest) -> PathBuf {
+        self.cache.path().join(request.repo.folder_name())
     }
 }
 

@@ -11,13 +11,13 @@ mod checkpoint;
 mod download;
 mod error;
 mod hub;
+mod hub_http;
 mod progress;
 mod random_shape;
-mod reach;
 mod repo;
+mod repo_request;
 mod settings;
-mod wire;
-mod wish;
+mod whoami;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -32,9 +32,9 @@ pub use error::HubError;
 pub use hub::{DatasetFiles, Hub};
 pub use progress::DownloadProgress;
 pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
-pub use reach::{HubAnswer, TokenState, reach};
 pub use repo::RepoId;
 pub use settings::{HubSettings, Token, TokenPlace};
+pub use whoami::{HubAnswer, TokenState, whoami};
 
 /// The branch a repository is read from when none is named.
 pub const DEFAULT_REVISION: &str = "main";

@@ -14,7 +14,7 @@ use super::source::CheckpointFiles;
 
 /// A checkpoint's files as they were first seen.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct FileStamps {
     stamps: Vec<Stamp>,
     /// The revision, once it was asked for.
     revision: OnceLock<String>,
@@ -31,13 +31,13 @@ struct Stamp {
     which: (u64, u64, i64, i64),
 }
 
-impl Seen {
+impl FileStamps {
     /// Looks at files before anything in them is read.
     ///
     /// # Errors
     /// A file that is gone.
-    pub fn of(files: &CheckpointFiles) -> Result<Seen> {
-        Ok(Seen { stamps: stamps(files)?, revision: OnceLock::new() })
+    pub fn of(files: &CheckpointFiles) -> Result<FileStamps> {
+        Ok(FileStamps { stamps: stamps(files)?, revision: OnceLock::new() })
     }
 
     /// The revision of the files.
@@ -123,7 +123,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = checkpoint(folder.path());
         let weights = &files.weights[0];
-        let seen = Seen::of(&files).unwrap();
+        let seen = FileStamps::of(&files).unwrap();
         // Nothing was named after the files yet.
         fs::write(weights, "others").unwrap();
         seen.check(&files).unwrap();

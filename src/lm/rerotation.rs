@@ -16,7 +16,7 @@ const REFRESH: usize = 16;
 /// Keys of one layer, column by column: the entries of a dimension lie side by side, so that turning a run of
 /// entries and multiplying by a query both run over whole rows.
 #[derive(Clone, Debug)]
-pub(super) struct AnchoredKeys {
+pub(super) struct RerotatedKeys {
     /// Before rotation: (kv_heads, head_dim, capacity)
     raw: Vec<f32>,
     /// At their coordinates: (kv_heads, head_dim, capacity)
@@ -33,11 +33,11 @@ pub(super) struct AnchoredKeys {
     positions: Positions,
 }
 
-impl AnchoredKeys {
+impl RerotatedKeys {
     pub fn new(heads: Heads, head_dim: usize, capacity: usize, scope: Scope, positions: Positions) -> Self {
         let room = heads.kv_heads * head_dim * capacity;
         let groups = heads.groups(scope);
-        AnchoredKeys {
+        RerotatedKeys {
             raw: vec![0.0; room],
             turned: vec![0.0; room],
             coordinates: vec![Vec::new(); groups],
@@ -52,7 +52,7 @@ impl AnchoredKeys {
     }
 
     /// The same keys with room for `capacity`; the first `held` columns are in use.
-    pub fn with_room(&self, held: usize, capacity: usize) -> AnchoredKeys {
+    pub fn with_room(&self, held: usize, capacity: usize) -> RerotatedKeys {
         let copy = |from: &[f32]| {
             let mut to = vec![0.0; self.heads.kv_heads * self.head_dim * capacity];
             for (to, from) in to.chunks_exact_mut(capacity).zip(from.chunks_exact(self.capacity)) {
@@ -60,7 +60,7 @@ impl AnchoredKeys {
             }
             to
         };
-        AnchoredKeys {
+        RerotatedKeys {
             raw: copy(&self.raw),
             turned: copy(&self.turned),
             coordinates: self.coordinates.clone(),

@@ -33,7 +33,7 @@ pub enum TokenState {
 ///
 /// # Errors
 /// No answer, with the reason; the token is not in it.
-pub fn reach(settings: &HubSettings, patience: Duration) -> Result<HubAnswer> {
+pub fn whoami(settings: &HubSettings, patience: Duration) -> Result<HubAnswer> {
     settings.check()?;
     let agent = Agent::config_builder()
         .http_status_as_error(false)

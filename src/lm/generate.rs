@@ -24,7 +24,7 @@ pub enum Sampling {
 
 /// Settings of a written text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Writing {
+pub struct GenerationSettings {
     pub sampling: Sampling,
     /// Logits of tokens that stand in the prompt or were written are divided by this where positive and multiplied
     /// where negative (CTRL, arXiv 1909.05858); 1 changes nothing.
@@ -37,7 +37,7 @@ pub struct Writing {
 }
 
 /// A text about to be written: its prompt is read.
-pub struct Start {
+pub struct PrefilledPrompt {
     pub memory: Memory,
     /// (1, hidden): the state after the prompt's last token.
     pub state: Tensor,
@@ -48,7 +48,7 @@ pub struct Start {
 
 /// A written text.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written {
+pub struct Generated {
     pub text: String,
     /// Without the token that ended it.
     pub tokens: Vec<u32>,
@@ -62,7 +62,7 @@ pub struct Written {
 pub type Decode<'a> = &'a dyn Fn(&[u32]) -> Result<String>;
 
 /// A text in the making.
-struct Draft {
+struct Sequence {
     memory: Memory,
     /// The prompt, then what was written.
     tokens: Vec<u32>,
@@ -78,24 +78,29 @@ impl LanguageModel {
     ///
     /// # Errors
     /// What [`step`](Self::step) reports, or logits that are not numbers.
-    pub fn write(&self, starts: Vec<Start>, writing: &Writing, decode: Decode<'_>) -> Result<Vec<Written>> {
+    pub fn generate(
+        &self,
+        starts: Vec<PrefilledPrompt>,
+        writing: &GenerationSettings,
+        decode: Decode<'_>,
+    ) -> Result<Vec<Generated>> {
         ensure!(!starts.is_empty(), "there is nothing to write");
         let states: Vec<&Tensor> = starts.iter().map(|start| &start.state).collect();
-        let mut logits = self.few_logits(&Tensor::cat(&states, 0)?)?;
-        let draft = |mut start: Start| {
+        let mut logits = self.logits(&Tensor::cat(&states, 0)?)?;
+        let sequence = |mut start: PrefilledPrompt| {
             // The last token is written, and not read any more.
-            self.settle(&mut start.memory, writing.max_new_tokens.saturating_sub(1));
-            Draft::new(start, writing)
+            self.shrink_to_fit(&mut start.memory, writing.max_new_tokens.saturating_sub(1));
+            Sequence::new(start, writing)
         };
-        let mut drafts: Vec<Draft> = starts.into_iter().map(draft).collect();
-        let mut open: Vec<usize> = (0..drafts.len()).collect();
+        let mut sequences: Vec<Sequence> = starts.into_iter().map(sequence).collect();
+        let mut open: Vec<usize> = (0..sequences.len()).collect();
         for written in 1..=writing.max_new_tokens {
             let mut next = Vec::with_capacity(open.len());
             let mut going = Vec::with_capacity(open.len());
             for (&index, logits) in open.iter().zip(&logits) {
-                let draft = &mut drafts[index];
-                let token = draft.choose(logits, writing)?;
-                if draft.takes(token, writing, decode)? {
+                let sequence = &mut sequences[index];
+                let token = sequence.choose(logits, writing)?;
+                if sequence.takes(token, writing, decode)? {
                     next.push(token);
                     going.push(index);
                 }
@@ -105,18 +110,18 @@ impl LanguageModel {
                 break;
             }
             let mut memories: Vec<&mut Memory> = Vec::with_capacity(open.len());
-            let waiting = drafts.iter_mut().enumerate().filter(|(index, _)| open.binary_search(index).is_ok());
-            memories.extend(waiting.map(|(_, draft)| &mut draft.memory));
+            let waiting = sequences.iter_mut().enumerate().filter(|(index, _)| open.binary_search(index).is_ok());
+            memories.extend(waiting.map(|(_, sequence)| &mut sequence.memory));
             let states = self.step(&next, &mut memories)?; // (texts, hidden)
-            logits = self.few_logits(&states)?;
+            logits = self.logits(&states)?;
         }
-        drafts.into_iter().map(|draft| draft.finish(decode)).collect()
+        sequences.into_iter().map(|sequence| sequence.finish(decode)).collect()
     }
 }
 
-impl Draft {
-    fn new(start: Start, writing: &Writing) -> Draft {
-        let Start { memory, prompt: tokens, seed, .. } = start;
+impl Sequence {
+    fn new(start: PrefilledPrompt, writing: &GenerationSettings) -> Sequence {
+        let PrefilledPrompt { memory, prompt: tokens, seed, .. } = start;
         let sampler = match writing.sampling {
             Sampling::Greedy => None,
             Sampling::Drawn { temperature, top_k, top_p } => Some(match (top_k, top_p) {
@@ -127,10 +132,10 @@ impl Draft {
             }),
         };
         let sampler = sampler.map(|sampling| LogitsProcessor::from_sampling(seed, sampling));
-        Draft { memory, prompt: tokens.len(), tokens, sampler, cut: None, ended: false }
+        Sequence { memory, prompt: tokens.len(), tokens, sampler, cut: None, ended: false }
     }
 
-    fn choose(&mut self, logits: &[f32], writing: &Writing) -> Result<u32> {
+    fn choose(&mut self, logits: &[f32], writing: &GenerationSettings) -> Result<u32> {
         let what = || format!("token {} of the text", self.tokens.len() - self.prompt);
         let penalised = if writing.repetition_penalty == 1.0 {
             None
@@ -147,7 +152,7 @@ impl Draft {
     }
 
     /// Whether the text goes on after this token.
-    fn takes(&mut self, token: u32, writing: &Writing, decode: Decode<'_>) -> Result<bool> {
+    fn takes(&mut self, token: u32, writing: &GenerationSettings, decode: Decode<'_>) -> Result<bool> {
         if writing.stop_tokens.contains(&token) {
             self.ended = true;
             return Ok(false);
@@ -162,12 +167,12 @@ impl Draft {
         Ok(!self.ended)
     }
 
-    fn finish(mut self, decode: Decode<'_>) -> Result<Written> {
+    fn finish(mut self, decode: Decode<'_>) -> Result<Generated> {
         let tokens = self.tokens.split_off(self.prompt);
         let mut text = decode(&tokens)?;
         if let Some(cut) = self.cut {
             text.truncate(cut);
         }
-        Ok(Written { text, tokens, ended: self.ended, cache_bytes: self.memory.bytes() })
+        Ok(Generated { text, tokens, ended: self.ended, cache_bytes: self.memory.bytes() })
     }
 }

@@ -19,7 +19,7 @@ const MOST_REDIRECTS: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The client, and who is asked.
-pub(super) struct Wire {
+pub(super) struct HubHttp {
     agent: Agent,
     /// Scheme and host of the hub.
     origin: String,
@@ -27,14 +27,14 @@ pub(super) struct Wire {
 }
 
 /// What the hub says of a file. Nothing of it is checked yet.
-pub(super) struct Described {
+pub(super) struct RemoteFile {
     pub(super) etag: String,
     pub(super) commit: String,
     pub(super) size: u64,
 }
 
 /// Why there is no answer.
-pub(super) enum WireError {
+pub(super) enum HttpError {
     Status(u16),
     /// The server cannot be reached, or breaks off before its answer.
     Unreachable(String),
@@ -44,8 +44,8 @@ pub(super) enum WireError {
     Strange(String),
 }
 
-impl Wire {
-    pub(super) fn new(settings: &HubSettings) -> Wire {
+impl HubHttp {
+    pub(super) fn new(settings: &HubSettings) -> HubHttp {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(MOST_REDIRECTS)
@@ -55,18 +55,18 @@ impl Wire {
             .user_agent(concat!("tova-bench/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Wire { agent, origin: origin(&settings.endpoint).to_owned(), token: settings.token.clone() }
+        HubHttp { agent, origin: origin(&settings.endpoint).to_owned(), token: settings.token.clone() }
     }
 
     /// What a file is. The hub says it of a large file in its redirect to wherever the bytes are, so nobody else is asked.
-    pub(super) fn describe(&self, url: &str) -> Result<Described, WireError> {
+    pub(super) fn describe(&self, url: &str) -> Result<RemoteFile, HttpError> {
         let mut url = url.to_owned();
         for _ in 0..=MOST_REDIRECTS {
             let request = self.request(&url, "bytes=0-0").config().max_redirects(0).build();
-            let response = request.call().map_err(wire_error)?;
+            let response = request.call().map_err(http_error)?;
             let (status, headers) = (response.status(), response.headers());
             if !status.is_success() && !status.is_redirection() {
-                return Err(WireError::Status(status.as_u16()));
+                return Err(HttpError::Status(status.as_u16()));
             }
             let size = if status.is_redirection() {
                 let location = required(headers, "location")?;
@@ -83,21 +83,21 @@ impl Wire {
                 Some(_) => required(headers, "x-linked-etag")?,
                 None => required(headers, "etag")?,
             };
-            let size = size.parse().map_err(|_| WireError::Strange("a length is no number".to_owned()))?;
+            let size = size.parse().map_err(|_| HttpError::Strange("a length is no number".to_owned()))?;
             let commit = required(headers, "x-repo-commit")?.to_owned();
-            return Ok(Described { etag: etag.replace('"', ""), commit, size });
+            return Ok(RemoteFile { etag: etag.replace('"', ""), commit, size });
         }
-        Err(WireError::Strange("it redirects without end".to_owned()))
+        Err(HttpError::Strange("it redirects without end".to_owned()))
     }
 
     /// The bytes of a file from a place on; `None` where the server begins elsewhere.
-    pub(super) fn bytes(&self, url: &str, from: u64) -> Result<Option<impl Read + use<>>, WireError> {
-        let response = self.request(url, &format!("bytes={from}-")).call().map_err(wire_error)?;
+    pub(super) fn bytes(&self, url: &str, from: u64) -> Result<Option<impl Read + use<>>, HttpError> {
+        let response = self.request(url, &format!("bytes={from}-")).call().map_err(http_error)?;
         match response.status().as_u16() {
             206 => Ok(Some(response.into_body().into_reader())),
             200 if from == 0 => Ok(Some(response.into_body().into_reader())),
             200 | 416 => Ok(None),
-            status => Err(WireError::Status(status)),
+            status => Err(HttpError::Status(status)),
         }
     }
 
@@ -117,19 +117,19 @@ fn origin(url: &str) -> &str {
     url[host..].find('/').map_or(url, |end| &url[..host + end])
 }
 
-fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, WireError> {
+fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, HttpError> {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
-    value.ok_or_else(|| WireError::Strange(format!("its header {name} is missing or unreadable")))
+    value.ok_or_else(|| HttpError::Strange(format!("its header {name} is missing or unreadable")))
 }
 
-fn wire_error(error: ureq::Error) -> WireError {
+fn http_error(error: ureq::Error) -> HttpError {
     let cause = error.to_string();
     if matches!(error, ureq::Error::TooManyRedirects | ureq::Error::BadUri(_) | ureq::Error::RedirectFailed) {
-        return WireError::Strange(cause);
+        return HttpError::Strange(cause);
     }
     match error.into_io().kind() {
-        std::io::ErrorKind::UnexpectedEof => WireError::Truncated(cause),
-        _ => WireError::Unreachable(cause),
+        std::io::ErrorKind::UnexpectedEof => HttpError::Truncated(cause),
+        _ => HttpError::Unreachable(cause),
     }
 }
 

@@ -9,18 +9,18 @@ use super::repo::{RepoId, check_revision};
 use super::{DEFAULT_REVISION, HubError, HubSettings};
 
 /// A repository at a revision.
-pub(super) struct Wish {
+pub(super) struct RepoRequest {
     pub(super) id: RepoId,
     pub(super) kind: RepoType,
     pub(super) revision: String,
     pub(super) repo: Repo,
 }
 
-impl Wish {
+impl RepoRequest {
     pub(super) fn new(id: &RepoId, kind: RepoType, revision: &str) -> Result<Self> {
         check_revision(revision).with_context(|| format!("`{id}@{revision}`"))?;
         let repo = Repo::with_revision(id.as_str().to_owned(), kind, revision.to_owned());
-        Ok(Wish { id: id.clone(), kind, revision: revision.to_owned(), repo })
+        Ok(RepoRequest { id: id.clone(), kind, revision: revision.to_owned(), repo })
     }
 
     /// What 401, 403 and 404 mean for the repository, or for a file of it.
@@ -38,7 +38,7 @@ impl Wish {
     }
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for RepoRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dataset = if matches!(self.kind, RepoType::Dataset) { "datasets/" } else { "" };
         write!(f, "{dataset}{}@{}", self.id, self.revision)

@@ -42,7 +42,7 @@ pub(super) struct Received {
 
 /// One decision group's entries, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group {
+pub(super) struct HeadGroup {
     /// Token positions.
     pub(super) born: Vec<u32>,
     /// What a score that never changes gave the entry when it joined; empty for the others. In f64: norms of like
@@ -52,10 +52,10 @@ pub(super) struct Group {
 
 /// The entries of one layer under one rule.
 #[derive(Clone, Debug)]
-pub struct Roster {
+pub struct CacheEntries {
     pub(super) policy: Option<SizedPolicy>,
     pub(super) heads: Heads,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<HeadGroup>,
     pub(super) received: Vec<Received>,
     /// Entries beyond which one leaves: the policy's size, or no limit while a prompt is read whole.
     pub(super) limit: usize,
@@ -63,23 +63,23 @@ pub struct Roster {
     pub(super) newest: Vec<Vec<f32>>,
     /// Tokens read so far.
     pub(super) seen: usize,
-    /// Places where an unbounded roster remembers its sums, so that a bounded one can start there.
+    /// Places where an unbounded entries remembers its sums, so that a bounded one can start there.
     marks: Vec<usize>,
     remembered: Vec<(usize, Vec<Received>)>,
     /// Seeds the priorities of [`Score::Random`].
     salt: u64,
 }
 
-impl Roster {
-    /// An unbounded roster from which bounded ones can be forked at the places `marks` (tokens from the start),
+impl CacheEntries {
+    /// An unbounded entries from which bounded ones can be forked at the places `marks` (tokens from the start),
     /// for policies that accumulate attention over the scopes `watch`. `salt` tells layers and seeds apart.
-    pub fn unbounded(heads: Heads, watch: &[Scope], marks: &[usize], salt: u64) -> Roster {
+    pub fn unbounded(heads: Heads, watch: &[Scope], marks: &[usize], salt: u64) -> CacheEntries {
         let received =
             watch.iter().map(|&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] }).collect();
-        Roster {
+        CacheEntries {
             policy: None,
             heads,
-            groups: vec![Group::default()],
+            groups: vec![HeadGroup::default()],
             received,
             limit: usize::MAX,
             newest: Vec::new(),
@@ -90,21 +90,21 @@ impl Roster {
         }
     }
 
-    /// A bounded roster, empty.
-    pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> Roster {
+    /// A bounded entries, empty.
+    pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let watch: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
-        let unbounded = Roster::unbounded(heads, watch, &[], salt);
+        let unbounded = CacheEntries::unbounded(heads, watch, &[], salt);
         unbounded.fork(0, policy).expect("nothing has been read, so nothing can have been forgotten")
     }
 
-    /// A roster for a policy that lets everybody stay until [`cut`](Self::cut): a prompt read in one shot.
-    pub fn holding(heads: Heads, policy: SizedPolicy, salt: u64) -> Roster {
-        let bounded = Roster::bounded(heads, policy, salt);
+    /// A entries for a policy that lets everybody stay until [`cut`](Self::cut): a prompt read in one shot.
+    pub fn holding(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
+        let bounded = CacheEntries::bounded(heads, policy, salt);
         let newest = if policy.score == Score::LastAttention { bounded.groups.len() } else { 0 };
-        Roster { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
+        CacheEntries { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
     }
 
-    /// Cuts a [`holding`](Self::holding) roster down to its policy's size at once: the protected stay, and of the
+    /// Cuts a [`holding`](Self::holding) entries down to its policy's size at once: the protected stay, and of the
     /// others those with the highest scores, the newer of equals; from here on one entry leaves at a time. This is
     /// what the paper's released code does with a prompt. Returns the columns each group keeps, in order:
     /// (groups)(entries); `None` if everybody fits.
@@ -156,10 +156,10 @@ impl Roster {
         }
     }
 
-    /// A bounded roster that goes on after the first `len` tokens of this unbounded one. `None` if the policy needs
+    /// A bounded entries that goes on after the first `len` tokens of this unbounded one. `None` if the policy needs
     /// sums that were not watched, or not remembered at `len`, if it needs the norms of keys (which an unbounded
     /// reading does not compute, see [`SizedPolicy::compares_norms`]), or if `len` tokens would not fit its size.
-    pub fn fork(&self, len: usize, policy: SizedPolicy) -> Option<Roster> {
+    pub fn fork(&self, len: usize, policy: SizedPolicy) -> Option<CacheEntries> {
         if self.policy.is_some() || len > policy.size || len > self.seen || len > 0 && policy.compares_norms() {
             return None;
         }
@@ -173,10 +173,10 @@ impl Roster {
         } else {
             Vec::new()
         };
-        let mut fork = Roster {
+        let mut fork = CacheEntries {
             policy: Some(policy),
             heads: self.heads,
-            groups: vec![Group::default(); self.heads.groups(policy.scope)],
+            groups: vec![HeadGroup::default(); self.heads.groups(policy.scope)],
             received,
             limit: policy.size,
             newest: Vec::new(),
@@ -187,7 +187,7 @@ impl Roster {
         };
         for group in 0..fork.groups.len() {
             let priority = (0..len as u32).map_while(|position| fork.priority(group, position, |_| 0.0));
-            fork.groups[group] = Group { priority: priority.collect(), born: (0..len as u32).collect() };
+            fork.groups[group] = HeadGroup { priority: priority.collect(), born: (0..len as u32).collect() };
         }
         Some(fork)
     }
