@@ -148,7 +148,7 @@ impl WithSimd for Smallest<'_> {
 }
 
 /// Index of the smallest living value, the first of equal ones; `None` if nobody lives (or every value is NaN).
-pub fn argmin_living(values: &[f32], mask: &[f32]) -> Option<usize> {
+pub fn masked_argmin(values: &[f32], mask: &[f32]) -> Option<usize> {
     debug_assert_eq!(values.len(), mask.len());
     let low = ARCH.dispatch(Smallest { values, mask });
     values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
@@ -579,9 +579,9 @@ mod tests {
     fn argmin_prefers_the_first_and_skips_the_dead() {
         let values = [3.0, 0.0, 2.0, 1.0, 1.0];
         let dead = f32::NEG_INFINITY;
-        assert_eq!(argmin_living(&values, &[0.0, dead, 0.0, 0.0, 0.0]), Some(3));
-        assert_eq!(argmin_living(&values, &[dead; 5]), None);
-        assert_eq!(argmin_living(&[f32::INFINITY], &[0.0]), Some(0));
+        assert_eq!(masked_argmin(&values, &[0.0, dead, 0.0, 0.0, 0.0]), Some(3));
+        assert_eq!(masked_argmin(&values, &[dead; 5]), None);
+        assert_eq!(masked_argmin(&[f32::INFINITY], &[0.0]), Some(0));
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn texts_of_one_step_do_not_know_each_other() {
         ..MemoryPlan::bounded(sized(policy, 5 + 3 * number).unwrap())
     });
     // Norms are compared in f64, which a text beside them notices: they keep to themselves.
-    let plans = plans.filter(|plan| plan.policy.is_some_and(|policy| !policy.compares_norms()));
+    let plans = plans.filter(|plan| plan.policy.is_some_and(|policy| !policy.score().compares_norms()));
     let plans: Vec<_> = plans.chain([MemoryPlan::unbounded()]).collect();
     let mut together: Vec<Memory> =
         plans.iter().enumerate().map(|(number, plan)| read(&model, plan, &text[..20 + 7 * number])).collect();

@@ -408,10 +408,7 @@ impl From<WorldSplit> for Split {
 }
 
 fn parse_positions(text: &str) -> Result<Positions, String> {
-    Positions::ALL
-        .into_iter()
-        .find(|positions| positions.name() == text)
-        .ok_or_else(|| "positions are absolute, slot or squeezed".to_string())
+    Positions::from_name(text).ok_or_else(|| "positions are absolute, slot or squeezed".to_string())
 }
 
 fn parse_dtype(text: &str) -> Result<WeightType, String> {

@@ -1,7 +1,8 @@
 //! The obvious definition the scan is tested against: one token at a time, entries deleted, f64.
 
 use super::entries::Heads;
-use super::policy::{Scope, Score, SizedPolicy};
+use super::policy::SizedPolicy;
+use super::settings::{Scope, Score};
 
 /// What the definition says about a text.
 pub(super) struct Answer {

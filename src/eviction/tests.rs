@@ -92,7 +92,7 @@ impl Case {
 const SALT: u64 = 7;
 
 fn policies() -> impl Strategy<Value = (Policy, usize)> {
-    let score = prop::sample::select(Score::ALL.to_vec());
+    let score = prop::sample::select(SCORES.map(|keyword| keyword.value).to_vec());
     let scope = prop::sample::select(vec![Scope::Layer, Scope::Head]);
     (score, scope, 1usize..24).prop_flat_map(|(score, scope, size)| {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
@@ -173,7 +173,7 @@ proptest! {
     /// A bounded cache forked from an unbounded one is the cache that was bounded from the start.
     #[test]
     fn a_fork_is_a_fresh_start(case in cases(false), cut in 0usize..24) {
-        let cut = if case.policy.compares_norms() { 0 } else { cut.min(case.policy.size()).min(case.tokens) };
+        let cut = if case.policy.score().compares_norms() { 0 } else { cut.min(case.policy.size()).min(case.tokens) };
         let mut fresh = CacheEntries::bounded(case.heads, case.policy, SALT);
         let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
         let mut nobody = Vec::new();

@@ -146,7 +146,7 @@ impl Memory {
                     vector::padded(plan.expect),
                 ),
                 Some(policy) if plan.one_shot => (
-                    CacheEntries::holding(heads, policy, salt),
+                    CacheEntries::one_shot(heads, policy, salt),
                     vector::padded(plan.expect.max(policy.size()) + BLOCK),
                 ),
                 Some(policy) => {
@@ -174,7 +174,7 @@ impl Memory {
             layers: (0..layers).map(layer).collect(),
             seen: 0,
             scratch: Scratch::default(),
-            compute_f64: plan.policy.is_some_and(|policy| policy.compares_norms()),
+            compute_f64: plan.policy.is_some_and(|policy| policy.score().compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
         }
     }
@@ -215,7 +215,7 @@ impl Memory {
             layers: layers.collect::<Option<Vec<_>>>()?,
             seen: len,
             scratch: Scratch::default(),
-            compute_f64: policy.compares_norms(),
+            compute_f64: policy.score().compares_norms(),
             lost: measure_loss.then(|| vec![0.0; len]),
         })
     }

@@ -114,7 +114,7 @@ impl RerotatedKeys {
         for group in 0..self.coordinates.len() {
             let coordinate = match scan.neighbours(group, column).0 {
                 Some(last) => {
-                    let gap = scan.born(group, column) - scan.born(group, last);
+                    let gap = scan.position(group, column) - scan.position(group, last);
                     self.coordinates[group][last] + self.distance(gap)
                 }
                 None => 0.0,
@@ -154,7 +154,7 @@ impl RerotatedKeys {
     pub fn close_gaps(&mut self, scan: &BlockScan<'_>, frequencies: &Frequencies) {
         for (group, &victim) in scan.victims().iter().enumerate() {
             let (Some(before), Some(after)) = scan.neighbours(group, victim) else { continue };
-            let [left, gone, right] = [before, victim, after].map(|column| scan.born(group, column));
+            let [left, gone, right] = [before, victim, after].map(|column| scan.position(group, column));
             let shrink = self.distance(gone - left) + self.distance(right - gone) - self.distance(right - left);
             if shrink == 0.0 {
                 continue;
