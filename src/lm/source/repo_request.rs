@@ -1,4 +1,4 @@
-//! What is asked of the hub: a repository at a revision, and how a refusal of it reads.
+//! A repository of the hub at a revision, and what it means when the hub refuses it.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl RepoRequest {
         Ok(RepoRequest { id: id.clone(), kind, revision: revision.to_owned(), repo })
     }
 
-    /// What 401, 403 and 404 mean for the repository, or for a file of it.
+    /// What the statuses 401, 403 and 404 mean for the repository, or for a file of it.
     pub(super) fn denied(&self, settings: &HubSettings, file: Option<&str>, status: u16) -> Option<HubError> {
         let what = match file {
             Some(file) => format!("{file} of {self}"),
