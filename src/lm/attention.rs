@@ -1,8 +1,8 @@
-//! Attention over a bounded cache, block by block: logits as one product, the walk over their rows, attention
-//! times values as one product, and the gaps of who left are closed.
+//! Attention over a bounded cache, block by block: logits as one product, the eviction scan over their rows, attention times
+//! values as one product, and the columns of evicted entries are closed up.
 //!
-//! Everything here is on the host in f32, whatever device and type the weights have: decisions are taken in f32
-//! from f32 softmax, so they cannot depend on a device's rounding of its own softmax.
+//! Everything here runs on the host in f32, whatever device and type the weights have, so that decisions never depend on how a
+//! device rounds its softmax.
 
 use std::time::Instant;
 
@@ -14,14 +14,14 @@ use super::rope::{Angles, Frequencies, rotate_head};
 use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
 use crate::vector;
 
-/// Rotations of a read's tokens, and where some of them start.
+/// Rotations of a read's tokens, and the row of the first token.
 #[derive(Clone, Copy)]
 pub(super) struct RowAngles<'a> {
     pub angles: &'a Angles,
     pub first: usize,
 }
 
-/// What attention needs to know of the network.
+/// The network as attention needs it.
 pub(super) struct AttentionShape<'a> {
     pub heads: Heads,
     pub head_dim: usize,
@@ -35,7 +35,7 @@ pub(super) struct Projections<'a> {
     pub queries: &'a [f32],
     pub keys: &'a [f32],
     pub values: &'a [f32],
-    /// L2 norms of the keys (rows, kv_heads), where they are compared: of the keys before they were rounded to f32.
+    /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
     pub norms: Option<&'a [f64]>,
     pub rows: usize,
 }
@@ -53,7 +53,7 @@ impl<'a> Projections<'a> {
     }
 }
 
-/// Tables that every block needs, kept from block to block.
+/// Buffers that are reused from block to block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Rotated and scaled queries: (heads, rows, head_dim)
@@ -65,18 +65,18 @@ pub(super) struct Scratch {
     normaliser: Normaliser,
     /// Logits against every key ever read, one key-value head at a time: (heads of the group, rows, stride)
     all_logits: Vec<f32>,
-    /// What was done with all this.
+    /// Time and arithmetic so far.
     pub stats: ReadStats,
 }
 
 impl Clone for Scratch {
-    /// Tables are made again where they are needed.
+    /// Copies no buffers: they are allocated again when needed.
     fn clone(&self) -> Scratch {
         Scratch { stats: self.stats, ..Scratch::default() }
     }
 }
 
-/// A vector's first `len` floats, grown if need be; their contents are left over from before.
+/// The first `len` floats of a vector, which is grown if needed; old contents remain.
 fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
         buffer.resize(len, 0.0);
@@ -84,8 +84,8 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// Reads tokens into one layer's cache. `placed` are the rows' absolute positions; `out` takes the attention
-/// output (rows, heads, head_dim), and `lost` (rows) is increased by the mass lost to eviction, summed over heads.
+/// Reads tokens into one layer's cache. `placed` holds the rows' absolute rotations; `out` takes the attention output (rows,
+/// heads, head_dim), and `lost` (rows) is increased by the attention lost to eviction, summed over heads.
 pub(super) fn attend(
     shape: &AttentionShape<'_>,
     cache: &mut LayerCache,
@@ -98,7 +98,7 @@ pub(super) fn attend(
     let width = shape.heads.heads * shape.head_dim;
     let mut start = 0;
     while start < tokens.rows {
-        // Blocks end at multiples of BLOCK from the start of the text, however the text was cut into reads.
+        // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
         let rows = (BLOCK - cache.entries.seen() % BLOCK).min(tokens.rows - start);
         let block = Block {
             shape,
@@ -113,7 +113,7 @@ pub(super) fn attend(
     }
 }
 
-/// What the walk over a block's rows fills.
+/// What the scan of a block's rows fills.
 struct ScanOutput<'a> {
     /// (heads, rows, stride)
     logits: &'a mut [f32],
@@ -213,16 +213,16 @@ impl Block<'_> {
         let kept = scan.finish();
         if let (Some(lost), Some(all_keys)) = (self.lost, all_keys.as_mut()) {
             let seen = entries.seen();
-            remember(all_keys, self.shape, self.tokens, self.angles, self.first, seen);
+            store_keys(all_keys, self.shape, self.tokens, self.angles, self.first, seen);
             let all_logits = &mut scratch.all_logits;
             measure_loss(self.shape, queries, &scratch.normaliser, all_keys, seen, rows, all_logits, lost);
         }
         if let Some(kept) = kept {
             match keys {
-                Keys::Absolute(keys) => close_up(keys, &kept, kv_heads, capacity, dim),
+                Keys::Absolute(keys) => close_gaps(keys, &kept, kv_heads, capacity, dim),
                 Keys::Rerotated(keys) => keys.keep(&kept),
             }
-            close_up(values, &kept, kv_heads, capacity, dim);
+            close_gaps(values, &kept, kv_heads, capacity, dim);
         }
         stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
@@ -250,7 +250,7 @@ impl Block<'_> {
     ) {
         let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
         let per_kv = self.shape.heads.per_kv_head();
-        // Whole lanes where the cache has them; a settled one ends where its entries do.
+        // Whole lanes, unless the cache was shrunk to fit its entries.
         let width = stride.min(capacity);
         logits.par_chunks_mut(per_kv * rows * stride).enumerate().for_each(|(kv_head, logits)| {
             product(
@@ -263,7 +263,7 @@ impl Block<'_> {
         });
     }
 
-    /// Where positions depend on who has left, every row's logits wait for the row before.
+    /// If positions depend on evictions, the logits of a row can only be computed after the row before was scanned.
     fn scan_rerotated(
         &self,
         keys: &mut super::rerotation::RerotatedKeys,
@@ -301,7 +301,7 @@ impl Block<'_> {
     }
 }
 
-/// What lies beyond the last column of each row is masked, but must be a number.
+/// Columns beyond the last of each row are masked, but must be numbers.
 fn fill_ends(logits: &mut [f32], stride: usize, width: usize) {
     if width < stride {
         logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
@@ -309,12 +309,12 @@ fn fill_ends(logits: &mut [f32], stride: usize, width: usize) {
 }
 
 /// Keeps the columns `kept` of every key-value head, in order. `table`: (kv_heads, capacity, dim)
-fn close_up(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usize, dim: usize) {
+pub(super) fn close_gaps(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usize, dim: usize) {
     for kv_head in 0..kv_heads {
         let kept = &kept[if kept.len() == 1 { 0 } else { kv_head }];
         let head = &mut table[kv_head * capacity * dim..][..capacity * dim];
         let mut to = 0;
-        // Neighbours move together: where one entry left there are two runs.
+        // Neighbours move together: after one eviction there are two runs.
         for run in kept.chunk_by(|a, b| a + 1 == *b) {
             let from = run[0] as usize;
             if from != to {
@@ -326,7 +326,7 @@ fn close_up(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usi
 }
 
 /// Adds the block's keys to the table of every key ever read; `seen` counts the block.
-fn remember(
+fn store_keys(
     all_keys: &mut Store,
     shape: &AttentionShape<'_>,
     tokens: Projections<'_>,
@@ -346,13 +346,13 @@ fn remember(
     }
 }
 
-/// Adds to `lost` (rows) the share of attention, summed over heads, that the dead would have received: one minus
-/// the ratio of the softmax sums over the living and over everybody.
+/// Adds to `lost` (rows) the share of attention, summed over heads, that evicted entries would have received: one minus the
+/// ratio of the softmax sums over cached and over all entries.
 #[expect(clippy::too_many_arguments)]
 fn measure_loss(
     shape: &AttentionShape<'_>,
     queries: &[f32],
-    living: &Normaliser,
+    cached: &Normaliser,
     all_keys: &Store,
     seen: usize,
     rows: usize,
@@ -375,10 +375,10 @@ fn measure_loss(
         for member in 0..per_kv {
             for row in 0..rows {
                 let visible = seen - rows + row + 1;
-                let everybody = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
+                let everything = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
                 let at = (kv_head * per_kv + member) * rows + row;
-                let alive = living.max[at] + living.sum[at].ln();
-                lost[row] += (1.0 - (alive - everybody).exp()).max(0.0);
+                let kept = cached.max[at] + cached.sum[at].ln();
+                lost[row] += (1.0 - (kept - everything).exp()).max(0.0);
             }
         }
     }
@@ -391,8 +391,8 @@ mod tests {
     use crate::lm::config::{RopeScaling, RopeShape};
     use crate::lm::memory::{Memory, MemoryPlan};
 
-    /// Attention written down: f64, every pair of tokens, a window of `size` + 1. Returns the outputs
-    /// (tokens, heads, dim) and, per token, the mass outside the window summed over heads.
+    /// Attention by its definition: f64, every pair of tokens, a window of `size` + 1. Returns the outputs (tokens, heads, dim)
+    /// and, per token, the attention outside the window summed over heads.
     fn by_hand(shape: &AttentionShape<'_>, tokens: Projections<'_>, size: usize) -> (Vec<f64>, Vec<f64>) {
         let (Heads { heads, kv_heads }, dim) = (shape.heads, shape.head_dim);
         let rotated = |row: &[f32], position: usize| {
@@ -441,7 +441,7 @@ mod tests {
             MemoryPlan { measure_loss: true, positions: Positions::Absolute, ..MemoryPlan::bounded(policy) };
         let mut memory = Memory::new(1, heads, head_dim, &plan);
         let (mut out, mut lost) = (vec![0.0; rows * 32], vec![0.0; rows]);
-        // Read in uneven pieces, which must not show.
+        // Reading in uneven pieces must not matter.
         let mut start = 0;
         for piece in [1, 128, 71, 100] {
             let angles = frequencies.angles((start..start + piece).map(|p| p as f64));
