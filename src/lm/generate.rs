@@ -1,7 +1,7 @@
-//! Text out: one token after the other, each read into the memory before the next is chosen.
+//! Generation: one token after the other, each read into the memory before the next is chosen.
 //!
-//! Several texts are written side by side with one product per matrix. A text depends on its own prompt, seed and
-//! settings alone: not on the texts beside it, nor on how its prompt was cut into reads.
+//! Several texts are generated together, with one product per matrix. A text depends on its own prompt, seed and settings only,
+//! not on the other texts, nor on how its prompt was split into reads.
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{Device, Tensor};
@@ -15,98 +15,98 @@ use crate::vector;
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sampling {
-    /// The most likely, the lowest id among equals.
+    /// The most likely token, the lowest id among equals.
     Greedy,
-    /// Drawn after a softmax at `temperature` from the `top_k` most likely, and of those from the fewest that reach
-    /// a probability of `top_p` together.
+    /// A token drawn after a softmax at `temperature` from the `top_k` most likely, and of those from the fewest whose
+    /// probabilities sum to `top_p`.
     Drawn { temperature: f64, top_k: Option<usize>, top_p: Option<f64> },
 }
 
-/// Settings of a written text.
+/// Settings of generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationSettings {
     pub sampling: Sampling,
-    /// Logits of tokens that stand in the prompt or were written are divided by this where positive and multiplied
-    /// where negative (CTRL, arXiv 1909.05858); 1 changes nothing.
+    /// Logits of tokens in the prompt or in the text are divided by this if positive and multiplied if negative (CTRL, arXiv
+    /// 1909.05858); 1 changes nothing.
     pub repetition_penalty: f32,
     pub max_new_tokens: usize,
-    /// Tokens that end a text and are no part of it.
+    /// Tokens that end a text; not part of it.
     pub stop_tokens: Vec<u32>,
-    /// Strings that end a text and are no part of it.
+    /// Strings that end a text; not part of it.
     pub stop_strings: Vec<String>,
 }
 
-/// A text about to be written: its prompt is read.
+/// A prompt that has been read.
 pub struct PrefilledPrompt {
     pub memory: Memory,
     /// (1, hidden): the state after the prompt's last token.
     pub state: Tensor,
     pub prompt: Vec<u32>,
-    /// Decides every draw.
+    /// Seed of the draws.
     pub seed: u64,
 }
 
-/// A written text.
+/// A generated text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
     pub text: String,
     /// Without the token that ended it.
     pub tokens: Vec<u32>,
-    /// Whether the model ended it, by a token or a string, before the limit did.
+    /// Whether a stop token or string ended it, and not the limit.
     pub ended: bool,
     /// Largest size of the key-value cache, in bytes.
     pub cache_bytes: u64,
 }
 
-/// Makes text of tokens.
+/// Decodes tokens to text.
 pub type Decode<'a> = &'a dyn Fn(&[u32]) -> Result<String>;
 
-/// A text in the making.
+/// A text being generated.
 struct Sequence {
     memory: Memory,
-    /// The prompt, then what was written.
+    /// The prompt, then the text.
     tokens: Vec<u32>,
     prompt: usize,
     sampler: Option<LogitsProcessor>,
-    /// Bytes of the text if a string ended it.
+    /// Length of the text in bytes, if a stop string ended it.
     cut: Option<usize>,
     ended: bool,
 }
 
 impl LanguageModel {
-    /// Writes texts side by side; `decode` makes text of tokens.
+    /// Generates a text after each prompt.
     ///
     /// # Errors
     /// What [`step`](Self::step) reports, or logits that are not numbers.
     pub fn generate(
         &self,
-        starts: Vec<PrefilledPrompt>,
-        writing: &GenerationSettings,
+        prompts: Vec<PrefilledPrompt>,
+        settings: &GenerationSettings,
         decode: Decode<'_>,
     ) -> Result<Vec<Generated>> {
-        ensure!(!starts.is_empty(), "there is nothing to write");
-        let states: Vec<&Tensor> = starts.iter().map(|start| &start.state).collect();
+        ensure!(!prompts.is_empty(), "there is nothing to generate");
+        let states: Vec<&Tensor> = prompts.iter().map(|prompt| &prompt.state).collect();
         let mut logits = self.logits(&Tensor::cat(&states, 0)?)?;
-        let sequence = |mut start: PrefilledPrompt| {
-            // The last token is written, and not read any more.
-            self.shrink_to_fit(&mut start.memory, writing.max_new_tokens.saturating_sub(1));
-            Sequence::new(start, writing)
+        let sequence = |mut prompt: PrefilledPrompt| {
+            // The last token is not read any more.
+            self.shrink_to_fit(&mut prompt.memory, settings.max_new_tokens.saturating_sub(1));
+            Sequence::new(prompt, settings)
         };
-        let mut sequences: Vec<Sequence> = starts.into_iter().map(sequence).collect();
+        let mut sequences: Vec<Sequence> = prompts.into_iter().map(sequence).collect();
         let mut open: Vec<usize> = (0..sequences.len()).collect();
-        for written in 1..=writing.max_new_tokens {
+        for count in 1..=settings.max_new_tokens {
             let mut next = Vec::with_capacity(open.len());
-            let mut going = Vec::with_capacity(open.len());
+            let mut continuing = Vec::with_capacity(open.len());
             for (&index, logits) in open.iter().zip(&logits) {
                 let sequence = &mut sequences[index];
-                let token = sequence.choose(logits, writing)?;
-                if sequence.takes(token, writing, decode)? {
+                let token = sequence.choose(logits, settings)?;
+                if sequence.push(token, settings, decode)? {
                     next.push(token);
-                    going.push(index);
+                    continuing.push(index);
                 }
             }
-            open = going;
-            if open.is_empty() || written == writing.max_new_tokens {
+            open = continuing;
+            if open.is_empty() || count == settings.max_new_tokens {
                 break;
             }
             let mut memories: Vec<&mut Memory> = Vec::with_capacity(open.len());
@@ -120,9 +120,9 @@ impl LanguageModel {
 }
 
 impl Sequence {
-    fn new(start: PrefilledPrompt, writing: &GenerationSettings) -> Sequence {
-        let PrefilledPrompt { memory, prompt: tokens, seed, .. } = start;
-        let sampler = match writing.sampling {
+    fn new(prompt: PrefilledPrompt, settings: &GenerationSettings) -> Sequence {
+        let PrefilledPrompt { memory, prompt: tokens, seed, .. } = prompt;
+        let sampler = match settings.sampling {
             Sampling::Greedy => None,
             Sampling::Drawn { temperature, top_k, top_p } => Some(match (top_k, top_p) {
                 (None, None) => Sampler::All { temperature },
@@ -135,13 +135,13 @@ impl Sequence {
         Sequence { memory, prompt: tokens.len(), tokens, sampler, cut: None, ended: false }
     }
 
-    fn choose(&mut self, logits: &[f32], writing: &GenerationSettings) -> Result<u32> {
+    fn choose(&mut self, logits: &[f32], settings: &GenerationSettings) -> Result<u32> {
         let what = || format!("token {} of the text", self.tokens.len() - self.prompt);
-        let penalised = if writing.repetition_penalty == 1.0 {
+        let penalised = if settings.repetition_penalty == 1.0 {
             None
         } else {
             let row = Tensor::from_slice(logits, logits.len(), &Device::Cpu)?;
-            Some(apply_repeat_penalty(&row, writing.repetition_penalty, &self.tokens)?.to_vec1::<f32>()?)
+            Some(apply_repeat_penalty(&row, settings.repetition_penalty, &self.tokens)?.to_vec1::<f32>()?)
         };
         let logits = penalised.as_deref().unwrap_or(logits);
         let likeliest = vector::argmax(logits).with_context(what).context("the model's logits are not numbers")?;
@@ -151,16 +151,16 @@ impl Sequence {
         }
     }
 
-    /// Whether the text goes on after this token.
-    fn takes(&mut self, token: u32, writing: &GenerationSettings, decode: Decode<'_>) -> Result<bool> {
-        if writing.stop_tokens.contains(&token) {
+    /// Adds a token. Returns whether the text continues.
+    fn push(&mut self, token: u32, settings: &GenerationSettings, decode: Decode<'_>) -> Result<bool> {
+        if settings.stop_tokens.contains(&token) {
             self.ended = true;
             return Ok(false);
         }
         self.tokens.push(token);
-        if !writing.stop_strings.is_empty() {
+        if !settings.stop_strings.is_empty() {
             let text = decode(&self.tokens[self.prompt..])?;
-            let found = writing.stop_strings.iter().filter_map(|stop| text.find(stop.as_str()));
+            let found = settings.stop_strings.iter().filter_map(|stop| text.find(stop.as_str()));
             self.cut = found.min();
             self.ended = self.cut.is_some();
         }

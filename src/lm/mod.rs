@@ -1,7 +1,7 @@
 //! The language model as a recurrent network: `read(tokens, &mut memory)`, one state per token.
 //!
-//! The only home of candle, tokenizers and hf-hub. It knows checkpoints, devices and arithmetic; what is asked of a
-//! model, and what the answers are worth, it refuses to know.
+//! Only this module uses candle, tokenizers and hf-hub. It knows checkpoints, devices and arithmetic; tasks and metrics are
+//! left to others.
 
 mod attention;
 mod chat;

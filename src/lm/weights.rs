@@ -1,4 +1,4 @@
-//! Checkpoint files: checked, and every tensor taken exactly once.
+//! The tensors of a checkpoint: every tensor is checked and taken exactly once.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,20 +11,19 @@ use candle_core::{DType, Device, Tensor};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
-/// Bytes of a file's header, which is parsed into some times as much memory. A name and its place take about a hundred, and
-/// the largest mixtures of experts have some ten thousand tensors a file.
+/// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred bytes, and the
+/// largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
 
-/// The tensors of a checkpoint that nobody has taken yet.
+/// The tensors of a checkpoint that have not been taken yet.
 pub(super) struct Weights {
     files: Vec<(PathBuf, Data)>,
-    /// name -> where it is
     tensors: BTreeMap<String, TensorLocation>,
 }
 
 enum Data {
-    /// The header is parsed in the map. Tensors are read, as a file that somebody shortens meanwhile then gives an error,
-    /// where its map would end the program.
+    /// The header is parsed in the map. Tensors are read from the file: if it is truncated meanwhile, reading is an error, while
+    /// accessing the map would end the program.
     Mapped(Mmap, File),
     Held(Cow<'static, [u8]>),
 }
@@ -70,11 +69,11 @@ impl Weights {
     }
 
     fn add(&mut self, path: &Path, data: Data) -> Result<()> {
-        let told = data.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+        let length = data.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
         ensure!(
-            told <= MOST_HEADER,
-            "its header says it has {told} bytes, and {MOST_HEADER} is the most: the file is damaged or no safetensors file; \
-             fetch it again"
+            length <= MOST_HEADER,
+            "its header has {length} bytes by its own account, more than {MOST_HEADER}: the file is damaged or no safetensors \
+             file; fetch it again"
         );
         let parsed = SafeTensors::deserialize(&data).map_err(|error| {
             anyhow::anyhow!("{error}: the file is truncated, damaged or no safetensors file; fetch it again")
@@ -82,14 +81,14 @@ impl Weights {
         let base = data.as_ptr().addr();
         for (name, view) in parsed.tensors() {
             let start = view.data().as_ptr().addr() - base;
-            let place = TensorLocation {
+            let location = TensorLocation {
                 file: self.files.len(),
                 start,
                 end: start + view.data().len(),
                 dtype: view.dtype(),
                 shape: view.shape().to_vec(),
             };
-            if let Some(other) = self.tensors.insert(name.clone(), place) {
+            if let Some(other) = self.tensors.insert(name.clone(), location) {
                 bail!("tensor {name} is in {} as well", self.files[other.file].0.display());
             }
         }
@@ -97,14 +96,14 @@ impl Weights {
         Ok(())
     }
 
-    /// The type most bytes of the checkpoint have.
+    /// The type of most bytes of the checkpoint.
     pub fn dtype(&self) -> Result<DType> {
         let mut bytes: BTreeMap<&'static str, (usize, DType)> = BTreeMap::new();
-        for (name, place) in &self.tensors {
-            if let Ok(dtype) = float_type(place.dtype) {
-                bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += place.end - place.start;
+        for (name, location) in &self.tensors {
+            if let Ok(dtype) = float_type(location.dtype) {
+                bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.end - location.start;
             } else if name.ends_with(".weight") {
-                float_type(place.dtype).with_context(|| format!("tensor {name} cannot be used"))?;
+                float_type(location.dtype).with_context(|| format!("tensor {name} cannot be used"))?;
             }
         }
         let most = bytes.into_values().max_by_key(|(bytes, _)| *bytes);
@@ -113,7 +112,7 @@ impl Weights {
 
     /// Bytes of all tensors as stored.
     pub fn bytes(&self) -> u64 {
-        self.tensors.values().map(|place| (place.end - place.start) as u64).sum()
+        self.tensors.values().map(|location| (location.end - location.start) as u64).sum()
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -125,43 +124,43 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing, has another shape, or a type that is no float.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-        let Some(place) = self.tensors.remove(name) else {
+        let Some(location) = self.tensors.remove(name) else {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
             bail!(
                 "tensor {name} is missing from {}; the checkpoint is incomplete or of another architecture",
                 files.join(", ")
             );
         };
-        let (path, data) = &self.files[place.file];
+        let (path, data) = &self.files[location.file];
         ensure!(
-            place.shape == shape,
+            location.shape == shape,
             "tensor {name} in {} has shape {:?}, but config.json asks for {shape:?}; \
              the two files belong to different models",
             path.display(),
-            place.shape
+            location.shape
         );
-        let stored = float_type(place.dtype)
+        let stored = float_type(location.dtype)
             .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
         let bytes = match data {
             Data::Mapped(_, file) => Cow::Owned(
-                read_at(file, place.start, place.end - place.start)
+                read_at(file, location.start, location.end - location.start)
                     .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?,
             ),
-            Data::Held(bytes) => Cow::Borrowed(&bytes[place.start..place.end]),
+            Data::Held(bytes) => Cow::Borrowed(&bytes[location.start..location.end]),
         };
         Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
     }
 
-    /// Refuses a checkpoint with weights nobody took: the network they belong to is not the one that was built.
+    /// Checks that all weights were taken; otherwise they belong to another network.
     ///
     /// # Errors
-    /// Names some of the tensors left.
+    /// Names some of the remaining tensors.
     pub fn finish(self) -> Result<()> {
         let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq");
         let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();
         ensure!(
             left.is_empty(),
-            "the checkpoint holds {} tensors that its config.json gives no place to ({}{}); \
+            "the checkpoint has {} tensors that its config.json does not describe ({}{}); \
              it is of another architecture and would be computed wrongly",
             left.len(),
             left.iter().take(3).copied().collect::<Vec<_>>().join(", "),
@@ -181,8 +180,8 @@ fn read_at(mut file: &File, start: usize, length: usize) -> std::io::Result<Vec<
 fn map(path: &Path) -> Result<(Mmap, File)> {
     let file = File::open(path).context("cannot open the file")?;
     ensure!(file.metadata()?.len() > 0, "the file is empty");
-    // SAFETY: of the map only the header is read, at once. Another process that shortens the file in that moment would end
-    // this one; nothing is read that could be misread as anything but names and places, which are checked.
+    // SAFETY: only the header is read from the map, immediately. A process that truncates the file at that moment would end
+    // this one; one that changes it gives other names and offsets, which are checked.
     #[expect(unsafe_code)]
     let map = unsafe { Mmap::map(&file) }.context("cannot map the file into memory")?;
     Ok((map, file))
