@@ -47,7 +47,7 @@ fn questions(benchmark: Benchmark, name: &str, input: &[u8]) {
     }
 }
 
-/// What the rest of the program takes for granted of a question.
+/// What the rest of the program assumes of a question.
 fn sound(question: &Question) {
     let prompt = &question.prompt;
     assert!(
@@ -56,7 +56,7 @@ fn sound(question: &Question) {
     assert!(prompt.without_header().whole().len() <= prompt.whole().len());
 }
 
-/// An error says something, and no megabytes of the file itself.
+/// Error messages are not empty and do not repeat megabytes of the file.
 pub fn told(error: &str) {
     assert!(!error.is_empty() && error.len() < 100_000, "an error of {} bytes", error.len());
 }

@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
-use memmap2::Mmap;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
 
 /// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred bytes, and the
 /// largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
+/// A safetensors file begins with the length of its header.
+const PREFIX: u64 = 8;
 
 /// The tensors of a checkpoint that have not been taken yet.
 pub(super) struct Weights {
@@ -22,71 +24,88 @@ pub(super) struct Weights {
 }
 
 enum Data {
-    /// The header is parsed in the map. Tensors are read from the file: if it is truncated meanwhile, reading is an error, while
-    /// accessing the map would end the program.
-    Mapped(Mmap, File),
-    Held(Cow<'static, [u8]>),
-}
-
-impl std::ops::Deref for Data {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Data::Mapped(map, _) => map,
-            Data::Held(bytes) => bytes,
-        }
-    }
+    File(File),
+    Memory(Cow<'static, [u8]>),
 }
 
 struct TensorLocation {
     file: usize,
-    start: usize,
-    end: usize,
+    start: u64,
+    length: usize,
     dtype: Dtype,
     shape: Vec<usize>,
 }
 
+impl Data {
+    fn length(&self) -> io::Result<u64> {
+        match self {
+            Data::File(file) => Ok(file.metadata()?.len()),
+            Data::Memory(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    fn read(&self, start: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
+        match self {
+            Data::File(file) => {
+                let mut bytes = vec![0; length];
+                let mut file = file;
+                file.seek(SeekFrom::Start(start))?;
+                file.read_exact(&mut bytes)?;
+                Ok(Cow::Owned(bytes))
+            }
+            Data::Memory(bytes) => {
+                let rest = bytes.get(start as usize..).unwrap_or_default();
+                rest.get(..length).map(Cow::Borrowed).ok_or(io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+    }
+}
+
 impl Weights {
-    /// Maps the files of a checkpoint and reads their headers.
+    /// Opens the files of a checkpoint and reads their headers.
     ///
     /// # Errors
     /// A file that is missing, truncated or no safetensors file, or two files with the same tensor.
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
         for path in paths {
-            let added = map(path).and_then(|(map, file)| weights.add(path, Data::Mapped(map, file)));
+            let file = File::open(path).context("cannot open the file");
+            let added = file.and_then(|file| weights.add(path, Data::File(file)));
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
         Ok(weights)
     }
 
-    /// A safetensors file that is in memory already.
+    /// The weights of a safetensors file in memory.
     pub fn from_bytes(bytes: Cow<'static, [u8]>) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
-        weights.add(Path::new("(in memory)"), Data::Held(bytes))?;
+        weights.add(Path::new("(in memory)"), Data::Memory(bytes))?;
         Ok(weights)
     }
 
     fn add(&mut self, path: &Path, data: Data) -> Result<()> {
-        let length = data.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+        const DAMAGED: &str = "the file is truncated, damaged or no safetensors file; fetch it again";
+        let total = data.length()?;
+        ensure!(total > 0, "the file is empty");
+        let prefix = data.read(0, PREFIX as usize).context(DAMAGED)?;
+        let length = prefix.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
         ensure!(
             length <= MOST_HEADER,
-            "its header has {length} bytes by its own account, more than {MOST_HEADER}: the file is damaged or no safetensors \
-             file; fetch it again"
+            "by its own account its header has {length} bytes, more than {MOST_HEADER}: {DAMAGED}"
         );
-        let parsed = SafeTensors::deserialize(&data).map_err(|error| {
-            anyhow::anyhow!("{error}: the file is truncated, damaged or no safetensors file; fetch it again")
-        })?;
-        let base = data.as_ptr().addr();
-        for (name, view) in parsed.tensors() {
-            let start = view.data().as_ptr().addr() - base;
+        let header = data.read(PREFIX, length as usize).context(DAMAGED)?;
+        // Offsets and sizes of the tensors are checked here.
+        let header: Metadata = serde_json::from_slice(&header).context(DAMAGED)?;
+        let described = PREFIX + length + header.data_len() as u64;
+        ensure!(total == described, "it has {total} bytes and its header describes {described}: {DAMAGED}");
+        for (name, tensor) in header.tensors() {
+            let (start, end) = tensor.data_offsets;
             let location = TensorLocation {
                 file: self.files.len(),
-                start,
-                end: start + view.data().len(),
-                dtype: view.dtype(),
-                shape: view.shape().to_vec(),
+                start: PREFIX + length + start as u64,
+                length: end - start,
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
             };
             if let Some(other) = self.tensors.insert(name.clone(), location) {
                 bail!("tensor {name} is in {} as well", self.files[other.file].0.display());
@@ -101,7 +120,7 @@ impl Weights {
         let mut bytes: BTreeMap<&'static str, (usize, DType)> = BTreeMap::new();
         for (name, location) in &self.tensors {
             if let Ok(dtype) = float_type(location.dtype) {
-                bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.end - location.start;
+                bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.length;
             } else if name.ends_with(".weight") {
                 float_type(location.dtype).with_context(|| format!("tensor {name} cannot be used"))?;
             }
@@ -112,7 +131,7 @@ impl Weights {
 
     /// Bytes of all tensors as stored.
     pub fn bytes(&self) -> u64 {
-        self.tensors.values().map(|location| (location.end - location.start) as u64).sum()
+        self.tensors.values().map(|location| location.length as u64).sum()
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -141,13 +160,9 @@ impl Weights {
         );
         let stored = float_type(location.dtype)
             .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
-        let bytes = match data {
-            Data::Mapped(_, file) => Cow::Owned(
-                read_at(file, location.start, location.end - location.start)
-                    .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?,
-            ),
-            Data::Held(bytes) => Cow::Borrowed(&bytes[location.start..location.end]),
-        };
+        let bytes = data
+            .read(location.start, location.length)
+            .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?;
         Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
     }
 
@@ -160,7 +175,7 @@ impl Weights {
         let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();
         ensure!(
             left.is_empty(),
-            "the checkpoint has {} tensors that its config.json does not describe ({}{}); \
+            "the checkpoint holds {} tensors that its config.json gives no place to ({}{}); \
              it is of another architecture and would be computed wrongly",
             left.len(),
             left.iter().take(3).copied().collect::<Vec<_>>().join(", "),
@@ -168,23 +183,6 @@ impl Weights {
         );
         Ok(())
     }
-}
-
-fn read_at(mut file: &File, start: usize, length: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    file.seek(SeekFrom::Start(start as u64))?;
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn map(path: &Path) -> Result<(Mmap, File)> {
-    let file = File::open(path).context("cannot open the file")?;
-    ensure!(file.metadata()?.len() > 0, "the file is empty");
-    // SAFETY: only the header is read from the map, immediately. A process that truncates the file at that moment would end
-    // this one; one that changes it gives other names and offsets, which are checked.
-    #[expect(unsafe_code)]
-    let map = unsafe { Mmap::map(&file) }.context("cannot map the file into memory")?;
-    Ok((map, file))
 }
 
 fn float_type(dtype: Dtype) -> Result<DType> {
