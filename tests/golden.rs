@@ -122,9 +122,9 @@ fn a_long_text() {
     eprintln!("long-text: {cases} cases, largest NLL difference {worst:.1e}");
 }
 
-/// A checkpoint whose config divides its positions by 4, and the same one without that line, stretched by the caller.
+/// A checkpoint whose config divides its positions by 4, and the same one without that line, scaled by the caller.
 #[test]
-fn stretched_positions() {
+fn scaled_positions() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/variants/linear-rope-mqa-bf16");
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {

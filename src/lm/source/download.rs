@@ -112,7 +112,7 @@ impl<'a> HubSnapshot<'a> {
         let remote = self.http.describe(&url).map_err(|error| self.explain(name, error))?;
         if !is_plain_etag(&remote.etag) || remote.commit != self.commit {
             let cause = format!("{} has another commit or no usable etag", self.what(name));
-            return Err(Failure::Final(HubError::Strange { endpoint: self.settings.endpoint.clone(), cause }));
+            return Err(Failure::Final(self.settings.strange(&cause)));
         }
         let blob = self.cache.blob_path(&remote.etag);
         if !fs::metadata(&blob).is_ok_and(|meta| meta.len() == remote.size) {
@@ -174,24 +174,20 @@ impl<'a> HubSnapshot<'a> {
 
     /// What an error means, and whether to try again.
     fn explain(&self, name: &str, error: HttpError) -> Failure {
-        let endpoint = self.settings.endpoint.clone();
-        let redacted = |cause: String| self.settings.redact(&cause);
+        let settings = self.settings;
         match error {
             HttpError::Status(status @ (429 | 500..)) => {
-                Failure::Retry(HubError::Unreachable { endpoint, cause: format!("status {status}") })
+                Failure::Retry(settings.unreachable(&format!("status {status}")))
             }
             HttpError::Status(status) => {
-                let cause = format!("status {status}");
-                let denied = self.request.denied(self.settings, Some(name), status);
-                Failure::Final(denied.unwrap_or(HubError::Strange { endpoint, cause }))
+                let denied = self.request.denied(settings, Some(name), status);
+                Failure::Final(denied.unwrap_or_else(|| settings.strange(&format!("status {status}"))))
             }
-            HttpError::Unreachable(cause) => {
-                Failure::Retry(HubError::Unreachable { endpoint, cause: redacted(cause) })
-            }
+            HttpError::Unreachable(cause) => Failure::Retry(settings.unreachable(&cause)),
             HttpError::Truncated(cause) => {
-                Failure::Retry(HubError::Truncated { what: self.what(name), cause: redacted(cause) })
+                Failure::Retry(HubError::Truncated { what: self.what(name), cause: settings.redact(&cause) })
             }
-            HttpError::Strange(cause) => Failure::Final(HubError::Strange { endpoint, cause: redacted(cause) }),
+            HttpError::Strange(cause) => Failure::Final(settings.strange(&cause)),
         }
     }
 
@@ -204,7 +200,7 @@ impl<'a> HubSnapshot<'a> {
     }
 
     fn disk(&self, error: std::io::Error) -> Failure {
-        Failure::Final(HubError::Disk { cache: self.settings.cache_dir.clone(), cause: error.to_string() })
+        Failure::Final(self.settings.disk(&error))
     }
 
     fn what(&self, name: &str) -> String {

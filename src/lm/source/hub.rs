@@ -136,29 +136,22 @@ impl<'a> Hub<'a> {
 
     /// The commit of the revision and the names of its files.
     fn ask(&self, request: &RepoRequest) -> Result<RepoInfo, HubError> {
-        let unreachable = |cause: String| HubError::Unreachable {
-            endpoint: self.settings.endpoint.clone(),
-            cause: self.settings.redact(&cause),
-        };
-        let strange = |cause: String| HubError::Strange {
-            endpoint: self.settings.endpoint.clone(),
-            cause: self.settings.redact(&cause),
-        };
+        let settings = self.settings;
         let mut response = self
             .api
             .repo(request.repo.clone())
             .info_request()
             .config()
             .http_status_as_error(false)
-            .timeout_global(Some(self.settings.timeout))
+            .timeout_global(Some(settings.timeout))
             .build()
             .call()
-            .map_err(|error| unreachable(error.to_string()))?;
+            .map_err(|error| settings.unreachable(&error.to_string()))?;
         let status = response.status().as_u16();
         if status != 200 {
-            return Err(request.denied(self.settings, None, status).unwrap_or_else(|| match status {
-                429 | 500.. => unreachable(format!("status {status}")),
-                _ => strange(format!("status {status}")),
+            return Err(request.denied(settings, None, status).unwrap_or_else(|| match status {
+                429 | 500.. => settings.unreachable(&format!("status {status}")),
+                _ => settings.strange(&format!("status {status}")),
             }));
         }
         let info: RepoInfo = response
@@ -166,10 +159,10 @@ impl<'a> Hub<'a> {
             .with_config()
             .limit(LONGEST_INFO)
             .read_json()
-            .map_err(|error| strange(error.to_string()))?;
+            .map_err(|error| settings.strange(&error.to_string()))?;
         // The commit becomes the name of a folder.
         if !is_commit(&info.sha) {
-            return Err(strange(format!("it names no commit of {request}")));
+            return Err(settings.strange(&format!("it names no commit of {request}")));
         }
         Ok(info)
     }
@@ -199,9 +192,7 @@ impl<'a> Hub<'a> {
         if request.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
-        let disk =
-            |error: std::io::Error| HubError::Disk { cache: self.cache.path().clone(), cause: error.to_string() };
-        Ok(self.cache.repo(request.repo.clone()).create_ref(commit).map_err(disk)?)
+        Ok(self.cache.repo(request.repo.clone()).create_ref(commit).map_err(|error| self.settings.disk(&error))?)
     }
 
     fn folder(&self, request: &RepoRequest) -> PathBuf {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::HubError;
 use crate::bounded_read;
 
 /// An access token. It is used in one header and nowhere else.
@@ -137,7 +138,22 @@ impl HubSettings {
         Ok(settings)
     }
 
-    /// A text without the token, which a server may send back in an address or an error.
+    /// The error of a hub that cannot be reached.
+    pub(super) fn unreachable(&self, cause: &str) -> HubError {
+        HubError::Unreachable { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
+    }
+
+    /// The error of a server that does not answer like a hub.
+    pub(super) fn strange(&self, cause: &str) -> HubError {
+        HubError::Strange { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
+    }
+
+    /// The error of a cache that cannot be written.
+    pub(super) fn disk(&self, error: &std::io::Error) -> HubError {
+        HubError::Disk { cache: self.cache_dir.clone(), cause: error.to_string() }
+    }
+
+    /// Removes the token, which a server may send back in an address or an error.
     pub(super) fn redact(&self, text: &str) -> String {
         self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.secret(), "[token]"))
     }
