@@ -13,7 +13,7 @@ use std::time::Duration;
 use tova_bench::lm::source::{Hub, HubSettings, ModelSource, Token};
 
 use super::scratch::{self, parts};
-use super::texts::told;
+use super::texts::check_message;
 
 type Answers = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
@@ -106,7 +106,7 @@ fn http_response(answer: &[u8], address: &str) -> Vec<u8> {
 }
 
 fn refused(error: &str) {
-    told(error);
+    check_message(error);
     assert!(!error.contains(SECRET), "the token is shown");
 }
 

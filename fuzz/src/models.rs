@@ -6,7 +6,7 @@ use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{Device, LanguageModel, ModelFiles, ModelShape, Tokenizer, WeightType};
 
 use super::scratch::{self, parts};
-use super::texts::told;
+use super::texts::check_message;
 
 /// The config.json of a network with one layer.
 const SMALL: &str = r#"{"model_type": "llama", "hidden_size": 4, "intermediate_size": 4, "num_hidden_layers": 1,
@@ -33,7 +33,7 @@ pub fn weights(input: &[u8]) {
     let shape = ModelShape::read(&folder.join("config.json")).expect("the small network");
     for dtype in [WeightType::Auto, WeightType::F32] {
         if let Err(error) = LanguageModel::load(shape.clone(), std::slice::from_ref(&path), dtype, &Device::Cpu) {
-            told(&format!("{error:#}"));
+            check_message(&format!("{error:#}"));
         }
     }
 }
@@ -55,10 +55,10 @@ pub fn config(input: &[u8]) {
             assert!(files.held_bytes(WeightType::F32, &Device::Cpu) >= parameters);
             let _ = shape.check_length(4096);
             if let Err(error) = files.stop_tokens() {
-                told(&format!("{error:#}"));
+                check_message(&format!("{error:#}"));
             }
         }
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
 }
 
@@ -81,7 +81,7 @@ pub fn index(input: &[u8]) {
                 assert!(path.is_file(), "{}", path.display());
             }
         }
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
 }
 
@@ -97,7 +97,7 @@ pub fn tokenizer(input: &[u8]) {
         .map_or("  The fox – ünd the 狐 ran 12.5 miles.\n\n🦊", |text| str::from_utf8(text).unwrap_or("a"));
     let tokenizer = match Tokenizer::read(&file, parts.get(1).map(|_| config.as_path()), Some(1)) {
         Ok(tokenizer) => tokenizer,
-        Err(error) => return told(&format!("{error:#}")),
+        Err(error) => return check_message(&format!("{error:#}")),
     };
     let _ = tokenizer.check_vocabulary(1000);
     let _ = (tokenizer.special(), tokenizer.name(0), tokenizer.bos());
@@ -112,7 +112,7 @@ pub fn tokenizer(input: &[u8]) {
                 let _ = tokenizer.piece(*token);
             }
         }
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
     let _ = tokenizer.decode(&[0, 1, 2, 3, 255, 256, u32::MAX]);
 }
@@ -137,9 +137,9 @@ pub fn chat_template(input: &[u8]) {
                 assert!(!before.contains("kept-to-ourselves") && !after.contains("kept-to-ourselves"));
                 assert!(before.len() + after.len() < 64 << 20, "a format of {} bytes", before.len() + after.len());
             }
-            Err(error) => told(&format!("{error:#}")),
+            Err(error) => check_message(&format!("{error:#}")),
         },
         Ok(None) => {}
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
 }

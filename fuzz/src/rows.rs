@@ -10,7 +10,7 @@ use tova_bench::ledger::{CellId, CellName};
 use tova_bench::ledger::{Ledger, Status, read_rows};
 
 use super::scratch;
-use super::texts::told;
+use super::texts::check_message;
 
 /// The bytes before the checksum of a Parquet file.
 const TAG: &[u8] = b"TOVA-SUM";
@@ -26,12 +26,12 @@ pub fn ledger(input: &[u8]) {
     for bytes in [Some(input.to_vec()), sealed(input)].into_iter().flatten() {
         scratch::write(&path, Some(&bytes));
         if let Err(error) = read_rows(&path) {
-            told(&format!("{error:#}"));
+            check_message(&format!("{error:#}"));
         }
         let ledger = Ledger::existing(&folder).expect("the ledger just made");
         match ledger.rows() {
             Ok(rows) => assert!(rows.iter().all(|row| row.cell == name.id().to_string()), "rows of another cell"),
-            Err(error) => told(&format!("{error:#}")),
+            Err(error) => check_message(&format!("{error:#}")),
         }
     }
 }
@@ -77,7 +77,7 @@ pub fn journal(input: &[u8]) {
                     // NaN differs from itself, so compare how rows are printed.
                     assert_eq!(format!("{read:?}"), format!("{rows:?}"));
                 }
-                Err(error) => told(&format!("{error:#}")),
+                Err(error) => check_message(&format!("{error:#}")),
             }
         }
     }

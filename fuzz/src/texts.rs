@@ -21,7 +21,7 @@ pub fn sweep(input: &[u8]) {
                 );
             }
         }
-        Err(error) => told(&error.to_string()),
+        Err(error) => check_message(&error.to_string()),
     }
 }
 
@@ -42,7 +42,7 @@ fn questions(benchmark: Benchmark, name: &str, input: &[u8]) {
                 assert!(!questions.is_empty(), "a file of questions has some");
                 questions.iter().for_each(sound);
             }
-            Err(error) => told(&format!("{error:#}")),
+            Err(error) => check_message(&format!("{error:#}")),
         }
     }
 }
@@ -57,6 +57,6 @@ fn sound(question: &Question) {
 }
 
 /// Error messages are not empty and do not repeat megabytes of the file.
-pub fn told(error: &str) {
+pub fn check_message(error: &str) {
     assert!(!error.is_empty() && error.len() < 100_000, "an error of {} bytes", error.len());
 }
