@@ -1,8 +1,8 @@
 //! Vectorised loops over rows of f32: softmax, norms, minima, small products.
 //!
-//! The instruction set is chosen at run time (AVX-512, AVX2, NEON or scalar), so one binary serves every machine. These are the
-//! only hand-vectorised loops of the program. Each is here because a plain loop was measured to be several times slower (libm's
-//! `exp` alone would take longer than the matrix products).
+//! The instruction set is chosen at run time (AVX-512, AVX2, NEON or scalar), so one binary serves every machine.
+//! These are the only hand-vectorised loops of the program. Each is here because a plain loop was measured to be
+//! several times slower (libm's `exp` alone would take longer than the matrix products).
 
 use std::sync::LazyLock;
 
@@ -30,8 +30,8 @@ pub fn instruction_set() -> String {
 
 /// e^x for x <= 88, relative error below 2e-7; exactly 0 below -87.
 ///
-/// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits,
-/// from where a shift makes it the exponent, without conversion or `floor`.
+/// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in
+/// the low bits, from where a shift makes it the exponent, without conversion or `floor`.
 #[inline(always)]
 fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let magic = s.splat_f32s(12_582_912.0);
@@ -88,8 +88,8 @@ impl WithSimd for SoftmaxRow<'_> {
     }
 }
 
-/// `row[j] <- e^(row[j] + mask[j] - max)`, where `mask` is 0 or -inf; masked elements become exactly 0. Returns `max` and the sum
-/// of the row. The length of both slices is a multiple of [`LANES`].
+/// `row[j] <- e^(row[j] + mask[j] - max)`, where `mask` is 0 or -inf; masked elements become exactly 0. Returns
+/// `max` and the sum of the row. The length of both slices is a multiple of [`LANES`].
 pub fn softmax_row(row: &mut [f32], mask: &[f32]) -> (f32, f32) {
     ARCH.dispatch(SoftmaxRow { row, mask })
 }
@@ -147,7 +147,8 @@ impl WithSimd for Smallest<'_> {
     }
 }
 
-/// Index of the smallest value whose mask is 0 and not -inf, the first of equal ones; `None` if there is none, or all are NaN.
+/// Index of the smallest value whose mask is 0 and not -inf, the first of equal ones; `None` if there is none, or
+/// all are NaN.
 pub fn masked_argmin(values: &[f32], mask: &[f32]) -> Option<usize> {
     debug_assert_eq!(values.len(), mask.len());
     let low = ARCH.dispatch(Smallest { values, mask });
@@ -365,7 +366,8 @@ struct Combine<'a> {
     out: &'a mut [f32],
 }
 
-/// N vectors of columns, from vector `at` on. No closures here: one that is not inlined is compiled without the instruction set.
+/// N vectors of columns, from vector `at` on. No closures here: one that is not inlined is compiled without the
+/// instruction set.
 #[inline(always)]
 fn combined<S: Simd, const N: usize>(s: S, of: &mut Combine<'_>, at: usize) {
     let mut sums = [s.splat_f32s(0.0); N];
@@ -422,8 +424,8 @@ struct RowProducts<'a> {
     stride: usize,
 }
 
-/// Dot products of R rows of weights with N rows of x, all of `input` floats. Each is the sum of two sums, over even and odd
-/// vectors, in the same order for all R and N.
+/// Dot products of R rows of weights with N rows of x, all of `input` floats. Each is the sum of two sums, over
+/// even and odd vectors, in the same order for all R and N.
 #[inline(always)]
 fn dots<S: Simd, const R: usize, const N: usize>(s: S, input: usize, w: &[f32], x: &[f32]) -> [[f32; N]; R] {
     let w: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(&w[r * input..][..input]));
@@ -448,7 +450,8 @@ fn dots<S: Simd, const R: usize, const N: usize>(s: S, input: usize, w: &[f32], 
             }
         }
     }
-    // No closures here: one that is not inlined is compiled without the instruction set, and takes longer than the product.
+    // No closures here: one that is not inlined is compiled without the instruction set, and takes longer than the
+    // product.
     let mut found = [[0.0; N]; R];
     for r in 0..R {
         for n in 0..N {
@@ -509,8 +512,8 @@ impl WithSimd for RowProducts<'_> {
     }
 }
 
-/// The first `outputs` columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights are (outputs,
-/// input). The bits of an element depend only on its row of x and its row of weights.
+/// The first `outputs` columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights
+/// are (outputs, input). The bits of an element depend only on its row of x and its row of weights.
 pub fn row_products(x: &[f32], input: usize, weights: &[f32], out: &mut [f32], stride: usize) {
     assert!(input > 0 && x.len().is_multiple_of(input) && weights.len().is_multiple_of(input));
     let (rows, outputs) = (x.len() / input, weights.len() / input);

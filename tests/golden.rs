@@ -1,8 +1,8 @@
-//! The engine against a slow, plain definition (float64, one token at a time, entries deleted): NLLs within 1e-4 and equal
-//! survivors, however the text is split into reads.
+//! The engine against a slow, plain definition (float64, one token at a time, entries deleted): NLLs within 1e-4
+//! and equal survivors, however the text is split into reads.
 //!
-//! `tests/golden/README.md` says where the expected results come from. `TOVA_BENCH_TEST_DATA` has more of them; without it that
-//! test prints that it is skipped.
+//! `tests/golden/README.md` says where the expected results come from. `TOVA_BENCH_TEST_DATA` has more of them;
+//! without it that test prints that it is skipped.
 
 mod support;
 
@@ -89,8 +89,8 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
     (answers.cases.len(), worst)
 }
 
-/// Three checkpoints with random weights, and variants: rope scaling, biases, tied matrices under either name, f16 and bf16
-/// files, shards.
+/// Three checkpoints with random weights, and variants: rope scaling, biases, tied matrices under either name, f16
+/// and bf16 files, shards.
 #[test]
 fn goldens() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

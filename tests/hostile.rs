@@ -1,7 +1,7 @@
 //! Foreign files: every seed of the fuzzer is read by the reader it was made for.
 //!
-//! `fuzz/README.md` lists what readers promise. Each target runs in a process with limits of its own, so that a reader that hangs
-//! or exhausts memory fails its test without ending the others.
+//! `fuzz/README.md` lists what readers promise. Each target runs in a process with limits of its own, so that a
+//! reader that hangs or exhausts memory fails its test without ending the others.
 
 #[path = "../fuzz/src/lib.rs"]
 mod readers;

@@ -1,4 +1,5 @@
-//! Downloads from a hub, by the real client over real HTTP from a server in this process; and checkpoints in folders.
+//! Downloads from a hub, by the real client over real HTTP from a server in this process; and checkpoints in
+//! folders.
 
 #[path = "support/hub_server.rs"]
 mod hub_server;

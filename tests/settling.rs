@@ -1,5 +1,5 @@
-//! Memories that were shrunk for generation: they give the same results under every policy and kind of positions, their bytes are
-//! those of a calculation by hand, and texts in one step do not influence each other.
+//! Memories that were shrunk for generation: they give the same results under every policy and kind of positions,
+//! their bytes are those of a calculation by hand, and texts in one step do not influence each other.
 
 mod support;
 

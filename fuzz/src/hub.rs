@@ -1,6 +1,7 @@
 //! Responses of a hub: whatever they are, nothing is written outside the cache.
 //!
-//! An input is a list of HTTP responses that are sent one after the other. `{HUB}` in them stands for this machine's address.
+//! An input is a list of HTTP responses that are sent one after the other. `{HUB}` in them stands for this
+//! machine's address.
 
 use std::collections::VecDeque;
 use std::fs;

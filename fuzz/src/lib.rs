@@ -1,7 +1,8 @@
-//! The readers of foreign files, each as one function of bytes: what the fuzzer calls, and `tests/hostile.rs` with every seed.
+//! The readers of foreign files, each as one function of bytes: what the fuzzer calls, and `tests/hostile.rs` with
+//! every seed.
 //!
-//! They call the program's public functions on real files in a folder of their own, as a run does. An error is the right result
-//! for most inputs; a panic, a path outside the folder or a broken promise is not.
+//! They call the program's public functions on real files in a folder of their own, as a run does. An error is the
+//! right result for most inputs; a panic, a path outside the folder or a broken promise is not.
 
 mod hub;
 mod models;
@@ -39,8 +40,8 @@ static LAST: Mutex<String> = Mutex::new(String::new());
 /// If the program panics or breaks a promise, and for an unknown target.
 pub fn read(target: &str, input: &[u8]) {
     static HOOK: Once = Once::new();
-    // libFuzzer's own hook ends the process at every panic, also at panics of a library that the program catches. With this
-    // hook only uncaught panics count.
+    // libFuzzer's own hook ends the process at every panic, also at panics of a library that the program catches.
+    // With this hook only uncaught panics count.
     HOOK.call_once(|| {
         set_hook(Box::new(|panic| *LAST.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string()));
     });

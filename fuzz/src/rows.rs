@@ -1,7 +1,7 @@
 //! Result rows: Parquet files and journals, also behind their checksums.
 //!
-//! Files with a wrong checksum are rejected at once, so a right one is computed here, from the description of the format and not
-//! by the program's own code.
+//! Files with a wrong checksum are rejected at once, so a right one is computed here, from the description of the
+//! format and not by the program's own code.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! A temporary folder for the files of one process, in memory if possible, and inputs that consist of several files.
+//! A temporary folder for the files of one process, in memory if possible, and inputs that consist of several
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

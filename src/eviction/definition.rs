@@ -21,7 +21,8 @@ struct Entry {
     received: f64,
 }
 
-/// Reads a text. `logit(head, query, key)`, `norm(kv_head, position)` and `draw(group, position)` replace the model.
+/// Reads a text. `logit(head, query, key)`, `norm(kv_head, position)` and `draw(group, position)` replace the
+/// model.
 pub(super) fn read(
     tokens: usize,
     heads: Heads,

@@ -1,5 +1,5 @@
-//! The entries of one layer's cache: for every decision group the token positions, oldest first, and what a policy needs to
-//! know of each. Keys and values are stored elsewhere, in the same order.
+//! The entries of one layer's cache: for every decision group the token positions, oldest first, and what a policy
+//! needs to know of each. Keys and values are stored elsewhere, in the same order.
 
 use super::policy::SizedPolicy;
 use super::scan::BlockScan;
@@ -46,8 +46,8 @@ pub(super) struct Received {
 pub(super) struct HeadGroup {
     /// Token positions in the text.
     pub(super) positions: Vec<u32>,
-    /// Scores that never change, given when an entry joins; empty under other scores. In f64, because norms of like tokens
-    /// differ by less than f32 can represent.
+    /// Scores that never change, given when an entry joins; empty under other scores. In f64, because norms of
+    /// like tokens differ by less than f32 can represent.
     pub(super) priority: Vec<f64>,
 }
 
@@ -59,7 +59,8 @@ pub struct CacheEntries {
     pub(super) heads: Heads,
     pub(super) groups: Vec<HeadGroup>,
     pub(super) received: Vec<Received>,
-    /// Beyond this many entries one is evicted per token: the policy's size, or no limit while a prompt is read in one shot.
+    /// Beyond this many entries one is evicted per token: the policy's size, or no limit while a prompt is read in
+    /// one shot.
     pub(super) limit: usize,
     /// The newest row's attention, (groups)(entries): what a prompt read in one shot is cut by.
     pub(super) newest: Vec<Vec<f32>>,
@@ -73,8 +74,8 @@ pub struct CacheEntries {
 }
 
 impl CacheEntries {
-    /// An unbounded cache from which bounded ones can be forked at `fork_points` (tokens from the start), for policies that
-    /// accumulate attention over `scopes`. `salt` differs between layers and seeds.
+    /// An unbounded cache from which bounded ones can be forked at `fork_points` (tokens from the start), for
+    /// policies that accumulate attention over `scopes`. `salt` differs between layers and seeds.
     pub fn unbounded(heads: Heads, scopes: &[Scope], fork_points: &[usize], salt: u64) -> CacheEntries {
         let received =
             scopes.iter().map(|&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] }).collect();
@@ -106,10 +107,10 @@ impl CacheEntries {
         CacheEntries { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
     }
 
-    /// Cuts a [`one_shot`](Self::one_shot) cache to its policy's size: protected entries are kept, and of the others those
-    /// with the highest scores, the newer of equal ones. From then on one entry leaves at a time. This is what the paper's
-    /// released code does with a prompt. Returns the columns each group keeps, ascending: (groups)(entries); `None` if all
-    /// entries fit.
+    /// Cuts a [`one_shot`](Self::one_shot) cache to its policy's size: protected entries are kept, and of the
+    /// others those with the highest scores, the newer of equal ones. From then on one entry leaves at a time.
+    /// This is what the paper's released code does with a prompt. Returns the columns each group keeps, ascending:
+    /// (groups)(entries); `None` if all entries fit.
     pub fn cut(&mut self) -> Option<Vec<Vec<u32>>> {
         let policy = self.policy?;
         self.limit = policy.size;
@@ -153,9 +154,9 @@ impl CacheEntries {
         }
     }
 
-    /// A bounded cache that continues after the first `len` tokens of this unbounded one. `None` if `len` tokens exceed the
-    /// policy's size, if its score needs sums that were not saved at `len`, or if it needs key norms, which an unbounded
-    /// read does not compute (see [`Score::compares_norms`]).
+    /// A bounded cache that continues after the first `len` tokens of this unbounded one. `None` if `len` tokens
+    /// exceed the policy's size, if its score needs sums that were not saved at `len`, or if it needs key norms,
+    /// which an unbounded read does not compute (see [`Score::compares_norms`]).
     pub fn fork(&self, len: usize, policy: SizedPolicy) -> Option<CacheEntries> {
         let norms_missing = len > 0 && policy.score.compares_norms();
         if self.policy.is_some() || len > policy.size || len > self.seen || norms_missing {
@@ -202,7 +203,8 @@ impl CacheEntries {
         self.len() == 0
     }
 
-    /// Token positions of the surviving entries: (groups)(entries), oldest first. One group if all heads hold the same.
+    /// Token positions of the surviving entries: (groups)(entries), oldest first. One group if all heads hold the
+    /// same.
     pub fn survivors(&self) -> Vec<&[u32]> {
         self.groups.iter().map(|group| group.positions.as_slice()).collect()
     }

@@ -1,7 +1,7 @@
 //! What a cache policy is: a score, the scope of one decision, and the entries that are protected.
 //!
-//! A policy is data. It never sees a key or a value, and it cannot fail once [`Policy::at`] has accepted it for a cache size.
-//! Named policies are in `presets`; YAML is the business of `sweep`.
+//! A policy is data. It never sees a key or a value, and it cannot fail once [`Policy::at`] has accepted it for a
+//! cache size. Named policies are in `presets`; YAML is the business of `sweep`.
 
 use std::fmt;
 
@@ -45,8 +45,8 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Which entry leaves a full cache. Size k counts every surviving entry per layer and key-value head, protected ones
-/// included; the query of a step sees up to k + 1 entries, then one is evicted.
+/// Which entry leaves a full cache. Size k counts every surviving entry per layer and key-value head, protected
+/// ones included; the query of a step sees up to k + 1 entries, then one is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     pub score: Score,
@@ -58,11 +58,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy without settings that cannot change which entries survive, so that equal experiments get equal ids.
+    /// The policy without settings that cannot change which entries survive, so that equal experiments get equal
+    /// ids.
     #[must_use]
     pub fn canonical(self) -> Policy {
         match self.score {
-            // The oldest unprotected entry leaves whatever the scope is, and it is the same for every layer and head.
+            // The oldest unprotected entry leaves whatever the scope is, and it is the same for every layer and
+            // head.
             Score::Recency => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
             _ => self,
         }
@@ -107,8 +109,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an entry to
-/// evict: `keep_first + keep_recent <= size`.
+/// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an
+/// entry to evict: `keep_first + keep_recent <= size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizedPolicy {
     pub(super) score: Score,

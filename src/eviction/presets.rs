@@ -1,7 +1,7 @@
 //! The policies that have a name in the literature, as rows of a table.
 //!
-//! Each row names its paper, and where the code it agrees with deviates from other code of the same name. `full` and
-//! `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
+//! Each row names its paper, and where the code it agrees with deviates from other code of the same name. `full`
+//! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
 use super::policy::{Amount, Policy};
 use super::settings::{Scope, Score};

@@ -1,8 +1,10 @@
-//! The scan: row by row through a block's table of logits, with a softmax over the cached entries, scores, and one eviction.
+//! The scan: row by row through a block's table of logits, with a softmax over the cached entries, scores, and one
+//! eviction.
 //!
-//! Inside a layer a token's query, key and value don't depend on what was evicted there. So a block's logits against
-//! (cache + block) are computed as one product beforehand, and only this scan is sequential. It leaves the masked attention
-//! weights, ready for one product with the values: the same numbers as deleting entries one token at a time (arXiv
+//! Inside a layer a token's query, key and value don't depend on what was evicted there. So a block's logits
+//! against (cache + block) are computed as one product beforehand, and only this scan is sequential. It leaves the
+//! masked attention weights, ready for one product with the values: the same numbers as deleting entries one token
+//! at a time (arXiv
 //! 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the end of its block.
 
 use super::entries::{CacheEntries, Heads};
@@ -105,8 +107,9 @@ impl<'a> BlockScan<'a> {
 
     /// Adds token `row` of the block to the cache, computes its attention, and evicts. Each row once, in order.
     ///
-    /// `logits` (heads, rows, stride) holds the row's scaled logits in its first `held + row + 1` columns and becomes
-    /// its unnormalised attention weights, 0 for entries not in the cache; `normaliser` takes max and sum of each head.
+    /// `logits` (heads, rows, stride) holds the row's scaled logits in its first `held + row + 1` columns and
+    /// becomes its unnormalised attention weights, 0 for entries not in the cache; `normaliser` takes max and sum
+    /// of each head.
     pub fn step(
         &mut self,
         row: usize,
@@ -153,8 +156,8 @@ impl<'a> BlockScan<'a> {
     /// Evicts one entry of every group.
     fn evict(&mut self, attention: &Attention<'_>, mut log: Option<&mut Vec<Eviction>>) {
         let Some(policy) = self.entries.policy else { return };
-        // The first `keep_first` tokens always are the first columns. With `keep_recent` > 0 none of the newest was ever
-        // evicted, so they are the last columns.
+        // The first `keep_first` tokens always are the first columns. With `keep_recent` > 0 none of the newest
+        // was ever evicted, so they are the last columns.
         let candidates = policy.keep_first..self.held + attention.row + 1 - policy.keep_recent;
         for group in 0..self.masks.len() {
             let mask = &self.masks[group][candidates.clone()];
@@ -176,7 +179,8 @@ impl<'a> BlockScan<'a> {
         self.evicted = true;
     }
 
-    /// Ends the block. Returns the columns each group keeps, ascending: (groups)(entries); `None` if nothing was evicted.
+    /// Ends the block. Returns the columns each group keeps, ascending: (groups)(entries); `None` if nothing was
+    /// evicted.
     pub fn finish(self) -> Option<Vec<Vec<u32>>> {
         let BlockScan { entries, rows, held, masks, evicted, .. } = self;
         let columns = held + rows;

@@ -1,7 +1,7 @@
 //! What each score says of an entry: the only place where scores are computed.
 //!
-//! Scores that never change are drawn or taken from the key when an entry joins, and are stored beside it as its priority. The
-//! others are sums over attention, which the scan provides.
+//! Scores that never change are drawn or taken from the key when an entry joins, and are stored beside it as its
+//! priority. The others are sums over attention, which the scan provides.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ use super::settings::{Scope, Score};
 use crate::vector;
 
 impl CacheEntries {
-    /// The priority of an entry under scores that never change; `None` under the others. `norm(kv_head)` is the L2 norm of
-    /// its key.
+    /// The priority of an entry under scores that never change; `None` under the others. `norm(kv_head)` is the L2
+    /// norm of its key.
     pub(super) fn priority(&self, group: usize, position: u32, norm: impl Fn(usize) -> f64) -> Option<f64> {
         let policy = self.policy?;
         match (policy.score, policy.scope) {
@@ -27,8 +27,8 @@ impl CacheEntries {
         }
     }
 
-    /// The column of a group to evict: the lowest score among the `candidates` whose `mask` is 0. `newest` is scratch space
-    /// for one row of attention. `None` if every score is NaN.
+    /// The column of a group to evict: the lowest score among the `candidates` whose `mask` is 0. `newest` is
+    /// scratch space for one row of attention. `None` if every score is NaN.
     pub(super) fn lowest(
         &self,
         policy: SizedPolicy,
@@ -54,7 +54,8 @@ impl CacheEntries {
         offset.map(|offset| candidates.start + offset)
     }
 
-    /// The score of one column when a whole prompt is cut at once. `newest` is the attention of the prompt's last token.
+    /// The score of one column when a whole prompt is cut at once. `newest` is the attention of the prompt's last
+    /// token.
     pub(super) fn score_at_cut(
         &self,
         policy: SizedPolicy,
@@ -71,11 +72,12 @@ impl CacheEntries {
     }
 }
 
-/// Two key norms closer than this share of themselves count as equal. Equal tokens in equal surroundings have equal norms in
-/// exact arithmetic; attention in f32 makes them differ by a few units of the ninth digit.
+/// Two key norms closer than this share of themselves count as equal. Equal tokens in equal surroundings have
+/// equal norms in exact arithmetic; attention in f32 makes them differ by a few units of the ninth digit.
 const SAME_NORM: f64 = 2e-8;
 
-/// Index of the lowest unmasked priority, the first of those that differ by no more than the share `same` of themselves.
+/// Index of the lowest unmasked priority, the first of those that differ by no more than the share `same` of
+/// themselves.
 fn lowest_priority(priority: &[f64], mask: &[f32], same: f64) -> Option<usize> {
     let mut lowest: Option<usize> = None;
     for (i, value) in priority.iter().enumerate() {
@@ -87,8 +89,8 @@ fn lowest_priority(priority: &[f64], mask: &[f32], same: f64) -> Option<usize> {
     lowest
 }
 
-/// A number in [0, 1) that depends only on the arguments, so that chunking cannot change a draw. The mixer is SplitMix64's
-/// (Steele, Lea, Flood 2014).
+/// A number in [0, 1) that depends only on the arguments, so that chunking cannot change a draw. The mixer is
+/// SplitMix64's (Steele, Lea, Flood 2014).
 fn uniform(salt: u64, group: u64, position: u64) -> f64 {
     let mix = |mut z: u64| {
         z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,7 @@
 //! Settings that are chosen from a list: scores, scopes and positions.
 //!
-//! Each has one table of values, words and meanings, from which `list`, the JSON schema and error messages are made.
+//! Each has one table of values, words and meanings, from which `list`, the JSON schema and error messages are
+//! made.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +69,9 @@ impl Score {
         self == Score::AccumulatedAttention
     }
 
-    /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be computed in
-    /// f64. (Where the least attended entry leaves, it hardly matters which of two nearly equal ones does.)
+    /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
+    /// computed in f64. (Where the least attended entry leaves, it hardly matters which of two nearly equal ones
+    /// does.)
     pub fn compares_norms(self) -> bool {
         self == Score::KeyNorm
     }

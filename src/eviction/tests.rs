@@ -1,4 +1,5 @@
-//! The scan against the definition, on generated logits. A layer's logits don't depend on its evictions, so no model is needed.
+//! The scan against the definition, on generated logits. A layer's logits don't depend on its evictions, so no
+//! model is needed.
 
 use proptest::prelude::*;
 
@@ -27,7 +28,8 @@ impl Case {
         self.norms[kv_head * self.tokens + position]
     }
 
-    /// Reads tokens up to `to` in blocks of the case's lengths; returns their attention, (tokens)(heads)(positions).
+    /// Reads tokens up to `to` in blocks of the case's lengths; returns their attention,
+    /// (tokens)(heads)(positions).
     fn scan(&self, entries: &mut CacheEntries, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
         let mut rows_out = Vec::new();
         let mut lengths = self.chunks.iter().copied().cycle();
@@ -189,8 +191,8 @@ proptest! {
         prop_assert_eq!(fork.survivors(), fresh.survivors());
     }
 
-    /// Counting identity of arXiv 2401.06104, table 5: under every policy the mean number of steps that a token is attended to is
-    /// the mean over t of min(t, k + 1).
+    /// Counting identity of arXiv 2401.06104, table 5: under every policy the mean number of steps that a token is
+    /// attended to is the mean over t of min(t, k + 1).
     #[test]
     fn mean_lifetime_is_a_counting_identity(case in cases(false)) {
         let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);

@@ -1,8 +1,8 @@
-//! Attention over a bounded cache, block by block: logits as one product, the eviction scan over their rows, attention times
-//! values as one product, and the columns of evicted entries are closed up.
+//! Attention over a bounded cache, block by block: logits as one product, the eviction scan over their rows,
+//! attention times values as one product, and the columns of evicted entries are closed up.
 //!
-//! Everything here runs on the host in f32, whatever device and type the weights have, so that decisions never depend on how a
-//! device rounds its softmax.
+//! Everything here runs on the host in f32, whatever device and type the weights have, so that decisions never
+//! depend on how a device rounds its softmax.
 
 use std::time::Instant;
 
@@ -84,8 +84,9 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// Reads tokens into one layer's cache. `placed` holds the rows' absolute rotations; `out` takes the attention output (rows,
-/// heads, head_dim), and `lost` (rows) is increased by the attention lost to eviction, summed over heads.
+/// Reads tokens into one layer's cache. `placed` holds the rows' absolute rotations; `out` takes the attention
+/// output (rows, heads, head_dim), and `lost` (rows) is increased by the attention lost to eviction, summed over
+/// heads.
 pub(super) fn attend(
     shape: &AttentionShape<'_>,
     cache: &mut LayerCache,
@@ -263,7 +264,8 @@ impl Block<'_> {
         });
     }
 
-    /// If positions depend on evictions, the logits of a row can only be computed after the row before was scanned.
+    /// If positions depend on evictions, the logits of a row can only be computed after the row before was
+    /// scanned.
     fn scan_rerotated(
         &self,
         keys: &mut super::rerotation::RerotatedKeys,
@@ -346,8 +348,8 @@ fn store_keys(
     }
 }
 
-/// Adds to `lost` (rows) the share of attention, summed over heads, that evicted entries would have received: one minus the
-/// ratio of the softmax sums over cached and over all entries.
+/// Adds to `lost` (rows) the share of attention, summed over heads, that evicted entries would have received: one
+/// minus the ratio of the softmax sums over cached and over all entries.
 #[expect(clippy::too_many_arguments)]
 fn measure_loss(
     shape: &AttentionShape<'_>,
@@ -391,8 +393,8 @@ mod tests {
     use crate::lm::config::{RopeScaling, RopeShape};
     use crate::lm::memory::{Memory, MemoryPlan};
 
-    /// Attention by its definition: f64, every pair of tokens, a window of `size` + 1. Returns the outputs (tokens, heads, dim)
-    /// and, per token, the attention outside the window summed over heads.
+    /// Attention by its definition: f64, every pair of tokens, a window of `size` + 1. Returns the outputs
+    /// (tokens, heads, dim) and, per token, the attention outside the window summed over heads.
     fn by_hand(shape: &AttentionShape<'_>, tokens: Projections<'_>, size: usize) -> (Vec<f64>, Vec<f64>) {
         let (Heads { heads, kv_heads }, dim) = (shape.heads, shape.head_dim);
         let rotated = |row: &[f32], position: usize| {

@@ -1,7 +1,8 @@
 //! Chat templates: the text that a model trained on conversations expects around a request.
 //!
-//! Templates are Jinja programs that come with the model. They see the messages and nothing else: there is no loader, so they
-//! cannot read files, and the numbers of steps and of written bytes are limited, so they always terminate.
+//! Templates are Jinja programs that come with the model. They see the messages and nothing else: there is no
+//! loader, so they cannot read files, and the numbers of steps and of written bytes are limited, so they always
+//! terminate.
 
 use std::io;
 use std::path::Path;
@@ -41,15 +42,15 @@ const MAX_TEMPLATE: usize = 1 << 17;
 const MAX_OUTPUT: usize = 1 << 20;
 /// Instructions a template may execute; real ones need some hundred.
 const FUEL: u64 = 20_000;
-/// minijinja's compiler recurses for every operator of an expression: a template of `MAX_TEMPLATE` bytes that is one
-/// expression still fits this stack.
+/// minijinja's compiler recurses for every operator of an expression: a template of `MAX_TEMPLATE` bytes that is
+/// one expression still fits this stack.
 const STACK: usize = 512 << 20;
 /// Stands for the request while the template runs. It holds private-use characters, which no real text contains.
 const REQUEST: &str = "\u{f8ff}request\u{f8ff}";
 
 impl ChatTemplate {
-    /// The template of a tokenizer_config.json, or of the chat_template.jinja beside it, which takes precedence as in
-    /// transformers; `None` if the model has none.
+    /// The template of a tokenizer_config.json, or of the chat_template.jinja beside it, which takes precedence as
+    /// in transformers; `None` if the model has none.
     ///
     /// # Errors
     /// A file that cannot be read, or a list of templates of which none is called `default`.
@@ -221,8 +222,8 @@ mod tests {
         }
     }
 
-    /// Each would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped. (Templates eight
-    /// times as long fit too, but the compiler's time grows with the square of the depth.)
+    /// Each would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped.
+    /// (Templates eight times as long fit too, but the compiler's time grows with the square of the depth.)
     #[test]
     fn deep_expressions_do_not_overflow_the_stack() {
         for (before, step, after) in [

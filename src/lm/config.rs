@@ -1,8 +1,8 @@
 //! `config.json`: the network a checkpoint describes.
 //!
-//! Whatever would silently give other numbers (another architecture, quantised weights, an unknown rotation) is an error.
-//! candle-transformers' own `LlamaConfig` supports neither an explicit `head_dim`, linear scaling nor sliding windows, so the
-//! file is parsed here.
+//! Whatever would silently give other numbers (another architecture, quantised weights, an unknown rotation) is an
+//! error. candle-transformers' own `LlamaConfig` supports neither an explicit `head_dim`, linear scaling nor
+//! sliding windows, so the file is parsed here.
 
 use std::path::Path;
 

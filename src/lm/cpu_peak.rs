@@ -1,8 +1,9 @@
 //! The processor's peak performance in f32: cores x clock x operations per cycle.
 //!
-//! Operations per cycle are those of the multiply-add units, 2 x lanes x units, from the makers' optimization guides (Intel
-//! 248966, AMD 57647 for Zen 4 and 58455 for Zen 5, Arm's guides to Neoverse), as in the table of Wikipedia's article FLOPS.
-//! The clock is measured, because virtual machines do not report it. `product` measures what the program reaches.
+//! Operations per cycle are those of the multiply-add units, 2 x lanes x units, from the makers' optimization
+//! guides (Intel 248966, AMD 57647 for Zen 4 and 58455 for Zen 5, Arm's guides to Neoverse), as in the table of
+//! Wikipedia's article FLOPS. The clock is measured, because virtual machines do not report it. `product` measures
+//! what the program reaches.
 
 use std::fs;
 use std::hint::black_box;
@@ -46,8 +47,8 @@ pub fn peak(threads: usize) -> Result<Peak, rayon::ThreadPoolBuildError> {
 /// Rounds of one measurement: about 40 microseconds, which a scheduler seldom interrupts.
 const ROUNDS: u32 = 20_000;
 
-/// The clock of this core in Hz. In a chain of dependent shifts and exclusive ors every operation takes one cycle. (Additions
-/// do not work: some processors fuse several.) The fastest of many measurements was not interrupted.
+/// The clock of this core in Hz. In a chain of dependent shifts and exclusive ors every operation takes one cycle.
+/// (Additions do not work: some processors fuse several.) The fastest of many measurements was not interrupted.
 fn clock() -> f64 {
     let mut best = f64::INFINITY;
     for seed in 1..=100u64 {
@@ -142,8 +143,8 @@ impl Processor {
     }
 }
 
-/// Physical cores that this process may use, for a machine whose `/proc` and `/sys` are below `root`; `None` if the system does
-/// not say.
+/// Physical cores that this process may use, for a machine whose `/proc` and `/sys` are below `root`; `None` if
+/// the system does not say.
 fn physical_cores(root: &Path) -> Option<usize> {
     let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;

@@ -88,8 +88,8 @@ pub fn card_memory() -> Option<(usize, usize)> {
     None
 }
 
-/// The device as result rows name it: the GPU's name, or `cpu` with its vector instruction set, on which the last digits of
-/// results depend.
+/// The device as result rows name it: the GPU's name, or `cpu` with its vector instruction set, on which the last
+/// digits of results depend.
 pub fn device_name(device: &Device) -> String {
     #[cfg(feature = "cuda")]
     if let Ok(cuda) = device.as_cuda_device() {
@@ -99,8 +99,8 @@ pub fn device_name(device: &Device) -> String {
     if device.is_cpu() { format!("cpu ({})", vector::instruction_set()) } else { "cuda".into() }
 }
 
-/// The same with the processor and the number of threads, for results that are timings: attention always runs on the
-/// processor.
+/// The same with the processor and the number of threads, for results that are timings: attention always runs on
+/// the processor.
 pub fn machine_name(device: &Device, threads: usize) -> String {
     let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
     let card = if device.is_cpu() { String::new() } else { format!("{} beside ", device_name(device)) };
@@ -113,8 +113,8 @@ pub fn available_memory() -> Option<u64> {
     host_memory().map(|memory| memory.available)
 }
 
-/// Bytes of memory in use, by this process and on the GPU if it uses one. Memory that was freed but kept for later use is
-/// returned to the system first. `None` if the system does not say.
+/// Bytes of memory in use, by this process and on the GPU if it uses one. Memory that was freed but kept for later
+/// use is returned to the system first. `None` if the system does not say.
 pub fn resident_bytes(device: &Device) -> Option<u64> {
     return_freed_memory();
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;

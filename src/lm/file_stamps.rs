@@ -1,7 +1,8 @@
 //! Detects that a model's files changed during a run.
 //!
-//! A run names its cells after a digest of the files and loads the weights later, perhaps hours later. The file system's stamps
-//! are cheap to compare but may differ for no reason, as after `chmod`; so if they differ, the digest is computed again.
+//! A run names its cells after a digest of the files and loads the weights later, perhaps hours later. The file
+//! system's stamps are cheap to compare but may differ for no reason, as after `chmod`; so if they differ, the
+//! digest is computed again.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

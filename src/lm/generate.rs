@@ -1,7 +1,7 @@
 //! Generation: one token after the other, each read into the memory before the next is chosen.
 //!
-//! Several texts are generated together, with one product per matrix. A text depends on its own prompt, seed and settings only,
-//! not on the other texts, nor on how its prompt was split into reads.
+//! Several texts are generated together, with one product per matrix. A text depends on its own prompt, seed and
+//! settings only, not on the other texts, nor on how its prompt was split into reads.
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{Device, Tensor};
@@ -17,8 +17,8 @@ use crate::vector;
 pub enum Sampling {
     /// The most likely token, the lowest id among equals.
     Greedy,
-    /// A token drawn after a softmax at `temperature` from the `top_k` most likely, and of those from the fewest whose
-    /// probabilities sum to `top_p`.
+    /// A token drawn after a softmax at `temperature` from the `top_k` most likely, and of those from the fewest
+    /// whose probabilities sum to `top_p`.
     Drawn { temperature: f64, top_k: Option<usize>, top_p: Option<f64> },
 }
 
@@ -26,7 +26,8 @@ pub enum Sampling {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerationSettings {
     pub sampling: Sampling,
-    /// Logits of tokens in the prompt or in the text are divided by this if positive and multiplied if negative (CTRL, arXiv
+    /// Logits of tokens in the prompt or in the text are divided by this if positive and multiplied if negative
+    /// (CTRL, arXiv
     /// 1909.05858); 1 changes nothing.
     pub repetition_penalty: f32,
     pub max_new_tokens: usize,

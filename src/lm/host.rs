@@ -1,8 +1,8 @@
 //! The memory this process may take, and the mounted file systems.
 //!
-//! Slurm, Docker and Kubernetes limit a job by control groups and kill it when it takes more, however much the machine has. A
-//! group is bound by its own limit and by those of all groups above it. Everything is read from `/proc` and `/sys`; on other
-//! systems nothing is known.
+//! Slurm, Docker and Kubernetes limit a job by control groups and kill it when it takes more, however much the
+//! machine has. A group is bound by its own limit and by those of all groups above it. Everything is read from
+//! `/proc` and `/sys`; on other systems nothing is known.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,8 +95,8 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Where a version of control groups is mounted, and its files with limits and usage. Entries of `memory.stat` for cached files
-/// count as free, because the system reclaims them when needed.
+/// Where a version of control groups is mounted, and its files with limits and usage. Entries of `memory.stat` for
+/// cached files count as free, because the system reclaims them when needed.
 struct Version {
     top: &'static str,
     limits: &'static [&'static str],
@@ -131,7 +131,8 @@ fn control_groups(root: &Path) -> Vec<MemoryLimit> {
             [_, controllers, path] if controllers.split(',').any(|name| name == "memory") => (VERSION_1, path),
             _ => continue,
         };
-        // Inside a container the path may be the machine's, which does not exist there; the container's own group is the top.
+        // Inside a container the path may be the machine's, which does not exist there; the container's own group
+        // is the top.
         let top = root.join(version.top);
         let own = top.join(path.trim_start_matches('/'));
         let folders = own.ancestors().take_while(|folder| folder.starts_with(&top));
@@ -190,7 +191,8 @@ mod tests {
 
     #[test]
     fn a_slurm_job_has_what_its_group_leaves() {
-        // The limit is the job's; the process is in a task of a step below it. 3 GiB are used, 1 GiB of it by cached files.
+        // The limit is the job's; the process is in a task of a step below it. 3 GiB are used, 1 GiB of it by
+        // cached files.
         let job = "sys/fs/cgroup/system.slice/slurmstepd.scope/job_7";
         let own = format!("{job}/step_0/user/task_0/memory.max");
         let [limit, held, stat] = ["max", "current", "stat"].map(|name| format!("{job}/memory.{name}"));

@@ -103,9 +103,9 @@ impl ReadyLinear {
     fn gemm(&self, x: &Tensor) -> Result<Tensor> {
         let (rows, input) = x.dims2()?;
         let (out, _) = self.weight.dims2()?;
-        // The kernels for very few rows, and those for two small sides, add in another order. Padding to the size where the
-        // general kernel starts makes a row's result independent of the rows beside it, so that chunking never changes a
-        // bit.
+        // The kernels for very few rows, and those for two small sides, add in another order. Padding to the size
+        // where the general kernel starts makes a row's result independent of the rows beside it, so that chunking
+        // never changes a bit.
         let least = if out <= 64 && input > 512 { 65 } else { 8usize.max(257usize.div_ceil(out)) };
         let padded = if rows < least { x.pad_with_zeros(0, 0, least - rows)? } else { x.clone() };
         let y = padded.matmul(&self.weight.t()?)?;

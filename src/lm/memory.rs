@@ -1,7 +1,9 @@
-//! The state of the recurrent network: the keys and values that survive in every layer, and the tokens they belong to.
+//! The state of the recurrent network: the keys and values that survive in every layer, and the tokens they belong
+//! to.
 //!
-//! A bounded memory is allocated at its bound and never grows with the text. While a block of tokens is read it holds the block
-//! too, afterwards exactly `size` entries per key-value head. Shrunk for generation it has room for one entry more.
+//! A bounded memory is allocated at its bound and never grows with the text. While a block of tokens is read it
+//! holds the block too, afterwards exactly `size` entries per key-value head. Shrunk for generation it has room
+//! for one entry more.
 
 use std::time::Duration;
 
@@ -10,12 +12,12 @@ use super::rerotation::RerotatedKeys;
 use crate::eviction::{CacheEntries, Eviction, Heads, Positions, Scope, SizedPolicy};
 use crate::vector;
 
-/// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns: with 512
-/// entries 64 and 128 were equally fast and 256 was 7 % slower; with 128 entries 64 was 4 % faster.
+/// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
+/// with 512 entries 64 and 128 were equally fast and 256 was 7 % slower; with 128 entries 64 was 4 % faster.
 pub const BLOCK: usize = 128;
 
-/// The state of the network after reading some tokens. A clone is independent, so several questions can follow a document
-/// that is read once.
+/// The state of the network after reading some tokens. A clone is independent, so several questions can follow a
+/// document that is read once.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(super) layers: Vec<LayerCache>,
@@ -23,8 +25,8 @@ pub struct Memory {
     pub(super) scratch: Scratch,
     /// Products with weights are computed in f64.
     pub(super) compute_f64: bool,
-    /// Share of each token's attention, mean over layers and heads, that evicted entries would have received. Only if it was
-    /// asked for.
+    /// Share of each token's attention, mean over layers and heads, that evicted entries would have received. Only
+    /// if it was asked for.
     pub(super) lost: Option<Vec<f32>>,
 }
 
@@ -110,14 +112,16 @@ pub struct MemoryPlan<'a> {
     pub positions: Positions,
     /// Seeds [`Score::Random`](crate::eviction::Score::Random).
     pub seed: u64,
-    /// Unbounded only: scopes whose accumulated attention forks will need, and the lengths at which they will start.
+    /// Unbounded only: scopes whose accumulated attention forks will need, and the lengths at which they will
+    /// start.
     pub fork_scopes: &'a [Scope],
     pub fork_points: &'a [usize],
     /// Unbounded only: tokens to make room for; more are no error.
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
-    /// Evict nothing until [`LanguageModel::cut`](super::LanguageModel::cut): for one-shot prompts (absolute positions).
+    /// Evict nothing until [`LanguageModel::cut`](super::LanguageModel::cut): for one-shot prompts (absolute
+    /// positions).
     pub one_shot: bool,
     /// Record evictions for [`Memory::take_log`].
     pub log: bool,
@@ -188,8 +192,8 @@ impl Memory {
         }
     }
 
-    /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so it equals
-    /// one that was bounded from the start. `None` as for [`CacheEntries::fork`].
+    /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so
+    /// it equals one that was bounded from the start. `None` as for [`CacheEntries::fork`].
     pub(super) fn fork(
         &self,
         len: usize,
@@ -223,8 +227,8 @@ impl Memory {
         })
     }
 
-    /// Ends a one-shot prompt ([`MemoryPlan::one_shot`]): cuts every layer to its policy's size by the attention of the
-    /// prompt's last token, and frees the room of the others. `heads` and `head_dim` are the network's.
+    /// Ends a one-shot prompt ([`MemoryPlan::one_shot`]): cuts every layer to its policy's size by the attention
+    /// of the prompt's last token, and frees the room of the others. `heads` and `head_dim` are the network's.
     pub(super) fn cut(&mut self, heads: Heads, head_dim: usize) {
         for layer in &mut self.layers {
             let kept = layer.entries.cut();
@@ -242,8 +246,9 @@ impl Memory {
         }
     }
 
-    /// Keeps room for `more` tokens read one at a time: a bounded memory holds one entry beyond its size between attention
-    /// and eviction. Reading more, or a block at once, makes room again. `heads` and `head_dim` are the network's.
+    /// Keeps room for `more` tokens read one at a time: a bounded memory holds one entry beyond its size between
+    /// attention and eviction. Reading more, or a block at once, makes room again. `heads` and `head_dim` are the
+    /// network's.
     pub(super) fn shrink_to_fit(&mut self, more: usize, heads: Heads, head_dim: usize) {
         let room = |layer: &LayerCache| {
             let all = layer.entries.len() + more;
@@ -278,8 +283,8 @@ impl Memory {
         self.scratch.stats
     }
 
-    /// Evictions since the last call, by layer, in order; empty without [`MemoryPlan::log`]. When reading a long text, take the
-    /// log every few reads to keep it short.
+    /// Evictions since the last call, by layer, in order; empty without [`MemoryPlan::log`]. When reading a long
+    /// text, take the log every few reads to keep it short.
     pub fn take_log(&mut self) -> Vec<Vec<Eviction>> {
         self.layers.iter_mut().map(|layer| layer.log.as_mut().map(std::mem::take).unwrap_or_default()).collect()
     }

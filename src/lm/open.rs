@@ -67,8 +67,8 @@ impl ModelFiles {
         Ok(self)
     }
 
-    /// Identifies the model: a commit, a digest of the files, or the name of a random model, and how its positions are scaled.
-    /// The digest reads every file of a folder, so call this once.
+    /// Identifies the model: a commit, a digest of the files, or the name of a random model, and how its positions
+    /// are scaled. The digest reads every file of a folder, so call this once.
     ///
     /// # Errors
     /// Files that cannot be read.

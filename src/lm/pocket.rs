@@ -1,4 +1,5 @@
-//! The pocket model: the checkpoint `models/pocket` inside the program, so that a first run needs no files and no network.
+//! The pocket model: the checkpoint `models/pocket` inside the program, so that a first run needs no files and no
+//! network.
 //!
 //! It is read like any checkpoint: the folder on disk has the same revision and gives the same bits.
 

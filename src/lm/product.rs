@@ -1,5 +1,5 @@
-//! Matrix products over slices, for attention: candle's own products allocate their result, and a table of logits is too large
-//! to be allocated for every block. The kernels are candle's (`gemm`), so the rounding is too.
+//! Matrix products over slices, for attention: candle's own products allocate their result, and a table of logits
+//! is too large to be allocated for every block. The kernels are candle's (`gemm`), so the rounding is too.
 
 use gemm::Parallelism;
 
@@ -36,8 +36,8 @@ pub(super) fn product(
     assert!(m > 0 && n > 0 && k > 0, "an empty product of {m} x {k} x {n}");
     assert!(dst_at.extent(m, n) <= dst.len(), "the product does not fit its destination");
     assert!(lhs_at.extent(m, k) <= lhs.len() && rhs_at.extent(k, n) <= rhs.len(), "a factor is too short");
-    // SAFETY: the assertions above ensure that every element the kernel accesses is inside its slice, and `dst` is borrowed
-    // mutably, so it overlaps neither factor.
+    // SAFETY: the assertions above ensure that every element the kernel accesses is inside its slice, and `dst` is
+    // borrowed mutably, so it overlaps neither factor.
     #[expect(unsafe_code)]
     unsafe {
         gemm::gemm(
@@ -64,7 +64,8 @@ pub(super) fn product(
     }
 }
 
-/// Floating-point operations per second of `threads` threads that multiply matrices in cache: what a run could reach at best.
+/// Floating-point operations per second of `threads` threads that multiply matrices in cache: what a run could
+/// reach at best.
 ///
 /// # Errors
 /// Threads that cannot be started.
@@ -73,7 +74,8 @@ pub fn matrix_rate(threads: usize) -> Result<f64, rayon::ThreadPoolBuildError> {
     Ok(pool.broadcast(|_| thread_rate()).iter().sum())
 }
 
-/// The rate of this thread: the median of several measurements, because threads that share a core take turns at being fast.
+/// The rate of this thread: the median of several measurements, because threads that share a core take turns at
+/// being fast.
 fn thread_rate() -> f64 {
     let (m, n, k) = (512, 688, 256);
     let (lhs, rhs, mut dst) = (vec![0.5; m * k], vec![0.5; n * k], vec![0.0; m * n]);

@@ -47,7 +47,8 @@ pub(super) fn shape_of(sizes: RandomShape) -> ModelShape {
 }
 
 impl LanguageModel {
-    /// A model of `shape` with weights drawn from a seed, wide enough for attention to be uneven, so that policies differ.
+    /// A model of `shape` with weights drawn from a seed, wide enough for attention to be uneven, so that policies
+    /// differ.
     ///
     /// # Errors
     /// Errors of the device.

@@ -1,10 +1,10 @@
-//! Keys whose positions depend on evictions: `slot` (rank in the cache, StreamingLLM) and `squeezed` (gaps above 10 become ln
-//! ln, arXiv 2401.06104, section 7.2).
+//! Keys whose positions depend on evictions: `slot` (rank in the cache, StreamingLLM) and `squeezed` (gaps above
+//! 10 become ln ln, arXiv 2401.06104, section 7.2).
 //!
-//! Only differences of positions matter to rotary products, so positions are counted from the newest end: an entry keeps its
-//! coordinate until a later one is evicted, and then moves towards the newest by the amount the gap shrank. (Window evicts the
-//! oldest, so hardly anything moves.) Moved keys are turned by the difference; every few turns they are rotated again from the
-//! unrotated key, so that rounding errors do not accumulate.
+//! Only differences of positions matter to rotary products, so positions are counted from the newest end: an entry
+//! keeps its coordinate until a later one is evicted, and then moves towards the newest by the amount the gap
+//! shrank. (Window evicts the oldest, so hardly anything moves.) Moved keys are turned by the difference; every
+//! few turns they are rotated again from the unrotated key, so that rounding errors do not accumulate.
 
 use super::rope::Frequencies;
 use crate::eviction::{BlockScan, Heads, Positions, Scope};
@@ -13,8 +13,8 @@ use crate::vector;
 /// Turns after which keys are rotated from scratch.
 const REFRESH: usize = 16;
 
-/// Keys of one layer. The entries of a dimension are adjacent, so that turning a run of entries and multiplying by a query both
-/// run over whole rows.
+/// Keys of one layer. The entries of a dimension are adjacent, so that turning a run of entries and multiplying by
+/// a query both run over whole rows.
 #[derive(Clone, Debug)]
 pub(super) struct RerotatedKeys {
     /// Before rotation: (kv_heads, head_dim, capacity)

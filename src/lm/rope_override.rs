@@ -1,4 +1,5 @@
-//! Scaling of rotary positions for texts longer than the model was trained on: the two ways that only change the angles.
+//! Scaling of rotary positions for texts longer than the model was trained on: the two ways that only change the
+//! angles.
 //!
 //! A sweep can set them for a checkpoint that has no scaling of its own.
 
@@ -32,8 +33,8 @@ impl std::hash::Hash for Real {
 pub enum RopeOverrideKind {
     /// Positions are divided by the factor (position interpolation, arXiv 2306.15595).
     Linear,
-    /// The base grows so that the slowest frequency is divided by the factor and the fastest is unchanged (NTK-aware, as in
-    /// Code Llama, arXiv 2308.12950).
+    /// The base grows so that the slowest frequency is divided by the factor and the fastest is unchanged
+    /// (NTK-aware, as in Code Llama, arXiv 2308.12950).
     Ntk,
 }
 

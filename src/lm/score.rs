@@ -37,8 +37,8 @@ impl LanguageModel {
         Ok(self.score(states, targets, &[], None)?.nll)
     }
 
-    /// Scores `targets[i]` after state i. `hits_of` are ascending indices of targets to compare with the most likely token; with
-    /// `unbounded` states every prediction is compared with theirs.
+    /// Scores `targets[i]` after state i. `hits_of` are ascending indices of targets to compare with the most
+    /// likely token; with `unbounded` states every prediction is compared with theirs.
     ///
     /// # Errors
     /// As `nll`.

@@ -34,8 +34,8 @@ impl Tokenizer {
     /// Tokens of [`bytes`](Self::bytes): 256 bytes and BOS.
     pub const BYTES_VOCAB: usize = 257;
 
-    /// Reads `tokenizer.json`, and `tokenizer_config.json` if there is one. `bos` is the BOS token of config.json, used if the
-    /// tokenizer's files name none.
+    /// Reads `tokenizer.json`, and `tokenizer_config.json` if there is one. `bos` is the BOS token of config.json,
+    /// used if the tokenizer's files name none.
     ///
     /// # Errors
     /// A file that cannot be read or is no tokenizer.

@@ -1,8 +1,8 @@
 //! The network: a Llama-layout decoder that reads any number of tokens into a [`Memory`].
 //!
-//! Shapes are (rows, hidden) throughout; a text is one sequence, never a batch. candle's own Llama returns only the last
-//! position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It is a reference in the
-//! tests.
+//! Shapes are (rows, hidden) throughout; a text is one sequence, never a batch. candle's own Llama returns only
+//! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
+//! is a reference in the tests.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
 use crate::eviction::SizedPolicy;
 
-/// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in cache.
+/// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
+/// cache.
 const SEGMENT: usize = 512;
 /// The same if every matrix is converted from f16 or bf16 for each product.
 const SEGMENT_WIDENED: usize = 2048;
@@ -197,14 +198,14 @@ impl LanguageModel {
         Memory::new(self.shape.layers, self.shape.heads, self.shape.head_dim, plan)
     }
 
-    /// A bounded memory that continues after the first `len` tokens of an unbounded one, as if it had read them itself. `None`
-    /// if `len` exceeds the policy's size, or if its sums were not saved.
+    /// A bounded memory that continues after the first `len` tokens of an unbounded one, as if it had read them
+    /// itself. `None` if `len` exceeds the policy's size, or if its sums were not saved.
     pub fn fork(&self, memory: &Memory, len: usize, policy: SizedPolicy, measure_loss: bool) -> Option<Memory> {
         memory.fork(len, policy, self.shape.heads, self.shape.head_dim, measure_loss)
     }
 
-    /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors and states are
-    /// the same however a text is split into reads.
+    /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
+    /// and states are the same however a text is split into reads.
     ///
     /// # Errors
     /// A token outside the vocabulary, a text longer than the model's window, or [`Interrupted`].
@@ -243,14 +244,15 @@ impl LanguageModel {
         memory.cut(self.shape.heads, self.shape.head_dim);
     }
 
-    /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by [`step`](Self::step). A bounded
-    /// memory is then as large as its policy allows, and an unbounded one as large as the text will be.
+    /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
+    /// [`step`](Self::step). A bounded memory is then as large as its policy allows, and an unbounded one as large
+    /// as the text will be.
     pub fn shrink_to_fit(&self, memory: &mut Memory, more: usize) {
         memory.shrink_to_fit(more, self.shape.heads, self.shape.head_dim);
     }
 
-    /// Reads one token into each memory, with one product per matrix. The memories may have different lengths and policies.
-    /// Returns the states, (texts, hidden). The bits of a text don't depend on the other texts.
+    /// Reads one token into each memory, with one product per matrix. The memories may have different lengths and
+    /// policies. Returns the states, (texts, hidden). The bits of a text don't depend on the other texts.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -390,8 +392,9 @@ impl LanguageModel {
         Ok(parts)
     }
 
-    /// Applies `map` to the logits of some rows at a time: (first row, logits in f32 of each of `states`, row after row). The
-    /// logits of a long text never are in memory at once. Returns the results in the order of the rows.
+    /// Applies `map` to the logits of some rows at a time: (first row, logits in f32 of each of `states`, row
+    /// after row). The logits of a long text never are in memory at once. Returns the results in the order of the
+    /// rows.
     ///
     /// # Errors
     /// Errors of `map` or the device.

@@ -11,8 +11,8 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-/// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred bytes, and the
-/// largest mixtures of experts have some ten thousand tensors per file.
+/// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
+/// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
 /// A safetensors file begins with the length of its header.
 const PREFIX: u64 = 8;

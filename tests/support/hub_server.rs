@@ -1,7 +1,8 @@
 //! A hub on the loopback interface, with the responses of huggingface.co that downloads need, over real HTTP.
 //!
-//! Like the hub, it redirects large files to another address and gives their SHA-256 as etag, redirects small ones to a relative
-//! address, and serves ranges. Files can be given faults. It ends when it is dropped, or after a minute.
+//! Like the hub, it redirects large files to another address and gives their SHA-256 as etag, redirects small ones
+//! to a relative address, and serves ranges. Files can be given faults. It ends when it is dropped, or after a
+//! minute.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -1,7 +1,7 @@
 //! Blobs of the cache, and the links of a snapshot to them.
 //!
-//! A blob is named by its etag and shared by all commits that have it; links are relative, so the cache can be moved. Other
-//! processes may work on the same files: whatever they made is kept.
+//! A blob is named by its etag and shared by all commits that have it; links are relative, so the cache can be
+//! moved. Other processes may work on the same files: whatever they made is kept.
 
 use std::fs;
 use std::io::ErrorKind;

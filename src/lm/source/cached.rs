@@ -1,7 +1,7 @@
 //! A snapshot in the cache, used when the hub cannot or may not be asked.
 //!
-//! The cache does not say which files are missing. So completeness is judged by what a checkpoint needs, and for the parts of a
-//! table by the count in their names.
+//! The cache does not say which files are missing. So completeness is judged by what a checkpoint needs, and for
+//! the parts of a table by the count in their names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

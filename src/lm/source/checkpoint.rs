@@ -1,7 +1,7 @@
 //! The files of one checkpoint, and how they are chosen among the files of a folder or repository.
 //!
-//! The choice is the same for a folder, the hub and the cache, each of which is a [`Snapshot`]. Weights are safetensors only,
-//! because reading a pickle can run code. The index of a sharded checkpoint is not trusted.
+//! The choice is the same for a folder, the hub and the cache, each of which is a [`Snapshot`]. Weights are
+//! safetensors only, because reading a pickle can run code. The index of a sharded checkpoint is not trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -103,16 +103,17 @@ pub(super) trait Snapshot {
     fn commit(&self) -> Option<String>;
 }
 
-/// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are downloaded.
+/// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are
+/// downloaded.
 pub(super) fn gather(snapshot: &dyn Snapshot) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     if !single && !snapshot.has(INDEX) {
         return Err(match snapshot.names().iter().find(|name| is_foreign(name)) {
             Some(foreign) => anyhow!(
-                "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle can run any code): convert it \
-                 where you trust it (transformers: `save_pretrained(\"folder\", safe_serialization=True)`) and name that \
-                 folder",
+                "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle \
+                 can run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
+                 safe_serialization=True)`) and name that folder",
                 snapshot.describe()
             ),
             None if snapshot.has(CONFIG) => snapshot.missing(SINGLE),
@@ -165,7 +166,8 @@ fn shards(index: &Path) -> Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Whether a file holds weights in a format that is not read. (Other pickles, such as an optimizer's state, are no weights.)
+/// Whether a file holds weights in a format that is not read. (Other pickles, such as an optimizer's state, are no
+/// weights.)
 fn is_foreign(name: &str) -> bool {
     (name.starts_with("pytorch_model") && name.ends_with(".bin"))
         || name.starts_with("consolidated")

@@ -1,8 +1,9 @@
 //! Downloads files of one commit into the cache, each whole or not at all.
 //!
-//! A blob that is already there is not fetched again, a broken transfer continues where it stopped, size and checksum are
-//! compared before the file counts, and processes that want the same file wait for each other. (The crate hf-hub has the same
-//! layout, but its transfer follows redirects with the token and trusts etags as file names, so it is not used.)
+//! A blob that is already there is not fetched again, a broken transfer continues where it stopped, size and
+//! checksum are compared before the file counts, and processes that want the same file wait for each other. (The
+//! crate hf-hub has the same layout, but its transfer follows redirects with the token and trusts etags as file
+//! names, so it is not used.)
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

@@ -1,7 +1,7 @@
 //! Errors of downloads, each with what to do about it.
 //!
-//! It is an enumeration because callers branch on the kind: an unreachable hub is no failure if the cache has the files. No
-//! variant contains the token or a signed URL.
+//! It is an enumeration because callers branch on the kind: an unreachable hub is no failure if the cache has the
+//! files. No variant contains the token or a signed URL.
 
 use std::path::PathBuf;
 

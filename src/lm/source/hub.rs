@@ -1,7 +1,8 @@
 //! The hub and its cache: which snapshot a request means, and whether the network is needed for it.
 //!
-//! The cache has the layout that all Hugging Face tools share (`blobs`, `refs`, `snapshots`), so downloads by Python are found
-//! here and the reverse. All files of one result are of one commit; the ref of a branch moves only when they are complete.
+//! The cache has the layout that all Hugging Face tools share (`blobs`, `refs`, `snapshots`), so downloads by
+//! Python are found here and the reverse. All files of one result are of one commit; the ref of a branch moves
+//! only when they are complete.
 
 use std::fs;
 use std::io::BufReader;

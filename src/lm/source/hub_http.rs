@@ -1,7 +1,7 @@
 //! Requests to the hub: what a file is called and how long it is, its bytes, and whether the hub answers at all.
 //!
-//! The token is sent to the hub's own host only, never to where it redirects, and redirects are limited. Headers are returned
-//! unchecked; where bytes go and when to retry is decided in `download`.
+//! The token is sent to the hub's own host only, never to where it redirects, and redirects are limited. Headers
+//! are returned unchecked; where bytes go and when to retry is decided in `download`.
 
 use std::io::Read;
 use std::time::Duration;
@@ -60,8 +60,8 @@ impl HubHttp {
         HubHttp { agent: config.build().new_agent(), origin, token: settings.token.clone() }
     }
 
-    /// Name, commit and size of a file. For a large file the hub states them in its redirect to wherever the bytes are, so
-    /// only the hub itself is asked.
+    /// Name, commit and size of a file. For a large file the hub states them in its redirect to wherever the bytes
+    /// are, so only the hub itself is asked.
     pub(super) fn describe(&self, url: &str) -> Result<RemoteFile, HttpError> {
         let mut url = url.to_owned();
         for _ in 0..=MAX_REDIRECTS {

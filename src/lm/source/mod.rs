@@ -1,7 +1,8 @@
 //! Where a model comes from: a folder, a repository of the Hugging Face hub, or a model inside the program.
 //!
-//! This module parses what a user writes into a [`ModelSource`], and resolves it to [`CheckpointFiles`], paths on this machine.
-//! It does not look inside the files, and no name from a file or from the network leads outside its folder.
+//! This module parses what a user writes into a [`ModelSource`], and resolves it to [`CheckpointFiles`], paths on
+//! this machine. It does not look inside the files, and no name from a file or from the network leads outside its
+//! folder.
 
 mod blob;
 mod cached;

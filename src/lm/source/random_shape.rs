@@ -1,7 +1,7 @@
 //! Names of random models by their shape, such as `random-h512-l8-a8-k8-f1408-v8000`.
 //!
-//! Time and memory depend on a model's shape and not on what it learned, so they can be measured without a download.
-//! This module parses the names and refuses impossible shapes; `lm::random` draws the weights.
+//! Time and memory depend on a model's shape and not on what it learned, so they can be measured without a
+//! download. This module parses the names and refuses impossible shapes; `lm::random` draws the weights.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,8 +26,8 @@ pub struct RandomShape {
     pub kv_heads: usize,
     pub intermediate: usize,
     pub vocab: usize,
-    /// Factor on the attention logits. Plain random weights attend nearly evenly, trained models sharply; at 32 most attention
-    /// weights are exactly 0, so ties are common.
+    /// Factor on the attention logits. Plain random weights attend nearly evenly, trained models sharply; at 32
+    /// most attention weights are exactly 0, so ties are common.
     pub sharpness: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Names on the hub: of a repository, of a revision, of a file in it.
 //!
-//! They become parts of URLs and of paths in the cache, and some come from the network, so each is checked first. Nothing
-//! here touches the disk.
+//! They become parts of URLs and of paths in the cache, and some come from the network, so each is checked first.
+//! Nothing here touches the disk.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! A repository of the hub at a revision: its addresses, its folder in the cache, and what it means when the hub refuses it.
+//! A repository of the hub at a revision: its addresses, its folder in the cache, and what it means when the hub
+//! refuses it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Settings of the hub from the environment, with the names and defaults of `huggingface_hub`.
 //!
-//! A machine set up for Python works here. Nothing else in the crate reads these variables. The token has no `Debug` or
-//! `Display` that would show it.
+//! A machine set up for Python works here. Nothing else in the crate reads these variables. The token has no
+//! `Debug` or `Display` that would show it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -179,7 +179,8 @@ fn is_true(value: &str) -> bool {
 
 const LONGEST_TOKEN: u64 = 1 << 16;
 
-/// A missing token file means no token. One that cannot be read is an error: otherwise a gated model would seem denied.
+/// A missing token file means no token. One that cannot be read is an error: otherwise a gated model would seem
+/// denied.
 fn token_in(file: &Path) -> Result<Option<Token>> {
     match bounded_read::text(file, LONGEST_TOKEN) {
         Ok(text) => Token::new(&text).with_context(|| format!("token file {}", file.display())),
