@@ -105,7 +105,7 @@ pub struct ReadStats {
 }
 
 /// Settings of a new memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryPlan<'a> {
     /// `None`: unbounded.
     pub policy: Option<SizedPolicy>,
@@ -130,17 +130,7 @@ pub struct MemoryPlan<'a> {
 impl MemoryPlan<'_> {
     /// The unbounded cache.
     pub fn unbounded() -> MemoryPlan<'static> {
-        MemoryPlan {
-            policy: None,
-            positions: Positions::Absolute,
-            seed: 0,
-            fork_scopes: &[],
-            fork_points: &[],
-            expect: 0,
-            measure_loss: false,
-            one_shot: false,
-            log: false,
-        }
+        MemoryPlan::default()
     }
 
     /// A cache bounded by a policy.
