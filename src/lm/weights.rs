@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
@@ -85,17 +85,18 @@ impl Weights {
 
     fn add(&mut self, path: &Path, data: Data) -> Result<()> {
         const DAMAGED: &str = "the file is truncated, damaged or no safetensors file; fetch it again";
+        let damaged = |error: io::Error| anyhow!("{error}: {DAMAGED}");
         let total = data.length()?;
         ensure!(total > 0, "the file is empty");
-        let prefix = data.read(0, PREFIX as usize).context(DAMAGED)?;
+        let prefix = data.read(0, PREFIX as usize).map_err(damaged)?;
         let length = prefix.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
         ensure!(
             length <= MOST_HEADER,
             "by its own account its header has {length} bytes, more than {MOST_HEADER}: {DAMAGED}"
         );
-        let header = data.read(PREFIX, length as usize).context(DAMAGED)?;
+        let header = data.read(PREFIX, length as usize).map_err(damaged)?;
         // Offsets and sizes of the tensors are checked here.
-        let header: Metadata = serde_json::from_slice(&header).context(DAMAGED)?;
+        let header: Metadata = serde_json::from_slice(&header).map_err(|error| damaged(error.into()))?;
         let described = PREFIX + length + header.data_len() as u64;
         ensure!(total == described, "it has {total} bytes and its header describes {described}: {DAMAGED}");
         for (name, tensor) in header.tensors() {
