@@ -1,9 +1,9 @@
-//! Tokens per second of one text under each cache rule, and of the walk alone: `cargo bench`.
+//! Tokens per second of one text under each cache rule, and of the eviction scan alone: `cargo bench`.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tova_bench::eviction::{Heads, Normaliser, Roster, presets};
+use tova_bench::eviction::{CacheEntries, Heads, Normaliser, presets};
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelShape, WeightType, tiny_shape};
 
 const TOKENS: usize = 2048;
@@ -42,31 +42,31 @@ fn read(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn walk(criterion: &mut Criterion) {
+fn scan(criterion: &mut Criterion) {
     let heads = Heads { heads: 8, kv_heads: 8 };
-    let mut group = criterion.benchmark_group("walk 128 rows, 8 heads, 512 entries");
+    let mut group = criterion.benchmark_group("scan of 128 rows, 8 heads, 512 entries");
     group.throughput(Throughput::Elements(128)).sample_size(30);
     for name in ["window", "tova", "h2o"] {
         let policy = presets::by_name(name).expect("a preset").at(512).expect("512 entries are enough");
         group.bench_function(name, |bencher| {
-            let mut roster = Roster::bounded(heads, policy, 0);
+            let mut entries = CacheEntries::bounded(heads, policy, 0);
             let mut normaliser = Normaliser { max: vec![0.0; 8 * 128], sum: vec![0.0; 8 * 128] };
             let mut logits = Vec::new();
             bencher.iter(|| {
-                let mut scan = roster.begin(128, |_, _| 1.0);
-                logits.resize(8 * 128 * scan.stride(), 0.0);
+                let mut block = entries.begin(128, |_, _| 1.0);
+                logits.resize(8 * 128 * block.stride(), 0.0);
                 for (i, x) in logits.iter_mut().enumerate() {
                     *x = (i % 251) as f32 * 0.03;
                 }
                 for row in 0..128 {
-                    scan.step(row, &mut logits, &mut normaliser, None);
+                    block.step(row, &mut logits, &mut normaliser, None);
                 }
-                black_box(scan.finish());
+                black_box(block.finish());
             });
         });
     }
     group.finish();
 }
 
-criterion_group!(benches, read, walk);
+criterion_group!(benches, read, scan);
 criterion_main!(benches);

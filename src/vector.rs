@@ -1,8 +1,8 @@
-//! Rows of f32 at the speed of the machine: exponentials, softmax, norms, smallest entries.
+//! Vectorised loops over rows of f32: softmax, norms, minima, small products.
 //!
-//! The instruction set is chosen at run time (AVX-512, AVX2, NEON or plain), so one binary serves every machine.
-//! These are the only hand-vectorised loops of the program: what is here is here because a plain loop was measured
-//! to cost several times more (libm's `exp` alone would take longer than the matrix products beside it).
+//! The instruction set is chosen at run time (AVX-512, AVX2, NEON or scalar), so one binary serves every machine.
+//! These are the only hand-vectorised loops of the program. Each is here because a plain loop was measured to be
+//! several times slower (libm's `exp` alone would take longer than the matrix products).
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// Rows handed to the masked functions have a length that is a multiple of this.
+/// The length of rows of the masked functions is a multiple of this.
 pub const LANES: usize = 16;
 
 /// `n` rounded up to whole lanes.
@@ -31,7 +31,7 @@ pub fn instruction_set() -> String {
 /// e^x for x <= 88, relative error below 2e-7; exactly 0 below -87.
 ///
 /// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in
-/// the low bits, from where a shift makes it the exponent: no conversion, no `floor`.
+/// the low bits, from where a shift makes it the exponent, without conversion or `floor`.
 #[inline(always)]
 fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let magic = s.splat_f32s(12_582_912.0);
@@ -88,8 +88,8 @@ impl WithSimd for SoftmaxRow<'_> {
     }
 }
 
-/// `row[j] <- e^(row[j] + mask[j] - max)`, where `mask` holds 0 for the living and -inf for everybody else; the dead
-/// come out as exactly 0. Returns `max` and the sum of the row. Both slices are whole lanes long.
+/// `row[j] <- e^(row[j] + mask[j] - max)`, where `mask` is 0 or -inf; masked elements become exactly 0. Returns
+/// `max` and the sum of the row. The length of both slices is a multiple of [`LANES`].
 pub fn softmax_row(row: &mut [f32], mask: &[f32]) -> (f32, f32) {
     ARCH.dispatch(SoftmaxRow { row, mask })
 }
@@ -147,8 +147,9 @@ impl WithSimd for Smallest<'_> {
     }
 }
 
-/// Index of the smallest living value, the first of equal ones; `None` if nobody lives (or every value is NaN).
-pub fn argmin_living(values: &[f32], mask: &[f32]) -> Option<usize> {
+/// Index of the smallest value whose mask is 0 and not -inf, the first of equal ones; `None` if there is none, or
+/// all are NaN.
+pub fn masked_argmin(values: &[f32], mask: &[f32]) -> Option<usize> {
     debug_assert_eq!(values.len(), mask.len());
     let low = ARCH.dispatch(Smallest { values, mask });
     values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
@@ -177,7 +178,7 @@ impl WithSimd for Largest<'_> {
     }
 }
 
-/// Index of the largest value, the first of equal ones; `None` if there is none, as where every value is NaN.
+/// Index of the largest value, the first of equal ones; `None` if there is none, or all are NaN.
 pub fn argmax(row: &[f32]) -> Option<usize> {
     let high = ARCH.dispatch(Largest(row));
     row.iter().position(|x| *x == high)
@@ -197,7 +198,7 @@ impl WithSimd for LogSumExp<'_> {
         }
         let max = rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x));
         let shift = s.splat_f32s(max);
-        // Several sums keep the rounding of a long vocabulary small and the additions independent.
+        // Several sums reduce the rounding error of a long vocabulary and make the additions independent.
         let mut sums = [s.splat_f32s(0.0); 4];
         let (quads, tail) = row.as_chunks::<4>();
         for x in quads {
@@ -221,29 +222,28 @@ pub fn log_sum_exp(row: &[f32]) -> f32 {
     ARCH.dispatch(LogSumExp(row))
 }
 
-struct MeanUnder<'a> {
-    weights: &'a [f32],
+/// The sum of e^(p - log_norm) (p - q).
+struct WeightedDifference<'a> {
+    p: &'a [f32],
     log_norm: f32,
-    a: &'a [f32],
-    b: &'a [f32],
+    q: &'a [f32],
 }
 
-impl WithSimd for MeanUnder<'_> {
+impl WithSimd for WeightedDifference<'_> {
     type Output = f32;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, s: S) -> f32 {
-        let (w, w_rest) = S::as_simd_f32s(self.weights);
-        let (a, a_rest) = S::as_simd_f32s(self.a);
-        let (b, b_rest) = S::as_simd_f32s(self.b);
+        let (p, p_rest) = S::as_simd_f32s(self.p);
+        let (q, q_rest) = S::as_simd_f32s(self.q);
         let norm = s.splat_f32s(self.log_norm);
         let mut sum = s.splat_f32s(0.0);
-        for ((w, a), b) in w.iter().zip(a).zip(b) {
-            sum = s.mul_add_e_f32s(exp(s, s.sub_f32s(*w, norm)), s.sub_f32s(*a, *b), sum);
+        for (p, q) in p.iter().zip(q) {
+            sum = s.mul_add_e_f32s(exp(s, s.sub_f32s(*p, norm)), s.sub_f32s(*p, *q), sum);
         }
         let mut sum = s.reduce_sum_f32s(sum);
-        for ((w, a), b) in w_rest.iter().zip(a_rest).zip(b_rest) {
-            sum += (w - self.log_norm).exp() * (a - b);
+        for (p, q) in p_rest.iter().zip(q_rest) {
+            sum += (p - self.log_norm).exp() * (p - q);
         }
         sum
     }
@@ -254,7 +254,7 @@ pub fn kl_divergence(p: &[f32], q: &[f32]) -> f32 {
     debug_assert_eq!(p.len(), q.len());
     let (norm_p, norm_q) = (log_sum_exp(p), log_sum_exp(q));
     // sum of p (ln p - ln q), with the two normalisers taken out of the sum
-    let difference = ARCH.dispatch(MeanUnder { weights: p, log_norm: norm_p, a: p, b: q });
+    let difference = ARCH.dispatch(WeightedDifference { p, log_norm: norm_p, q });
     (difference - norm_p + norm_q).max(0.0)
 }
 
@@ -366,7 +366,8 @@ struct Combine<'a> {
     out: &'a mut [f32],
 }
 
-/// N vectors of columns, from vector `at` on. No closures: one that is not inlined knows nothing of the instruction set.
+/// N vectors of columns, from vector `at` on. No closures here: one that is not inlined is compiled without the
+/// instruction set.
 #[inline(always)]
 fn combined<S: Simd, const N: usize>(s: S, of: &mut Combine<'_>, at: usize) {
     let mut sums = [s.splat_f32s(0.0); N];
@@ -423,8 +424,8 @@ struct RowProducts<'a> {
     stride: usize,
 }
 
-/// Dot products of R rows of weights with N others, all of `input` floats. Each adds up in two sums, one over the even
-/// vectors and one over the odd, in the same order whatever R and N are.
+/// Dot products of R rows of weights with N rows of x, all of `input` floats. Each is the sum of two sums, over
+/// even and odd vectors, in the same order for all R and N.
 #[inline(always)]
 fn dots<S: Simd, const R: usize, const N: usize>(s: S, input: usize, w: &[f32], x: &[f32]) -> [[f32; N]; R] {
     let w: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(&w[r * input..][..input]));
@@ -449,7 +450,8 @@ fn dots<S: Simd, const R: usize, const N: usize>(s: S, input: usize, w: &[f32], 
             }
         }
     }
-    // No closures here: one that is not inlined knows nothing of the instruction set, and costs more than the product.
+    // No closures here: one that is not inlined is compiled without the instruction set, and takes longer than the
+    // product.
     let mut found = [[0.0; N]; R];
     for r in 0..R {
         for n in 0..N {
@@ -477,7 +479,7 @@ impl RowProducts<'_> {
     }
 }
 
-/// Floats of x that are multiplied with all weights before others are: half of what the fastest cache holds.
+/// Floats of x that are multiplied with all weights together: half of the first-level cache.
 const NEAR: usize = 4096;
 
 impl WithSimd for RowProducts<'_> {
@@ -501,7 +503,7 @@ impl WithSimd for RowProducts<'_> {
                 }
             }
         }
-        // Alone, a row waits for the weights, and memory is fastest read from front to back.
+        // A single row is bound by reading the weights, which is fastest from front to back.
         for row in fours..rows {
             for output in 0..outputs {
                 self.tile::<S, 1, 1>(s, output, row);
@@ -510,9 +512,8 @@ impl WithSimd for RowProducts<'_> {
     }
 }
 
-/// The first columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights are (outputs,
-/// input): as many columns as there are outputs. A row's bits don't depend on the rows beside it, nor on which weights
-/// stand together.
+/// The first `outputs` columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights
+/// are (outputs, input). The bits of an element depend only on its row of x and its row of weights.
 pub fn row_products(x: &[f32], input: usize, weights: &[f32], out: &mut [f32], stride: usize) {
     assert!(input > 0 && x.len().is_multiple_of(input) && weights.len().is_multiple_of(input));
     let (rows, outputs) = (x.len() / input, weights.len() / input);
@@ -531,11 +532,10 @@ mod tests {
 
     #[test]
     fn a_row_times_a_table() {
-        let numbers = |n: usize, by: f32| (0..n).map(|i| (i as f32 * by).sin()).collect::<Vec<f32>>();
         for (rows, columns, stride) in
             [(1, 16, 16), (5, 48, 50), (32, 160, 640), (3, 0, 4), (0, 16, 16), (5, 37, 40)]
         {
-            let (weights, table) = (numbers(rows, 0.7), numbers(rows * stride, 0.3));
+            let (weights, table) = (numbers(rows, 1.0), numbers(rows * stride, 1.0));
             let mut out = vec![f32::NAN; columns];
             combine(&weights, &table, stride, &mut out);
             for (column, got) in out.iter().enumerate() {
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_exactly_nothing() {
+    fn masked_elements_become_exactly_zero() {
         let mut row = numbers(32, 5.0);
         row[3] = 1e4;
         let mut mask = vec![0.0; 32];
@@ -576,16 +576,16 @@ mod tests {
     }
 
     #[test]
-    fn argmin_prefers_the_first_and_skips_the_dead() {
+    fn argmin_prefers_the_first_and_skips_masked_values() {
         let values = [3.0, 0.0, 2.0, 1.0, 1.0];
-        let dead = f32::NEG_INFINITY;
-        assert_eq!(argmin_living(&values, &[0.0, dead, 0.0, 0.0, 0.0]), Some(3));
-        assert_eq!(argmin_living(&values, &[dead; 5]), None);
-        assert_eq!(argmin_living(&[f32::INFINITY], &[0.0]), Some(0));
+        let masked = f32::NEG_INFINITY;
+        assert_eq!(masked_argmin(&values, &[0.0, masked, 0.0, 0.0, 0.0]), Some(3));
+        assert_eq!(masked_argmin(&values, &[masked; 5]), None);
+        assert_eq!(masked_argmin(&[f32::INFINITY], &[0.0]), Some(0));
     }
 
     #[test]
-    fn argmax_is_the_first_of_the_largest_at_any_place() {
+    fn argmax_is_the_first_of_the_largest() {
         for n in [1, 5, 16, 63, 64, 65, 257, 2048] {
             for at in [0, n / 3, n / 2, n - 1] {
                 let mut row = numbers(n, 4.0);
@@ -625,15 +625,15 @@ mod tests {
 
     #[test]
     fn silu_of_extremes_is_finite() {
-        let mut gate =
-            vec![-1000.0, -90.0, 0.0, 90.0, 1000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let mut gate = [0.0; 16];
+        gate[..5].copy_from_slice(&[-1000.0, -90.0, 0.0, 90.0, 1000.0]);
         silu_mul(&mut gate, &[1.0; 16]);
         assert_eq!((gate[2], gate[3], gate[4]), (0.0, 90.0, 1000.0));
         assert!(gate[0].abs() < 1e-30 && gate[1].abs() < 1e-30);
     }
 
     #[test]
-    fn few_rows_by_hand_and_alone() {
+    fn row_products_by_hand_and_one_row_at_a_time() {
         for input in [1, 5, 16, 33, 64, 130] {
             let weights = numbers(7 * input, 1.0);
             let x = numbers(6 * input, 2.0);
@@ -649,7 +649,7 @@ mod tests {
                     assert_eq!(all[row * 7 + out].to_bits(), alone[out].to_bits(), "{input}");
                 }
             }
-            // Whichever weights stand together, and where the columns begin.
+            // Splitting the weights must not change a bit.
             let mut parts = vec![0.0; 7 * 6];
             row_products(&x, input, &weights[..2 * input], &mut parts, 7);
             row_products(&x, input, &weights[2 * input..], &mut parts[2..], 7);

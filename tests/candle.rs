@@ -1,5 +1,5 @@
-//! The network against another implementation: candle-transformers' own Llama, which gives the last position's
-//! logits of an unbounded cache.
+//! The network against another implementation: the Llama of candle-transformers, which returns the last position's
+//! logits with an unbounded cache.
 
 use std::collections::HashMap;
 

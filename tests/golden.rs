@@ -1,8 +1,8 @@
-//! The engine against answers of the slow, obvious definition (float64, one token at a time, physical deletion):
-//! NLLs within 1e-4 and equal survivors, however the text is cut into reads.
+//! The engine against a slow, plain definition (float64, one token at a time, entries deleted): NLLs within 1e-4
+//! and equal survivors, however the text is split into reads.
 //!
-//! `tests/golden/README.md` says where the answers come from. More of them are found through
-//! `TOVA_BENCH_TEST_DATA`; without it that part is skipped aloud.
+//! `tests/golden/README.md` says where the expected results come from. `TOVA_BENCH_TEST_DATA` has more of them;
+//! without it that test prints that it is skipped.
 
 mod support;
 
@@ -89,8 +89,8 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
     (answers.cases.len(), worst)
 }
 
-/// Three of random weights, and the layouts they lack: rope scaling, biases, tied matrices under either name, f16 and
-/// bf16 files, shards.
+/// Three checkpoints with random weights, and variants: rope scaling, biases, tied matrices under either name, f16
+/// and bf16 files, shards.
 #[test]
 fn goldens() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -122,9 +122,9 @@ fn a_long_text() {
     eprintln!("long-text: {cases} cases, largest NLL difference {worst:.1e}");
 }
 
-/// A checkpoint whose config divides its positions by 4, and the same one without that line, stretched by the caller.
+/// A checkpoint whose config divides its positions by 4, and the same one without that line, scaled by the caller.
 #[test]
-fn stretched_positions() {
+fn scaled_positions() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/variants/linear-rope-mqa-bf16");
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors"] {
@@ -150,7 +150,7 @@ fn shared_goldens() {
         eprintln!("SKIPPED: shared_goldens needs TOVA_BENCH_TEST_DATA");
         return;
     };
-    // A trained checkpoint; the random ones are in the project.
+    // A trained checkpoint; those with random weights are committed.
     let (golden, checkpoint) =
         (data.join("golden/tinystories-656k"), data.join("data/checkpoints/TinyStories-656K"));
     let (cases, worst) = check(&golden, &checkpoint, &[1, 7, 64, usize::MAX]);

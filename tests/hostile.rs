@@ -1,7 +1,7 @@
-//! Files of strangers: every seed of the fuzzer goes through the reader it was made for, as in an ordinary run.
+//! Foreign files: every seed of the fuzzer is read by the reader it was made for.
 //!
-//! `fuzz/` says what is promised of each reader, and looks for inputs that break it; what it once found is a seed here. So that
-//! one that hangs or eats the memory is a failure and not the end of the tests, each target is a process with limits of its own.
+//! `fuzz/README.md` lists what readers promise. Each target runs in a process with limits of its own, so that a
+//! reader that hangs or exhausts memory fails its test without ending the others.
 
 #[path = "../fuzz/src/lib.rs"]
 mod readers;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Kilobytes of address space: far more than any reader needs, far less than a hostile file asks for.
 const MEMORY: u64 = 3 << 20;
 /// Longer than all seeds of a target take on a slow and busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Names the target to the process that reads its seeds.
 const TARGET: &str = "TOVA_BENCH_HOSTILE_TARGET";
 
@@ -43,12 +43,12 @@ fn every_target_has_seeds_and_every_seed_a_target() {
     assert!(bytes < 1 << 20, "the seeds have {bytes} bytes");
 }
 
-/// Reads the seeds of one target in this process. Without a name it has nothing to do: the test below starts it.
+/// Reads the seeds of one target in this process; does nothing unless the test below starts it.
 #[test]
 fn seeds_of_one_target() {
     let Ok(target) = std::env::var(TARGET) else { return };
     for seed in seeds(&target) {
-        // The last name printed is the culprit.
+        // If reading fails, the last name printed is the cause.
         println!("{}", seed.display());
         let input = fs::read(&seed).unwrap();
         let start = Instant::now();
@@ -64,8 +64,8 @@ fn every_seed_is_read_within_limits() {
     let mut wrong = Vec::new();
     for (target, _) in readers::TARGETS {
         let folder = tempfile::tempdir().unwrap();
-        let told = folder.path().join("told");
-        let file = fs::File::create(&told).unwrap();
+        let log = folder.path().join("log");
+        let file = fs::File::create(&log).unwrap();
         let mut command = if cfg!(target_os = "linux") {
             let mut shell = Command::new("sh");
             shell.args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")]).arg(&program);
@@ -81,7 +81,7 @@ fn every_seed_is_read_within_limits() {
             .stderr(Stdio::from(file))
             .spawn()
             .unwrap();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {
                 break Some(status);
@@ -93,9 +93,9 @@ fn every_seed_is_read_within_limits() {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        let told = fs::read_to_string(&told).unwrap();
-        if !status.is_some_and(|status| status.success()) || !told.contains("all read") {
-            let tail: Vec<&str> = told.lines().rev().take(12).collect();
+        let output = fs::read_to_string(&log).unwrap();
+        if !status.is_some_and(|status| status.success()) || !output.contains("all read") {
+            let tail: Vec<&str> = output.lines().rev().take(12).collect();
             wrong.push(format!("{target}: {status:?}\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n")));
         }
     }

@@ -1,4 +1,5 @@
-//! The hub through the real client and real HTTP, from a server in this process; and folders, which need neither.
+//! Downloads from a hub, by the real client over real HTTP from a server in this process; and checkpoints in
+//! folders.
 
 #[path = "support/hub_server.rs"]
 mod hub_server;
@@ -34,7 +35,7 @@ fn small_repo() -> HubServer {
     )
 }
 
-/// A machine: its own cache, and patience for a test.
+/// A machine with a cache of its own and short timeouts.
 struct Machine {
     root: TempDir,
     settings: HubSettings,
@@ -81,20 +82,20 @@ impl Machine {
 }
 
 #[derive(Default)]
-struct Heard(RefCell<Vec<String>>);
+struct Reports(RefCell<Vec<String>>);
 
-impl DownloadProgress for Heard {
+impl DownloadProgress for Reports {
     fn start(&self, name: &str, bytes: u64) {
         self.0.borrow_mut().push(format!("start {name} {bytes}"));
     }
 
     fn advance(&self, bytes: u64) {
-        let mut heard = self.0.borrow_mut();
-        let sum = heard.last().and_then(|last| last.strip_prefix("+")?.parse::<u64>().ok());
+        let mut reports = self.0.borrow_mut();
+        let sum = reports.last().and_then(|last| last.strip_prefix("+")?.parse::<u64>().ok());
         if sum.is_some() {
-            heard.pop();
+            reports.pop();
         }
-        heard.push(format!("+{}", sum.unwrap_or(0) + bytes));
+        reports.push(format!("+{}", sum.unwrap_or(0) + bytes));
     }
 
     fn finish(&self) {
@@ -107,7 +108,7 @@ impl DownloadProgress for Heard {
 }
 
 #[test]
-fn files_land_in_the_ordinary_cache_layout() {
+fn files_are_stored_in_the_standard_cache_layout() {
     let server = small_repo();
     let machine = Machine::new(&server);
     let files = machine.resolve("o/n").unwrap();
@@ -128,35 +129,35 @@ fn files_land_in_the_ordinary_cache_layout() {
 }
 
 #[test]
-fn a_second_time_nothing_is_downloaded_and_no_server_is_needed() {
+fn cached_files_are_not_downloaded_again_and_need_no_server() {
     let server = small_repo();
     let mut machine = Machine::new(&server);
     let first = machine.resolve("o/n").unwrap();
     let requests = server.count("/");
     assert_eq!(machine.resolve("o/n").unwrap(), first);
-    assert_eq!(server.count("/"), requests + 1, "only the repository's description is asked for again");
+    assert_eq!(server.count("/"), requests + 1, "only the description of the repository is requested again");
     assert_eq!(machine.resolve(&format!("o/n@{COMMIT}")).unwrap(), first);
-    assert_eq!(server.count("/"), requests + 1, "a commit that is in the cache needs no question");
+    assert_eq!(server.count("/"), requests + 1, "a cached commit needs no request");
 
     drop(server);
-    let heard = Heard::default();
-    assert_eq!("o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &heard).unwrap(), first);
-    let notes = heard.0.into_inner();
+    let reports = Reports::default();
+    assert_eq!("o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &reports).unwrap(), first);
+    let notes = reports.0.into_inner();
     assert!(notes.len() == 1 && notes[0].contains("cannot be reached") && notes[0].contains("from the cache"));
 
     let server = small_repo();
     server.contents.lock().unwrap().info_status = Some(401);
     machine.settings.endpoint = server.endpoint.clone();
-    assert_eq!(machine.resolve("o/n").unwrap(), first, "a gate does not take away what is here");
+    assert_eq!(machine.resolve("o/n").unwrap(), first, "cached files remain usable if the hub denies access");
     server.contents.lock().unwrap().info_status = None;
     server.contents.lock().unwrap().files.insert("generation_config.json".to_owned(), b"{}".to_vec());
     server.fault("generation_config.json", Fault::Status(401));
-    assert_eq!(machine.resolve("o/n").unwrap(), first, "nor does one before a file that is optional");
+    assert_eq!(machine.resolve("o/n").unwrap(), first, "also if it denies access to an optional file");
 
     machine.settings.offline = true;
-    let heard = Heard::default();
-    assert_eq!("o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &heard).unwrap(), first);
-    assert!(heard.0.into_inner().is_empty());
+    let reports = Reports::default();
+    assert_eq!("o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &reports).unwrap(), first);
+    assert!(reports.0.into_inner().is_empty());
 }
 
 #[test]
@@ -186,8 +187,8 @@ fn without_network_a_missing_file_is_named() {
 }
 
 #[test]
-fn a_hub_that_never_answers_is_given_up() {
-    // It accepts connections and says nothing, as a firewall does.
+fn a_hub_that_never_answers_is_an_error() {
+    // It accepts connections and sends nothing, like some firewalls.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let root = tempfile::tempdir().unwrap();
     let mut settings = HubSettings::with_cache_dir(root.path());
@@ -214,7 +215,7 @@ fn a_new_commit_moves_the_branch_but_not_the_pin_and_shares_blobs() {
     assert_eq!(fs::read(&old.config).unwrap(), CONFIG);
     assert_eq!(fs::read_link(&new.weights[0]).unwrap(), fs::read_link(&old.weights[0]).unwrap());
     let probes = server.count("/cdn/bytes/model.safetensors") - downloads;
-    assert!(probes <= 1, "the weights did not change, so at most their size was asked for");
+    assert!(probes <= 1, "the weights did not change, so at most their size was requested");
     assert_eq!(machine.resolve(&format!("o/n@{COMMIT}")).unwrap(), old);
     assert_eq!(machine.resolve("o/n@v1").unwrap(), new);
     assert_eq!(fs::read_to_string(machine.repo().join("refs/v1")).unwrap(), OTHER);
@@ -226,7 +227,7 @@ fn a_new_commit_moves_the_branch_but_not_the_pin_and_shares_blobs() {
 fn the_token_is_sent_only_when_there_is_one() {
     let server = small_repo();
     let mut machine = Machine::new(&server);
-    // The token of another tool, beside the cache: settings say what is used, not the client.
+    // A token beside the cache is not used: only the settings count.
     fs::create_dir_all(machine.root.path().join("a/b")).unwrap();
     fs::write(machine.root.path().join("a/b/token"), "hf_stray").unwrap();
     machine.resolve("o/n").unwrap();
@@ -239,9 +240,9 @@ fn the_token_is_sent_only_when_there_is_one() {
     assert!(requests.iter().all(|(_, token)| token.as_deref() == Some("Bearer hf_secret")), "{requests:?}");
 }
 
-/// The hub sends large files from another address, which is none of the token's business.
+/// The hub redirects large files to another host, which must not get the token.
 #[test]
-fn the_token_stays_with_the_hub() {
+fn the_token_is_not_sent_to_other_hosts() {
     let server = small_repo();
     let mut machine = Machine::new(&server);
     // The same server under another name: redirects lead to the number.
@@ -249,13 +250,13 @@ fn the_token_stays_with_the_hub() {
     machine.settings.token = Token::new("hf_secret").unwrap();
     machine.resolve("o/n").unwrap();
     let requests = std::mem::take(&mut server.contents.lock().unwrap().requests);
-    let (away, home): (Vec<_>, Vec<_>) = requests.iter().partition(|(path, _)| path.starts_with("/cdn/"));
-    assert!(!away.is_empty() && away.iter().all(|(_, token)| token.is_none()), "{requests:?}");
-    assert!(home.iter().all(|(_, token)| token.as_deref() == Some("Bearer hf_secret")), "{requests:?}");
+    let (other, hub): (Vec<_>, Vec<_>) = requests.iter().partition(|(path, _)| path.starts_with("/cdn/"));
+    assert!(!other.is_empty() && other.iter().all(|(_, token)| token.is_none()), "{requests:?}");
+    assert!(hub.iter().all(|(_, token)| token.as_deref() == Some("Bearer hf_secret")), "{requests:?}");
 }
 
 #[test]
-fn a_refusal_says_what_to_do() {
+fn denied_access_is_an_error_with_a_hint() {
     let server = small_repo();
     let mut machine = Machine::new(&server);
     let page = format!("{}/o/n", server.endpoint);
@@ -280,11 +281,14 @@ fn a_refusal_says_what_to_do() {
     assert!(error.contains("the hub has no o/n@nowhere: check the spelling and the revision"), "{error}");
     server.contents.lock().unwrap().info_status = Some(503);
     assert!(machine.error("o/n").contains("status 503"));
-    assert!(!machine.repo().join("refs").join("main").exists(), "a branch is noted only with all its files");
+    assert!(
+        !machine.repo().join("refs").join("main").exists(),
+        "the ref is written only when all files are there"
+    );
 }
 
 #[test]
-fn two_shards_come_with_their_index() {
+fn sharded_weights_are_found_by_their_index() {
     let index = br#"{"metadata": {"total_size": 4}, "weight_map": {
         "a": "model-00002-of-00002.safetensors", "b": "model-00001-of-00002.safetensors",
         "c": "model-00002-of-00002.safetensors"}}"#;
@@ -309,12 +313,12 @@ fn two_shards_come_with_their_index() {
 }
 
 #[test]
-fn a_malicious_index_leads_nowhere() {
+fn an_index_cannot_name_files_outside_its_folder() {
     for name in
         ["../../evil.safetensors", "/tmp/evil.safetensors", "a/../../evil.safetensors", "..\\\\evil.safetensors"]
     {
         let index = format!(r#"{{"weight_map": {{"a": "{name}"}}}}"#);
-        // The server would even deliver it.
+        // The server lists and serves the file.
         let listed = name.replace("\\\\", "\\");
         let server = HubServer::start(
             COMMIT,
@@ -344,7 +348,7 @@ fn an_etag_that_is_a_path_is_refused() {
 }
 
 #[test]
-fn a_client_that_panics_is_an_error() {
+fn a_redirect_without_a_location_is_an_error() {
     let server = small_repo();
     server.fault("config.json", Fault::NoLocation);
     let error = Machine::new(&server).error("o/n");
@@ -352,7 +356,7 @@ fn a_client_that_panics_is_an_error() {
 }
 
 #[test]
-fn a_broken_download_is_no_file_and_continues_later() {
+fn a_broken_download_is_continued_by_the_next_run() {
     let server = small_repo();
     let machine = Machine::new(&server);
     server.fault("model.safetensors", Fault::CutOff(1000));
@@ -362,18 +366,18 @@ fn a_broken_download_is_no_file_and_continues_later() {
     assert!(!blob.exists() && !machine.repo().join("refs/main").exists());
     assert!(!machine.repo().join("snapshots").join(COMMIT).join("model.safetensors").exists());
     let part = blob.with_extension("part");
-    assert_eq!(fs::metadata(&part).unwrap().len(), 2000, "two attempts, each with its thousand bytes");
+    assert_eq!(fs::metadata(&part).unwrap().len(), 2000, "two attempts of a thousand bytes each");
 
     server.contents.lock().unwrap().faults.clear();
-    let heard = Heard::default();
-    let files = "o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &heard).unwrap();
+    let reports = Reports::default();
+    let files = "o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &reports).unwrap();
     assert_eq!(fs::read(&files.weights[0]).unwrap(), WEIGHTS);
     assert!(!part.exists());
-    assert_eq!(heard.0.into_inner(), ["start model.safetensors 5000", "+5000", "finish"]);
+    assert_eq!(reports.0.into_inner(), ["start model.safetensors 5000", "+5000", "finish"]);
 }
 
 #[test]
-fn a_hub_that_sends_more_than_it_said_fills_no_disk() {
+fn a_download_longer_than_announced_is_stopped() {
     let server = small_repo();
     let machine = Machine::new(&server);
     server.fault("model.safetensors", Fault::Overlong);
@@ -401,7 +405,7 @@ fn size_and_checksum_are_compared() {
 }
 
 #[test]
-fn what_an_earlier_run_left_never_blocks_the_next() {
+fn leftovers_of_earlier_runs_do_not_matter() {
     // Complete but never renamed; longer than the file; the right length with other bytes.
     for left in [5000, 6000, 2500] {
         let server = small_repo();
@@ -411,13 +415,13 @@ fn what_an_earlier_run_left_never_blocks_the_next() {
         fs::write(&part, vec![1; left]).unwrap();
         assert_eq!(fs::read(&machine.resolve("o/n").unwrap().weights[0]).unwrap(), WEIGHTS, "{left}");
     }
-    // A pointer whose blob someone deleted.
+    // A link whose blob was deleted.
     let server = small_repo();
     let machine = Machine::new(&server);
     machine.resolve("o/n").unwrap();
     fs::remove_file(machine.repo().join("blobs").join(sha256(WEIGHTS))).unwrap();
     assert_eq!(fs::read(&machine.resolve("o/n").unwrap().weights[0]).unwrap(), WEIGHTS);
-    // A pointer to a blob that never was.
+    // A link to a blob that never existed.
     let pointer = machine.repo().join("snapshots").join(COMMIT).join("model.safetensors");
     fs::remove_file(&pointer).unwrap();
     fs::remove_file(machine.repo().join("blobs").join(sha256(WEIGHTS))).unwrap();
@@ -427,7 +431,7 @@ fn what_an_earlier_run_left_never_blocks_the_next() {
 }
 
 #[test]
-fn two_processes_may_want_the_same_files() {
+fn concurrent_downloads_of_the_same_files_succeed() {
     let server = small_repo();
     let machine = Machine::new(&server);
     std::thread::scope(|scope| {
@@ -440,7 +444,7 @@ fn two_processes_may_want_the_same_files() {
 }
 
 #[test]
-fn a_dataset_gives_the_files_wanted() {
+fn wanted_files_of_a_dataset_are_found() {
     let name = "data/test-00000-of-00002-29a571947c0b5ccc.parquet";
     let second = "data/test-00001-of-00002-29a571947c0b5ccc.parquet";
     let server = HubServer::start(
@@ -469,7 +473,7 @@ fn a_dataset_gives_the_files_wanted() {
 }
 
 #[test]
-fn weights_that_are_no_safetensors_are_refused() {
+fn weights_in_other_formats_are_refused() {
     let server = HubServer::start(COMMIT, &[("config.json", CONFIG), ("pytorch_model.bin", b"pickle")]);
     let machine = Machine::new(&server);
     let error = machine.error("o/n");
@@ -490,7 +494,7 @@ fn weights_that_are_no_safetensors_are_refused() {
 }
 
 #[test]
-fn a_folder_is_read_as_it_lies_there() {
+fn a_checkpoint_in_a_folder() {
     let server = small_repo();
     let machine = Machine::new(&server);
     let folder = tempfile::tempdir().unwrap();
@@ -503,7 +507,7 @@ fn a_folder_is_read_as_it_lies_there() {
     assert!(error.contains("has no model.safetensors and no model.safetensors.index.json"), "{error}");
     assert!(machine.error(&format!("{path}/config.json")).contains("is a file"));
     write("model.safetensors", WEIGHTS);
-    // A single file wins over an index, even a wrong one.
+    // A single file takes precedence over an index, even a wrong one.
     write("model.safetensors.index.json", br#"{"weight_map": {"a": "gone.safetensors"}}"#);
     write("generation_config.json", b"{}");
     let files = machine.resolve(path).unwrap();

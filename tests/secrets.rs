@@ -1,6 +1,6 @@
-//! The token of the hub is never shown: not by any verb, whatever the server says, and however much is logged.
+//! The token of the hub is never shown, by any command, for any response of the server, at any log level.
 //!
-//! The server is the worst there may be: it sends the token back in everything it can say.
+//! The server sends the token back wherever it can.
 
 mod support;
 
@@ -14,7 +14,7 @@ use support::program::{command, finish};
 const SECRET: &str = "hf_AbCdEfKeptToOurselves";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What the server says of a repository, and of each file of it; `{T}` stands for the token it was sent.
+/// Responses for a repository and for its files; `{T}` stands for the token that was sent.
 const ANSWERS: [(&str, &str); 8] = [
     ("HTTP/1.1 401 {T}\r\nx-error-message: {T}\r\n\r\n{T}", ""),
     ("HTTP/1.1 500 {T}\r\n\r\n{T}", ""),
@@ -48,7 +48,7 @@ fn serve(mut stream: TcpStream, (description, file): (&str, &str)) -> std::io::R
     stream.write_all(answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes())
 }
 
-/// A hub that gives one pair of answers, and counts how often it was sent the token.
+/// A hub that always gives the same two responses.
 fn hub(answers: (&'static str, &'static str)) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -61,7 +61,7 @@ fn hub(answers: (&'static str, &'static str)) -> String {
     address
 }
 
-fn told(folder: &Path, hub: &str, arguments: &[&str]) -> String {
+fn output(folder: &Path, hub: &str, arguments: &[&str]) -> String {
     let mut command = command(folder);
     command.env("HF_ENDPOINT", hub).env("HF_TOKEN", SECRET).env("RUST_LOG", "trace").args(arguments);
     let ended = finish(command);
@@ -70,7 +70,7 @@ fn told(folder: &Path, hub: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn no_verb_shows_the_token() {
+fn no_command_shows_the_token() {
     let folder = tempfile::tempdir().unwrap();
     let sweep = "models: [o/n]\npolicies: [full]\ntasks: [{perplexity: {dataset: o/d}}]\n";
     std::fs::write(folder.path().join("s.yaml"), sweep).unwrap();
@@ -91,18 +91,18 @@ fn no_verb_shows_the_token() {
         &["schema"],
         &["--help"],
     ] {
-        let told = told(folder.path(), &hub, arguments);
-        assert!(!told.contains(SECRET), "{arguments:?} shows the token:\n{told}");
+        let output = output(folder.path(), &hub, arguments);
+        assert!(!output.contains(SECRET), "{arguments:?} shows the token:\n{output}");
     }
 }
 
 #[test]
-fn no_answer_makes_the_token_seen() {
+fn no_response_makes_the_token_visible() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t.txt"), "A fox ran.").unwrap();
     for answers in ANSWERS {
-        let told = told(folder.path(), &hub(answers), &["score", "--model", "o/n", "--text", "t.txt"]);
-        assert!(!told.contains(SECRET), "after {answers:?}:\n{told}");
-        assert!(told.contains("o/n") || told.contains("hub"), "{told}");
+        let output = output(folder.path(), &hub(answers), &["score", "--model", "o/n", "--text", "t.txt"]);
+        assert!(!output.contains(SECRET), "after {answers:?}:\n{output}");
+        assert!(output.contains("o/n") || output.contains("hub"), "{output}");
     }
 }

@@ -1,4 +1,4 @@
-//! Writing against answers of the slow, obvious definition (and, for the full cache, of transformers, see
+//! GenerationSettings against answers of the slow, obvious definition (and, for the full cache, of transformers, see
 //! `tests/golden/README.md`): the same tokens, however the prompt was cut into reads and whoever is written beside.
 
 mod support;
@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use support::checkpoint::load;
 use tova_bench::eviction::presets;
-use tova_bench::lm::{LanguageModel, MemoryPlan, Sampling, Start, Tokenizer, Writing, Written};
+use tova_bench::lm::{
+    Generated, GenerationSettings, LanguageModel, MemoryPlan, PrefilledPrompt, Sampling, Tokenizer,
+};
 
 #[derive(Deserialize)]
 struct Golden {
@@ -24,8 +26,8 @@ struct Case {
     written: Vec<u32>,
 }
 
-fn greedy(max_new_tokens: usize) -> Writing {
-    Writing {
+fn greedy(max_new_tokens: usize) -> GenerationSettings {
+    GenerationSettings {
         sampling: Sampling::Greedy,
         repetition_penalty: 1.0,
         max_new_tokens,
@@ -39,7 +41,7 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> T {
 }
 
 /// A prompt read `chunk` tokens at a time.
-fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed: u64) -> Start {
+fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed: u64) -> PrefilledPrompt {
     let policy = presets::by_name(&case.policy).map(|policy| policy.at(case.size.unwrap()).unwrap());
     assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
     let plan = MemoryPlan { policy, one_shot: case.one_shot, ..MemoryPlan::unbounded() };
@@ -53,7 +55,7 @@ fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed:
         model.cut(&mut memory);
         assert!(memory.survivors().iter().flatten().all(|born| born.len() == case.size.unwrap()));
     }
-    Start { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed }
+    PrefilledPrompt { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed }
 }
 
 /// Every case of a golden, its prompt read in pieces of several lengths, alone and side by side.
@@ -70,7 +72,7 @@ fn check(golden: &Path, checkpoint: &Path, tokenizer: &Tokenizer) -> (usize, usi
             .map(|chunk| start(&model, &text[..case.prompt], case, chunk.min(case.prompt), 0))
             .into_iter()
             .collect();
-        for written in model.write(starts, &writing, &|tokens| tokenizer.decode(tokens)).unwrap() {
+        for written in model.generate(starts, &writing, &|tokens| tokenizer.decode(tokens)).unwrap() {
             assert_eq!(written.tokens, case.written, "{name}");
             assert!(!written.ended);
         }
@@ -80,7 +82,7 @@ fn check(golden: &Path, checkpoint: &Path, tokenizer: &Tokenizer) -> (usize, usi
     let starts = cases.iter().map(|case| start(&model, &text[..case.prompt], case, usize::MAX >> 1, 0)).collect();
     let most = cases.iter().map(|case| case.written.len()).max().unwrap();
     for (written, case) in
-        model.write(starts, &greedy(most), &|tokens| tokenizer.decode(tokens)).unwrap().iter().zip(&cases)
+        model.generate(starts, &greedy(most), &|tokens| tokenizer.decode(tokens)).unwrap().iter().zip(&cases)
     {
         assert_eq!(
             written.tokens[..case.written.len()],
@@ -141,19 +143,19 @@ fn plain(policy: &str, size: Option<usize>) -> Case {
     Case { policy: policy.into(), size, one_shot: false, prompt: 40, written: Vec::new() }
 }
 
-fn drawn(seed: u64, threads: usize, beside: usize) -> Vec<Written> {
+fn drawn(seed: u64, threads: usize, beside: usize) -> Vec<Generated> {
     let folder = golden().join("yi-gqa");
     let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let sampling = Sampling::Drawn { temperature: 0.8, top_k: Some(30), top_p: Some(0.9) };
-    let writing = Writing { sampling, repetition_penalty: 1.1, ..greedy(50) };
+    let writing = GenerationSettings { sampling, repetition_penalty: 1.1, ..greedy(50) };
     let bytes = Tokenizer::bytes().unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
         let starts = (0..beside as u64)
             .map(|n| start(&model, &text[..40 + n as usize], &plain("tova", Some(12)), 11 + n as usize, seed + n))
             .collect();
-        model.write(starts, &writing, &|tokens| bytes.decode(tokens)).unwrap()
+        model.generate(starts, &writing, &|tokens| bytes.decode(tokens)).unwrap()
     })
 }
 
@@ -172,19 +174,19 @@ fn tokens_and_strings_end_a_text() {
     let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let bytes = Tokenizer::bytes().unwrap();
-    let write = |writing: &Writing| {
+    let write = |writing: &GenerationSettings| {
         let starts = vec![start(&model, &text[..40], &plain("full", None), 40, 0)];
-        model.write(starts, writing, &|tokens| bytes.decode(tokens)).unwrap().remove(0)
+        model.generate(starts, writing, &|tokens| bytes.decode(tokens)).unwrap().remove(0)
     };
     let free = write(&greedy(30));
     assert_eq!((free.tokens.len(), free.ended), (30, false));
     let stop = free.tokens[12];
     let first = free.tokens.iter().position(|token| *token == stop).unwrap();
-    let stopped = write(&Writing { stop_tokens: vec![stop], ..greedy(30) });
+    let stopped = write(&GenerationSettings { stop_tokens: vec![stop], ..greedy(30) });
     assert_eq!((stopped.tokens.as_slice(), stopped.ended), (&free.tokens[..first], true));
     let letters: Vec<char> = free.text.chars().collect();
     let word: String = letters[5..8].iter().collect();
-    let stopped = write(&Writing { stop_strings: vec!["no such".into(), word.clone()], ..greedy(30) });
+    let stopped = write(&GenerationSettings { stop_strings: vec!["no such".into(), word.clone()], ..greedy(30) });
     assert_eq!((stopped.text.as_str(), stopped.ended), (&free.text[..free.text.find(&word).unwrap()], true));
     assert!(stopped.tokens.len() <= 8 && free.tokens.starts_with(&stopped.tokens));
 }
@@ -197,7 +199,7 @@ fn a_bounded_cache_does_not_grow_with_what_is_written() {
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let bytes = |case: &Case, new: usize| {
         let starts = vec![start(&model, &text, case, 50, 0)];
-        model.write(starts, &greedy(new), &|_| Ok(String::new())).unwrap().remove(0).cache_bytes
+        model.generate(starts, &greedy(new), &|_| Ok(String::new())).unwrap().remove(0).cache_bytes
     };
     assert_eq!(bytes(&plain("tova", Some(12)), 2), bytes(&plain("tova", Some(12)), 300));
     assert!(bytes(&plain("full", None), 300) > bytes(&plain("full", None), 2));

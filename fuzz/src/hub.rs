@@ -1,7 +1,7 @@
-//! Answers of a hub: whatever one says, nothing is written outside the cache.
+//! Responses of a hub: whatever they are, nothing is written outside the cache.
 //!
-//! An input is a list of answers, each as it goes over the wire, sent one after the other to whoever asks. `{HUB}` in them
-//! is this machine's address.
+//! An input is a list of HTTP responses that are sent one after the other. `{HUB}` in them stands for this
+//! machine's address.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,14 +14,14 @@ use std::time::Duration;
 use tova_bench::lm::source::{Hub, HubSettings, ModelSource, Token};
 
 use super::scratch::{self, parts};
-use super::texts::told;
+use super::texts::check_message;
 
 type Answers = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
-/// What no message may hold.
+/// The token, which no message may contain.
 const SECRET: &str = "hf_kept_to_ourselves";
 
-/// The address, and the answers that are left.
+/// The server's address, and the remaining responses.
 fn server() -> &'static (String, Answers) {
     static SERVER: OnceLock<(String, Answers)> = OnceLock::new();
     SERVER.get_or_init(|| {
@@ -39,7 +39,7 @@ fn server() -> &'static (String, Answers) {
     })
 }
 
-/// Reads a request and answers it; the end of the connection is the end of the answer.
+/// Reads a request and answers it; the end of the connection is the end of the response.
 fn serve(mut stream: TcpStream, answer: Vec<u8>) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(200)))?;
     let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
@@ -68,7 +68,7 @@ pub fn hub(input: &[u8]) {
     let model = |answers: VecDeque<Vec<u8>>, queue: &Answers| {
         *queue.lock().unwrap_or_else(PoisonError::into_inner) = answers;
     };
-    let list: VecDeque<Vec<u8>> = parts(input).into_iter().map(|answer| on_the_wire(answer, address)).collect();
+    let list: VecDeque<Vec<u8>> = parts(input).into_iter().map(|answer| http_response(answer, address)).collect();
     model(list.clone(), answers);
     let source: ModelSource = "o/n".parse().expect("the name of a repository");
     match source.resolve(&settings, &()) {
@@ -87,7 +87,7 @@ pub fn hub(input: &[u8]) {
         Ok(files) => files.files.iter().for_each(|path| inside(path, &cache)),
         Err(error) => refused(&format!("{error:#} {error:?}")),
     }
-    // Beside the cache there is nothing but the way to it, and no link in it leads out.
+    // Nothing is written beside the cache, and no link in it leads out.
     for (folder, only) in [(root.as_path(), "a"), (&root.join("a"), "b"), (&root.join("a/b"), "cache")] {
         for entry in fs::read_dir(folder).expect("a folder above the cache").flatten() {
             assert_eq!(entry.file_name(), only, "written outside the cache");
@@ -96,8 +96,8 @@ pub fn hub(input: &[u8]) {
     walk(&cache, &cache);
 }
 
-/// Lines of an answer end as HTTP wants it up to the first empty one.
-fn on_the_wire(answer: &[u8], address: &str) -> Vec<u8> {
+/// Ends the lines of the head as HTTP requires.
+fn http_response(answer: &[u8], address: &str) -> Vec<u8> {
     let (head, body) = match answer.windows(2).position(|window| window == b"\n\n") {
         Some(at) => (&answer[..at], &answer[at + 2..]),
         None => (answer, &b""[..]),
@@ -107,7 +107,7 @@ fn on_the_wire(answer: &[u8], address: &str) -> Vec<u8> {
 }
 
 fn refused(error: &str) {
-    told(error);
+    check_message(error);
     assert!(!error.contains(SECRET), "the token is shown");
 }
 

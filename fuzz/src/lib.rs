@@ -1,7 +1,8 @@
-//! The readers of foreign files, each as one function of bytes: what the fuzzer calls, and `tests/hostile.rs` with every seed.
+//! The readers of foreign files, each as one function of bytes: what the fuzzer calls, and `tests/hostile.rs` with
+//! every seed.
 //!
-//! They go through the program's public functions and real files in a folder of their own, so what is tried here is what a
-//! run does. An error is the right answer to most inputs; a panic, a path outside or a broken promise is not.
+//! They call the program's public functions on real files in a folder of their own, as a run does. An error is the
+//! right result for most inputs; a panic, a path outside the folder or a broken promise is not.
 
 mod hub;
 mod models;
@@ -15,7 +16,7 @@ use std::sync::{Mutex, Once, PoisonError};
 /// A reader, by its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target by its name, which is that of its seeds' folder too.
+/// Every target; the folder of its seeds has the same name.
 pub const TARGETS: [Target; 11] = [
     ("sweep", texts::sweep),
     ("weights", models::weights),
@@ -30,17 +31,17 @@ pub const TARGETS: [Target; 11] = [
     ("hub", hub::hub),
 ];
 
-/// What the last panic said, caught or not.
+/// The message of the last panic, caught or not.
 static LAST: Mutex<String> = Mutex::new(String::new());
 
-/// Gives one input to one target.
+/// Runs one target on one input.
 ///
 /// # Panics
-/// Where the program would, or breaks a promise; and for a name that is no target.
+/// If the program panics or breaks a promise, and for an unknown target.
 pub fn read(target: &str, input: &[u8]) {
     static HOOK: Once = Once::new();
-    // libFuzzer's own hook ends the process at every panic, also at those that the program expects of a library and catches.
-    // With this one only a panic that nobody catches counts.
+    // libFuzzer's own hook ends the process at every panic, also at panics of a library that the program catches.
+    // With this hook only uncaught panics count.
     HOOK.call_once(|| {
         set_hook(Box::new(|panic| *LAST.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string()));
     });

@@ -6,14 +6,14 @@ use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{Device, LanguageModel, ModelFiles, ModelShape, Tokenizer, WeightType};
 
 use super::scratch::{self, parts};
-use super::texts::told;
+use super::texts::check_message;
 
-/// A network of one layer, small enough to be written down.
+/// The config.json of a network with one layer.
 const SMALL: &str = r#"{"model_type": "llama", "hidden_size": 4, "intermediate_size": 4, "num_hidden_layers": 1,
     "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 8, "rms_norm_eps": 1e-5,
     "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": [2]}"#;
 
-/// A folder with the configuration of the small network, and whatever weights.
+/// A folder with the configuration of the small network.
 fn small(name: &str) -> PathBuf {
     let folder = scratch::folder(name);
     if !folder.join("config.json").exists() {
@@ -29,13 +29,11 @@ fn find(folder: &Path) -> anyhow::Result<ModelFiles> {
 pub fn weights(input: &[u8]) {
     let folder = small("weights");
     let path = folder.join("model.safetensors");
-    // A new file each time: a map of the old one may still be there.
-    scratch::write(&path, None);
     scratch::write(&path, Some(input));
     let shape = ModelShape::read(&folder.join("config.json")).expect("the small network");
     for dtype in [WeightType::Auto, WeightType::F32] {
         if let Err(error) = LanguageModel::load(shape.clone(), std::slice::from_ref(&path), dtype, &Device::Cpu) {
-            told(&format!("{error:#}"));
+            check_message(&format!("{error:#}"));
         }
     }
 }
@@ -50,17 +48,17 @@ pub fn config(input: &[u8]) {
     match find(&folder) {
         Ok(files) => {
             let shape = &files.shape;
-            // What a run asks of a shape before it loads anything.
+            // What a run computes from a shape before it loads anything.
             let parameters = shape.parameters();
             assert!(parameters > 0 && shape.layer_weights() as u64 <= parameters);
             assert!(shape.cache_bytes(1 << 20) > 0);
             assert!(files.held_bytes(WeightType::F32, &Device::Cpu) >= parameters);
             let _ = shape.check_length(4096);
             if let Err(error) = files.stop_tokens() {
-                told(&format!("{error:#}"));
+                check_message(&format!("{error:#}"));
             }
         }
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
 }
 
@@ -83,11 +81,11 @@ pub fn index(input: &[u8]) {
                 assert!(path.is_file(), "{}", path.display());
             }
         }
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
 }
 
-/// `tokenizer.json`, `tokenizer_config.json` and a text, of which the last two may be absent.
+/// `tokenizer.json`, `tokenizer_config.json` and a text; the last two are optional.
 pub fn tokenizer(input: &[u8]) {
     let folder = scratch::folder("tokenizer");
     let parts = parts(input);
@@ -99,7 +97,7 @@ pub fn tokenizer(input: &[u8]) {
         .map_or("  The fox – ünd the 狐 ran 12.5 miles.\n\n🦊", |text| str::from_utf8(text).unwrap_or("a"));
     let tokenizer = match Tokenizer::read(&file, parts.get(1).map(|_| config.as_path()), Some(1)) {
         Ok(tokenizer) => tokenizer,
-        Err(error) => return told(&format!("{error:#}")),
+        Err(error) => return check_message(&format!("{error:#}")),
     };
     let _ = tokenizer.check_vocabulary(1000);
     let _ = (tokenizer.special(), tokenizer.name(0), tokenizer.bos());
@@ -114,12 +112,12 @@ pub fn tokenizer(input: &[u8]) {
                 let _ = tokenizer.piece(*token);
             }
         }
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
     let _ = tokenizer.decode(&[0, 1, 2, 3, 255, 256, u32::MAX]);
 }
 
-/// The template, and a `tokenizer_config.json`, of which either may be all there is.
+/// A template and a `tokenizer_config.json`; either is optional.
 pub fn chat_template(input: &[u8]) {
     let folder = small("chat");
     let parts = parts(input);
@@ -129,19 +127,19 @@ pub fn chat_template(input: &[u8]) {
         parts.first().copied().filter(|template| !template.is_empty()),
     );
     scratch::write(&folder.join("tokenizer_config.json"), parts.get(1).copied());
-    // What a template must not be able to read.
+    // A file that templates must not be able to read.
     scratch::write(&folder.join("secret"), Some(b"kept-to-ourselves"));
     let files = find(&folder).expect("the small network");
     match files.chat_template() {
-        Ok(Some(template)) => match template.frame() {
-            Ok(frame) => {
-                let (before, after) = (&frame.before, &frame.after);
+        Ok(Some(template)) => match template.format() {
+            Ok(format) => {
+                let (before, after) = (&format.prefix, &format.suffix);
                 assert!(!before.contains("kept-to-ourselves") && !after.contains("kept-to-ourselves"));
-                assert!(before.len() + after.len() < 64 << 20, "a frame of {} bytes", before.len() + after.len());
+                assert!(before.len() + after.len() < 64 << 20, "a format of {} bytes", before.len() + after.len());
             }
-            Err(error) => told(&format!("{error:#}")),
+            Err(error) => check_message(&format!("{error:#}")),
         },
         Ok(None) => {}
-        Err(error) => told(&format!("{error:#}")),
+        Err(error) => check_message(&format!("{error:#}")),
     }
 }

@@ -1,7 +1,7 @@
 //! Result rows: Parquet files and journals, also behind their checksums.
 //!
-//! A checksum that has to be guessed would end every try at the door, so it is made right here, by the format's description and
-//! not by the program's own code.
+//! Files with a wrong checksum are rejected at once, so a right one is computed here, from the description of the
+//! format and not by the program's own code.
 
 use std::fs;
 
@@ -10,12 +10,12 @@ use tova_bench::ledger::{CellId, CellName};
 use tova_bench::ledger::{Ledger, Status, read_rows};
 
 use super::scratch;
-use super::texts::told;
+use super::texts::check_message;
 
-/// What stands before the checksum of a Parquet file.
+/// The bytes before the checksum of a Parquet file.
 const TAG: &[u8] = b"TOVA-SUM";
 
-/// The file as it is, and with a right checksum before its footer; both as a cell of a ledger and as a file by itself.
+/// Reads the file as it is and with a right checksum, both as a cell of a ledger and on its own.
 pub fn ledger(input: &[u8]) {
     let folder = scratch::folder("ledger");
     let name = CellName::new(CellId::of("fuzzed"), "perplexity", "m", "tova", Some(8));
@@ -26,12 +26,12 @@ pub fn ledger(input: &[u8]) {
     for bytes in [Some(input.to_vec()), sealed(input)].into_iter().flatten() {
         scratch::write(&path, Some(&bytes));
         if let Err(error) = read_rows(&path) {
-            told(&format!("{error:#}"));
+            check_message(&format!("{error:#}"));
         }
         let ledger = Ledger::existing(&folder).expect("the ledger just made");
         match ledger.rows() {
             Ok(rows) => assert!(rows.iter().all(|row| row.cell == name.id().to_string()), "rows of another cell"),
-            Err(error) => told(&format!("{error:#}")),
+            Err(error) => check_message(&format!("{error:#}")),
         }
     }
 }
@@ -50,7 +50,7 @@ fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     Some([data, TAG, sum.as_slice(), footer].concat())
 }
 
-/// Each line as it is, and as what stands behind a right checksum.
+/// Reads the lines as they are, and each with a right checksum.
 pub fn journal(input: &[u8]) {
     let folder = scratch::folder("journal");
     let name = CellName::new(CellId::of("fuzzed"), "perplexity", "m", "tova", Some(8));
@@ -67,17 +67,17 @@ pub fn journal(input: &[u8]) {
         let journal = ledger.journal(&name).expect("a journal that can be opened");
         let done = journal.done();
         assert_eq!(samples, done.len());
-        // A journal has one writer; whoever reads another's leaves it as it is.
+        // A journal has one writer; readers do not change it.
         assert!(fs::read(&path).expect("the journal") == bytes);
         let rows = journal.rows().expect("rows of the journal");
         if !rows.is_empty() && done.iter().copied().eq(0..done.len()) {
             match journal.complete(done.len()) {
                 Ok(()) => {
                     let read = read_rows(&cell).expect("the rows just written");
-                    // NaN is not itself, so bits are compared by what is shown of them.
+                    // NaN differs from itself, so compare how rows are printed.
                     assert_eq!(format!("{read:?}"), format!("{rows:?}"));
                 }
-                Err(error) => told(&format!("{error:#}")),
+                Err(error) => check_message(&format!("{error:#}")),
             }
         }
     }

@@ -1,11 +1,12 @@
-//! A folder in memory for the files of one process, and inputs that hold several files.
+//! A temporary folder for the files of one process, in memory if possible, and inputs that consist of several
+//! files.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// Stands on a line of its own between the files of one input.
+/// Separates the files of one input.
 pub const CUT: &[u8] = b"\n%%\n";
 
 /// The files of an input.
@@ -20,7 +21,7 @@ pub fn parts(input: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// A folder of this process, in memory where the system has such a place.
+/// A folder of this process, in memory if the system has `/dev/shm`.
 pub fn folder(name: &str) -> PathBuf {
     static ROOT: OnceLock<TempDir> = OnceLock::new();
     let memory = Path::new("/dev/shm");
@@ -33,7 +34,7 @@ pub fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Writes a file of the folder, or removes it where there is nothing to write.
+/// Writes a file, or removes it if there is nothing to write.
 pub fn write(file: &Path, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => std::fs::write(file, bytes).expect("a file in the temporary folder"),

@@ -21,7 +21,7 @@ pub fn sweep(input: &[u8]) {
                 );
             }
         }
-        Err(error) => told(&error.to_string()),
+        Err(error) => check_message(&error.to_string()),
     }
 }
 
@@ -42,12 +42,12 @@ fn questions(benchmark: Benchmark, name: &str, input: &[u8]) {
                 assert!(!questions.is_empty(), "a file of questions has some");
                 questions.iter().for_each(sound);
             }
-            Err(error) => told(&format!("{error:#}")),
+            Err(error) => check_message(&format!("{error:#}")),
         }
     }
 }
 
-/// What the rest of the program takes for granted of a question.
+/// What the rest of the program assumes of a question.
 fn sound(question: &Question) {
     let prompt = &question.prompt;
     assert!(
@@ -56,7 +56,7 @@ fn sound(question: &Question) {
     assert!(prompt.without_header().whole().len() <= prompt.whole().len());
 }
 
-/// An error says something, and no megabytes of the file itself.
-pub fn told(error: &str) {
+/// Error messages are not empty and do not repeat megabytes of the file.
+pub fn check_message(error: &str) {
     assert!(!error.is_empty() && error.len() < 100_000, "an error of {} bytes", error.len());
 }

@@ -377,10 +377,7 @@ pub enum Worlds {
 }
 
 fn parse_positions(text: &str) -> Result<Positions, String> {
-    Positions::ALL
-        .into_iter()
-        .find(|positions| positions.name() == text)
-        .ok_or_else(|| "positions are absolute, slot or squeezed".to_string())
+    Positions::from_name(text).ok_or_else(|| "positions are absolute, slot or squeezed".to_string())
 }
 
 fn parse_dtype(text: &str) -> Result<WeightType, String> {

@@ -2,22 +2,15 @@
 
 use super::args::Listable;
 use super::sweeps::BUILT_IN;
-use crate::eviction::{Score, presets::PRESETS};
+use crate::eviction::{SCORES, presets::PRESETS};
 
 pub fn list(what: Listable) -> String {
     match what {
         Listable::Policies => policies(),
         Listable::Scores => {
             let mut text = String::from("A policy is {score, scope: layer | head, keep_first, keep_recent}; scores:\n\n");
-            for score in Score::ALL {
-                let meaning = match score {
-                    Score::Recency => "the oldest leaves",
-                    Score::LastAttention => "the entry the newest query attends to least leaves",
-                    Score::AccumulatedAttention => "the entry that received least attention since it joined leaves",
-                    Score::KeyNorm => "the entry with the largest key norm leaves",
-                    Score::Random => "an entry with a priority drawn at its birth leaves",
-                };
-                text += &format!("  {:<22} {meaning}\n", score.name());
+            for score in SCORES {
+                text += &format!("  {:<22} {}\n", score.name, score.meaning);
             }
             text
         }
@@ -65,7 +58,7 @@ fn policies() -> String {
     text += "  truncate     the text in pieces of k tokens, each with an empty cache (the paper's Baseline)\n\n";
     text += "Policies (a number after + keeps that many first tokens for ever; after @ stands where keys are rotated, where it\nis not where the sweep says: window+4@slot, tova@squeezed):\n";
     for preset in PRESETS {
-        let name = if preset.sinks { format!("{}[+I]", preset.name) } else { preset.name.into() };
+        let name = format!("{}[+I]", preset.name);
         text += &format!(
             "  {name:<16} {}\n{:18} {}\n{:18} {}\n",
             preset.summary, "", preset.policy, "", preset.source

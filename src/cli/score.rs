@@ -10,7 +10,7 @@ use super::failure::Usage;
 use super::progress::Downloads;
 use crate::eviction::{CacheRule, Policy, presets};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{LanguageModel, MemoryPlan, ModelFiles, Tokenizer, Work};
+use crate::lm::{LanguageModel, MemoryPlan, ModelFiles, ReadStats, Tokenizer};
 
 /// One reading of a text.
 struct Reading {
@@ -19,7 +19,7 @@ struct Reading {
     /// (layers)(groups)(entries)
     survivors: Vec<Vec<Vec<u32>>>,
     seconds: f64,
-    read: Work,
+    read: ReadStats,
     cache_bytes: u64,
 }
 
@@ -118,8 +118,13 @@ fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, arguments: &Text
         CacheRule::Truncate { size } => size,
         _ => tokens.len(),
     };
-    let mut reading =
-        Reading { nll: Vec::new(), survivors: Vec::new(), seconds: 0.0, read: Work::default(), cache_bytes: 0 };
+    let mut reading = Reading {
+        nll: Vec::new(),
+        survivors: Vec::new(),
+        seconds: 0.0,
+        read: ReadStats::default(),
+        cache_bytes: 0,
+    };
     for (index, piece_tokens) in tokens.chunks(piece).enumerate() {
         let mut memory = model.new_memory(&plan);
         if index > 0 {
@@ -138,7 +143,7 @@ fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, arguments: &Text
         let offset = (index * piece) as u32;
         let shifted = |born: &&[u32]| born.iter().map(|position| position + offset).collect();
         reading.survivors = memory.survivors().iter().map(|groups| groups.iter().map(shifted).collect()).collect();
-        reading.read = memory.work();
+        reading.read = memory.stats();
         reading.cache_bytes = reading.cache_bytes.max(memory.bytes());
     }
     reading.seconds = started.elapsed().as_secs_f64();
@@ -163,13 +168,13 @@ fn timing(model: &LanguageModel, tokens: usize, threads: usize, runs: &[Reading]
         "tokens_per_second": tokens as f64 / median,
         "cache_bytes": run.cache_bytes,
         "parts_in_seconds": {
-            "walk": work.walk.as_secs_f64(),
+            "walk": work.scan.as_secs_f64(),
             "attention_products": work.attention_products.as_secs_f64(),
             "attention_rest": work.attention_rest.as_secs_f64(),
             "dense": work.dense.as_secs_f64(),
             "vocabulary": vocabulary,
             "other": work.total.as_secs_f64()
-                - (work.walk + work.attention_products + work.attention_rest + work.dense).as_secs_f64(),
+                - (work.scan + work.attention_products + work.attention_rest + work.dense).as_secs_f64(),
         },
         "gflop_per_second": {
             "attention_products": rate(work.attention_flops, work.attention_products.as_secs_f64()),

@@ -9,7 +9,7 @@ use super::args::WriteArguments;
 use super::failure::Usage;
 use super::score;
 use crate::eviction::{CacheRule, Positions};
-use crate::lm::{MemoryPlan, ModelFiles, Sampling, Start, Writing};
+use crate::lm::{GenerationSettings, MemoryPlan, ModelFiles, PrefilledPrompt, Sampling};
 
 pub fn write(arguments: &WriteArguments) -> Result<Value> {
     let asked = &arguments.text;
@@ -30,7 +30,7 @@ pub fn write(arguments: &WriteArguments) -> Result<Value> {
         }
         CacheRule::Evict { policy, size } => Some(policy.at(size)?),
     };
-    let writing = Writing {
+    let writing = GenerationSettings {
         sampling,
         repetition_penalty: arguments.repetition_penalty,
         max_new_tokens: arguments.max_new_tokens,
@@ -66,7 +66,7 @@ pub fn write(arguments: &WriteArguments) -> Result<Value> {
             model.cut(&mut memory);
         }
         let reading = started.elapsed().as_secs_f64();
-        let start = |number: usize| Start {
+        let start = |number: usize| PrefilledPrompt {
             memory: memory.clone(),
             state: state.clone(),
             prompt: prompt.clone(),
@@ -74,9 +74,9 @@ pub fn write(arguments: &WriteArguments) -> Result<Value> {
         };
         let starts = (0..arguments.batch).map(start).collect();
         let started = Instant::now();
-        let written = model.write(starts, &writing, &decode)?;
+        let written = model.generate(starts, &writing, &decode)?;
         let seconds = started.elapsed().as_secs_f64();
-        let text = |written: &crate::lm::Written| json!({"tokens": written.tokens, "text": written.text, "ended": written.ended});
+        let text = |written: &crate::lm::Generated| json!({"tokens": written.tokens, "text": written.text, "ended": written.ended});
         let mut answer = json!({ "prompt_tokens": prompt.len(), "texts": written.iter().map(text).collect::<Vec<_>>() });
         if arguments.timing {
             let tokens: usize = written.iter().map(|written| written.tokens.len()).sum();
@@ -111,7 +111,7 @@ fn chat(arguments: &WriteArguments, files: &ModelFiles) -> Result<Vec<u32>> {
     let text = crate::task::read_text(path)?;
     let template = files.chat_template()?;
     ensure!(template.is_some(), "{} has no chat template; leave out --chat", files.source);
-    let frame = template.context("just seen")?.frame()?;
-    let text = if frame.trims { text.trim() } else { &text };
-    score::with_bos(&files.tokenizer()?, &[frame.before.as_str(), text, &frame.after].concat())
+    let frame = template.context("just seen")?.format()?;
+    let text = if frame.strip { text.trim() } else { &text };
+    score::with_bos(&files.tokenizer()?, &[frame.prefix.as_str(), text, &frame.suffix].concat())
 }

@@ -1,26 +1,28 @@
-//! The obvious definition the scan is tested against: one token at a time, entries deleted, f64.
+//! The plain definition that the scan is tested against: one token at a time, entries deleted, in f64.
 
-use super::policy::{Scope, Score, SizedPolicy};
-use super::roster::Heads;
+use super::entries::Heads;
+use super::policy::SizedPolicy;
+use super::settings::{Scope, Score};
 
-/// What the definition says about a text.
+/// Results of the definition for a text.
 pub(super) struct Answer {
     /// (groups)(entries)
     pub survivors: Vec<Vec<u32>>,
-    /// (tokens)(heads)(positions): attention, 0 for who is not in the cache.
+    /// (tokens)(heads)(positions): attention, 0 for entries not in the cache.
     pub attention: Vec<Vec<Vec<f64>>>,
     /// (tokens)(groups)
     pub evicted: Vec<Vec<Option<u32>>>,
-    /// Whether some decision hung on a difference below f32's precision.
+    /// Whether some decision depended on a difference below f32's precision.
     pub ambiguous: bool,
 }
 
 struct Entry {
-    born: usize,
+    position: usize,
     received: f64,
 }
 
-/// `logit(head, query, key)`, `norm(kv_head, position)` and `draw(group, position)` stand for the model.
+/// Reads a text. `logit(head, query, key)`, `norm(kv_head, position)` and `draw(group, position)` replace the
+/// model.
 pub(super) fn read(
     tokens: usize,
     heads: Heads,
@@ -34,18 +36,18 @@ pub(super) fn read(
     let mut answer = Answer { survivors: vec![], attention: vec![], evicted: vec![], ambiguous: false };
     for t in 0..tokens {
         let mut rows = vec![vec![0.0; tokens]; heads.heads];
-        let mut left = Vec::new();
+        let mut evicted = Vec::new();
         for (group, cache) in caches.iter_mut().enumerate() {
-            cache.push(Entry { born: t, received: 0.0 });
+            cache.push(Entry { position: t, received: 0.0 });
             let members = heads.of_group(policy.scope, group);
             let mut mean = vec![0.0; cache.len()];
             for head in members.clone() {
-                let z: Vec<f64> = cache.iter().map(|e| f64::from(logit(head, t, e.born))).collect();
+                let z: Vec<f64> = cache.iter().map(|e| f64::from(logit(head, t, e.position))).collect();
                 let max = z.iter().copied().fold(f64::MIN, f64::max);
                 let total: f64 = z.iter().map(|z| (z - max).exp()).sum();
                 for (i, z) in z.iter().enumerate() {
                     let p = (z - max).exp() / total;
-                    rows[head][cache[i].born] = p;
+                    rows[head][cache[i].position] = p;
                     mean[i] += p / members.len() as f64;
                 }
             }
@@ -53,20 +55,21 @@ pub(super) fn read(
                 entry.received += mean;
             }
             if cache.len() <= policy.size {
-                left.push(None);
+                evicted.push(None);
                 continue;
             }
             let score = |i: usize| match (policy.score, policy.scope) {
-                (Score::Recency, _) => cache[i].born as f64,
+                (Score::Recency, _) => cache[i].position as f64,
                 (Score::LastAttention, _) => mean[i],
                 (Score::AccumulatedAttention, _) => cache[i].received,
-                (Score::KeyNorm, Scope::Head) => -f64::from(norm(group, cache[i].born)),
+                (Score::KeyNorm, Scope::Head) => -f64::from(norm(group, cache[i].position)),
                 (Score::KeyNorm, Scope::Layer) => {
-                    -(0..heads.kv_heads).map(|kv| f64::from(norm(kv, cache[i].born))).sum::<f64>()
+                    -(0..heads.kv_heads).map(|kv| f64::from(norm(kv, cache[i].position))).sum::<f64>()
                 }
-                (Score::Random, _) => draw(group, cache[i].born),
+                (Score::Random, _) => draw(group, cache[i].position),
             };
-            let protected = |i: usize| cache[i].born < policy.keep_first || i + policy.keep_recent >= cache.len();
+            let protected =
+                |i: usize| cache[i].position < policy.keep_first || i + policy.keep_recent >= cache.len();
             let candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();
             let mut victim = candidates[0];
             for &i in &candidates {
@@ -79,11 +82,11 @@ pub(super) fn read(
                 a != b && (a - b).abs() <= 1e-5 * b.abs()
             };
             answer.ambiguous |= policy.score != Score::Recency && candidates.iter().any(|&i| close(i));
-            left.push(Some(cache.remove(victim).born as u32));
+            evicted.push(Some(cache.remove(victim).position as u32));
         }
         answer.attention.push(rows);
-        answer.evicted.push(left);
+        answer.evicted.push(evicted);
     }
-    answer.survivors = caches.iter().map(|cache| cache.iter().map(|e| e.born as u32).collect()).collect();
+    answer.survivors = caches.iter().map(|cache| cache.iter().map(|e| e.position as u32).collect()).collect();
     answer
 }

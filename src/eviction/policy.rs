@@ -1,63 +1,22 @@
-//! What a cache policy is: a score, the scope of one decision, and who is protected.
+//! What a cache policy is: a score, the scope of one decision, and the entries that are protected.
 //!
-//! A policy is data. It never sees a key or a value, only decides which entry leaves, and it cannot fail once
-//! [`Policy::at`] has accepted it for a cache size. Names and YAML are the business of `presets` and `sweep`.
+//! A policy is data. It never sees a key or a value, and it cannot fail once [`Policy::at`] has accepted it for a
+//! cache size. Named policies are in `presets`; YAML is the business of `sweep`.
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use super::settings::{Scope, Score};
 
-/// What ranks the entries of a full cache. The entry with the lowest score leaves; of equal scores the oldest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Score {
-    /// The oldest leaves (Window, StreamingLLM).
-    Recency,
-    /// Attention the newest query pays (TOVA; arXiv 2401.06104, section 4).
-    LastAttention,
-    /// Attention received since the entry joined, its own row included (H2O; arXiv 2306.14048).
-    AccumulatedAttention,
-    /// The largest L2 norm of the key leaves (arXiv 2406.11430; `KnormPress` in NVIDIA/kvpress).
-    KeyNorm,
-    /// A priority drawn once, when the entry joins: the survivors are a uniform sample of everything read.
-    Random,
-}
-
-impl Score {
-    /// Every score, in the order the documentation lists them.
-    pub const ALL: [Score; 5] =
-        [Score::Recency, Score::LastAttention, Score::AccumulatedAttention, Score::KeyNorm, Score::Random];
-
-    /// The name YAML and result rows use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Score::Recency => "recency",
-            Score::LastAttention => "last_attention",
-            Score::AccumulatedAttention => "accumulated_attention",
-            Score::KeyNorm => "key_norm",
-            Score::Random => "random",
-        }
-    }
-}
-
-/// Who shares one decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// One decision per layer; scores averaged over all query heads.
-    Layer,
-    /// One decision per key-value head; scores averaged over the query heads of its group.
-    Head,
-}
-
-impl Scope {
-    /// The name YAML and result rows use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scope::Layer => "layer",
-            Scope::Head => "head",
-        }
-    }
+/// How much of the past the model may attend to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheRule {
+    /// The unbounded cache (the paper's topline).
+    Unbounded,
+    /// The text is cut to pieces of `size` tokens and each is read with an empty, unbounded cache (the paper's
+    /// "Baseline", section 5.1).
+    Truncate { size: usize },
+    /// A cache of `size` entries under a policy.
+    Evict { policy: Policy, size: usize },
 }
 
 /// A number of cache entries: in tokens, or as a whole percentage of the cache size, rounded up.
@@ -86,25 +45,26 @@ impl fmt::Display for Amount {
     }
 }
 
-/// Who stays when the cache is full. Size k counts every surviving entry per layer and key-value head, the
-/// protected ones included; the query of a step sees up to k + 1 entries, then one leaves.
+/// Which entry leaves a full cache. Size k counts every surviving entry per layer and key-value head, protected
+/// ones included; the query of a step sees up to k + 1 entries, then one is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     pub score: Score,
     pub scope: Scope,
     /// The first tokens of the text never leave (attention sinks).
     pub keep_first: usize,
-    /// The newest entries never leave. With 0 the newest token itself may be the one that leaves.
+    /// The newest entries never leave. With 0 even the newest token may be evicted.
     pub keep_recent: Amount,
 }
 
 impl Policy {
-    /// The one spelling of each meaning: settings that cannot change a survivor are erased, so that equal
-    /// experiments get equal ids.
+    /// The policy without settings that cannot change which entries survive, so that equal experiments get equal
+    /// ids.
     #[must_use]
     pub fn canonical(self) -> Policy {
         match self.score {
-            // The oldest leaves whatever else is said, and every layer and head agrees on who that is.
+            // The oldest unprotected entry leaves whatever the scope is, and it is the same for every layer and
+            // head.
             Score::Recency => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
             _ => self,
         }
@@ -113,7 +73,7 @@ impl Policy {
     /// The policy at cache size `size`.
     ///
     /// # Errors
-    /// A size of 0, or protected entries that leave nobody to evict.
+    /// A size of 0, or protected entries that leave none to evict.
     pub fn at(self, size: usize) -> Result<SizedPolicy, PolicyError> {
         let policy = self.canonical();
         let keep_recent = policy.keep_recent.of(size);
@@ -149,41 +109,32 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A policy whose amounts are entries of a cache of `size`; made by [`Policy::at`] only, so it always has
-/// somebody to evict: `keep_first + keep_recent <= size`.
+/// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an
+/// entry to evict: `keep_first + keep_recent <= size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizedPolicy {
-    pub(crate) score: Score,
-    pub(crate) scope: Scope,
-    pub(crate) keep_first: usize,
-    pub(crate) keep_recent: usize,
-    pub(crate) size: usize,
+    pub(super) score: Score,
+    pub(super) scope: Scope,
+    pub(super) keep_first: usize,
+    pub(super) keep_recent: usize,
+    pub(super) size: usize,
 }
 
 impl SizedPolicy {
     pub fn size(&self) -> usize {
         self.size
     }
-    /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, and which of two leaves
-    /// is not forgiven by attention, as it is where the least attended leaves: keys must be computed with care.
-    pub fn compares_norms(&self) -> bool {
-        self.score == Score::KeyNorm
-    }
+
     pub fn score(&self) -> Score {
         self.score
     }
+
     pub fn scope(&self) -> Scope {
         self.scope
     }
-    pub fn keep_first(&self) -> usize {
-        self.keep_first
-    }
-    pub fn keep_recent(&self) -> usize {
-        self.keep_recent
-    }
 }
 
-/// Why a policy cannot hold a cache of some size.
+/// Why a policy cannot be used at some cache size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     #[error("cache size 0 can hold nothing; sizes start at 1")]

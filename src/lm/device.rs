@@ -1,4 +1,4 @@
-//! Where the products with weights run, and how much memory is taken there.
+//! The device that products with weights run on, and the memory in use there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,14 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use candle_core::Device;
 
+use super::cpu_peak::Processor;
 use super::host::host_memory;
 use crate::vector;
 
 /// `cpu`, `cuda`, `cuda:N` or `auto`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first card if this build can use one and one is there, else the CPU.
+    /// The first GPU if there is one and this build can use it, else the CPU.
     #[default]
     Auto,
     Cpu,
@@ -46,10 +47,10 @@ impl fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// The device, ready to use.
+    /// Opens the device.
     ///
     /// # Errors
-    /// A card that is asked for and cannot be used.
+    /// A GPU that was asked for and cannot be used.
     pub fn open(self) -> Result<Device> {
         match self {
             DeviceChoice::Cpu => Ok(Device::Cpu),
@@ -66,7 +67,7 @@ fn cuda(_ordinal: usize) -> Result<Device> {
 
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
-    // How the driver is linked is the build's business; some ways of loading it panic where there is none.
+    // Depending on how the driver is linked, loading it panics if there is none.
     match std::panic::catch_unwind(|| Device::new_cuda(ordinal)) {
         Ok(Ok(device)) => Ok(device),
         Ok(Err(error)) => {
@@ -79,7 +80,7 @@ fn cuda(ordinal: usize) -> Result<Device> {
     }
 }
 
-/// Free and total bytes of the card that was opened last on this thread; `None` without one.
+/// Free and total bytes of the GPU that was opened last on this thread; `None` without one.
 pub fn card_memory() -> Option<(usize, usize)> {
     #[cfg(feature = "cuda")]
     return cudarc::driver::result::mem_get_info().ok();
@@ -87,8 +88,8 @@ pub fn card_memory() -> Option<(usize, usize)> {
     None
 }
 
-/// The device as result rows name it: the card's name, or `cpu` with its vector instructions, which the last digits of
-/// numbers hang on.
+/// The device as result rows name it: the GPU's name, or `cpu` with its vector instruction set, on which the last
+/// digits of results depend.
 pub fn device_name(device: &Device) -> String {
     #[cfg(feature = "cuda")]
     if let Ok(cuda) = device.as_cuda_device() {
@@ -98,27 +99,24 @@ pub fn device_name(device: &Device) -> String {
     if device.is_cpu() { format!("cpu ({})", vector::instruction_set()) } else { "cuda".into() }
 }
 
-/// The same with the processor beside it and its threads, for what is measured against the clock: attention runs there,
-/// whatever the device.
+/// The same with the processor and the number of threads, for results that are timings: attention always runs on
+/// the processor.
 pub fn machine_name(device: &Device, threads: usize) -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let brand = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    let brand = brand.map_or(std::env::consts::ARCH, |(_, brand)| brand.trim());
+    let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
     let card = if device.is_cpu() { String::new() } else { format!("{} beside ", device_name(device)) };
     let of = if threads == 1 { "thread" } else { "threads" };
-    format!("{card}{brand} ({}), {threads} {of}", vector::instruction_set())
+    format!("{card}{processor} ({}), {threads} {of}", vector::instruction_set())
 }
 
-/// Memory this process can still take, in bytes: without swapping, and within the limits it runs under; `None` where the
-/// system does not say.
+/// Memory this process can still take, in bytes; `None` if the system does not say.
 pub fn available_memory() -> Option<u64> {
     host_memory().map(|memory| memory.available)
 }
 
-/// Bytes of memory that are taken now: by this process, and on the card if it uses one. What was freed and is only kept
-/// for later is given back first. `None` where the system does not say.
-pub fn occupied(device: &Device) -> Option<u64> {
-    give_back();
+/// Bytes of memory in use, by this process and on the GPU if it uses one. Memory that was freed but kept for later
+/// use is returned to the system first. `None` if the system does not say.
+pub fn resident_bytes(device: &Device) -> Option<u64> {
+    return_freed_memory();
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
@@ -126,8 +124,7 @@ pub fn occupied(device: &Device) -> Option<u64> {
     Some((kib << 10) + card)
 }
 
-/// Gives freed memory back to the system.
-fn give_back() {
+fn return_freed_memory() {
     // SAFETY: the call takes no pointer and changes no memory that is in use.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code)]

@@ -1,5 +1,6 @@
-//! The pieces between the matrices: linear layers whose rows don't depend on each other's number, the norm and the
-//! gated activation. On the CPU the two elementwise pieces run over whole rows of f32; elsewhere they are candle's.
+//! Linear layers whose results for a row don't depend on the number of rows, the norm, and the gated activation.
+//!
+//! On the CPU norm and activation run over whole rows of f32; elsewhere they are candle's.
 
 use anyhow::Result;
 use candle_core::{CpuStorage, CustomOp2, DType, Device, InplaceOp2, Layout, Shape, Tensor};
@@ -36,25 +37,25 @@ impl Linear {
         Linear { weight, bias }
     }
 
-    /// The same numbers in another type.
+    /// Converts the weights to another type.
     pub fn held_as(self, dtype: DType) -> Result<Linear> {
         let bias = self.bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
         Ok(Linear { weight: self.weight.to_dtype(dtype)?, bias })
     }
 
-    /// Bytes it is held in.
+    /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
         bytes_of(&self.weight) + self.bias.as_ref().map_or(0, bytes_of)
     }
 
-    /// The matrix ready for products of a kind.
-    pub fn ready(&self, products: Products) -> Result<Ready> {
+    /// Prepares the matrix for a kind of products.
+    pub fn ready(&self, products: Products) -> Result<ReadyLinear> {
         let bias = self.bias.as_ref().map(|bias| bias.to_dtype(products.dtype())).transpose()?;
         let weight = match products {
-            Products::Many(dtype) => self.weight.to_dtype(dtype)?,
-            Products::Few => self.weight.clone(),
+            Products::Gemm(dtype) => self.weight.to_dtype(dtype)?,
+            Products::Gemv => self.weight.clone(),
         };
-        Ok(Ready { weight, bias, few: products == Products::Few })
+        Ok(ReadyLinear { weight, bias, gemv: products == Products::Gemv })
     }
 }
 
@@ -66,45 +67,45 @@ pub(super) fn bytes_of(tensor: &Tensor) -> usize {
 /// How products with weights are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Products {
-    /// Of any number of rows, in a type the weights are widened to first.
-    Many(DType),
-    /// Of a few rows in f32 on the host: weights are read once, as they are held.
-    Few,
+    /// Any number of rows; weights are converted to this type first.
+    Gemm(DType),
+    /// A few rows in f32 on the host; weights are read once, in the type they are stored in.
+    Gemv,
 }
 
 impl Products {
-    /// The type rows have.
+    /// The type of the rows.
     pub fn dtype(self) -> DType {
         match self {
-            Products::Many(dtype) => dtype,
-            Products::Few => DType::F32,
+            Products::Gemm(dtype) => dtype,
+            Products::Gemv => DType::F32,
         }
     }
 }
 
 /// A [`Linear`] ready to multiply.
-pub(super) struct Ready {
+pub(super) struct ReadyLinear {
     weight: Tensor,
     bias: Option<Tensor>,
-    few: bool,
+    gemv: bool,
 }
 
-impl Ready {
+impl ReadyLinear {
     /// (rows, in) -> (rows, out)
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = if self.few { x.apply_op2_no_bwd(&self.weight, &FewRows)? } else { self.many(x)? };
+        let y = if self.gemv { x.apply_op2_no_bwd(&self.weight, &Gemv)? } else { self.gemm(x)? };
         Ok(match &self.bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,
         })
     }
 
-    fn many(&self, x: &Tensor) -> Result<Tensor> {
+    fn gemm(&self, x: &Tensor) -> Result<Tensor> {
         let (rows, input) = x.dims2()?;
         let (out, _) = self.weight.dims2()?;
-        // The kernels for very few rows, and those for two small sides, add in another order. Padding to where the
-        // general kernel starts makes a row's result independent of the rows beside it, so that neither the
-        // chunking nor the sharing of a text can change a bit.
+        // The kernels for very few rows, and those for two small sides, add in another order. Padding to the size
+        // where the general kernel starts makes a row's result independent of the rows beside it, so that chunking
+        // never changes a bit.
         let least = if out <= 64 && input > 512 { 65 } else { 8usize.max(257usize.div_ceil(out)) };
         let padded = if rows < least { x.pad_with_zeros(0, 0, least - rows)? } else { x.clone() };
         let y = padded.matmul(&self.weight.t()?)?;
@@ -112,15 +113,15 @@ impl Ready {
     }
 }
 
-/// x W^T for few rows x (rows, in) of f32, W (out, in) as it is held.
-struct FewRows;
+/// x W^T for a few rows x (rows, in) of f32 and W (out, in) in its stored type.
+struct Gemv;
 
-/// Rows of weights one thread takes at a time.
+/// Rows of weights per task of a thread.
 const OUTPUTS: usize = 64;
 
-impl CustomOp2 for FewRows {
+impl CustomOp2 for Gemv {
     fn name(&self) -> &'static str {
-        "few-rows"
+        "gemv"
     }
 
     fn cpu_fwd(
@@ -134,7 +135,7 @@ impl CustomOp2 for FewRows {
         let (out, _) = weight_at.shape().dims2()?;
         let mut tiles = vec![0.0; out * rows]; // (out / OUTPUTS)(rows, OUTPUTS), the last one narrower
         let parts = tiles.par_chunks_mut(OUTPUTS * rows).enumerate();
-        // Rows of weights are widened where they are needed, in cache.
+        // Rows of weights are converted in small groups that stay in cache.
         match weight {
             CpuStorage::F32(_) => {
                 let weight = floats(weight, weight_at)?;
@@ -167,7 +168,7 @@ impl CustomOp2 for FewRows {
     }
 }
 
-/// Products with weights of half precision, a few widened rows after the other.
+/// Products with weights of half precision, which are converted a few rows at a time.
 fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], (tile, rows): (&mut [f32], usize)) {
     const AT_ONCE: usize = 8;
     let outputs = tile.len() / rows;
@@ -188,10 +189,9 @@ fn contiguous<'a, T>(elements: &'a [T], layout: &Layout) -> candle_core::Result<
     Ok(&elements[start..end])
 }
 
-/// Products run in f32 on the CPU, whatever the weights are stored as, and in the weights' type elsewhere; in f64
-/// with care.
-pub(super) fn compute_type(device: &Device, stored: DType, careful: bool) -> DType {
-    if careful {
+/// The type of products with weights: f32 on the CPU, the stored type elsewhere, f64 if asked for.
+pub(super) fn compute_type(device: &Device, stored: DType, compute_f64: bool) -> DType {
+    if compute_f64 {
         DType::F64
     } else if device.is_cpu() {
         DType::F32
@@ -209,10 +209,10 @@ pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> 
     })
 }
 
-/// silu(gate) * up. Both (rows, intermediate); the gate's memory is reused.
+/// silu(gate) * up, in the memory of the gate. Both (rows, intermediate).
 pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
     Ok(if gate.device().is_cpu() && gate.dtype() == DType::F32 {
-        gate.inplace_op2(up, &SiluMul)?;
+        gate.inplace_op2(up, &SILU_MUL)?;
         gate
     } else {
         (candle_nn::ops::silu(&gate)? * up)?
@@ -222,7 +222,7 @@ pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
 /// x + y, in the memory of x. Both (rows, hidden).
 pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
     Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
-        x.inplace_op2(y, &Add)?;
+        x.inplace_op2(y, &ADD)?;
         x
     } else {
         (x + y)?
@@ -262,39 +262,26 @@ impl CustomOp2 for RmsNorm {
     }
 }
 
-/// Floats one thread takes at a time.
+/// Floats per task of a thread.
 const PIECE: usize = 1 << 15;
 
-struct SiluMul;
-
-impl InplaceOp2 for SiluMul {
-    fn name(&self) -> &'static str {
-        "silu-mul"
-    }
-
-    fn cpu_fwd(
-        &self,
-        gate: &mut CpuStorage,
-        at: &Layout,
-        up: &CpuStorage,
-        up_at: &Layout,
-    ) -> candle_core::Result<()> {
-        let pieces = floats(up, up_at)?.par_chunks(PIECE);
-        floats_mut(gate, at)?.par_chunks_mut(PIECE).zip(pieces).for_each(|(gate, up)| vector::silu_mul(gate, up));
-        Ok(())
-    }
+/// x <- f(x, y), element by element.
+struct InPlace {
+    name: &'static str,
+    apply: fn(&mut [f32], &[f32]),
 }
 
-struct Add;
+const SILU_MUL: InPlace = InPlace { name: "silu-mul", apply: vector::silu_mul };
+const ADD: InPlace = InPlace { name: "add", apply: |x, y| vector::add_scaled(x, y, 1.0) };
 
-impl InplaceOp2 for Add {
+impl InplaceOp2 for InPlace {
     fn name(&self) -> &'static str {
-        "add"
+        self.name
     }
 
     fn cpu_fwd(&self, x: &mut CpuStorage, at: &Layout, y: &CpuStorage, y_at: &Layout) -> candle_core::Result<()> {
         let pieces = floats(y, y_at)?.par_chunks(PIECE);
-        floats_mut(x, at)?.par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| vector::add_scaled(x, y, 1.0));
+        floats_mut(x, at)?.par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.apply)(x, y));
         Ok(())
     }
 }
@@ -310,9 +297,9 @@ fn floats_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::
 mod tests {
     use super::*;
 
-    /// The claim [`Ready::many`] pads for: the bits of a row don't depend on how many rows there are.
+    /// The purpose of the padding in [`ReadyLinear::gemm`]: the bits of a row don't depend on the number of rows.
     #[test]
-    fn rows_do_not_know_each_other() {
+    fn rows_are_independent_of_each_other() {
         let device = Device::Cpu;
         for dtype in [DType::F32, DType::F64] {
             for (input, out) in
@@ -322,7 +309,7 @@ mod tests {
                     Tensor::rand(-1f32, 1.0, (rows, columns), &device).unwrap().to_dtype(dtype).unwrap()
                 };
                 let all = random(330, input);
-                let linear = Linear::new(random(out, input), None).ready(Products::Many(dtype)).unwrap();
+                let linear = Linear::new(random(out, input), None).ready(Products::Gemm(dtype)).unwrap();
                 let floats = |x: Tensor| x.to_dtype(DType::F64).unwrap().to_vec2::<f64>().unwrap();
                 let whole = floats(linear.forward(&all).unwrap());
                 for rows in [1, 2, 3, 7, 8, 33, 64, 65, 74, 128, 256] {
@@ -334,19 +321,18 @@ mod tests {
         }
     }
 
-    /// Few rows and many give the same numbers, however the weights are held.
     #[test]
-    fn few_rows_are_rows() {
+    fn both_kinds_of_products_agree_for_every_stored_type() {
         let device = Device::Cpu;
         for held in [DType::F32, DType::BF16, DType::F16] {
             let weight = Tensor::rand(-1f32, 1.0, (150, 70), &device).unwrap().to_dtype(held).unwrap();
             let bias = Tensor::rand(-1f32, 1.0, 150, &device).unwrap();
             let linear = Linear::new(weight, Some(bias));
             let x = Tensor::rand(-1f32, 1.0, (5, 70), &device).unwrap();
-            let [few, many] = [Products::Few, Products::Many(DType::F32)].map(|products| {
+            let [gemv, gemm] = [Products::Gemv, Products::Gemm(DType::F32)].map(|products| {
                 linear.ready(products).unwrap().forward(&x).unwrap().to_vec2::<f32>().unwrap().concat()
             });
-            assert!(few.iter().zip(&many).all(|(few, many)| (few - many).abs() < 1e-5), "{held:?}");
+            assert!(gemv.iter().zip(&gemm).all(|(a, b)| (a - b).abs() < 1e-5), "{held:?}");
         }
     }
 }

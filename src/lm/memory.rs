@@ -1,55 +1,56 @@
-//! What the recurrent network remembers: for every layer the keys and values that survive, and who they are.
+//! The state of the recurrent network: the keys and values that survive in every layer, and the tokens they belong
+//! to.
 //!
 //! A bounded memory is allocated at its bound and never grows with the text. While a block of tokens is read it
-//! holds the block too; afterwards exactly `size` entries per key-value head. Settled to be written from, it has room
-//! for one entry more and nothing else.
+//! holds the block too, afterwards exactly `size` entries per key-value head. Shrunk for generation it has room
+//! for one entry more.
 
 use std::time::Duration;
 
-use super::anchored::AnchoredKeys;
-use super::attention::Scratch;
-use crate::eviction::{Eviction, Heads, Positions, Roster, Scope, SizedPolicy};
+use super::attention::{Scratch, close_gaps};
+use super::rerotation::RerotatedKeys;
+use crate::eviction::{CacheEntries, Eviction, Heads, Positions, Scope, SizedPolicy};
 use crate::vector;
 
-/// Tokens whose logits are computed as one product. Larger blocks mean larger products and more dead columns in them:
-/// for 512 entries 64 and 128 were measured alike and 256 seven per cent slower, for 128 entries 64 four per cent faster.
+/// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
+/// with 512 entries 64 and 128 were equally fast and 256 was 7 % slower; with 128 entries 64 was 4 % faster.
 pub const BLOCK: usize = 128;
 
-/// The state of the network after reading some tokens. A clone goes its own way: a document read once can be asked
-/// several questions.
+/// The state of the network after reading some tokens. A clone is independent, so several questions can follow a
+/// document that is read once.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(super) layers: Vec<LayerCache>,
     pub(super) seen: usize,
     pub(super) scratch: Scratch,
-    /// Products add up in f64 before they are rounded to f32.
-    pub(super) careful: bool,
-    /// Share of each token's attention, mean over layers and heads, that entries no longer there would have
-    /// received; collected on request only.
+    /// Products with weights are computed in f64.
+    pub(super) compute_f64: bool,
+    /// Share of each token's attention, mean over layers and heads, that evicted entries would have received. Only
+    /// if it was asked for.
     pub(super) lost: Option<Vec<f32>>,
 }
 
 /// Everything one layer keeps.
 #[derive(Clone, Debug)]
 pub(super) struct LayerCache {
-    pub roster: Roster,
+    pub entries: CacheEntries,
     pub keys: Keys,
     /// (kv_heads, capacity, head_dim)
     pub values: Vec<f32>,
-    /// Entries there is room for.
+    /// Room for entries.
     pub capacity: usize,
-    /// Every key ever read, at its absolute position: only to measure what eviction lost.
-    pub shadow: Option<Store>,
-    /// Who left since [`Memory::take_log`] was last called; collected on request only.
+    /// Every key ever read, at its absolute position: only to measure the attention lost to eviction.
+    pub all_keys: Option<Store>,
+    /// Evictions since [`Memory::take_log`] was last called. Only if it was asked for.
     pub log: Option<Vec<Eviction>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Keys {
-    /// Rotated once, at the token's position in the text: (kv_heads, capacity, head_dim)
+    /// Rotated once, by the token's position in the text: (kv_heads, capacity, head_dim)
     Absolute(Vec<f32>),
-    /// Rotated anew whenever an eviction moves them.
-    Anchored(AnchoredKeys),
+    /// Rotated again whenever an eviction changes their positions.
+    Rerotated(RerotatedKeys),
 }
 
 /// A growing table of vectors per key-value head: (kv_heads, capacity, head_dim)
@@ -60,29 +61,39 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Makes room for `entries` of `kv_heads` x `dim`, at least doubling so that growing costs little.
-    pub fn reserve(&mut self, kv_heads: usize, dim: usize, entries: usize) {
-        if entries <= self.capacity {
-            return;
+    /// Makes room for `entries`, at least doubling so that growing is cheap.
+    pub fn reserve(&mut self, kv_heads: usize, head_dim: usize, entries: usize) {
+        if entries > self.capacity {
+            let capacity = vector::padded(entries.max(2 * self.capacity));
+            self.data = resized(&self.data, (self.capacity, capacity), self.capacity, (kv_heads, head_dim));
+            self.capacity = capacity;
         }
-        let capacity = vector::padded(entries.max(2 * self.capacity));
-        let mut data = vec![0.0; kv_heads * capacity * dim];
-        for head in 0..kv_heads {
-            let old = &self.data[head * self.capacity * dim..][..self.capacity * dim];
-            data[head * capacity * dim..][..old.len()].copy_from_slice(old);
-        }
-        *self = Store { data, capacity };
     }
 }
 
-/// Time and arithmetic of the reads into a memory.
+/// A copy of the first `held` entries of a table (kv_heads, capacity, head_dim), with another capacity.
+fn resized(
+    from: &[f32],
+    (old, new): (usize, usize),
+    held: usize,
+    (kv_heads, head_dim): (usize, usize),
+) -> Vec<f32> {
+    let mut to = vec![0.0; kv_heads * new * head_dim];
+    for head in 0..kv_heads {
+        to[head * new * head_dim..][..held * head_dim]
+            .copy_from_slice(&from[head * old * head_dim..][..held * head_dim]);
+    }
+    to
+}
+
+/// Time and arithmetic spent on reads into a memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Work {
+pub struct ReadStats {
     /// Softmax, scores and evictions.
-    pub walk: Duration,
+    pub scan: Duration,
     /// Products of queries with keys and of attention with values.
     pub attention_products: Duration,
-    /// Everything in attention that is neither: rotating, copying, closing gaps.
+    /// The rest of attention: rotating, copying, closing gaps.
     pub attention_rest: Duration,
     /// Products with weights, norms and activations.
     pub dense: Duration,
@@ -93,41 +104,33 @@ pub struct Work {
     pub dense_flops: u64,
 }
 
-/// What a new memory is to be.
-#[derive(Clone, Copy, Debug)]
+/// Settings of a new memory.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryPlan<'a> {
     /// `None`: unbounded.
     pub policy: Option<SizedPolicy>,
     pub positions: Positions,
     /// Seeds [`Score::Random`](crate::eviction::Score::Random).
     pub seed: u64,
-    /// Unbounded only: scopes whose accumulated attention later forks will need, and where they will start.
-    pub watch: &'a [Scope],
-    pub marks: &'a [usize],
-    /// Unbounded only: tokens to make room for at once; more are no error.
+    /// Unbounded only: scopes whose accumulated attention forks will need, and the lengths at which they will
+    /// start.
+    pub fork_scopes: &'a [Scope],
+    pub fork_points: &'a [usize],
+    /// Unbounded only: tokens to make room for; more are no error.
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
-    /// Nobody leaves until [`Memory::cut`]: a prompt read in one shot (absolute positions).
+    /// Evict nothing until [`LanguageModel::cut`](super::LanguageModel::cut): for one-shot prompts (absolute
+    /// positions).
     pub one_shot: bool,
-    /// Note who leaves, for [`Memory::take_log`].
+    /// Record evictions for [`Memory::take_log`].
     pub log: bool,
 }
 
 impl MemoryPlan<'_> {
     /// The unbounded cache.
     pub fn unbounded() -> MemoryPlan<'static> {
-        MemoryPlan {
-            policy: None,
-            positions: Positions::Absolute,
-            seed: 0,
-            watch: &[],
-            marks: &[],
-            expect: 0,
-            measure_loss: false,
-            one_shot: false,
-            log: false,
-        }
+        MemoryPlan::default()
     }
 
     /// A cache bounded by a policy.
@@ -140,27 +143,33 @@ impl Memory {
     pub(super) fn new(layers: usize, heads: Heads, head_dim: usize, plan: &MemoryPlan<'_>) -> Memory {
         let layer = |index: usize| {
             let salt = salt(plan.seed, index);
-            let (roster, capacity) = match plan.policy {
-                None => (Roster::unbounded(heads, plan.watch, plan.marks, salt), vector::padded(plan.expect)),
-                Some(policy) if plan.one_shot => {
-                    (Roster::holding(heads, policy, salt), vector::padded(plan.expect.max(policy.size()) + BLOCK))
+            let (entries, capacity) = match plan.policy {
+                None => (
+                    CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt),
+                    vector::padded(plan.expect),
+                ),
+                Some(policy) if plan.one_shot => (
+                    CacheEntries::one_shot(heads, policy, salt),
+                    vector::padded(plan.expect.max(policy.size()) + BLOCK),
+                ),
+                Some(policy) => {
+                    (CacheEntries::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK))
                 }
-                Some(policy) => (Roster::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK)),
             };
             let room = heads.kv_heads * capacity * head_dim;
-            // Unbounded, nobody leaves, so rank and position are the same thing.
+            // Without evictions, rank and position are the same.
             let keys = match (plan.positions, plan.policy) {
                 (Positions::Absolute, _) | (_, None) => Keys::Absolute(vec![0.0; room]),
                 (positions, Some(policy)) => {
-                    Keys::Anchored(AnchoredKeys::new(heads, head_dim, capacity, policy.scope(), positions))
+                    Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope(), positions))
                 }
             };
             LayerCache {
-                roster,
+                entries,
                 keys,
                 values: vec![0.0; room],
                 capacity,
-                shadow: plan.measure_loss.then(Store::default),
+                all_keys: plan.measure_loss.then(Store::default),
                 log: plan.log.then(Vec::new),
             }
         };
@@ -168,13 +177,13 @@ impl Memory {
             layers: (0..layers).map(layer).collect(),
             seen: 0,
             scratch: Scratch::default(),
-            careful: plan.policy.is_some_and(|policy| policy.compares_norms()),
+            compute_f64: plan.policy.is_some_and(|policy| policy.score().compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
         }
     }
 
-    /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is lost by then, so it
-    /// equals one that was bounded from the start. `None` where [`Roster::fork`] says so.
+    /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so
+    /// it equals one that was bounded from the start. `None` as for [`CacheEntries::fork`].
     pub(super) fn fork(
         &self,
         len: usize,
@@ -184,24 +193,18 @@ impl Memory {
         measure_loss: bool,
     ) -> Option<Memory> {
         let capacity = vector::padded(policy.size() + BLOCK);
-        let copy = |from: &[f32], from_capacity: usize, capacity: usize| {
-            let mut to = vec![0.0; heads.kv_heads * capacity * head_dim];
-            for head in 0..heads.kv_heads {
-                to[head * capacity * head_dim..][..len * head_dim]
-                    .copy_from_slice(&from[head * from_capacity * head_dim..][..len * head_dim]);
-            }
-            to
-        };
         let layers = self.layers.iter().map(|layer| {
             let Keys::Absolute(keys) = &layer.keys else { return None };
+            let copy = |from: &[f32], capacity: usize| {
+                resized(from, (layer.capacity, capacity), len, (heads.kv_heads, head_dim))
+            };
             let room = vector::padded(len);
-            let shadow = || Store { data: copy(keys, layer.capacity, room), capacity: room };
             Some(LayerCache {
-                roster: layer.roster.fork(len, policy)?,
-                keys: Keys::Absolute(copy(keys, layer.capacity, capacity)),
-                values: copy(&layer.values, layer.capacity, capacity),
+                entries: layer.entries.fork(len, policy)?,
+                keys: Keys::Absolute(copy(keys, capacity)),
+                values: copy(&layer.values, capacity),
                 capacity,
-                shadow: measure_loss.then(shadow),
+                all_keys: measure_loss.then(|| Store { data: copy(keys, room), capacity: room }),
                 log: None,
             })
         });
@@ -209,58 +212,42 @@ impl Memory {
             layers: layers.collect::<Option<Vec<_>>>()?,
             seen: len,
             scratch: Scratch::default(),
-            careful: policy.compares_norms(),
+            compute_f64: policy.score().compares_norms(),
             lost: measure_loss.then(|| vec![0.0; len]),
         })
     }
 
-    /// Ends the one shot in which a prompt was read ([`MemoryPlan::one_shot`]): every layer is cut down to its
-    /// policy's size, by the prompt's last token, and the room of the others is given back. Shapes are the network's.
+    /// Ends a one-shot prompt ([`MemoryPlan::one_shot`]): cuts every layer to its policy's size by the attention
+    /// of the prompt's last token, and frees the room of the others. `heads` and `head_dim` are the network's.
     pub(super) fn cut(&mut self, heads: Heads, head_dim: usize) {
         for layer in &mut self.layers {
-            let kept = layer.roster.cut();
-            let capacity = vector::padded(layer.roster.limit() + BLOCK);
+            let kept = layer.entries.cut();
+            let (old, new) = (layer.capacity, vector::padded(layer.entries.limit() + BLOCK));
             let Keys::Absolute(keys) = &mut layer.keys else {
-                unreachable!("a prompt is read in one shot with absolute positions only");
+                unreachable!("one-shot prompts are read with absolute positions only");
             };
-            let group = |kv_head: usize| layer.roster.group_of(kv_head);
-            let copy = |from: &[f32]| {
-                let mut to = vec![0.0; heads.kv_heads * capacity * head_dim];
-                for kv_head in 0..heads.kv_heads {
-                    let from = &from[kv_head * layer.capacity * head_dim..][..layer.capacity * head_dim];
-                    let to = &mut to[kv_head * capacity * head_dim..][..capacity * head_dim];
-                    match &kept {
-                        Some(kept) => {
-                            for (to, &at) in to.chunks_exact_mut(head_dim).zip(&kept[group(kv_head)]) {
-                                to.copy_from_slice(&from[at as usize * head_dim..][..head_dim]);
-                            }
-                        }
-                        None => {
-                            let held = layer.roster.len() * head_dim;
-                            to[..held].copy_from_slice(&from[..held]);
-                        }
-                    }
+            for table in [keys, &mut layer.values] {
+                if let Some(kept) = &kept {
+                    close_gaps(table, kept, heads.kv_heads, old, head_dim);
                 }
-                to
-            };
-            *keys = copy(keys);
-            layer.values = copy(&layer.values);
-            layer.capacity = capacity;
+                *table = resized(table, (old, new), layer.entries.len(), (heads.kv_heads, head_dim));
+            }
+            layer.capacity = new;
         }
     }
 
-    /// Keeps room for `more` tokens read one at a time, and no more: a bounded memory holds one entry beyond its size,
-    /// while its newest attends and before somebody leaves. Reading more, or a block at once, makes room again. Shapes
-    /// are the network's.
-    pub(super) fn settle(&mut self, more: usize, heads: Heads, head_dim: usize) {
+    /// Keeps room for `more` tokens read one at a time: a bounded memory holds one entry beyond its size between
+    /// attention and eviction. Reading more, or a block at once, makes room again. `heads` and `head_dim` are the
+    /// network's.
+    pub(super) fn shrink_to_fit(&mut self, more: usize, heads: Heads, head_dim: usize) {
         let room = |layer: &LayerCache| {
-            let all = layer.roster.len() + more;
-            all.min(layer.roster.limit().saturating_add(1)).max(layer.roster.len())
+            let all = layer.entries.len() + more;
+            all.min(layer.entries.limit().saturating_add(1)).max(layer.entries.len())
         };
-        // The tables of a block go too.
+        // Frees the tables of a block.
         self.scratch = self.scratch.clone();
         if self.layers.iter().any(|layer| layer.capacity != room(layer)) {
-            // All layers are copied before any is dropped: freed one by one, they would leave holes that nothing fits.
+            // All layers are copied before any is dropped. Freed one by one, they would fragment the heap.
             let layers = self.layers.iter().map(|layer| layer.with_room(room(layer), heads.kv_heads, head_dim));
             self.layers = layers.collect();
         }
@@ -273,7 +260,7 @@ impl Memory {
 
     /// Positions of the surviving tokens: (layers)(decision groups)(entries).
     pub fn survivors(&self) -> Vec<Vec<&[u32]>> {
-        self.layers.iter().map(|layer| layer.roster.survivors()).collect()
+        self.layers.iter().map(|layer| layer.entries.survivors()).collect()
     }
 
     /// Bytes that keys and values occupy now.
@@ -281,18 +268,18 @@ impl Memory {
         self.layers.iter().map(LayerCache::bytes).sum()
     }
 
-    /// Where time went, and how much was computed.
-    pub fn work(&self) -> Work {
-        self.scratch.work
+    /// Time and arithmetic of all reads so far.
+    pub fn stats(&self) -> ReadStats {
+        self.scratch.stats
     }
 
-    /// Who left since the last call, layer by layer in the order of their steps; nobody where no log was asked for.
-    /// Whoever reads a long text takes it after every few reads, so that it stays short.
+    /// Evictions since the last call, by layer, in order; empty without [`MemoryPlan::log`]. When reading a long
+    /// text, take the log every few reads to keep it short.
     pub fn take_log(&mut self) -> Vec<Vec<Eviction>> {
         self.layers.iter_mut().map(|layer| layer.log.as_mut().map(std::mem::take).unwrap_or_default()).collect()
     }
 
-    /// Lost attention mass of every token read, if it is measured.
+    /// Lost attention of every token read, if it is measured.
     pub fn lost(&self) -> Option<&[f32]> {
         self.lost.as_deref()
     }
@@ -302,58 +289,47 @@ impl LayerCache {
     fn bytes(&self) -> u64 {
         let keys = match &self.keys {
             Keys::Absolute(keys) => keys.len(),
-            Keys::Anchored(keys) => keys.floats(),
+            Keys::Rerotated(keys) => keys.floats(),
         };
         ((keys + self.values.len()) * size_of::<f32>()) as u64
     }
 
-    /// A copy with another capacity, which holds all there is.
+    /// A copy with another capacity, at least the number of entries.
     fn with_room(&self, capacity: usize, kv_heads: usize, head_dim: usize) -> LayerCache {
-        let held = self.roster.len();
-        let copy = |from: &[f32]| {
-            let mut to = vec![0.0; kv_heads * capacity * head_dim];
-            for kv_head in 0..kv_heads {
-                to[kv_head * capacity * head_dim..][..held * head_dim]
-                    .copy_from_slice(&from[kv_head * self.capacity * head_dim..][..held * head_dim]);
-            }
-            to
-        };
+        let held = self.entries.len();
+        let copy = |from: &[f32]| resized(from, (self.capacity, capacity), held, (kv_heads, head_dim));
         LayerCache {
-            roster: self.roster.clone(),
+            entries: self.entries.clone(),
             keys: match &self.keys {
                 Keys::Absolute(keys) => Keys::Absolute(copy(keys)),
-                Keys::Anchored(keys) => Keys::Anchored(keys.with_room(held, capacity)),
+                Keys::Rerotated(keys) => Keys::Rerotated(keys.with_room(held, capacity)),
             },
             values: copy(&self.values),
             capacity,
-            shadow: self.shadow.clone(),
+            all_keys: self.all_keys.clone(),
             log: self.log.clone(),
         }
     }
 
-    /// Makes room for `entries`; a bounded cache that reads blocks has it from the start.
+    /// Makes room for `entries`. A bounded cache that reads blocks has it from the start.
     pub fn reserve(&mut self, kv_heads: usize, head_dim: usize, entries: usize) {
         if entries <= self.capacity {
             return;
         }
-        if let Keys::Anchored(_) = self.keys {
-            // Bounded, so that there is a largest block and no reason to double.
+        let Keys::Absolute(keys) = &mut self.keys else {
+            // Bounded: there is a largest block, and no reason to double.
             *self = self.with_room(vector::padded(entries), kv_heads, head_dim);
             return;
-        }
-        let Keys::Absolute(keys) = &mut self.keys else { return };
-        let grow = |data: &mut Vec<f32>| {
-            let mut store = Store { data: std::mem::take(data), capacity: self.capacity };
-            store.reserve(kv_heads, head_dim, entries);
-            *data = store.data;
-            store.capacity
         };
-        grow(keys);
-        self.capacity = grow(&mut self.values);
+        let (old, new) = (self.capacity, vector::padded(entries.max(2 * self.capacity)));
+        for table in [keys, &mut self.values] {
+            *table = resized(table, (old, new), old, (kv_heads, head_dim));
+        }
+        self.capacity = new;
     }
 }
 
-/// Tells layers apart under one seed.
+/// A seed for each layer.
 fn salt(seed: u64, layer: usize) -> u64 {
     seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(layer as u64)
 }

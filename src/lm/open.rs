@@ -1,4 +1,4 @@
-//! A model a user named, ready to read.
+//! Opens the model that a user names: finds its files, then loads tokenizer, chat template and weights.
 
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
@@ -6,58 +6,58 @@ use candle_core::Device;
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
 use super::device::available_memory;
+use super::file_stamps::FileStamps;
 use super::pocket;
 use super::random::{shape_of, tiny_shape};
 use super::rope_override::RopeOverride;
-use super::seen::Seen;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
 use crate::bounded_read;
 
-/// What is known of a model before its weights are loaded.
+/// A model before its weights are loaded.
 pub struct ModelFiles {
     pub source: ModelSource,
     pub shape: ModelShape,
     rope_override: Option<RopeOverride>,
     weights: Weights,
-    /// The files before anything in them was read, where there are any.
-    seen: Option<Seen>,
+    /// The files' stamps before anything in them was read.
+    stamps: Option<FileStamps>,
 }
 
-/// Where the rest of the model is.
+/// Where the weights come from.
 enum Weights {
-    /// Drawn from a seed. Attention is so many times as sharp.
+    /// Drawn from a seed; the number is the factor on attention logits.
     Random(usize),
-    /// In the program.
+    /// Inside the program.
     Pocket,
     Files(CheckpointFiles),
 }
 
-/// The recipe of random weights; another number where they change.
+/// Version of the random weights, increased when they change.
 const RANDOM_RECIPE: u32 = 1;
 
 impl ModelFiles {
-    /// Finds a model's files, fetching them where needed, and reads its config.
+    /// Finds a model's files, downloads them if needed, and reads its config.
     ///
     /// # Errors
-    /// Files that are missing, unreachable, or describe a model that cannot be computed.
+    /// Files that are missing or unreachable, or describe a model that cannot be computed.
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-        let mut seen = None;
+        let mut stamps = None;
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
             ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random(sizes.sharpness)),
             ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 let files = source.resolve(hub, progress)?;
-                seen = Some(Seen::of(&files).with_context(|| format!("model {source}"))?);
+                stamps = Some(FileStamps::of(&files).with_context(|| format!("model {source}"))?);
                 (ModelShape::read(&files.config)?, Weights::Files(files))
             }
         };
-        Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights, seen })
+        Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights, stamps })
     }
 
-    /// The same model with stretched positions.
+    /// The same model with scaled positions.
     ///
     /// # Errors
     /// As [`ModelShape::apply_rope_override`].
@@ -67,15 +67,14 @@ impl ModelFiles {
         Ok(self)
     }
 
-    /// Tells this model from others: a commit, a digest over the files, or the recipe of a made model, and how its
-    /// positions are stretched. The digest reads every file of a folder, so it is asked for once, and only where
-    /// results are named after it.
+    /// Identifies the model: a commit, a digest of the files, or the name of a random model, and how its positions
+    /// are scaled. The digest reads every file of a folder, so call this once.
     ///
     /// # Errors
     /// Files that cannot be read.
     pub fn revision(&self) -> Result<String> {
-        let weights = match (&self.weights, &self.seen) {
-            (Weights::Files(files), Some(seen)) => seen.revision(files)?,
+        let weights = match (&self.weights, &self.stamps) {
+            (Weights::Files(files), Some(stamps)) => stamps.revision(files)?,
             (Weights::Files(files), None) => files.revision()?,
             (Weights::Pocket, _) => pocket::revision(),
             (Weights::Random(_), _) => format!("{}-{RANDOM_RECIPE}", self.source),
@@ -106,7 +105,7 @@ impl ModelFiles {
         Ok(tokenizer)
     }
 
-    /// Tokens that end a text: those of generation_config.json, or else of config.json.
+    /// Tokens that end a text, from generation_config.json, or else from config.json.
     ///
     /// # Errors
     /// A generation_config.json that cannot be read.
@@ -140,14 +139,14 @@ impl ModelFiles {
     /// Loads the weights.
     ///
     /// # Errors
-    /// As [`LanguageModel::load`]; files that are not those of the [`revision`](ModelFiles::revision) any more.
+    /// As [`LanguageModel::load`], and files that have changed since [`revision`](ModelFiles::revision).
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         let shape = self.shape.clone();
-        let unchanged = || match (&self.weights, &self.seen) {
-            (Weights::Files(files), Some(seen)) => seen.check(files),
+        let unchanged = || match (&self.weights, &self.stamps) {
+            (Weights::Files(files), Some(stamps)) => stamps.check(files),
             _ => Ok(()),
         };
-        // Before, as loading may take minutes; after, as what was loaded is what counts.
+        // Before, because loading may take minutes; after, because what was loaded counts.
         let loaded = unchanged().and_then(|()| {
             let loaded = self.load_any(shape, dtype, device);
             unchanged().and(loaded)
@@ -166,7 +165,7 @@ impl ModelFiles {
         }
     }
 
-    /// Random weights are drawn in f32, laid out as a checkpoint and read from it: three times there at once.
+    /// Random weights are drawn in f32, serialised as a checkpoint and loaded from it: three copies at once.
     fn check_room(&self) -> Result<()> {
         let needed = 12 * self.shape.parameters();
         match available_memory() {
@@ -180,7 +179,7 @@ impl ModelFiles {
         }
     }
 
-    /// Bytes the weights will take once they are loaded, about: before that nobody has looked at their type.
+    /// About the bytes that loaded weights will take; their stored type is not known yet.
     pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
         let (stored, parameters) = (self.weight_bytes(), self.shape.parameters());
         let each = match dtype {

@@ -1,7 +1,7 @@
-//! The pocket model: a checkpoint folder inside the program, so that a first run needs no file and no network.
+//! The pocket model: the checkpoint `models/pocket` inside the program, so that a first run needs no files and no
+//! network.
 //!
-//! Knows the bytes of `models/pocket` and that they are read as any checkpoint is: the same folder on disk gives the
-//! same revision and the same bits. What the model has learnt is said in its card, not here.
+//! It is read like any checkpoint: the folder on disk has the same revision and gives the same bits.
 
 use anyhow::{Context, Result};
 use candle_core::Device;
@@ -23,7 +23,7 @@ pub(super) fn shape() -> Result<ModelShape> {
     ModelShape::parse(CONFIG).context("the pocket model's config.json")
 }
 
-/// What a folder with the same files has as its revision.
+/// The revision, which is that of a folder with the same files.
 pub(super) fn revision() -> String {
     let mut fingerprint = Fingerprint::default();
     for (name, bytes) in [
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_and_the_program_hold_one_model() {
+    fn the_folder_and_the_program_contain_the_same_model() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/pocket");
         let hub = HubSettings::with_cache_dir("nowhere");
         let [inside, outside] = ["pocket", folder.to_str().unwrap()].map(|name| {

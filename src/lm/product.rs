@@ -1,9 +1,9 @@
-//! Small matrix products over slices, for attention: candle's own products allocate their result, and a table of
-//! logits is too large to be made anew for every block. The same kernels as candle's (`gemm`), the same rounding.
+//! Matrix products over slices, for attention: candle's own products allocate their result, and a table of logits
+//! is too large to be allocated for every block. The kernels are candle's (`gemm`), so the rounding is too.
 
 use gemm::Parallelism;
 
-/// A matrix inside a slice: element (i, j) stands at `i * rows + j * columns`.
+/// A matrix inside a slice: element (i, j) is at `i * rows + j * columns`.
 #[derive(Clone, Copy)]
 pub(super) struct Strides {
     pub rows: usize,
@@ -11,7 +11,7 @@ pub(super) struct Strides {
 }
 
 impl Strides {
-    /// Rows one after the other, `stride` apart.
+    /// Rows that are `stride` apart.
     pub fn row_major(stride: usize) -> Strides {
         Strides { rows: stride, columns: 1 }
     }
@@ -26,7 +26,7 @@ impl Strides {
     }
 }
 
-/// dst (m, n) <- lhs (m, k) x rhs (k, n), in one thread.
+/// dst (m, n) <- lhs (m, k) x rhs (k, n), on one thread.
 pub(super) fn product(
     (m, n, k): (usize, usize, usize),
     (dst, dst_at): (&mut [f32], Strides),
@@ -36,7 +36,7 @@ pub(super) fn product(
     assert!(m > 0 && n > 0 && k > 0, "an empty product of {m} x {k} x {n}");
     assert!(dst_at.extent(m, n) <= dst.len(), "the product does not fit its destination");
     assert!(lhs_at.extent(m, k) <= lhs.len() && rhs_at.extent(k, n) <= rhs.len(), "a factor is too short");
-    // SAFETY: the assertions above hold every element the kernel reads or writes inside its slice, and `dst` is
+    // SAFETY: the assertions above ensure that every element the kernel accesses is inside its slice, and `dst` is
     // borrowed mutably, so it overlaps neither factor.
     #[expect(unsafe_code)]
     unsafe {
@@ -64,8 +64,8 @@ pub(super) fn product(
     }
 }
 
-/// Floating-point operations per second of `threads` threads that each multiply matrices which fit its caches: the
-/// yardstick for what a run could reach.
+/// Floating-point operations per second of `threads` threads that multiply matrices in cache: what a run could
+/// reach at best.
 ///
 /// # Errors
 /// Threads that cannot be started.
@@ -74,8 +74,8 @@ pub fn matrix_rate(threads: usize) -> Result<f64, rayon::ThreadPoolBuildError> {
     Ok(pool.broadcast(|_| thread_rate()).iter().sum())
 }
 
-/// The rate of this thread: the median of some tries, so that threads which share a core do not each count their
-/// luckiest moment.
+/// The rate of this thread: the median of several measurements, because threads that share a core take turns at
+/// being fast.
 fn thread_rate() -> f64 {
     let (m, n, k) = (512, 688, 256);
     let (lhs, rhs, mut dst) = (vec![0.5; m * k], vec![0.5; n * k], vec![0.0; m * n]);

@@ -1,4 +1,4 @@
-//! Models with random weights made from a seed: no download, no training, every part of the engine at work.
+//! Models with random weights drawn from a seed, which exercise every part of the engine without a download.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
 use crate::eviction::Heads;
 
-/// The shape of `random-tiny`: grouped heads, bytes as its vocabulary.
+/// The shape of `random-tiny`: grouped heads, and bytes as vocabulary.
 pub fn tiny_shape() -> ModelShape {
     ModelShape {
         family: "llama".into(),
@@ -32,7 +32,7 @@ pub fn tiny_shape() -> ModelShape {
     }
 }
 
-/// A network of stated sizes, for texts of any length worth timing.
+/// The shape of a random model of given sizes.
 pub(super) fn shape_of(sizes: RandomShape) -> ModelShape {
     ModelShape {
         hidden: sizes.hidden,
@@ -47,16 +47,16 @@ pub(super) fn shape_of(sizes: RandomShape) -> ModelShape {
 }
 
 impl LanguageModel {
-    /// A model of `shape` with weights drawn from a seed. They are drawn wide enough that attention prefers some
-    /// entries to others, so that policies differ.
+    /// A model of `shape` with weights drawn from a seed, wide enough for attention to be uneven, so that policies
+    /// differ.
     ///
     /// # Errors
-    /// Only what the device reports.
+    /// Errors of the device.
     pub fn random(shape: ModelShape, seed: u64, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         Self::random_sharp(shape, 1.0, seed, dtype, device)
     }
 
-    /// The same with attention logits that are `sharpness` times as wide.
+    /// The same with attention logits multiplied by `sharpness`.
     pub(super) fn random_sharp(
         shape: ModelShape,
         sharpness: f32,

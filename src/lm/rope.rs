@@ -1,8 +1,8 @@
-//! Rotary positions: angles in f64, so that a text of any length is rotated as exactly as f32 can hold.
+//! Rotary positions. Angles are computed in f64, so that they are exact to f32 for texts of any length.
 
 use super::config::{RopeScaling, RopeShape};
 
-/// Angular frequency of every pair of a head: (head_dim / 2).
+/// Angular frequencies of the pairs of a head: (head_dim / 2).
 #[derive(Clone, Debug)]
 pub(super) struct Frequencies(Vec<f64>);
 

@@ -1,6 +1,7 @@
-//! Positions made to fit a window smaller than the text: the two ways that only change the angles.
+//! Scaling of rotary positions for texts longer than the model was trained on: the two ways that only change the
+//! angles.
 //!
-//! A sweep can ask for them on top of a checkpoint; a checkpoint that has its own scaling keeps that.
+//! A sweep can set them for a checkpoint that has no scaling of its own.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use anyhow::{Result, ensure};
 
 use super::config::{ModelShape, RopeScaling};
 
-/// A real number of a setting, equal only to the same bits.
+/// A real number in settings; equal if the bits are.
 #[derive(Clone, Copy, Debug)]
 pub struct Real(pub f64);
 
@@ -26,18 +27,18 @@ impl std::hash::Hash for Real {
     }
 }
 
-/// How positions are stretched.
+/// A way of scaling positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RopeOverrideKind {
     /// Positions are divided by the factor (position interpolation, arXiv 2306.15595).
     Linear,
-    /// The base grows so that the slowest frequency is divided by the factor and the fastest stays (NTK-aware, as in
-    /// Code Llama, arXiv 2308.12950).
+    /// The base grows so that the slowest frequency is divided by the factor and the fastest is unchanged
+    /// (NTK-aware, as in Code Llama, arXiv 2308.12950).
     Ntk,
 }
 
-/// `rope_scaling` that a sweep puts on a checkpoint that has none.
+/// The `rope_scaling` that a sweep sets for a checkpoint without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeOverride {
     pub kind: RopeOverrideKind,
@@ -56,10 +57,10 @@ impl fmt::Display for RopeOverride {
 }
 
 impl ModelShape {
-    /// The model with stretched positions, made for as many times longer texts.
+    /// Scales the positions, for texts longer by the factor.
     ///
     /// # Errors
-    /// A checkpoint that scales its positions already.
+    /// A checkpoint with a scaling of its own.
     pub fn apply_rope_override(&mut self, rope_override: RopeOverride) -> Result<()> {
         ensure!(
             matches!(self.rope.scaling, RopeScaling::None),
@@ -70,7 +71,7 @@ impl ModelShape {
             RopeOverrideKind::Linear => self.rope.scaling = RopeScaling::Linear(factor),
             RopeOverrideKind::Ntk => {
                 let dim = self.head_dim as f64;
-                // A head of two has one frequency, which is the fastest.
+                // With a head_dim of 2 there is one frequency, which is the fastest.
                 let power = if self.head_dim > 2 { dim / (dim - 2.0) } else { 0.0 };
                 self.rope.theta *= factor.powf(power);
             }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn angles_of_a_stretched_model() {
+    fn angles_of_scaled_positions() {
         let angle = |rope_override: Option<RopeOverride>, pair: usize| {
             let mut shape = tiny_shape();
             if let Some(rope_override) = rope_override {

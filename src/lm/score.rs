@@ -1,6 +1,6 @@
-//! Text in; negative log-likelihood per token out, and where it is asked for, whether a token was the most likely.
+//! Negative log-likelihood per token, whether tokens were the most likely, and the divergence from the full cache.
 //!
-//! The logits over the vocabulary are looked at in one pass, some rows at a time, and never kept.
+//! The logits over the vocabulary are computed in one pass, some rows at a time, and not kept.
 
 use anyhow::{Result, ensure};
 use candle_core::Tensor;
@@ -8,23 +8,23 @@ use candle_core::Tensor;
 use super::transformer::LanguageModel;
 use crate::vector;
 
-/// What is known of some tokens and the states before them.
+/// Scores of some tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
     /// In nats, one per token.
     pub nll: Vec<f32>,
-    /// Whether a token was the most likely one (the lowest id among equals), for each that was asked for.
+    /// For each token asked for, whether it was the most likely (the lowest id among equals).
     pub hits: Vec<bool>,
-    /// From the unbounded states, if there were some.
+    /// From the unbounded states, if they were given.
     pub divergence: Divergence,
 }
 
-/// How a bounded model's predictions differ from the unbounded one's, summed over some tokens.
+/// How predictions with a bounded cache differ from those with the full cache, summed over some tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Divergence {
     /// KL(unbounded || bounded) in nats.
     pub kl: f64,
-    /// Tokens where both find the same token most likely.
+    /// Tokens at which both predict the same token.
     pub same_top: u64,
 }
 
@@ -32,13 +32,13 @@ impl LanguageModel {
     /// NLL in nats, f32, of `targets[i]` after state i.
     ///
     /// # Errors
-    /// As many targets as states are needed, all in the vocabulary.
+    /// Another number of targets than of states, or a target outside the vocabulary.
     pub fn nll(&self, states: &Tensor, targets: &[u32]) -> Result<Vec<f32>> {
         Ok(self.score(states, targets, &[], None)?.nll)
     }
 
-    /// Scores `targets[i]` after state i. `asked` are indices of targets, ascending, that are to be told whether they
-    /// were the most likely token; with `unbounded` states every prediction is compared with theirs.
+    /// Scores `targets[i]` after state i. `hits_of` are ascending indices of targets to compare with the most
+    /// likely token; with `unbounded` states every prediction is compared with theirs.
     ///
     /// # Errors
     /// As `nll`.
@@ -46,7 +46,7 @@ impl LanguageModel {
         &self,
         states: &Tensor,
         targets: &[u32],
-        asked: &[usize],
+        hits_of: &[usize],
         unbounded: Option<&Tensor>,
     ) -> Result<Scores> {
         let (rows, _) = states.dims2()?;
@@ -54,19 +54,19 @@ impl LanguageModel {
         let vocab = self.shape().vocab;
         let score = |first: usize, logits: &[f32]| {
             let end = first + logits.len() / vocab;
-            let asked = &asked[asked.partition_point(|at| *at < first)..asked.partition_point(|at| *at < end)];
+            let at = |row: usize| hits_of.partition_point(|target| *target < row);
             let hit = |at: &usize| {
                 let row = &logits[(at - first) * vocab..][..vocab];
                 vector::argmax(row) == Some(targets[*at] as usize)
             };
-            let hits = asked.iter().map(hit).collect();
+            let hits = hits_of[at(first)..at(end)].iter().map(hit).collect();
             Ok(Scores { nll: self.nll_of(logits, &targets[first..])?, hits, divergence: Divergence::default() })
         };
         let blocks = match unbounded {
             None => self.map_logits([states], |first, [logits]| score(first, logits))?,
-            Some(unbounded) => self.map_logits([states, unbounded], |first, [bounded, topline]| {
+            Some(unbounded) => self.map_logits([states, unbounded], |first, [bounded, full]| {
                 let mut scores = score(first, bounded)?;
-                for (p, q) in topline.chunks_exact(vocab).zip(bounded.chunks_exact(vocab)) {
+                for (p, q) in full.chunks_exact(vocab).zip(bounded.chunks_exact(vocab)) {
                     scores.divergence.kl += f64::from(vector::kl_divergence(p, q));
                     scores.divergence.same_top += u64::from(vector::argmax(p) == vector::argmax(q));
                 }
@@ -83,7 +83,7 @@ impl LanguageModel {
         Ok(all)
     }
 
-    /// NLLs of the first targets under some rows of logits.
+    /// NLLs of targets under rows of logits.
     fn nll_of(&self, logits: &[f32], targets: &[u32]) -> Result<Vec<f32>> {
         let vocab = self.shape().vocab;
         let rows = logits.chunks_exact(vocab).zip(targets);

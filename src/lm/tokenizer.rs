@@ -1,4 +1,4 @@
-//! Text to tokens and back to places in the text; and whether a text starts with BOS.
+//! Tokenizers: text to tokens with their places in the text, tokens to text, and whether texts start with BOS.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,10 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
-use super::tokenizer_outline;
 use crate::bounded_read;
 
-/// Bytes of a tokenizer.json: the largest have some dozens of megabytes.
+/// Bytes of a tokenizer.json; the largest have some tens of megabytes.
 const MOST_BYTES: u64 = 256 << 20;
 /// Bytes of a tokenizer_config.json.
 pub(super) const MOST_CONFIG: u64 = 16 << 20;
@@ -35,9 +34,8 @@ impl Tokenizer {
     /// Tokens of [`bytes`](Self::bytes): 256 bytes and BOS.
     pub const BYTES_VOCAB: usize = 257;
 
-    /// Reads `tokenizer.json`, and `tokenizer_config.json` if there is one.
-    ///
-    /// `bos` is the model's own idea of BOS (config.json), used where the tokenizer's files are silent.
+    /// Reads `tokenizer.json`, and `tokenizer_config.json` if there is one. `bos` is the BOS token of config.json,
+    /// used if the tokenizer's files name none.
     ///
     /// # Errors
     /// A file that cannot be read or is no tokenizer.
@@ -55,7 +53,7 @@ impl Tokenizer {
         Ok(Tokenizer::new(inner, &config, bos))
     }
 
-    /// The same from the contents of both files.
+    /// As [`read`](Self::read), from the contents of both files.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -70,7 +68,7 @@ impl Tokenizer {
             Value::String(token) => inner.token_to_id(token),
             token => token["content"].as_str().and_then(|token| inner.token_to_id(token)),
         };
-        // What the tokenizer puts before an empty text by itself.
+        // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
         let adds_bos = match config["add_bos_token"].as_bool() {
@@ -80,12 +78,12 @@ impl Tokenizer {
         Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() }
     }
 
-    /// A tokenizer that needs no training: every byte is a token, BOS is 0.
+    /// A tokenizer in which every byte is a token and BOS is 0.
     ///
     /// # Errors
-    /// None in practice; the library's constructor is fallible.
+    /// None in practice.
     pub fn bytes() -> Result<Tokenizer> {
-        // Bytes are spelt as printable characters, as byte-level BPE does.
+        // Bytes are written as printable characters, as in byte-level BPE.
         let mut spelling: Vec<char> =
             tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet().into_iter().collect();
         spelling.sort_unstable();
@@ -104,65 +102,65 @@ impl Tokenizer {
         Ok(Tokenizer::new(inner, &json!({"bos_token": "<s>", "add_bos_token": true}), None))
     }
 
-    /// Tokens of a text, without BOS or any other token the text does not hold.
+    /// Tokens of a text, without BOS or other special tokens.
     ///
     /// # Errors
-    /// A text the tokenizer cannot take.
+    /// A text that the tokenizer rejects.
     pub fn encode(&self, text: &str) -> Result<Tokens> {
         let encoding = guarded(|| self.inner.encode(text, false)).context("the text cannot be tokenised")?;
         let places = encoding.get_offsets().iter().map(|(start, end)| *start..*end).collect();
         Ok(Tokens { ids: encoding.get_ids().to_vec(), places })
     }
 
-    /// The text of some tokens; special tokens have none.
+    /// The text of some tokens; special tokens are skipped.
     ///
     /// # Errors
-    /// Tokens the tokenizer does not know.
+    /// Tokens that the tokenizer does not have.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
-        guarded(|| self.inner.decode(tokens, true)).context("the tokens cannot be made text")
+        guarded(|| self.inner.decode(tokens, true)).context("the tokens cannot be decoded")
     }
 
-    /// One token as it stands inside a text, the space before it included.
+    /// The text of one token inside a text, with the space before it.
     ///
     /// # Errors
-    /// A token the tokenizer does not know.
+    /// A token that the tokenizer does not have.
     pub fn piece(&self, token: u32) -> Result<String> {
-        // Many decoders drop the space a text starts with, so another token stands before this one.
+        // Many decoders drop a leading space, so decode it after another token.
         let before = self.encode("a")?.ids;
         let start = self.decode(&before)?;
         let whole = self.decode(&[&before[..], &[token]].concat())?;
         Ok(whole.strip_prefix(&start).unwrap_or(&whole).to_string())
     }
 
-    /// The tokens that are no text, BOS among them.
+    /// Special tokens, BOS among them.
     pub fn special(&self) -> BTreeSet<u32> {
         let added = self.inner.get_added_tokens_decoder();
         let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id);
         special.chain(self.bos).collect()
     }
 
-    /// The name a token has in the vocabulary, special tokens included.
+    /// The name of a token in the vocabulary.
     pub fn name(&self, token: u32) -> Option<String> {
         self.inner.id_to_token(token)
     }
 
-    /// Whether a text starts with BOS when nothing is said.
+    /// Whether texts start with BOS by default.
     pub fn adds_bos(&self) -> bool {
         self.adds_bos
     }
 
-    /// The token a text starts with.
+    /// The BOS token.
     ///
     /// # Errors
-    /// A model without such a token.
+    /// A model without one.
     pub fn bos(&self) -> Result<u32> {
         self.bos.context("neither the tokenizer nor config.json names a BOS token; use `bos: false`")
     }
 
-    /// Checks that these are the tokens a model of `vocab` was made for.
+    /// Checks that the tokenizer belongs to a model with a vocabulary of `vocab`.
     ///
     /// # Errors
-    /// Tokens the model does not have, or far fewer than it has.
+    /// Tokens outside the vocabulary, or far fewer tokens.
     pub fn check_vocabulary(&self, vocab: usize) -> Result<()> {
         let own = self.inner.get_vocab(true);
         let Some(largest) = own.values().max().copied() else { bail!("the tokenizer has no tokens") };
@@ -172,7 +170,7 @@ impl Tokenizer {
              tokenizer.json and the weights belong to different models",
             vocab - 1
         );
-        // Vocabularies are padded to round numbers, by less than a tenth.
+        // Models pad their vocabularies to round numbers, by less than a tenth.
         ensure!(
             own.len() * 10 >= vocab * 9,
             "the tokenizer has {} tokens, the model's vocabulary {vocab}; \
@@ -183,21 +181,19 @@ impl Tokenizer {
     }
 }
 
-/// The tokenizer of a file. Padding and truncation that a file may ask for are for batches, as in transformers: a text is
-/// taken as it is.
+/// Parses a tokenizer.json. Padding and truncation that it may ask for are switched off, as in transformers.
 fn build(file: &[u8]) -> Result<tokenizers::Tokenizer> {
-    tokenizer_outline::check(file)?;
     let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
     inner.with_padding(None);
     guarded(|| inner.with_truncation(None).map(|_| ()))?;
     Ok(inner)
 }
 
-/// The library unwraps and indexes where a file or a token is not as it expects, so a panic of it is the file's fault.
+/// Turns panics of the library into errors: it unwraps and indexes if a file or a token is not as it expects.
 fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(outcome) => outcome.map_err(|error| anyhow!("{error}")),
-        Err(_) => bail!("the tokenizer's file is damaged: what it says cannot be carried out"),
+        Err(_) => bail!("the tokenizer's file is damaged: the tokenizers library panicked"),
     }
 }
 
@@ -217,7 +213,6 @@ mod tests {
         assert_eq!(tokenizer.bos().unwrap(), 0);
         assert_eq!(tokenizer.piece(tokens.ids[0]).unwrap(), "n");
         assert_eq!(tokenizer.piece(tokens.ids[3]).unwrap(), "\n");
-        // Half a character is none.
         assert_eq!(tokenizer.piece(tokens.ids[1]).unwrap(), "\u{FFFD}");
         assert_eq!((tokenizer.special(), tokenizer.name(0).as_deref()), (BTreeSet::from([0]), Some("<s>")));
         tokenizer.check_vocabulary(257).unwrap();

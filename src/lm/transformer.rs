@@ -1,8 +1,8 @@
-//! The network, top to bottom: a Llama-layout decoder that reads any number of tokens into a [`Memory`].
+//! The network: a Llama-layout decoder that reads any number of tokens into a [`Memory`].
 //!
-//! Shapes: (rows, hidden) throughout; a text is one sequence, never a batch. candle's own Llama gives the last
-//! position's logits only and keeps its layers private, so it cannot measure perplexity or bound a cache; it serves
-//! as a reference in the tests.
+//! Shapes are (rows, hidden) throughout; a text is one sequence, never a batch. candle's own Llama returns only
+//! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
+//! is a reference in the tests.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Storage, Tensor};
 use rayon::prelude::*;
 
-use super::attention::{AttentionShape, Placed, Projections, attend};
+use super::attention::{AttentionShape, Projections, RowAngles, attend};
 use super::config::ModelShape;
 use super::decoder::Layer;
 use super::layers::{Linear, Products, bytes_of, compute_type, floats, rms_norm};
@@ -23,11 +23,12 @@ use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
 use crate::eviction::SizedPolicy;
 
-/// Rows a thread takes through the layers together: enough to keep the products busy, few enough to stay in cache.
+/// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
+/// cache.
 const SEGMENT: usize = 512;
-/// The same where every matrix is widened from f16 or bf16 for each product.
+/// The same if every matrix is converted from f16 or bf16 for each product.
 const SEGMENT_WIDENED: usize = 2048;
-/// Weights below this many bytes are widened to f32 once, when they are loaded.
+/// Weights of fewer bytes are converted to f32 once, when they are loaded.
 pub(super) const WIDEN_BELOW: u64 = 2 << 30;
 /// Logits over the vocabulary in memory at once, in floats (16 MiB).
 const LOGITS_AT_ONCE: usize = 4 << 20;
@@ -48,13 +49,13 @@ pub struct LanguageModel {
     stop: Arc<AtomicBool>,
 }
 
-/// The program was asked to stop; nothing is wrong.
+/// The error of a read that was stopped on request.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// An error once more, for somebody else it stopped: its message, and whether it was an interruption.
-pub fn same_error(error: &anyhow::Error) -> anyhow::Error {
+/// A copy of an error: its message, and whether it was an interruption.
+pub fn clone_error(error: &anyhow::Error) -> anyhow::Error {
     if error.chain().any(|cause| cause.is::<Interrupted>()) {
         Interrupted.into()
     } else {
@@ -62,7 +63,7 @@ pub fn same_error(error: &anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Type the weights are rounded to.
+/// The type that weights are rounded to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WeightType {
@@ -75,7 +76,7 @@ pub enum WeightType {
 }
 
 impl WeightType {
-    /// The name YAML, the command line and cell ids use.
+    /// The name in YAML, on the command line and in cell ids.
     pub fn name(self) -> &'static str {
         match self {
             WeightType::Auto => "auto",
@@ -100,7 +101,7 @@ impl LanguageModel {
         LanguageModel::from_weights(shape, Weights::open(files)?, dtype, device)
     }
 
-    /// The same from a safetensors file in memory.
+    /// As [`load`](Self::load), from a safetensors file in memory.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -126,11 +127,11 @@ impl LanguageModel {
             WeightType::F16 => DType::F16,
             WeightType::Bf16 => DType::BF16,
         };
-        // Taken as the asked type and widened afterwards, weights have the numbers of that type.
+        // Rounded to the requested type first and converted afterwards, weights have the values of that type.
         let keep = if device.is_cpu() && weights.bytes() < WIDEN_BELOW { DType::F32 } else { dtype };
         let ModelShape { hidden, head_dim, vocab, .. } = shape;
 
-        // A tied checkpoint stores one of the two matrices, under either name.
+        // A tied checkpoint stores one matrix, under either name.
         let (input, output) = ("model.embed_tokens.weight", "lm_head.weight");
         let (input_stored, output_stored) = (weights.has(input), weights.has(output));
         let mut matrix = |name: &str| -> Result<Tensor> {
@@ -139,7 +140,7 @@ impl LanguageModel {
         let (embedding, head) = if shape.tied {
             let shared = matrix(if input_stored { input } else { output })?;
             if input_stored && output_stored {
-                // transformers ties them and ignores the second, whatever it holds.
+                // transformers ties them and ignores the second.
                 matrix(output)?;
             }
             (shared.clone(), shared)
@@ -180,31 +181,31 @@ impl LanguageModel {
         self.dtype.as_str()
     }
 
-    /// Bytes the weights are held in, counted from their tensors.
+    /// Bytes of the weights in memory.
     pub fn weight_bytes(&self) -> u64 {
         let head = if self.shape.tied { 0 } else { self.head.bytes() };
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         (bytes_of(&self.embedding) + head + bytes_of(&self.norm) + layers) as u64
     }
 
-    /// Where products with weights run.
+    /// The device that products with weights run on.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// A memory that has read nothing.
+    /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
         Memory::new(self.shape.layers, self.shape.heads, self.shape.head_dim, plan)
     }
 
-    /// A bounded memory that goes on after the first `len` tokens of an unbounded one, as if it had read them
-    /// itself. `None` if more than the policy's size was read, or its sums were not kept.
+    /// A bounded memory that continues after the first `len` tokens of an unbounded one, as if it had read them
+    /// itself. `None` if `len` exceeds the policy's size, or if its sums were not saved.
     pub fn fork(&self, memory: &Memory, len: usize, policy: SizedPolicy, measure_loss: bool) -> Option<Memory> {
         memory.fork(len, policy, self.shape.heads, self.shape.head_dim, measure_loss)
     }
 
-    /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Any number of
-    /// tokens at a time gives the same survivors and the same states.
+    /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
+    /// and states are the same however a text is split into reads.
     ///
     /// # Errors
     /// A token outside the vocabulary, a text longer than the model's window, or [`Interrupted`].
@@ -217,7 +218,7 @@ impl LanguageModel {
         for segment in tokens.chunks(segment) {
             states.push(self.read_segment(segment, memory)?);
         }
-        memory.scratch.work.total += started.elapsed();
+        memory.scratch.stats.total += started.elapsed();
         joined(states)
     }
 
@@ -232,26 +233,26 @@ impl LanguageModel {
         Ok(())
     }
 
-    /// The tokens' vectors: (rows, hidden)
+    /// The tokens' embeddings: (rows, hidden)
     fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let tokens = Tensor::new(tokens, &self.device)?;
         Ok(self.embedding.index_select(&tokens, 0)?.to_dtype(compute)?)
     }
 
-    /// Ends the one shot in which a prompt was read, see [`MemoryPlan::one_shot`].
+    /// Ends a one-shot prompt, see [`MemoryPlan::one_shot`].
     pub fn cut(&self, memory: &mut Memory) {
         memory.cut(self.shape.heads, self.shape.head_dim);
     }
 
-    /// Gives back what a memory needs to read blocks of tokens: it is about to read `more` tokens one at a time, by
-    /// [`step`](Self::step). A bounded memory is then as large as its policy allows, and an unbounded one as the
-    /// text will be.
-    pub fn settle(&self, memory: &mut Memory, more: usize) {
-        memory.settle(more, self.shape.heads, self.shape.head_dim);
+    /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
+    /// [`step`](Self::step). A bounded memory is then as large as its policy allows, and an unbounded one as large
+    /// as the text will be.
+    pub fn shrink_to_fit(&self, memory: &mut Memory, more: usize) {
+        memory.shrink_to_fit(more, self.shape.heads, self.shape.head_dim);
     }
 
-    /// Reads one token into each of some memories, which may have read different lengths under different bounds, in
-    /// one product per matrix. Returns the states, (texts, hidden). A text's bits don't depend on the texts beside it.
+    /// Reads one token into each memory, with one product per matrix. The memories may have different lengths and
+    /// policies. Returns the states, (texts, hidden). The bits of a text don't depend on the other texts.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -261,9 +262,9 @@ impl LanguageModel {
         for memory in memories.iter() {
             self.shape.check_length(memory.seen + 1)?;
         }
-        let careful = memories.iter().any(|memory| memory.careful);
-        let compute = compute_type(&self.device, self.dtype, careful);
-        let products = self.few(compute);
+        let compute_f64 = memories.iter().any(|memory| memory.compute_f64);
+        let compute = compute_type(&self.device, self.dtype, compute_f64);
+        let products = self.step_products(compute);
         let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let angles = self.frequencies.angles(memories.iter().map(|memory| memory.seen as f64));
         let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
@@ -275,12 +276,12 @@ impl LanguageModel {
             }
             let layer = layer.ready(products)?;
             let [queries, keys, values] = layer.project(&x, eps)?;
-            let norms = if careful { Some(key_norms(&keys, head_dim)?) } else { None };
+            let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
             let mut mixed = vec![0.0; tokens.len() * width];
             on_host([&queries, &keys, &values], |[queries, keys, values]| {
                 let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
                 texts.for_each(|(text, (mixed, memory))| {
-                    let norms = norms.as_ref().filter(|_| memory.careful);
+                    let norms = norms.as_ref().filter(|_| memory.compute_f64);
                     let token = Projections {
                         queries: &queries[text * width..][..width],
                         keys: &keys[text * kv_width..][..kv_width],
@@ -289,7 +290,7 @@ impl LanguageModel {
                         rows: 1,
                     };
                     let Memory { layers, scratch, .. } = &mut **memory;
-                    let placed = Placed { angles: &angles, first: text };
+                    let placed = RowAngles { angles: &angles, first: text };
                     attend(&shape, &mut layers[index], token, placed, mixed, None, scratch);
                 });
             })?;
@@ -304,24 +305,24 @@ impl LanguageModel {
         Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
     }
 
-    /// Products of a few rows in some type.
-    fn few(&self, compute: DType) -> Products {
-        if self.device.is_cpu() && compute == DType::F32 { Products::Few } else { Products::Many(compute) }
+    /// The kind of products for a few rows.
+    fn step_products(&self, compute: DType) -> Products {
+        if self.device.is_cpu() && compute == DType::F32 { Products::Gemv } else { Products::Gemm(compute) }
     }
 
-    /// Logits over the vocabulary of a few states, one row each.
+    /// Logits over the vocabulary for a few states, one row each.
     ///
     /// # Errors
-    /// What the device reports.
-    pub fn few_logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
-        let logits = self.head.ready(self.few(states.dtype()))?.forward(states)?; // (rows, vocab)
+    /// Errors of the device.
+    pub fn logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
+        let logits = self.head.ready(self.step_products(states.dtype()))?.forward(states)?; // (rows, vocab)
         Ok(logits.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.to_vec2()?)
     }
 
     fn read_segment(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
-        let compute = compute_type(&self.device, self.dtype, memory.careful);
-        // Every thread takes some rows through all that is not attention: their results don't depend on each other.
+        let compute = compute_type(&self.device, self.dtype, memory.compute_f64);
+        // Threads share the rows of everything but attention: rows don't depend on each other.
         let threads = if self.device.is_cpu() { rayon::current_num_threads() } else { 1 };
         let part = rows.div_ceil(threads).next_multiple_of(BLOCK);
         let embed = |ids: &[u32]| self.embed(ids, compute);
@@ -360,7 +361,7 @@ impl LanguageModel {
     ) -> Result<Vec<Tensor>> {
         let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let clock = Instant::now();
-        let layer = layer.ready(Products::Many(parts[0].dtype()))?;
+        let layer = layer.ready(Products::Gemm(parts[0].dtype()))?;
         let projections = parts.par_iter().map(|x| layer.project(x, eps)).collect::<Result<Vec<_>>>()?; // (rows, heads * head_dim) each
         let mut dense = clock.elapsed();
         let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
@@ -369,11 +370,11 @@ impl LanguageModel {
         for [queries, keys, values] in &projections {
             let (rows, width) = queries.dims2()?;
             let mut out = vec![0.0; rows * width];
-            let norms = if memory.careful { Some(key_norms(keys, head_dim)?) } else { None };
+            let norms = if memory.compute_f64 { Some(key_norms(keys, head_dim)?) } else { None };
             on_host([queries, keys, values], |[queries, keys, values]| {
                 let tokens = Projections { queries, keys, values, norms: norms.as_deref(), rows };
                 let lost = lost.as_deref_mut().map(|lost| &mut lost[first..first + rows]);
-                let angles = Placed { angles, first };
+                let angles = RowAngles { angles, first };
                 attend(&shape, &mut memory.layers[index], tokens, angles, &mut out, lost, &mut memory.scratch);
             })?;
             mixed.push(Tensor::from_vec(out, (rows, width), &Device::Cpu)?);
@@ -386,24 +387,24 @@ impl LanguageModel {
         };
         let parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>()?;
         dense += clock.elapsed();
-        memory.scratch.work.dense += dense;
-        memory.scratch.work.dense_flops += 2 * (first * self.shape.layer_weights()) as u64;
+        memory.scratch.stats.dense += dense;
+        memory.scratch.stats.dense_flops += 2 * (first * self.shape.layer_weights()) as u64;
         Ok(parts)
     }
 
-    /// Applies `map` to the logits over the vocabulary of some rows at a time: (first row, logits in f32 of each of
-    /// `states`, row after row). A long text times a large vocabulary never stands in memory at once. The results
-    /// come in the order of the rows.
+    /// Applies `map` to the logits of some rows at a time: (first row, logits in f32 of each of `states`, row
+    /// after row). The logits of a long text never are in memory at once. Returns the results in the order of the
+    /// rows.
     ///
     /// # Errors
-    /// What `map` or the device reports.
+    /// Errors of `map` or the device.
     pub fn map_logits<const N: usize, R: Send>(
         &self,
         states: [&Tensor; N],
         map: impl Fn(usize, [&[f32]; N]) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         let (rows, _) = states[0].dims2()?;
-        let head = self.head.ready(Products::Many(states[0].dtype()))?;
+        let head = self.head.ready(Products::Gemm(states[0].dtype()))?;
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
         let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
         let block = |start: usize| -> Result<R> {
@@ -420,7 +421,7 @@ impl LanguageModel {
         }
     }
 
-    /// Floating-point operations of the vocabulary's logits for `rows` states.
+    /// Floating-point operations of the logits of `rows` states.
     pub fn logit_flops(&self, rows: usize) -> u64 {
         2 * (rows * self.shape.vocab * self.shape.hidden) as u64
     }
@@ -437,8 +438,8 @@ fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
     Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
 }
 
-/// The floats of some tensors, on the host and in f32; no copy if they are there already.
-fn on_host<const N: usize, R>(tensors: [&Tensor; N], use_them: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
+/// Calls a function with the floats of some tensors, on the host in f32, without a copy if they are there already.
+fn on_host<const N: usize, R>(tensors: [&Tensor; N], call: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
     let mut host = Vec::with_capacity(N);
     for tensor in tensors {
         host.push(tensor.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.contiguous()?);
@@ -446,8 +447,8 @@ fn on_host<const N: usize, R>(tensors: [&Tensor; N], use_them: impl FnOnce([&[f3
     let guards: Vec<_> = host.iter().map(Tensor::storage_and_layout).collect();
     let mut slices: [&[f32]; N] = [&[]; N];
     for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
-        let Storage::Cpu(storage) = &**storage else { bail!("a tensor moved to the host is not there") };
+        let Storage::Cpu(storage) = &**storage else { bail!("a tensor moved to the host is not on the host") };
         *slice = floats(storage, layout)?;
     }
-    Ok(use_them(slices))
+    Ok(call(slices))
 }

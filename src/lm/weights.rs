@@ -1,95 +1,114 @@
-//! Checkpoint files: checked, and every tensor taken exactly once.
+//! The tensors of a checkpoint: every tensor is checked and taken exactly once.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
-use memmap2::Mmap;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
 
-/// Bytes of a file's header, which is parsed into some times as much memory. A name and its place take about a hundred, and
-/// the largest mixtures of experts have some ten thousand tensors a file.
+/// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
+/// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
+/// A safetensors file begins with the length of its header.
+const PREFIX: u64 = 8;
 
-/// The tensors of a checkpoint that nobody has taken yet.
+/// The tensors of a checkpoint that have not been taken yet.
 pub(super) struct Weights {
     files: Vec<(PathBuf, Data)>,
-    /// name -> where it is
-    tensors: BTreeMap<String, Place>,
+    tensors: BTreeMap<String, TensorLocation>,
 }
 
 enum Data {
-    /// The header is parsed in the map. Tensors are read, as a file that somebody shortens meanwhile then gives an error,
-    /// where its map would end the program.
-    Mapped(Mmap, File),
-    Held(Cow<'static, [u8]>),
+    File(File),
+    Memory(Cow<'static, [u8]>),
 }
 
-impl std::ops::Deref for Data {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Data::Mapped(map, _) => map,
-            Data::Held(bytes) => bytes,
-        }
-    }
-}
-
-struct Place {
+struct TensorLocation {
     file: usize,
-    start: usize,
-    end: usize,
+    start: u64,
+    length: usize,
     dtype: Dtype,
     shape: Vec<usize>,
 }
 
+impl Data {
+    fn length(&self) -> io::Result<u64> {
+        match self {
+            Data::File(file) => Ok(file.metadata()?.len()),
+            Data::Memory(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    fn read(&self, start: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
+        match self {
+            Data::File(file) => {
+                let mut bytes = vec![0; length];
+                let mut file = file;
+                file.seek(SeekFrom::Start(start))?;
+                file.read_exact(&mut bytes)?;
+                Ok(Cow::Owned(bytes))
+            }
+            Data::Memory(bytes) => {
+                let rest = bytes.get(start as usize..).unwrap_or_default();
+                rest.get(..length).map(Cow::Borrowed).ok_or(io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+    }
+}
+
 impl Weights {
-    /// Maps the files of a checkpoint and reads their headers.
+    /// Opens the files of a checkpoint and reads their headers.
     ///
     /// # Errors
     /// A file that is missing, truncated or no safetensors file, or two files with the same tensor.
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
         for path in paths {
-            let added = map(path).and_then(|(map, file)| weights.add(path, Data::Mapped(map, file)));
+            let file = File::open(path).context("cannot open the file");
+            let added = file.and_then(|file| weights.add(path, Data::File(file)));
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
         Ok(weights)
     }
 
-    /// A safetensors file that is in memory already.
+    /// The weights of a safetensors file in memory.
     pub fn from_bytes(bytes: Cow<'static, [u8]>) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
-        weights.add(Path::new("(in memory)"), Data::Held(bytes))?;
+        weights.add(Path::new("(in memory)"), Data::Memory(bytes))?;
         Ok(weights)
     }
 
     fn add(&mut self, path: &Path, data: Data) -> Result<()> {
-        let told = data.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+        const DAMAGED: &str = "the file is truncated, damaged or no safetensors file; fetch it again";
+        let damaged = |error: io::Error| anyhow!("{error}: {DAMAGED}");
+        let total = data.length()?;
+        ensure!(total > 0, "the file is empty");
+        let prefix = data.read(0, PREFIX as usize).map_err(damaged)?;
+        let length = prefix.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
         ensure!(
-            told <= MOST_HEADER,
-            "its header says it has {told} bytes, and {MOST_HEADER} is the most: the file is damaged or no safetensors file; \
-             fetch it again"
+            length <= MOST_HEADER,
+            "by its own account its header has {length} bytes, more than {MOST_HEADER}: {DAMAGED}"
         );
-        let parsed = SafeTensors::deserialize(&data).map_err(|error| {
-            anyhow::anyhow!("{error}: the file is truncated, damaged or no safetensors file; fetch it again")
-        })?;
-        let base = data.as_ptr().addr();
-        for (name, view) in parsed.tensors() {
-            let start = view.data().as_ptr().addr() - base;
-            let place = Place {
+        let header = data.read(PREFIX, length as usize).map_err(damaged)?;
+        // Offsets and sizes of the tensors are checked here.
+        let header: Metadata = serde_json::from_slice(&header).map_err(|error| damaged(error.into()))?;
+        let described = PREFIX + length + header.data_len() as u64;
+        ensure!(total == described, "it has {total} bytes and its header describes {described}: {DAMAGED}");
+        for (name, tensor) in header.tensors() {
+            let (start, end) = tensor.data_offsets;
+            let location = TensorLocation {
                 file: self.files.len(),
-                start,
-                end: start + view.data().len(),
-                dtype: view.dtype(),
-                shape: view.shape().to_vec(),
+                start: PREFIX + length + start as u64,
+                length: end - start,
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
             };
-            if let Some(other) = self.tensors.insert(name.clone(), place) {
+            if let Some(other) = self.tensors.insert(name.clone(), location) {
                 bail!("tensor {name} is in {} as well", self.files[other.file].0.display());
             }
         }
@@ -97,14 +116,14 @@ impl Weights {
         Ok(())
     }
 
-    /// The type most bytes of the checkpoint have.
+    /// The type of most bytes of the checkpoint.
     pub fn dtype(&self) -> Result<DType> {
         let mut bytes: BTreeMap<&'static str, (usize, DType)> = BTreeMap::new();
-        for (name, place) in &self.tensors {
-            if let Ok(dtype) = float_type(place.dtype) {
-                bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += place.end - place.start;
+        for (name, location) in &self.tensors {
+            if let Ok(dtype) = float_type(location.dtype) {
+                bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.length;
             } else if name.ends_with(".weight") {
-                float_type(place.dtype).with_context(|| format!("tensor {name} cannot be used"))?;
+                float_type(location.dtype).with_context(|| format!("tensor {name} cannot be used"))?;
             }
         }
         let most = bytes.into_values().max_by_key(|(bytes, _)| *bytes);
@@ -113,7 +132,7 @@ impl Weights {
 
     /// Bytes of all tensors as stored.
     pub fn bytes(&self) -> u64 {
-        self.tensors.values().map(|place| (place.end - place.start) as u64).sum()
+        self.tensors.values().map(|location| location.length as u64).sum()
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -125,37 +144,33 @@ impl Weights {
     /// # Errors
     /// A tensor that is missing, has another shape, or a type that is no float.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-        let Some(place) = self.tensors.remove(name) else {
+        let Some(location) = self.tensors.remove(name) else {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
             bail!(
                 "tensor {name} is missing from {}; the checkpoint is incomplete or of another architecture",
                 files.join(", ")
             );
         };
-        let (path, data) = &self.files[place.file];
+        let (path, data) = &self.files[location.file];
         ensure!(
-            place.shape == shape,
+            location.shape == shape,
             "tensor {name} in {} has shape {:?}, but config.json asks for {shape:?}; \
              the two files belong to different models",
             path.display(),
-            place.shape
+            location.shape
         );
-        let stored = float_type(place.dtype)
+        let stored = float_type(location.dtype)
             .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
-        let bytes = match data {
-            Data::Mapped(_, file) => Cow::Owned(
-                read_at(file, place.start, place.end - place.start)
-                    .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?,
-            ),
-            Data::Held(bytes) => Cow::Borrowed(&bytes[place.start..place.end]),
-        };
+        let bytes = data
+            .read(location.start, location.length)
+            .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?;
         Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
     }
 
-    /// Refuses a checkpoint with weights nobody took: the network they belong to is not the one that was built.
+    /// Checks that all weights were taken; otherwise they belong to another network.
     ///
     /// # Errors
-    /// Names some of the tensors left.
+    /// Names some of the remaining tensors.
     pub fn finish(self) -> Result<()> {
         let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq");
         let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();
@@ -169,23 +184,6 @@ impl Weights {
         );
         Ok(())
     }
-}
-
-fn read_at(mut file: &File, start: usize, length: usize) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    file.seek(SeekFrom::Start(start as u64))?;
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn map(path: &Path) -> Result<(Mmap, File)> {
-    let file = File::open(path).context("cannot open the file")?;
-    ensure!(file.metadata()?.len() > 0, "the file is empty");
-    // SAFETY: of the map only the header is read, at once. Another process that shortens the file in that moment would end
-    // this one; nothing is read that could be misread as anything but names and places, which are checked.
-    #[expect(unsafe_code)]
-    let map = unsafe { Mmap::map(&file) }.context("cannot map the file into memory")?;
-    Ok((map, file))
 }
 
 fn float_type(dtype: Dtype) -> Result<DType> {

@@ -4,7 +4,7 @@
 //! knows best how cells compare with each other, which is what shares are cut by.
 
 use super::prepare::{Group, NamedCell};
-use crate::eviction::{CacheRule, Policy, Positions, Score};
+use crate::eviction::{CacheRule, Positions};
 use crate::lm::Device;
 use crate::task::{Effort, TaskSpec, Timing};
 
@@ -162,7 +162,7 @@ impl Token<'_> {
         let cell = &self.cell.cell;
         match cell.rule {
             CacheRule::Truncate { size } => 1.0 + 32.0 / size.max(1) as f64,
-            CacheRule::Evict { policy: Policy { score: Score::KeyNorm, .. }, .. } => 4.0,
+            CacheRule::Evict { policy, .. } if policy.score.compares_norms() => 4.0,
             CacheRule::Evict { .. } if cell.positions != Positions::Absolute => 2.0,
             _ => 1.0,
         }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use anyhow::Result;
 
 use super::prepare::Group;
-use crate::lm::{LanguageModel, same_error};
+use crate::lm::{LanguageModel, clone_error};
 use crate::task::{Measured, Reading, Topline};
 
 /// Samples that share what is read, and the cells they are still to be measured under.
@@ -141,7 +141,7 @@ impl Worker<'_> {
             }
             // Every cell of the samples fails for the same reason.
             Err(error) => job.cells.iter().all(|(cell, wanted)| {
-                wanted.iter().all(|sample| (self.report)(*cell, *sample, Err(same_error(&error))))
+                wanted.iter().all(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))
             }),
         }
     }

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::model::ModelSpec;
-use crate::eviction::{CacheRule, Policy, Positions, Score};
+use crate::eviction::{CacheRule, Positions};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::source::ModelSource;
 use crate::task::TaskSpec;
@@ -45,7 +45,7 @@ impl Cell {
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
         let draws = self.task.style().is_some_and(crate::task::Style::draws);
-        draws || matches!(self.rule, CacheRule::Evict { policy: Policy { score: Score::Random, .. }, .. })
+        draws || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.is_random())
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is

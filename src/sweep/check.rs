@@ -11,7 +11,7 @@ use super::shape::{Entries, MAX_ROPE_FACTOR, PolicyShape, RopeOverrideShape, Swe
 use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
-use crate::eviction::{CacheRule, Policy, Positions};
+use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -226,12 +226,12 @@ impl Checker<'_> {
 
     /// The part of `policy@own` that says where its keys stand.
     fn positions(&self, own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
-        let names = Positions::ALL.map(Positions::name);
+        let names = POSITIONS.map(|positions| positions.name);
         if RESERVED.contains(&policy) {
             let message = format!("`{policy}` evicts nobody, so its keys stay where they are");
             return self.refuse(place, message, format!("write `{policy}`"));
         }
-        match Positions::ALL.into_iter().find(|positions| positions.name() == own) {
+        match Positions::from_name(own) {
             Some(positions) => Ok(positions),
             None => self.refuse(
                 place,

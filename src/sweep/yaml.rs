@@ -180,7 +180,7 @@ fn example(field: &str) -> &'static str {
         "dataset" => "add `dataset:`, a folder of .txt files, a .parquet file, or a hub data set owner/name",
         "source" => "add `source:`, a folder, owner/name[@revision], or random-tiny",
         "memory" => "add `memory:`, what weights and caches may take together, for example `memory: 8 GiB`",
-        "score" => "add `score:`, one of recency, last_attention, accumulated_attention, key_norm, random",
+        "score" => "add `score:`; `tova-bench list scores` names them",
         "scope" => "add `scope:`, layer or head",
         _ => "add it; see the example sweeps under configs/",
     }

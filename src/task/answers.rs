@@ -1,4 +1,4 @@
-//! Written answers under one cache rule, and their sums.
+//! Generated answers under one cache rule, and their sums.
 //!
 //! The requests of a sitting share the beginning of their prompts: it is read once for each rule, and the memory is
 //! branched for every question. Answers are then written side by side.
@@ -13,7 +13,7 @@ use super::reading::{Reading, Topline};
 use super::requests::{Asked, Requests};
 use super::style::Prefill;
 use crate::eviction::CacheRule;
-use crate::lm::{LanguageModel, Memory, MemoryPlan, Start, Written};
+use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt};
 use crate::metric::{
     self, DISTINCT_1, DISTINCT_2, DISTINCT_3, EXACT_MATCH, F1, F1_IN_ASCII, F1_TRIVIAL, FOUND, Letters, MetricSum,
     NEW_TOKENS, NLL_FULL_OF_WRITTEN, REPETITION_4, ROUGE_GEO_INSTANCE, ROUGE1, ROUGE1_TRIVIAL, ROUGE2,
@@ -79,10 +79,10 @@ pub(super) fn answer(
     if ready.is_empty() {
         return results;
     }
-    let (indices, starts): (Vec<usize>, Vec<(Start, u64)>) = ready.into_iter().unzip();
-    let (starts, peaks): (Vec<Start>, Vec<u64>) = starts.into_iter().unzip();
+    let (indices, starts): (Vec<usize>, Vec<(PrefilledPrompt, u64)>) = ready.into_iter().unzip();
+    let (starts, peaks): (Vec<PrefilledPrompt>, Vec<u64>) = starts.into_iter().unzip();
     let prompts: Vec<Vec<u32>> = starts.iter().map(|start| start.prompt.clone()).collect();
-    let written = match model.write(starts, &requests.writing, &|tokens| requests.tokenizer.decode(tokens)) {
+    let written = match model.generate(starts, &requests.writing, &|tokens| requests.tokenizer.decode(tokens)) {
         Ok(written) => written,
         Err(error) => {
             results.extend(each(&indices, &error));
@@ -115,7 +115,7 @@ fn topline_seconds(reading: &Reading, topline: Option<&Topline>) -> f64 {
 
 /// One error for several requests.
 fn each(wanted: &[usize], error: &anyhow::Error) -> Vec<(usize, Result<Measured>)> {
-    let again = |_: &usize| crate::lm::same_error(error);
+    let again = |_: &usize| crate::lm::clone_error(error);
     wanted.iter().map(|index| (*index, Err(again(index)))).collect()
 }
 
@@ -185,7 +185,7 @@ fn begin(
     asked: &Asked,
     reading: &Reading,
     prompt: &Prompted,
-) -> Result<(Start, u64)> {
+) -> Result<(PrefilledPrompt, u64)> {
     let seed = reading.seed.wrapping_add(asked.request.draw);
     let cut_to = |size: usize| requests.truncated(asked, size);
     let tokens = match reading.rule {
@@ -216,7 +216,7 @@ fn begin(
         model.cut(&mut memory);
     }
     peak = peak.max(memory.bytes());
-    Ok((Start { memory, state, prompt: tokens, seed }, peak))
+    Ok((PrefilledPrompt { memory, state, prompt: tokens, seed }, peak))
 }
 
 /// Marks of one answer. The first is always the number of tokens written, and carries the text.
@@ -225,7 +225,7 @@ fn sums(
     asked: &Asked,
     marking: Marking,
     prompt: &[u32],
-    written: &Written,
+    written: &Generated,
 ) -> Result<Vec<MetricSum>> {
     let text = written.text.as_str();
     let references = &asked.request.references;

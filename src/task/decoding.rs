@@ -13,7 +13,7 @@ use super::perplexity::Measured;
 use super::reading::Reading;
 use super::timing::Timing;
 use crate::eviction::CacheRule;
-use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor, occupied};
+use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor, resident_bytes};
 use crate::metric::{BATCH, CACHE_BYTES, DECODE, DECODE_BATCH, FIRST_TOKEN, MetricSum, PREFILL, RESIDENT_BYTES};
 use crate::vector;
 
@@ -26,7 +26,7 @@ pub(super) fn measure(model: &LanguageModel, task: &Timing, reading: &Reading) -
     let plan = plan(task, reading)?;
     let cache = {
         let mut memory = model.new_memory(&plan);
-        model.settle(&mut memory, task.length);
+        model.shrink_to_fit(&mut memory, task.length);
         memory.bytes()
     };
     let batch = task.batch(model.weight_bytes(), cache)?;
@@ -41,10 +41,10 @@ pub(super) fn measure(model: &LanguageModel, task: &Timing, reading: &Reading) -
     ];
     drop(alone);
 
-    let before = occupied(model.device());
+    let before = resident_bytes(model.device());
     let mut together = Sequences::read(model, task, &plan, 0..batch)?;
     let seconds = together.decode(model, task.decoded())?;
-    let after = occupied(model.device());
+    let after = resident_bytes(model.device());
     let grown = together.memories.iter().find(|memory| memory.bytes() != cache);
     if let Some(grown) = grown {
         bail!("a cache of {cache} bytes has become one of {}", grown.bytes());
@@ -100,7 +100,7 @@ impl Sequences {
             let clock = Instant::now();
             let mut memory = model.new_memory(plan);
             let states = model.read(&prompt, &mut memory)?; // (rows, hidden)
-            model.settle(&mut memory, task.decoded());
+            model.shrink_to_fit(&mut memory, task.decoded());
             read.prefill = clock.elapsed().as_secs_f64();
             read.next.extend(likeliest(model, &states.narrow(0, prompt.len() - 1, 1)?)?);
             read.first = clock.elapsed().as_secs_f64();
@@ -123,7 +123,7 @@ impl Sequences {
 
 /// The likeliest token after each state.
 fn likeliest(model: &LanguageModel, states: &Tensor) -> Result<Vec<u32>> {
-    let logits = model.few_logits(states)?;
+    let logits = model.logits(states)?;
     let likeliest = |logits: &Vec<f32>| vector::argmax(logits).map(|token| token as u32);
     logits.iter().map(likeliest).collect::<Option<_>>().context("the model's logits are not numbers")
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::style::Prefill;
-use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
+use crate::eviction::{CacheRule, Positions, Scope, SizedPolicy};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
 
 /// How a sample is to be read.
@@ -54,7 +54,7 @@ impl Reading {
             Some(policy)
                 if self.positions == Positions::Absolute
                     && self.prefill == Prefill::Stream
-                    && !policy.compares_norms() =>
+                    && !policy.score().compares_norms() =>
             {
                 policy.size().min(tokens) / BLOCK * BLOCK
             }
@@ -98,7 +98,7 @@ impl Topline {
         for reading in readings {
             let Some(policy) = reading.sized() else { continue };
             let start = reading.start(tokens.len());
-            if policy.score() == Score::AccumulatedAttention && start > 0 {
+            if policy.score().accumulates() && start > 0 {
                 watch.push(policy.scope());
                 marks.push(start);
             }
@@ -107,7 +107,8 @@ impl Topline {
         watch.dedup();
         marks.sort_unstable();
         marks.dedup();
-        let plan = MemoryPlan { watch: &watch, marks: &marks, expect: read, ..MemoryPlan::unbounded() };
+        let plan =
+            MemoryPlan { fork_scopes: &watch, fork_points: &marks, expect: read, ..MemoryPlan::unbounded() };
         let mut memory = model.new_memory(&plan);
         let states = model.read(&tokens[..read], &mut memory)?;
         Ok(Some(Topline { memory, states, read, seconds: started.elapsed().as_secs_f64() }))

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 
 use super::prompt::Prompt;
-use crate::lm::{ChatTemplate, Frame, ModelFiles, Tokenizer, Writing};
+use crate::lm::{ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
 
 /// One prompt, and what is known of its answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ pub struct Requests {
     pub asked: Vec<Asked>,
     /// Requests that share their prompts' beginnings, and are answered side by side: ranges of `asked`.
     pub sittings: Vec<Range<usize>>,
-    pub writing: Writing,
+    pub writing: GenerationSettings,
     /// Digest of the chat template around every prompt.
     pub template: Option<String>,
     pub(super) tokenizer: Tokenizer,
@@ -66,11 +66,11 @@ impl Requests {
         files: &ModelFiles,
         tokenizer: Tokenizer,
         template: bool,
-        writing: Writing,
+        writing: GenerationSettings,
     ) -> Result<Requests> {
         ensure!(!requests.is_empty(), "there is nothing to ask");
         let template = if template { files.chat_template()? } else { None };
-        let frame = template.as_ref().map(ChatTemplate::frame).transpose()?;
+        let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
         let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
         let asked = requests
             .into_par_iter()
@@ -154,16 +154,16 @@ fn fit(prompt: &Prompt, room: usize, tokenizer: &Tokenizer, bos: Option<u32>) ->
 }
 
 /// A prompt inside a chat template, which opens the answer itself.
-fn framed(prompt: &Prompt, frame: &Frame) -> Prompt {
+fn framed(prompt: &Prompt, frame: &ChatFormat) -> Prompt {
     let prompt = prompt.without_header();
     let (mut before, mut after) = (prompt.before.as_str(), prompt.after.as_str());
-    if frame.trims {
+    if frame.strip {
         before = before.trim_start();
         after = after.trim_end();
     }
     Prompt {
-        before: [frame.before.as_str(), before].concat(),
-        after: [after, &frame.after].concat(),
+        before: [frame.prefix.as_str(), before].concat(),
+        after: [after, &frame.suffix].concat(),
         ..prompt.clone()
     }
 }

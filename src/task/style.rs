@@ -1,6 +1,6 @@
 //! How a task writes: the settings under `write:`, and how its prompts get into a cache.
 
-use crate::lm::{Real, Sampling, Writing};
+use crate::lm::{GenerationSettings, Real, Sampling};
 
 /// How a prompt gets into a bounded cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
@@ -65,7 +65,7 @@ impl Style {
     }
 
     /// The same for the model's writing, with the tokens that end its texts.
-    pub fn writing(&self, stop_tokens: Vec<u32>) -> Writing {
+    pub fn writing(&self, stop_tokens: Vec<u32>) -> GenerationSettings {
         let sampling = match self.draws() {
             false => Sampling::Greedy,
             true => Sampling::Drawn {
@@ -74,7 +74,7 @@ impl Style {
                 top_p: self.top_p.map(|p| p.0),
             },
         };
-        Writing {
+        GenerationSettings {
             sampling,
             repetition_penalty: self.repetition_penalty.0 as f32,
             max_new_tokens: self.max_new_tokens,

@@ -1,4 +1,4 @@
-//! Folders of checkpoints: the goldens, copies of them that can be spoilt, and tokenizers.
+//! Checkpoint folders: the goldens, copies of them to damage, and tokenizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub fn copy(folder: &Path, name: &str) -> PathBuf {
     copy
 }
 
-/// Writes a tokenizer of so many tokens: an unknown, a beginning, and words of one or two letters.
+/// Writes a tokenizer of `tokens` tokens: `<unk>`, `<s>`, and words of one or two letters.
 pub fn write_tokenizer(folder: &Path, tokens: usize) {
     let letters = ('a'..='z').map(String::from);
     let pairs = ('a'..='z').flat_map(|a| ('a'..='z').map(move |b| format!("{a}{b}")));
@@ -60,7 +60,7 @@ pub fn configure(folder: &Path, fields: Value) {
     fs::write(path, Value::Object(config).to_string()).unwrap();
 }
 
-/// Makes a file shorter, as a broken download is.
+/// Truncates a file, like a broken download.
 pub fn cut_short(file: &Path, bytes: u64) {
     fs::OpenOptions::new().write(true).open(file).unwrap().set_len(bytes).unwrap();
 }

@@ -1,8 +1,8 @@
-//! A hub on the loopback interface: the few answers of huggingface.co that downloading needs, over real HTTP.
+//! A hub on the loopback interface, with the responses of huggingface.co that downloads need, over real HTTP.
 //!
-//! It follows the hub's habits: large files redirect to another address and have their SHA-256 as etag, small ones
-//! redirect to a relative one, ranges are honoured. Faults can be switched on per file. It ends with its value, and by
-//! itself after a minute.
+//! Like the hub, it redirects large files to another address and gives their SHA-256 as etag, redirects small ones
+//! to a relative address, and serves ranges. Files can be given faults. It ends when it is dropped, or after a
+//! minute.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -14,32 +14,32 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-/// How one file misbehaves.
+/// A fault of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Status(u16),
-    /// Announces everything, sends this many bytes of each answer, and closes.
+    /// Announces the full length, sends this many bytes of each response, and closes the connection.
     CutOff(usize),
-    /// The same without announcing a length, so that only the size tells.
+    /// The same without announcing the length.
     CutOffSilently(usize),
-    /// One byte is another one.
+    /// One byte is changed.
     Garbled,
-    /// An etag that is a path out of the cache.
+    /// An etag that is a path outside the cache.
     Traversal,
-    /// A redirect to nowhere.
+    /// A redirect without a location.
     NoLocation,
     /// A megabyte more than was announced.
     Overlong,
 }
 
-/// What the server has; tests change it while it runs.
+/// The server's files and faults, which tests change while it runs.
 #[derive(Default)]
 pub struct Contents {
     pub commit: String,
     /// File name to its bytes.
     pub files: BTreeMap<String, Vec<u8>>,
     pub faults: BTreeMap<String, Fault>,
-    /// The status of the description of the repository, 200 if none.
+    /// The status of the repository's description; 200 if `None`.
     pub info_status: Option<u16>,
     /// Every request: its path and its authorization header.
     pub requests: Vec<(String, Option<String>)>,
@@ -66,7 +66,7 @@ impl HubServer {
                 let end = Instant::now() + Duration::from_secs(60);
                 while !stop.load(Ordering::Relaxed) && Instant::now() < end {
                     match listener.accept() {
-                        // A client that hangs up early is part of the tests.
+                        // Clients may hang up early.
                         Ok((stream, _)) => drop(serve(&stream, &endpoint, &contents)),
                         Err(_) => std::thread::sleep(Duration::from_millis(1)),
                     }
@@ -80,7 +80,7 @@ impl HubServer {
         self.contents.lock().unwrap().faults.insert(name.to_owned(), fault);
     }
 
-    /// How many requests had this in their path.
+    /// The number of requests with this in their path.
     pub fn count(&self, part: &str) -> usize {
         self.contents.lock().unwrap().requests.iter().filter(|(path, _)| path.contains(part)).count()
     }
@@ -133,7 +133,7 @@ fn serve(mut stream: &TcpStream, endpoint: &str, contents: &Mutex<Contents>) -> 
     stream.write_all(&answer)
 }
 
-/// The start of `bytes=N-` or of `bytes=0-0`; the single byte of the latter is told by its end.
+/// The start of a range `bytes=N-`; `usize::MAX` stands for `bytes=0-0`.
 fn range(value: &str) -> usize {
     let range = value.trim().trim_start_matches("bytes=");
     if range == "0-0" { usize::MAX } else { range.trim_end_matches('-').parse().unwrap() }

@@ -238,12 +238,7 @@ mod tests {
     use super::*;
 
     fn mount(point: &str, kind: &str, options: &str) -> Mount {
-        Mount {
-            root: "/".into(),
-            point: point.into(),
-            kind: kind.into(),
-            options: options.split(',').map(str::to_string).collect(),
-        }
+        Mount { point: point.into(), kind: kind.into(), options: options.split(',').map(str::to_string).collect() }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::finding::{Finding, Verdict, one_line};
-use crate::lm::source::{HubAnswer, HubSettings, TokenPlace, TokenState, reach};
+use crate::lm::source::{HubAnswer, HubSettings, TokenPlace, TokenState, whoami};
 
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -16,7 +16,7 @@ pub(super) fn findings(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Vec<Finding> {
     let started = Instant::now();
-    let answer = (!offline).then(|| reach(settings, PATIENCE));
+    let answer = (!offline).then(|| whoami(settings, PATIENCE));
     let seconds = started.elapsed().as_secs_f64();
     let endpoint = &settings.endpoint;
     let proxies = proxies(&variable);

@@ -1,7 +1,7 @@
-//! Blobs of the cache and the pointers of a snapshot to them.
+//! Blobs of the cache, and the links of a snapshot to them.
 //!
-//! A blob is named by its etag and shared by every commit that has it; a pointer is a relative link, so the cache can be
-//! moved. Another process may work on the same files: whatever it made stays.
+//! A blob is named by its etag and shared by all commits that have it; links are relative, so the cache can be
+//! moved. Other processes may work on the same files: whatever they made is kept.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::wire::Described;
+use super::hub_http::RemoteFile;
 
-/// What is wrong with a blob: its length, or its content where the etag is a SHA-256 (large files).
-pub(super) fn damage(blob: &Path, described: &Described) -> std::io::Result<Option<String>> {
+/// What is wrong with a blob: its length, or its content if the etag is a SHA-256, as it is for large files.
+pub(super) fn damage(blob: &Path, remote: &RemoteFile) -> std::io::Result<Option<String>> {
     let mut file = fs::File::open(blob)?;
-    let (length, expected) = (file.metadata()?.len(), described.size);
+    let (length, expected) = (file.metadata()?.len(), remote.size);
     if length != expected {
         return Ok(Some(format!("{length} bytes instead of {expected}")));
     }
-    let etag = described.etag.as_str();
+    let etag = remote.etag.as_str();
     if etag.len() == 64 && etag.bytes().all(|b| b.is_ascii_hexdigit()) {
         let mut hash = Sha256::new();
         std::io::copy(&mut file, &mut hash)?;
@@ -30,38 +30,38 @@ pub(super) fn damage(blob: &Path, described: &Described) -> std::io::Result<Opti
     Ok(None)
 }
 
-/// A pointer to a deleted blob is in the way of a new one. One that leads to a file stays: another process made it.
-fn clear_dangling(pointer: &Path) -> std::io::Result<()> {
-    if !pointer.is_symlink() || pointer.exists() {
+/// Removes a link to a deleted blob, which would be in the way of a new one.
+fn remove_dangling(link: &Path) -> std::io::Result<()> {
+    if !link.is_symlink() || link.exists() {
         return Ok(());
     }
-    match fs::remove_file(pointer) {
+    match fs::remove_file(link) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Points the snapshot at a blob that is there already, as files that did not change between commits are.
+/// Links a file of a snapshot to its blob.
 #[cfg(unix)]
-pub(super) fn link(blob: &Path, pointer: &Path) -> std::io::Result<()> {
-    let beyond = |path: &Path| std::io::Error::new(ErrorKind::InvalidInput, path.display().to_string());
-    let root = blob.ancestors().find(|root| pointer.starts_with(root)).ok_or_else(|| beyond(blob))?;
-    let inner = blob.strip_prefix(root).map_err(|_| beyond(blob))?;
-    let folder = pointer.parent().ok_or_else(|| beyond(pointer))?;
-    let depth = folder.strip_prefix(root).map_err(|_| beyond(pointer))?.components().count();
+pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
+    let invalid = |path: &Path| std::io::Error::new(ErrorKind::InvalidInput, path.display().to_string());
+    let root = blob.ancestors().find(|root| link.starts_with(root)).ok_or_else(|| invalid(blob))?;
+    let inner = blob.strip_prefix(root).map_err(|_| invalid(blob))?;
+    let folder = link.parent().ok_or_else(|| invalid(link))?;
+    let depth = folder.strip_prefix(root).map_err(|_| invalid(link))?.components().count();
     let up: PathBuf = std::iter::repeat_n("..", depth).collect();
     fs::create_dir_all(folder)?;
-    clear_dangling(pointer)?;
-    match std::os::unix::fs::symlink(up.join(inner), pointer) {
+    remove_dangling(link)?;
+    match std::os::unix::fs::symlink(up.join(inner), link) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
 }
 
-/// Where links need rights that few have, the file itself stands in the snapshot, as hf-hub does it there.
+/// On systems where few users may make links, the snapshot holds the file itself, as huggingface_hub does it.
 #[cfg(not(unix))]
-pub(super) fn link(blob: &Path, pointer: &Path) -> std::io::Result<()> {
-    pointer.parent().map_or(Ok(()), fs::create_dir_all)?;
-    clear_dangling(pointer)?;
-    fs::rename(blob, pointer)
+pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
+    link.parent().map_or(Ok(()), fs::create_dir_all)?;
+    remove_dangling(link)?;
+    fs::rename(blob, link)
 }

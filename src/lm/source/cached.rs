@@ -1,63 +1,63 @@
-//! A snapshot in the cache, when the hub cannot or may not be asked.
+//! A snapshot in the cache, used when the hub cannot or may not be asked.
 //!
-//! The cache knows what it has and not what it lacks, so completeness is judged by what a checkpoint needs, and for the
-//! parts of a table by the count in their names.
+//! The cache does not say which files are missing. So completeness is judged by what a checkpoint needs, and for
+//! the parts of a table by the count in their names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
 
-use super::checkpoint::{Shelf, names_in};
-use super::wish::Wish;
+use super::checkpoint::{Snapshot, names_in};
+use super::repo_request::RepoRequest;
 use super::{HubError, HubSettings};
 
-/// A snapshot in the cache, when the hub is not asked.
-pub(super) struct Cached<'a> {
+pub(super) struct CachedSnapshot<'a> {
     pub(super) settings: &'a HubSettings,
-    pub(super) wish: &'a Wish,
-    pub(super) snapshot: PathBuf,
+    pub(super) request: &'a RepoRequest,
+    pub(super) folder: PathBuf,
     pub(super) commit: String,
-    /// Why the hub is not asked, if it was tried.
+    /// Why the hub did not help, if it was asked.
     pub(super) cause: Option<&'a str>,
 }
 
-impl Cached<'_> {
+impl CachedSnapshot<'_> {
     /// The files wanted, by their names in the repository, sorted.
     pub(super) fn names_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        walk(&self.snapshot, "", &mut names);
+        walk(&self.folder, "", &mut names);
         names.retain(|name| wanted(name));
-        // The cache does not say what is missing, but the parts of a table are counted in their names.
-        match incomplete(&names) {
-            Some(part) => Err(self.lacks(&part)),
-            None if names.is_empty() => Err(self.lacks("every file wanted")),
+        match missing_parts(&names) {
+            Some(parts) => Err(self.missing(&parts)),
+            None if names.is_empty() => Err(self.missing("every file wanted")),
             None => Ok(names),
         }
     }
 }
 
-impl Shelf for Cached<'_> {
-    fn holds(&self, name: &str) -> bool {
-        self.snapshot.join(name).is_file()
+impl Snapshot for CachedSnapshot<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.folder.join(name).is_file()
     }
 
-    fn take(&self, name: &str) -> Result<PathBuf> {
-        Ok(self.snapshot.join(name))
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.folder.join(name))
     }
 
     fn names(&self) -> Vec<String> {
-        names_in(&self.snapshot)
+        names_in(&self.folder)
     }
 
-    fn place(&self) -> String {
-        format!("the cache of {}", self.wish)
+    fn describe(&self) -> String {
+        format!("the cache of {}", self.request)
     }
 
-    fn lacks(&self, name: &str) -> Error {
+    fn missing(&self, name: &str) -> Error {
         match self.cause {
-            Some(cause) => Error::msg(cause.to_owned()).context(format!("{name} of {} is not cached", self.wish)),
-            None => not_cached(self.settings, self.wish, name),
+            Some(cause) => {
+                Error::msg(cause.to_owned()).context(format!("{name} of {} is not cached", self.request))
+            }
+            None => not_cached(self.settings, self.request, name),
         }
     }
 
@@ -66,12 +66,13 @@ impl Shelf for Cached<'_> {
     }
 }
 
-/// The error of a file that is wished for offline.
-pub(super) fn not_cached(settings: &HubSettings, wish: &Wish, file: &str) -> Error {
-    HubError::Offline { file: file.to_owned(), what: wish.to_string(), cache: settings.cache_dir.clone() }.into()
+/// The error for a file that is not in the cache while HF_HUB_OFFLINE is set.
+pub(super) fn not_cached(settings: &HubSettings, request: &RepoRequest, file: &str) -> Error {
+    HubError::Offline { file: file.to_owned(), what: request.to_string(), cache: settings.cache_dir.clone() }
+        .into()
 }
 
-/// Every file below a folder, by its name relative to the folder, sorted.
+/// Every file below a folder, by its path relative to the folder, sorted.
 fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
     for name in names_in(folder) {
         let path = folder.join(&name);
@@ -84,8 +85,8 @@ fn walk(folder: &Path, prefix: &str, names: &mut Vec<String>) {
     }
 }
 
-/// The first part that lacks, of files named `test-00000-of-00003.parquet`.
-fn incomplete(names: &[String]) -> Option<String> {
+/// Parts that are missing, of files named like `test-00000-of-00003.parquet`.
+fn missing_parts(names: &[String]) -> Option<String> {
     let mut tables: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     for name in names {
         let Some((start, rest)) = name.split_once("-of-") else { continue };
@@ -104,13 +105,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_with_a_part_missing_is_noticed() {
+    fn missing_parts_of_a_table_are_noticed() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(incomplete(&names(&["data/test-00000-of-00001-29a5.parquet", "README.md", "a-of-b"])), None);
-        assert_eq!(incomplete(&names(&["test-00000-of-00002.parquet", "test-00001-of-00002.parquet"])), None);
-        assert_eq!(
-            incomplete(&names(&["data/test-00000-of-00003.parquet"])).unwrap(),
-            "2 of the 3 parts of data/test"
-        );
+        assert_eq!(missing_parts(&names(&["data/test-00000-of-00001-29a5.parquet", "README.md", "a-of-b"])), None);
+        assert_eq!(missing_parts(&names(&["test-00000-of-00002.parquet", "test-00001-of-00002.parquet"])), None);
+        let one = missing_parts(&names(&["data/test-00000-of-00003.parquet"]));
+        assert_eq!(one.unwrap(), "2 of the 3 parts of data/test");
     }
 }

@@ -1,8 +1,7 @@
-//! The files of one checkpoint, and which of the files lying there they are.
+//! The files of one checkpoint, and how they are chosen among the files of a folder or repository.
 //!
-//! The choice is the same for a folder, the hub and the cache, so each is a [`Shelf`]: it knows what it holds and how to
-//! hand it over. Weights are safetensors only, for reading a pickle runs code. The index of a sharded checkpoint is
-//! an untrusted file.
+//! The choice is the same for a folder, the hub and the cache, each of which is a [`Snapshot`]. Weights are
+//! safetensors only, because reading a pickle can run code. The index of a sharded checkpoint is not trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -24,7 +23,7 @@ const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
 const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
-/// Paths on this machine; every one existed when this was made.
+/// Paths of a checkpoint's files on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointFiles {
     pub config: PathBuf,
@@ -34,12 +33,12 @@ pub struct CheckpointFiles {
     pub tokenizer_config: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,
     pub chat_template: Option<PathBuf>,
-    /// The commit of the hub the files are of; a folder has none.
+    /// The commit on the hub; a folder has none.
     pub commit: Option<String>,
 }
 
 impl CheckpointFiles {
-    /// What tells these weights from others: the commit, or the [`digest`], which reads every file.
+    /// Identifies the weights: the commit, or the [`digest`], which reads every file.
     pub fn revision(&self) -> Result<String> {
         match &self.commit {
             Some(commit) => Ok(commit.clone()),
@@ -68,12 +67,12 @@ pub fn digest(files: &CheckpointFiles) -> Result<String> {
     Ok(fingerprint.finish())
 }
 
-/// The digest of files in the making, wherever their bytes come from.
+/// Computes the digest of files, wherever their bytes come from.
 #[derive(Default)]
 pub(in crate::lm) struct Fingerprint(Sha256);
 
 impl Fingerprint {
-    /// Begins a file. Lengths come first, so that no two different sets of files give the same bytes.
+    /// Begins a file. Lengths come first, so that different sets of files never give the same bytes.
     pub fn file(&mut self, name: &str, length: u64) {
         self.0.update((name.len() as u64).to_le_bytes());
         self.0.update(name.as_bytes());
@@ -90,61 +89,66 @@ impl Fingerprint {
     }
 }
 
-/// A place with the files of one checkpoint.
-pub(super) trait Shelf {
-    fn holds(&self, name: &str) -> bool;
-    /// The path of a file it holds, fetched first where needed.
-    fn take(&self, name: &str) -> Result<PathBuf>;
-    /// What lies at the top level, to say what is there instead.
+/// The files of one repository or folder at one commit.
+pub(super) trait Snapshot {
+    fn has(&self, name: &str) -> bool;
+    /// The path of a file it has, which is downloaded first if needed.
+    fn path(&self, name: &str) -> Result<PathBuf>;
+    /// Names at the top level, for error messages.
     fn names(&self) -> Vec<String>;
-    /// The place in words.
-    fn place(&self) -> String;
-    /// The error for a file it should hold: which, where, what to do.
-    fn lacks(&self, name: &str) -> Error;
+    /// Where it is, for error messages.
+    fn describe(&self) -> String;
+    /// The error for a file it should have: which, where, what to do.
+    fn missing(&self, name: &str) -> Error;
     fn commit(&self) -> Option<String>;
 }
 
-/// Takes a checkpoint off a shelf: first all that is small or may be wrong, then the weights.
-pub(super) fn gather(shelf: &dyn Shelf) -> Result<CheckpointFiles> {
-    // A single file wins over an index beside it, as in transformers.
-    let single = shelf.holds(SINGLE);
-    if !single && !shelf.holds(INDEX) {
-        return Err(match shelf.names().iter().find(|name| is_foreign(name)) {
-            Some(foreign) => refuse(&shelf.place(), foreign),
-            None if shelf.holds(CONFIG) => shelf.lacks(SINGLE),
-            None => shelf.lacks(CONFIG),
+/// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are
+/// downloaded.
+pub(super) fn gather(snapshot: &dyn Snapshot) -> Result<CheckpointFiles> {
+    // A single file takes precedence over an index, as in transformers.
+    let single = snapshot.has(SINGLE);
+    if !single && !snapshot.has(INDEX) {
+        return Err(match snapshot.names().iter().find(|name| is_foreign(name)) {
+            Some(foreign) => anyhow!(
+                "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle \
+                 can run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
+                 safe_serialization=True)`) and name that folder",
+                snapshot.describe()
+            ),
+            None if snapshot.has(CONFIG) => snapshot.missing(SINGLE),
+            None => snapshot.missing(CONFIG),
         });
     }
-    if !shelf.holds(CONFIG) {
-        return Err(shelf.lacks(CONFIG));
+    if !snapshot.has(CONFIG) {
+        return Err(snapshot.missing(CONFIG));
     }
-    let shards = if single { vec![SINGLE.to_owned()] } else { shards(&shelf.take(INDEX)?)? };
-    if let Some(missing) = shards.iter().find(|name| !shelf.holds(name)) {
-        return Err(shelf.lacks(missing).context(format!("{INDEX} of {} names {missing}", shelf.place())));
+    let shards = if single { vec![SINGLE.to_owned()] } else { shards(&snapshot.path(INDEX)?)? };
+    if let Some(shard) = shards.iter().find(|name| !snapshot.has(name)) {
+        return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.describe())));
     }
 
-    let optional = |name: &str| shelf.holds(name).then(|| shelf.take(name)).transpose();
+    let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
     Ok(CheckpointFiles {
-        config: shelf.take(CONFIG)?,
+        config: snapshot.path(CONFIG)?,
         tokenizer: optional(TOKENIZER)?,
         tokenizer_config: optional(TOKENIZER_CONFIG)?,
         generation_config: optional(GENERATION_CONFIG)?,
         chat_template: optional(CHAT_TEMPLATE)?,
-        weights: shards.iter().map(|name| shelf.take(name)).collect::<Result<_>>()?,
-        commit: shelf.commit(),
+        weights: shards.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?,
+        commit: snapshot.commit(),
     })
 }
 
-/// Bytes of an index: that of a model of a thousand shards has some megabytes.
+/// Bytes of an index; that of a model with a thousand shards has some megabytes.
 const MOST_INDEX: u64 = 64 << 20;
 
-/// The part of the index that matters here.
 #[derive(Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The files an index names, each once.
+/// The files that an index names, each once.
 fn shards(index: &Path) -> Result<Vec<String>> {
     let reading = || format!("cannot read {}", index.display());
     let text = bounded_read::bytes(index, MOST_INDEX).with_context(reading)?;
@@ -162,23 +166,12 @@ fn shards(index: &Path) -> Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Weights in a format that is not read. Other pickles, such as the state of an optimizer, are no weights.
+/// Whether a file holds weights in a format that is not read. (Other pickles, such as an optimizer's state, are no
+/// weights.)
 fn is_foreign(name: &str) -> bool {
-    let aside =
-        ["optimizer", "scheduler", "rng_state", "training_args"].iter().any(|start| name.starts_with(start));
-    let pickle = name.starts_with("pytorch_model") && name.ends_with(".bin");
-    !aside
-        && (pickle || [".pth", ".pt", ".ckpt", ".gguf", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end)))
-}
-
-fn refuse(place: &str, foreign: &str) -> Error {
-    let pickle = [".bin", ".pth", ".pt", ".ckpt"].iter().any(|end| foreign.ends_with(end));
-    let why =
-        if pickle { "a pickle, and reading a pickle can run any code" } else { "a format that is not read here" };
-    anyhow!(
-        "{place} has no safetensors weights, only {foreign}, {why}: convert it where you trust it \
-         (transformers: `save_pretrained(\"folder\", safe_serialization=True)`) and name that folder"
-    )
+    (name.starts_with("pytorch_model") && name.ends_with(".bin"))
+        || name.starts_with("consolidated")
+        || [".ckpt", ".gguf", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end))
 }
 
 /// The checkpoint of a folder.
@@ -193,12 +186,12 @@ pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
 
 struct Folder<'a>(&'a Path);
 
-impl Shelf for Folder<'_> {
-    fn holds(&self, name: &str) -> bool {
+impl Snapshot for Folder<'_> {
+    fn has(&self, name: &str) -> bool {
         self.0.join(name).is_file()
     }
 
-    fn take(&self, name: &str) -> Result<PathBuf> {
+    fn path(&self, name: &str) -> Result<PathBuf> {
         Ok(self.0.join(name))
     }
 
@@ -206,18 +199,18 @@ impl Shelf for Folder<'_> {
         names_in(self.0)
     }
 
-    fn place(&self) -> String {
+    fn describe(&self) -> String {
         self.0.display().to_string()
     }
 
-    fn lacks(&self, name: &str) -> Error {
+    fn missing(&self, name: &str) -> Error {
         let found = match names_in(self.0).as_slice() {
             [] => "it is empty".to_owned(),
             names => format!("it has {}", names.iter().take(6).cloned().collect::<Vec<_>>().join(", ")),
         };
-        let hint = if name == SINGLE { format!(" and no {INDEX}") } else { String::new() };
+        let index = if name == SINGLE { format!(" and no {INDEX}") } else { String::new() };
         anyhow!(
-            "{} has no {name}{hint} ({found}): name a folder as transformers' `save_pretrained` writes it",
+            "{} has no {name}{index} ({found}): name a folder as transformers' `save_pretrained` writes it",
             self.0.display()
         )
     }
@@ -227,7 +220,7 @@ impl Shelf for Folder<'_> {
     }
 }
 
-/// The names at the top of a folder, sorted; none if it cannot be read.
+/// The names of a folder's entries, sorted; none if it cannot be read.
 pub(super) fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -1,7 +1,7 @@
-//! What can go wrong between here and the hub, one sentence per kind, each ending with what to do.
+//! Errors of downloads, each with what to do about it.
 //!
-//! It is a type because the code above branches on the kind: an unreachable hub is no failure where the cache holds
-//! the files. No variant carries the token or a signed URL.
+//! It is an enumeration because callers branch on the kind: an unreachable hub is no failure if the cache has the
+//! files. No variant contains the token or a signed URL.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub enum HubError {
     Unreachable { endpoint: String, cause: String },
 
     #[error(
-        "the hub does not let us read {what} (status {status}): check the spelling; if it is gated, accept its licence \
+        "the hub denies access to {what} (status {status}): check the spelling; if it is gated, accept its licence \
          at {page}; then {}",
         if *.token { "set HF_TOKEN to a token that may read it, the present one may not" }
         else { "set HF_TOKEN to a token of your account" }
@@ -66,8 +66,8 @@ pub enum HubError {
 }
 
 impl HubError {
-    /// Whether files already in the cache may stand in: the hub did not say that they do not exist.
-    pub(super) fn leaves_the_cache(&self) -> bool {
+    /// Whether cached files may be used instead: the hub did not say that they do not exist.
+    pub(super) fn allows_cache(&self) -> bool {
         matches!(self, HubError::Unreachable { .. } | HubError::Denied { .. } | HubError::Strange { .. })
     }
 }

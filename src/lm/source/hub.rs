@@ -1,21 +1,22 @@
-//! The hub and its cache: which snapshot of a repository is meant, and whether the network is needed for it.
+//! The hub and its cache: which snapshot a request means, and whether the network is needed for it.
 //!
-//! The cache has the layout every Hugging Face tool shares (`blobs`, `refs`, `snapshots`), so models fetched by Python
-//! are found and those fetched here are found by Python. All files of one answer are of one commit; the ref of a branch
-//! moves only when they are complete. How one file is fetched is the business of `download`.
+//! The cache has the layout that all Hugging Face tools share (`blobs`, `refs`, `snapshots`), so downloads by
+//! Python are found here and the reverse. All files of one result are of one commit; the ref of a branch moves
+//! only when they are complete.
 
+use std::fs;
+use std::io::BufReader;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use hf_hub::api::RepoInfo;
-use hf_hub::api::sync::{Api, ApiBuilder};
-use hf_hub::{Cache, RepoType};
+use serde::Deserialize;
 
-use super::cached::{Cached, not_cached};
-use super::checkpoint::{CheckpointFiles, gather};
-use super::download::Download;
+use super::cached::{CachedSnapshot, not_cached};
+use super::checkpoint::{CheckpointFiles, Snapshot, gather};
+use super::download::HubSnapshot;
+use super::hub_http::HubHttp;
 use super::repo::{RepoId, check_inside, is_commit};
-use super::wish::Wish;
+use super::repo_request::{RepoKind, RepoRequest};
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
@@ -24,7 +25,7 @@ const LONGEST_INFO: u64 = 64 << 20;
 /// A ref holds a commit, which has forty bytes.
 const LONGEST_REF: u64 = 4096;
 
-/// The files of a dataset that were asked for, all of one commit.
+/// Files of a dataset, all of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetFiles {
     /// In the order of their names in the repository.
@@ -32,186 +33,174 @@ pub struct DatasetFiles {
     pub commit: String,
 }
 
-/// The hub as one machine sees it: the settings, the cache, and who is told about downloads.
+/// Access to the hub, with its cache on this machine.
 pub struct Hub<'a> {
     settings: &'a HubSettings,
     progress: &'a dyn DownloadProgress,
-    api: Api,
-    cache: Cache,
+    http: HubHttp,
+}
+
+/// The hub's description of a repository at a revision.
+#[derive(Deserialize)]
+struct RepoInfo {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
 }
 
 impl<'a> Hub<'a> {
     pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Result<Self> {
         settings.check()?;
-        let cache = Cache::new(settings.cache_dir.clone());
-        // Retries are ours: the client's own continue from a wrong place after a resumed download.
-        let api = ApiBuilder::from_cache(cache.clone())
-            .with_endpoint(settings.endpoint.clone())
-            .with_token(settings.token.as_ref().map(|token| token.secret().to_owned()))
-            .with_progress(false)
-            .with_retries(0)
-            .with_user_agent("tova-bench", env!("CARGO_PKG_VERSION"))
-            .build()?;
-        Ok(Hub { settings, progress, api, cache })
+        Ok(Hub { settings, progress, http: HubHttp::new(settings) })
     }
 
     /// The checkpoint of a model repository at a branch, tag or commit.
     pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let wish = Wish::new(repo, RepoType::Model, revision)?;
-        // A commit never changes. Without a tokenizer in the cache the hub is asked whether there is one.
+        let request = RepoRequest::new(repo, RepoKind::Model, revision)?;
+        // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
-            && let Some(cached) = self.cached(&wish, None)
+            && let Some(cached) = self.cached(&request, None)
             && let Ok(files) = gather(&cached)
             && files.tokenizer.is_some()
         {
             return Ok(files);
         }
-        self.either(&wish, |download| gather(download), |cached| gather(cached))
+        self.online_or_cached(&request, |download| gather(download), |cached| gather(cached))
     }
 
-    /// The files of a dataset repository whose names in it are wanted; none is an error.
+    /// The files of a dataset repository whose names are `wanted`; none is an error.
     pub fn dataset_files(
         &self,
         repo: &RepoId,
         revision: Option<&str>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<DatasetFiles> {
-        let wish = Wish::new(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
-        self.either(
-            &wish,
+        let request = RepoRequest::new(repo, RepoKind::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
+        self.online_or_cached(
+            &request,
             |download| {
                 let names: Vec<&String> = download.files().iter().filter(|name| wanted(name)).collect();
                 names.iter().try_for_each(|name| check_inside(name))?;
                 ensure!(
                     !names.is_empty(),
-                    "{wish} has none of the files wanted: it has {}",
-                    some(download.files())
+                    "{request} has none of the files wanted: it has {}",
+                    some_of(download.files())
                 );
                 let files = names.iter().map(|name| Ok(download.fetch(name)?)).collect::<Result<_>>()?;
-                Ok(DatasetFiles { files, commit: download.commit().to_owned() })
+                Ok(DatasetFiles { files, commit: download.commit().unwrap_or_default() })
             },
             |cached| {
                 let names = cached.names_wanted(&wanted)?;
-                let files = names.iter().map(|name| cached.snapshot.join(name)).collect();
+                let files = names.iter().map(|name| cached.folder.join(name)).collect();
                 Ok(DatasetFiles { files, commit: cached.commit.clone() })
             },
         )
     }
 
-    /// Asks the hub; where it cannot be asked, the cache, with a note unless offline was wished for.
-    fn either<T>(
+    /// Uses the hub, or if it cannot be asked the cache, with a note unless HF_HUB_OFFLINE is set.
+    fn online_or_cached<T>(
         &self,
-        wish: &Wish,
-        online: impl FnOnce(&Download) -> Result<T>,
-        offline: impl FnOnce(&Cached) -> Result<T>,
+        request: &RepoRequest,
+        online: impl FnOnce(&HubSnapshot) -> Result<T>,
+        offline: impl FnOnce(&CachedSnapshot) -> Result<T>,
     ) -> Result<T> {
         if self.settings.offline {
-            let Some(cached) = self.cached(wish, None) else {
-                return Err(not_cached(self.settings, wish, "every file"));
+            let Some(cached) = self.cached(request, None) else {
+                return Err(not_cached(self.settings, request, "every file"));
             };
             return offline(&cached);
         }
-        let error = match self.fetched(wish, online) {
+        let error = match self.online(request, online) {
             Ok(taken) => return Ok(taken),
             Err(error) => error,
         };
-        // A gated file counts too: the description of its repository is public, and the cache may have been filled
-        // by someone with a token.
+        // Also when the hub denies access: the cache may have been filled by someone with a token.
         let Some(text) =
-            error.downcast_ref::<HubError>().filter(|error| error.leaves_the_cache()).map(HubError::to_string)
+            error.downcast_ref::<HubError>().filter(|error| error.allows_cache()).map(HubError::to_string)
         else {
             return Err(error);
         };
-        let Some(cached) = self.cached(wish, Some(&text)) else { return Err(error) };
+        let Some(cached) = self.cached(request, Some(&text)) else { return Err(error) };
         let taken = offline(&cached)?;
-        self.progress.note(&format!("{text}; using {wish} from the cache, commit {}", cached.commit));
+        self.progress.note(&format!("{text}; using {request} from the cache, commit {}", cached.commit));
         Ok(taken)
     }
 
-    fn fetched<T>(&self, wish: &Wish, take: impl FnOnce(&Download) -> Result<T>) -> Result<T> {
-        let info = self.ask(wish)?;
+    fn online<T>(&self, request: &RepoRequest, take: impl FnOnce(&HubSnapshot) -> Result<T>) -> Result<T> {
+        let info = self.ask(request)?;
         let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
-        let download = Download::new(self.settings, self.progress, &self.api, wish, &info.sha, files);
+        let download = HubSnapshot::new(self.settings, self.progress, &self.http, request, &info.sha, files);
         let taken = take(&download)?;
-        self.remember(wish, &info.sha)?;
+        self.write_ref(request, &info.sha)?;
         Ok(taken)
     }
 
-    /// What the hub says the revision is.
-    fn ask(&self, wish: &Wish) -> Result<RepoInfo, HubError> {
-        let unreachable = |cause: String| HubError::Unreachable {
-            endpoint: self.settings.endpoint.clone(),
-            cause: self.settings.redact(&cause),
-        };
-        let strange = |cause: String| HubError::Strange {
-            endpoint: self.settings.endpoint.clone(),
-            cause: self.settings.redact(&cause),
-        };
-        let mut response = self
-            .api
-            .repo(wish.repo.clone())
-            .info_request()
-            .config()
-            .http_status_as_error(false)
-            .timeout_global(Some(self.settings.timeout))
+    /// The commit of the revision and the names of its files.
+    fn ask(&self, request: &RepoRequest) -> Result<RepoInfo, HubError> {
+        let settings = self.settings;
+        let request_info = self.http.get(&request.info_url(&settings.endpoint)).config();
+        let mut response = request_info
+            .timeout_global(Some(settings.timeout))
             .build()
             .call()
-            .map_err(|error| unreachable(error.to_string()))?;
+            .map_err(|error| settings.unreachable(&error.to_string()))?;
         let status = response.status().as_u16();
         if status != 200 {
-            return Err(wish.denied(self.settings, None, status).unwrap_or_else(|| match status {
-                429 | 500.. => unreachable(format!("status {status}")),
-                _ => strange(format!("status {status}")),
+            return Err(request.denied(settings, None, status).unwrap_or_else(|| match status {
+                429 | 500.. => settings.unreachable(&format!("status {status}")),
+                _ => settings.strange(&format!("status {status}")),
             }));
         }
-        let info: RepoInfo = response
-            .body_mut()
-            .with_config()
-            .limit(LONGEST_INFO)
-            .read_json()
-            .map_err(|error| strange(error.to_string()))?;
-        // It becomes the name of a folder.
+        let body = response.body_mut().with_config().limit(LONGEST_INFO).reader();
+        let info: RepoInfo =
+            serde_json::from_reader(BufReader::new(body)).map_err(|error| settings.strange(&error.to_string()))?;
+        // The commit becomes the name of a folder.
         if !is_commit(&info.sha) {
-            return Err(strange(format!("it names no commit of {wish}")));
+            return Err(settings.strange(&format!("it names no commit of {request}")));
         }
         Ok(info)
     }
 
-    /// The snapshot in the cache a revision stands for. `cause` is why the hub is not asked, if it was tried.
-    fn cached<'w>(&'w self, wish: &'w Wish, cause: Option<&'w str>) -> Option<Cached<'w>> {
-        let commit = if is_commit(&wish.revision) {
-            wish.revision.clone()
+    /// The cached snapshot of a revision. `cause` is why the hub did not help, if it was asked.
+    fn cached<'r>(&'r self, request: &'r RepoRequest, cause: Option<&'r str>) -> Option<CachedSnapshot<'r>> {
+        let commit = if is_commit(&request.revision) {
+            request.revision.clone()
         } else {
-            let file = self.folder(wish).join("refs").join(&wish.revision);
-            bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned()
+            bounded_read::text(&self.ref_file(request), LONGEST_REF).ok()?.trim().to_owned()
         };
-        let snapshot = self.cache.repo(wish.repo.clone()).pointer_path(&commit);
-        (is_commit(&commit) && snapshot.is_dir()).then_some(Cached {
-            settings: self.settings,
-            wish,
-            snapshot,
+        let folder = request.folder(&self.settings.cache_dir).join("snapshots").join(&commit);
+        let settings = self.settings;
+        (is_commit(&commit) && folder.is_dir()).then_some(CachedSnapshot {
+            settings,
+            request,
+            folder,
             commit,
             cause,
         })
     }
 
-    /// The branch now stands for this commit. Skipped where it does already, for the cache may be read-only.
-    fn remember(&self, wish: &Wish, commit: &str) -> Result<()> {
-        let known = bounded_read::text(&self.folder(wish).join("refs").join(&wish.revision), LONGEST_REF);
-        if wish.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
+    /// Writes the commit a branch now means. Skipped if it is written already, because the cache may be read-only.
+    fn write_ref(&self, request: &RepoRequest, commit: &str) -> Result<()> {
+        let file = self.ref_file(request);
+        let known = bounded_read::text(&file, LONGEST_REF);
+        if request.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
-        let disk =
-            |error: std::io::Error| HubError::Disk { cache: self.cache.path().clone(), cause: error.to_string() };
-        Ok(self.cache.repo(wish.repo.clone()).create_ref(commit).map_err(disk)?)
+        let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&file, commit));
+        Ok(written.map_err(|error| self.settings.disk(&error))?)
     }
 
-    fn folder(&self, wish: &Wish) -> PathBuf {
-        self.cache.path().join(wish.repo.folder_name())
+    /// The file with the commit of a branch or tag.
+    fn ref_file(&self, request: &RepoRequest) -> PathBuf {
+        request.folder(&self.settings.cache_dir).join("refs").join(&request.revision)
     }
 }
 
-fn some(names: &[String]) -> String {
+fn some_of(names: &[String]) -> String {
     let shown: Vec<&str> = names.iter().take(6).map(String::as_str).collect();
     format!("{}{}", shown.join(", "), if names.len() > 6 { ", ..." } else { "" })
 }

@@ -1,9 +1,8 @@
-//! Where a model comes from: the text a user writes, and the files it stands for.
+//! Where a model comes from: a folder, a repository of the Hugging Face hub, or a model inside the program.
 //!
-//! A source is a folder, a repository of the Hugging Face hub, or a model that needs no file. This module turns the
-//! text into a [`ModelSource`] and a source into [`CheckpointFiles`], paths that exist on this machine. It refuses
-//! to know what is inside the files, and a name that comes from a file or from the network never leads outside the
-//! folder it belongs to.
+//! This module parses what a user writes into a [`ModelSource`], and resolves it to [`CheckpointFiles`], paths on
+//! this machine. It does not look inside the files, and no name from a file or from the network leads outside its
+//! folder.
 
 mod blob;
 mod cached;
@@ -11,13 +10,12 @@ mod checkpoint;
 mod download;
 mod error;
 mod hub;
+mod hub_http;
 mod progress;
 mod random_shape;
-mod reach;
 mod repo;
+mod repo_request;
 mod settings;
-mod wire;
-mod wish;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,13 +28,13 @@ pub(super) use checkpoint::Fingerprint;
 pub use checkpoint::{CheckpointFiles, digest};
 pub use error::HubError;
 pub use hub::{DatasetFiles, Hub};
+pub use hub_http::{HubAnswer, TokenState, whoami};
 pub use progress::DownloadProgress;
 pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
-pub use reach::{HubAnswer, TokenState, reach};
 pub use repo::RepoId;
 pub use settings::{HubSettings, Token, TokenPlace};
 
-/// The branch a repository is read from when none is named.
+/// The branch used if none is named.
 pub const DEFAULT_REVISION: &str = "main";
 
 /// The name of the trained model in the program.
@@ -45,15 +43,15 @@ pub const POCKET: &str = "pocket";
 /// The name of the built-in random model.
 pub const RANDOM_TINY: &str = "random-tiny";
 
-/// What a user names as a model. [`fmt::Display`] gives the canonical text, which parses to the same source.
+/// A model as users name it. [`fmt::Display`] gives the canonical text, which parses to the same source.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ModelSource {
-    /// A tiny model with random weights, made in memory; it has no files.
+    /// A tiny model with random weights, made in memory.
     RandomTiny,
-    /// A model of a stated shape with random weights, made in memory.
+    /// A model of a given shape with random weights, made in memory.
     Random(RandomShape),
-    /// The trained model in the program.
+    /// The trained model inside the program.
     Pocket,
     /// A folder, as written; `~/` is the home directory.
     Folder(String),
@@ -62,11 +60,11 @@ pub enum ModelSource {
 }
 
 impl ModelSource {
-    /// The files on this machine, fetched from the hub first where needed.
+    /// The files on this machine, downloaded from the hub first if needed.
     pub fn resolve(&self, settings: &HubSettings, progress: &dyn DownloadProgress) -> Result<CheckpointFiles> {
         match self {
             ModelSource::RandomTiny | ModelSource::Random(_) | ModelSource::Pocket => {
-                bail!("it is in the program and has no files")
+                bail!("it is inside the program and has no files")
             }
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
             ModelSource::Hub { repo, revision } => {
@@ -140,10 +138,10 @@ impl From<ModelSource> for String {
     }
 }
 
-/// A leading `~` is the home directory, as in a shell; YAML and environment files are not read by one.
+/// Replaces a leading `~` by the home directory, as a shell would.
 ///
 /// # Errors
-/// A `~` where no home directory is known.
+/// A `~` if the home directory is unknown.
 pub fn expand_home(text: &str) -> Result<PathBuf> {
     match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_source_is_told_by_how_it_starts() {
+    fn sources_are_distinguished_by_how_they_start() {
         let folder = |text: &str| ModelSource::Folder(text.to_owned());
         for (text, expected) in [
             ("random-tiny", ModelSource::RandomTiny),
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_source_is_refused() {
+    fn other_texts_are_refused() {
         for text in [
             "",
             "llama",

@@ -1,7 +1,7 @@
-//! The shape of a made model, written down: `random-h512-l8-a8-k8-f1408-v8000`.
+//! Names of random models by their shape, such as `random-h512-l8-a8-k8-f1408-v8000`.
 //!
-//! Time and memory depend on a model's shape and not on what it learned, so they can be measured without a download.
-//! This module reads and writes the name and refuses shapes no network has; drawing the weights is `lm::random`'s.
+//! Time and memory depend on a model's shape and not on what it learned, so they can be measured without a
+//! download. This module parses the names and refuses impossible shapes; `lm::random` draws the weights.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use anyhow::{Context, Error, Result, ensure};
 
 use crate::lm::tokenizer::Tokenizer;
 
-/// What the names of made models begin with.
+/// How the names begin.
 pub const RANDOM: &str = "random-";
 
-/// How the name of a shape is written, for hints.
+/// The form of a name, for hints.
 pub const RANDOM_FORM: &str = "random-h512-l8-a8-k8-f1408-v8000 (hidden size, layers, attention heads, key-value heads \
     if they are fewer, MLP size, vocabulary; -s32 makes attention as many times as sharp)";
 
@@ -26,12 +26,12 @@ pub struct RandomShape {
     pub kv_heads: usize,
     pub intermediate: usize,
     pub vocab: usize,
-    /// How many times as wide attention logits are as those of plain random weights, whose attention is nearly even. Trained
-    /// models attend sharply; at 32 most weights are exactly 0, so that ties are common.
+    /// Factor on the attention logits. Plain random weights attend nearly evenly, trained models sharply; at 32
+    /// most attention weights are exactly 0, so ties are common.
     pub sharpness: usize,
 }
 
-/// Each size by its letter, and the largest there may be.
+/// Letter, name and maximum of each size.
 const SIZES: [(char, &str, usize); 7] = [
     ('h', "hidden size", 1 << 16),
     ('l', "number of layers", 1 << 10),
@@ -42,7 +42,7 @@ const SIZES: [(char, &str, usize); 7] = [
     ('s', "sharpness", 1 << 10),
 ];
 
-/// More weights than this are a slip: in f32 they take 32 GiB.
+/// More weights than this are a mistake: in f32 they take 32 GiB.
 const MOST_WEIGHTS: u64 = 1 << 33;
 
 impl RandomShape {
@@ -50,7 +50,7 @@ impl RandomShape {
         self.hidden / self.heads
     }
 
-    /// Weights in matrices; every size is bounded, so that this cannot overflow.
+    /// Weights in matrices. Cannot overflow, because every size is bounded.
     fn weights(&self) -> u64 {
         let [hidden, kv] = [self.hidden, self.kv_heads * self.head_dim()].map(|size| size as u64);
         let layer = hidden * (2 * hidden + 2 * kv + 3 * self.intermediate as u64);
@@ -72,10 +72,7 @@ impl RandomShape {
             "a vocabulary of {vocab} is smaller than that of its tokenizer, {bytes} (bytes and BOS)"
         );
         let weights = self.weights();
-        ensure!(
-            weights <= MOST_WEIGHTS,
-            "{weights} weights are more than the {MOST_WEIGHTS} that are drawn at most"
-        );
+        ensure!(weights <= MOST_WEIGHTS, "{weights} weights are more than the {MOST_WEIGHTS} that are allowed");
         Ok(())
     }
 }
@@ -93,7 +90,7 @@ impl FromStr for RandomShape {
             let number = Some(&part[1..]).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
             let number = number.and_then(|digits| digits.parse().ok()).filter(|n| (1..=most).contains(n));
             let number = number.with_context(|| format!("{part:?} is no {name} from 1 to {most}"))?;
-            ensure!(found[size].replace(number).is_none(), "its {name} stands there twice");
+            ensure!(found[size].replace(number).is_none(), "its {name} is given twice");
         }
         let given = |at: usize| found[at].with_context(|| format!("its {} is missing", SIZES[at].1));
         let [hidden, layers, heads, intermediate, vocab] = [given(0)?, given(1)?, given(2)?, given(4)?, given(5)?];
@@ -128,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_no_network_has_are_refused_with_the_reason() {
+    fn impossible_shapes_are_refused_with_the_reason() {
         for (text, reason) in [
             ("random-", "none of its sizes"),
             ("random-h512", "number of layers is missing"),

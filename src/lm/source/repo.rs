@@ -1,7 +1,7 @@
 //! Names on the hub: of a repository, of a revision, of a file in it.
 //!
-//! These become parts of URLs and of paths in the cache, and some come from the network, so each is checked before it
-//! is used for either. Nothing here touches a disk.
+//! They become parts of URLs and of paths in the cache, and some come from the network, so each is checked first.
+//! Nothing here touches the disk.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 /// The longest owner or name the hub takes.
 const LONGEST: usize = 96;
 
-/// `owner/name`, by the hub's own rules.
+/// `owner/name`, by the hub's rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RepoId(String);
 
@@ -26,26 +26,20 @@ impl FromStr for RepoId {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let parts: Vec<&str> = text.split('/').collect();
-        ensure!(parts.len() == 2, "`{text}` is no repository of the hub: it takes the form `owner/name`");
-        for part in parts {
-            ensure!(
-                !part.is_empty() && part.len() <= LONGEST,
-                "`{text}` is no repository of the hub: owner and name have 1 to {LONGEST} characters"
-            );
-            ensure!(
-                part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)),
-                "`{text}` is no repository of the hub: only letters, digits, `-`, `_` and `.` are allowed"
-            );
-            ensure!(
-                !part.starts_with(['-', '.']) && !part.ends_with(['-', '.']),
-                "`{text}` is no repository of the hub: `{part}` may not start or end with `-` or `.`"
-            );
-            ensure!(
-                !part.contains("--") && !part.contains("..") && !part.ends_with(".git"),
-                "`{text}` is no repository of the hub: `{part}` may not have `--` or `..` or end with `.git`"
-            );
-        }
+        let sound = |part: &str| {
+            (1..=LONGEST).contains(&part.len())
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+                && !part.starts_with(['-', '.'])
+                && !part.ends_with(['-', '.'])
+                && !part.contains("--")
+                && !part.contains("..")
+                && !part.ends_with(".git")
+        };
+        ensure!(
+            text.split_once('/').is_some_and(|(owner, name)| sound(owner) && sound(name)),
+            "`{text}` is no repository of the hub: it takes the form `owner/name`, each of 1 to {LONGEST} letters, digits, \
+             `-`, `_` and `.`, without `-` or `.` at an end, `--`, `..` or a final `.git`"
+        );
         Ok(RepoId(text.to_owned()))
     }
 }
@@ -76,7 +70,7 @@ pub(super) fn check_revision(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A full commit, which can never come to mean other files.
+/// A full commit, which always names the same files.
 pub(super) fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -90,12 +84,12 @@ pub(super) fn check_inside(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file name that also goes into a URL as it is: the hub's client does not escape it.
-pub(super) fn check_askable(name: &str) -> Result<()> {
+/// A file name that can be part of a URL as it is: names are not escaped.
+pub(super) fn check_url_safe(name: &str) -> Result<()> {
     check_inside(name)?;
     ensure!(
         name.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_.+=,@~()!".contains(&b)),
-        "the file name {name:?} cannot be asked for: download it by hand and name the folder"
+        "the file name {name:?} cannot be part of a URL: download it by hand and name the folder"
     );
     Ok(())
 }
@@ -123,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_change_the_url_is_not_asked_for() {
-        assert!(check_askable("data/test-00000-of-00001-29a571947c0b5ccc.parquet").is_ok());
+    fn names_that_would_change_the_url_are_refused() {
+        assert!(check_url_safe("data/test-00000-of-00001-29a571947c0b5ccc.parquet").is_ok());
         for name in ["a b", "a?b", "a#b", "a%2e", "ä", "../a"] {
-            assert!(check_askable(name).is_err(), "{name:?}");
+            assert!(check_url_safe(name).is_err(), "{name:?}");
         }
     }
 
     #[test]
-    fn an_etag_is_one_plain_word() {
+    fn etags_are_single_plain_words() {
         for (etag, plain) in
             [("0aF-_", true), ("W/abc", true), ("", false), ("../x", false), ("/x", false), ("a.part", false)]
         {

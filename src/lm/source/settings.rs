@@ -1,22 +1,23 @@
-//! How the hub is reached: the ecosystem's environment variables, read once into a value.
+//! Settings of the hub from the environment, with the names and defaults of `huggingface_hub`.
 //!
-//! The names and defaults are those of the `huggingface_hub` documentation, so a machine set up for Python works here.
-//! Nothing else in the crate reads these variables. The token has no `Debug` and no `Display` that would show it.
+//! A machine set up for Python works here. Nothing else in the crate reads these variables. The token has no
+//! `Debug` or `Display` that would show it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
+use super::HubError;
 use crate::bounded_read;
 
-/// An access token. It goes into one header and nowhere else.
+/// An access token. It is used in one header and nowhere else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Whitespace around it is dropped, for it often comes from a file; nothing left is no token.
+    /// Strips whitespace, since tokens often come from files; an empty text is no token.
     pub fn new(text: &str) -> Result<Option<Self>> {
         let text = text.trim();
         ensure!(
@@ -44,7 +45,7 @@ pub enum TokenPlace {
     File(PathBuf),
 }
 
-/// How and whether the hub is asked.
+/// Settings of the hub.
 #[derive(Clone, Debug)]
 pub struct HubSettings {
     /// The folder of `models--owner--name` and `datasets--owner--name` (`HF_HUB_CACHE`).
@@ -52,35 +53,18 @@ pub struct HubSettings {
     /// Without a slash at the end (`HF_ENDPOINT`).
     pub endpoint: String,
     pub token: Option<Token>,
-    /// Where the token was found; `None` where there is none, or it came with the call.
+    /// Where the token was found; `None` if there is none, or if it was passed by the caller.
     pub token_place: Option<TokenPlace>,
     /// Only the cache is used (`HF_HUB_OFFLINE`).
     pub offline: bool,
-    /// How long the hub may take to say what a repository holds (`HF_HUB_ETAG_TIMEOUT`).
+    /// How long the hub may take to describe a repository (`HF_HUB_ETAG_TIMEOUT`).
     pub timeout: Duration,
-    /// How often a broken transfer is taken up again before it is an error.
+    /// How often a file is tried before a broken transfer is an error.
     pub attempts: u32,
 }
 
-/// Everything [`HubSettings::from_env`] reads.
-const VARIABLES: [&str; 13] = [
-    "HF_HOME",
-    "XDG_CACHE_HOME",
-    "HOME",
-    "USERPROFILE",
-    "HF_HUB_CACHE",
-    "HUGGINGFACE_HUB_CACHE",
-    "HF_ENDPOINT",
-    "HF_TOKEN",
-    "HUGGING_FACE_HUB_TOKEN",
-    "HF_TOKEN_PATH",
-    "HF_HUB_OFFLINE",
-    "TRANSFORMERS_OFFLINE",
-    "HF_HUB_ETAG_TIMEOUT",
-];
-
 impl HubSettings {
-    /// The public hub, no token, this cache.
+    /// The public hub without a token.
     pub fn with_cache_dir(cache_dir: impl Into<PathBuf>) -> Self {
         HubSettings {
             cache_dir: cache_dir.into(),
@@ -93,17 +77,12 @@ impl HubSettings {
         }
     }
 
-    /// What the environment says.
+    /// Reads the environment.
     pub fn from_env() -> Result<Self> {
-        for name in VARIABLES {
-            if let Err(std::env::VarError::NotUnicode(_)) = std::env::var(name) {
-                bail!("the environment variable {name} is not valid UTF-8");
-            }
-        }
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// As [`HubSettings::from_env`], from any table of variables. An empty variable counts as unset.
+    /// As [`HubSettings::from_env`], from any source of variables. An empty variable counts as unset.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let user = get("HOME").or_else(|| get("USERPROFILE")).map(PathBuf::from);
@@ -122,7 +101,9 @@ impl HubSettings {
         };
         let cache_dir = match get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE")) {
             Some(cache) => path(cache)?,
-            None => home.as_ref().context("no place for downloaded models: set HF_HOME or HOME")?.join("hub"),
+            None => {
+                home.as_ref().context("there is no folder for downloaded models: set HF_HOME or HOME")?.join("hub")
+            }
         };
         let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find(|name| get(name).is_some());
         let file = match (get("HF_TOKEN_PATH"), &home) {
@@ -157,18 +138,33 @@ impl HubSettings {
         Ok(settings)
     }
 
-    /// A text without the token, which whoever is asked may send back: in an address to go to, or as what went wrong.
+    /// The error of a hub that cannot be reached.
+    pub(super) fn unreachable(&self, cause: &str) -> HubError {
+        HubError::Unreachable { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
+    }
+
+    /// The error of a server that does not answer like a hub.
+    pub(super) fn strange(&self, cause: &str) -> HubError {
+        HubError::Strange { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
+    }
+
+    /// The error of a cache that cannot be written.
+    pub(super) fn disk(&self, error: &std::io::Error) -> HubError {
+        HubError::Disk { cache: self.cache_dir.clone(), cause: error.to_string() }
+    }
+
+    /// Removes the token, which a server may send back in an address or an error.
     pub(super) fn redact(&self, text: &str) -> String {
         self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.secret(), "[token]"))
     }
 
-    /// The hub's client panics on an endpoint that is no URL, so this comes first.
+    /// Checks that the endpoint is a plain address.
     pub(super) fn check(&self) -> Result<()> {
         let rest = self.endpoint.strip_prefix("https://").or_else(|| self.endpoint.strip_prefix("http://"));
         let sound = rest.is_some_and(|rest| {
             !rest.is_empty() && !rest.starts_with(['/', ':']) && rest.bytes().all(|b| b.is_ascii_graphic())
         });
-        // Not shown in the error: someone may have put a password in.
+        // The error does not show it, because it may contain a password.
         ensure!(
             sound && !self.endpoint.contains(['@', '?', '#', '\\']),
             "HF_ENDPOINT is no address of a hub: write it like https://huggingface.co, and a token into HF_TOKEN"
@@ -181,10 +177,10 @@ fn is_true(value: &str) -> bool {
     matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on")
 }
 
-/// A token has some dozens of bytes.
 const LONGEST_TOKEN: u64 = 1 << 16;
 
-/// A token file that is not there is no token; one that cannot be read is an error, or a gated model would seem denied.
+/// A missing token file means no token. One that cannot be read is an error: otherwise a gated model would seem
+/// denied.
 fn token_in(file: &Path) -> Result<Option<Token>> {
     match bounded_read::text(file, LONGEST_TOKEN) {
         Ok(text) => Token::new(&text).with_context(|| format!("token file {}", file.display())),
@@ -219,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_comes_from_the_nearest_place_and_is_never_shown() {
+    fn the_token_has_an_order_of_sources_and_is_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().to_str().unwrap();
         let other = folder.path().join("other");
@@ -248,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn offline_has_four_spellings() {
+    fn offline_accepts_the_spellings_of_huggingface_hub() {
         for (value, expected) in
             [("1", true), ("TRUE", true), ("yes", true), ("On", true), ("0", false), ("", false), ("no", false)]
         {

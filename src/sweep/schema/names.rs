@@ -1,13 +1,13 @@
 //! Words of a sweep file and what each means, as schemas: policies, models, data sets and the small enumerations.
 //!
-//! The enumerations belong to modules that know no schema, so their words are written here once more; a test compares
-//! them with what is really read.
+//! The words of scores, scopes and positions come from `eviction`'s tables. Other enumerations belong to modules that know no
+//! schema, so their words are written here once more; a test compares them with what is really read.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::eviction::Positions;
 use crate::eviction::presets::PRESETS;
+use crate::eviction::{Keyword, POSITIONS, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::sweep::check::RESERVED;
 use crate::task::{EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS};
@@ -15,22 +15,11 @@ use crate::task::{EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS};
 /// A word and what it means.
 type Named = (&'static str, &'static str);
 
-pub(super) const SCORES: &[Named] = &[
-    ("recency", "the oldest leaves (Window, StreamingLLM)"),
-    ("last_attention", "the entry the newest query attends to least leaves (TOVA)"),
-    ("accumulated_attention", "the entry that received least attention since it joined leaves (H2O)"),
-    ("key_norm", "the entry with the largest key norm leaves"),
-    ("random", "an entry with a priority drawn at its birth leaves: the survivors are a uniform sample"),
-];
-pub(super) const SCOPES: &[Named] = &[
-    ("layer", "one decision per layer, over all heads"),
-    ("head", "one decision per key-value head, over its group of query heads"),
-];
-pub(super) const POSITIONS: &[Named] = &[
-    ("absolute", "the token's place in the text"),
-    ("slot", "the entry's rank in the cache, as StreamingLLM does"),
-    ("squeezed", "as absolute, but a gap g > 10 in the cache becomes ln ln g: the paper's rule for 70,000 tokens"),
-];
+/// The words of a table of `eviction`.
+pub(super) fn words<T>(table: &[Keyword<T>]) -> Vec<Named> {
+    table.iter().map(|keyword| (keyword.name, keyword.meaning)).collect()
+}
+
 pub(super) const WEIGHT_TYPES: &[Named] = &[
     ("auto", "as the checkpoint stores them"),
     ("f32", "32 bits"),
@@ -90,11 +79,11 @@ fn setting(names: &[Named], default: &str, optional: bool) -> Schema {
 }
 
 pub fn scores(_: &mut SchemaGenerator) -> Schema {
-    one_of(SCORES)
+    one_of(&words(&SCORES))
 }
 
 pub fn scopes(_: &mut SchemaGenerator) -> Schema {
-    one_of(SCOPES)
+    one_of(&words(&SCOPES))
 }
 
 pub fn rope_overrides(_: &mut SchemaGenerator) -> Schema {
@@ -102,7 +91,7 @@ pub fn rope_overrides(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub fn positions(_: &mut SchemaGenerator) -> Schema {
-    setting(POSITIONS, "absolute", false)
+    setting(&words(&POSITIONS), "absolute", false)
 }
 
 pub fn weight_types(_: &mut SchemaGenerator) -> Schema {
@@ -137,23 +126,17 @@ pub(super) fn preset_entries() -> Value {
         .zip(NO_POLICIES)
         .chain(PRESETS.iter().map(|preset| (preset.name, preset.summary)))
         .collect();
-    let (with_sinks, without): (Vec<_>, Vec<_>) = PRESETS.iter().partition(|preset| preset.sinks);
-    let list = |presets: &[&crate::eviction::presets::Preset]| {
-        presets.iter().map(|preset| preset.name).collect::<Vec<_>>().join("|")
-    };
-    let mut forms = vec![format!("({})(\\+(0|[1-9][0-9]{{0,8}}))?", list(&with_sinks))];
-    if !without.is_empty() {
-        forms.push(format!("({})", list(&without)));
-    }
+    let presets = PRESETS.map(|preset| preset.name).join("|");
+    let form = format!("({presets})(\\+(0|[1-9][0-9]{{0,8}}))?");
     json!([
         one_of(&named),
-        {"type": "string", "pattern": format!("^({}){}$", forms.join("|"), own_positions())},
+        {"type": "string", "pattern": format!("^({form}){}$", own_positions())},
     ])
 }
 
 /// `@slot` after a policy's name.
 fn own_positions() -> String {
-    format!("(@({}))?", Positions::ALL.map(Positions::name).join("|"))
+    format!("(@({}))?", POSITIONS.map(|positions| positions.name).join("|"))
 }
 
 pub fn policies(_: &mut SchemaGenerator) -> Schema {

@@ -308,9 +308,9 @@ fn words_of<'de, T: Deserialize<'de>>() -> BTreeSet<&'static str> {
 fn the_words_are_those_that_are_read() {
     use crate::{eviction, lm, task};
     let written = |names: &[(&'static str, &str)]| names.iter().map(|(word, _)| *word).collect::<BTreeSet<_>>();
-    assert_eq!(written(names::SCORES), words_of::<eviction::Score>());
-    assert_eq!(written(names::SCOPES), words_of::<eviction::Scope>());
-    assert_eq!(written(names::POSITIONS), words_of::<eviction::Positions>());
+    assert_eq!(written(&names::words(&eviction::SCORES)), words_of::<eviction::Score>());
+    assert_eq!(written(&names::words(&eviction::SCOPES)), words_of::<eviction::Scope>());
+    assert_eq!(written(&names::words(&eviction::POSITIONS)), words_of::<eviction::Positions>());
     assert_eq!(written(names::WEIGHT_TYPES), words_of::<lm::WeightType>());
     assert_eq!(written(names::ROPE_OVERRIDES), words_of::<lm::RopeOverrideKind>());
     assert_eq!(written(names::SPLITS), words_of::<task::Split>());

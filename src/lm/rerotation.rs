@@ -1,31 +1,32 @@
-//! Keys whose position depends on who has left: `slot` (rank in the cache, StreamingLLM) and `squeezed` (gaps above
-//! 10 become ln ln, arXiv 2401.06104 section 7.2).
+//! Keys whose positions depend on evictions: `slot` (rank in the cache, StreamingLLM) and `squeezed` (gaps above
+//! 10 become ln ln, arXiv 2401.06104, section 7.2).
 //!
-//! Only differences of positions matter to a rotary product, so positions are counted from the newest end: an entry
-//! keeps its coordinate until somebody after it leaves, and then moves towards the newest by what the gap there
-//! shrank. Window, which loses its oldest, moves almost nobody. Moved keys are turned by the difference; every few
-//! turns they are rotated anew from the unrotated key, so that rounding cannot add up.
+//! Only differences of positions matter to rotary products, so positions are counted from the newest end: an entry
+//! keeps its coordinate until a later one is evicted, and then moves towards the newest by the amount the gap
+//! shrank. (Window evicts the oldest, so hardly anything moves.) Moved keys are turned by the difference; every
+//! few turns they are rotated again from the unrotated key, so that rounding errors do not accumulate.
 
 use super::rope::Frequencies;
 use crate::eviction::{BlockScan, Heads, Positions, Scope};
 use crate::vector;
 
-/// Turns after which keys are rotated anew.
+/// Turns after which keys are rotated from scratch.
 const REFRESH: usize = 16;
 
-/// Keys of one layer, column by column: the entries of a dimension lie side by side, so that turning a run of
-/// entries and multiplying by a query both run over whole rows.
+/// Keys of one layer. The entries of a dimension are adjacent, so that turning a run of entries and multiplying by
+/// a query both run over whole rows.
 #[derive(Clone, Debug)]
-pub(super) struct AnchoredKeys {
+pub(super) struct RerotatedKeys {
     /// Before rotation: (kv_heads, head_dim, capacity)
     raw: Vec<f32>,
     /// At their coordinates: (kv_heads, head_dim, capacity)
     turned: Vec<f32>,
     /// (groups)(entries)
     coordinates: Vec<Vec<f64>>,
-    /// Turns since the group's keys were rotated from `raw`, and the columns before which keys were turned.
+    /// Turns since the group's keys were rotated from `raw`.
     turns: Vec<usize>,
-    reach: Vec<usize>,
+    /// Columns before this one have been turned since.
+    turned_before: Vec<usize>,
     heads: Heads,
     head_dim: usize,
     capacity: usize,
@@ -33,16 +34,16 @@ pub(super) struct AnchoredKeys {
     positions: Positions,
 }
 
-impl AnchoredKeys {
+impl RerotatedKeys {
     pub fn new(heads: Heads, head_dim: usize, capacity: usize, scope: Scope, positions: Positions) -> Self {
         let room = heads.kv_heads * head_dim * capacity;
         let groups = heads.groups(scope);
-        AnchoredKeys {
+        RerotatedKeys {
             raw: vec![0.0; room],
             turned: vec![0.0; room],
             coordinates: vec![Vec::new(); groups],
             turns: vec![0; groups],
-            reach: vec![0; groups],
+            turned_before: vec![0; groups],
             heads,
             head_dim,
             capacity,
@@ -51,8 +52,8 @@ impl AnchoredKeys {
         }
     }
 
-    /// The same keys with room for `capacity`; the first `held` columns are in use.
-    pub fn with_room(&self, held: usize, capacity: usize) -> AnchoredKeys {
+    /// A copy with another capacity; the first `held` columns are in use.
+    pub fn with_room(&self, held: usize, capacity: usize) -> RerotatedKeys {
         let copy = |from: &[f32]| {
             let mut to = vec![0.0; self.heads.kv_heads * self.head_dim * capacity];
             for (to, from) in to.chunks_exact_mut(capacity).zip(from.chunks_exact(self.capacity)) {
@@ -60,18 +61,18 @@ impl AnchoredKeys {
             }
             to
         };
-        AnchoredKeys {
+        RerotatedKeys {
             raw: copy(&self.raw),
             turned: copy(&self.turned),
             coordinates: self.coordinates.clone(),
             turns: self.turns.clone(),
-            reach: self.reach.clone(),
+            turned_before: self.turned_before.clone(),
             capacity,
             ..*self
         }
     }
 
-    /// Floats the keys occupy.
+    /// Number of floats of the keys.
     pub fn floats(&self) -> usize {
         self.raw.len() + self.turned.len()
     }
@@ -94,7 +95,7 @@ impl AnchoredKeys {
         }
     }
 
-    /// Distance between neighbours `gap` tokens apart.
+    /// Distance of neighbours that are `gap` tokens apart in the text.
     fn distance(&self, gap: u32) -> f64 {
         match self.positions {
             Positions::Slot => 1.0,
@@ -103,7 +104,7 @@ impl AnchoredKeys {
         }
     }
 
-    /// A new token's key (kv_heads, head_dim) becomes column `column`. Returns its coordinate for every group.
+    /// Stores a new token's key (kv_heads, head_dim) as column `column`. Returns its coordinate in every group.
     pub fn push(
         &mut self,
         column: usize,
@@ -114,7 +115,7 @@ impl AnchoredKeys {
         for group in 0..self.coordinates.len() {
             let coordinate = match scan.neighbours(group, column).0 {
                 Some(last) => {
-                    let gap = scan.born(group, column) - scan.born(group, last);
+                    let gap = scan.position(group, column) - scan.position(group, last);
                     self.coordinates[group][last] + self.distance(gap)
                 }
                 None => 0.0,
@@ -150,11 +151,11 @@ impl AnchoredKeys {
         }
     }
 
-    /// After a step: everybody before a victim moves towards the newest by what the gap there shrank.
+    /// After a step: moves every entry before an evicted one towards the newest by the amount the gap shrank.
     pub fn close_gaps(&mut self, scan: &BlockScan<'_>, frequencies: &Frequencies) {
         for (group, &victim) in scan.victims().iter().enumerate() {
             let (Some(before), Some(after)) = scan.neighbours(group, victim) else { continue };
-            let [left, gone, right] = [before, victim, after].map(|column| scan.born(group, column));
+            let [left, gone, right] = [before, victim, after].map(|column| scan.position(group, column));
             let shrink = self.distance(gone - left) + self.distance(right - gone) - self.distance(right - left);
             if shrink == 0.0 {
                 continue;
@@ -163,10 +164,10 @@ impl AnchoredKeys {
                 *coordinate += shrink;
             }
             self.turns[group] += 1;
-            self.reach[group] = self.reach[group].max(victim);
+            self.turned_before[group] = self.turned_before[group].max(victim);
             if self.turns[group] == REFRESH {
-                // Window turns its first entries only, again and again.
-                let columns = 0..std::mem::take(&mut self.reach[group]);
+                // Under Window only the first entries are turned.
+                let columns = 0..std::mem::take(&mut self.turned_before[group]);
                 self.turns[group] = 0;
                 self.rotate(group, columns, frequencies);
                 continue;
@@ -193,7 +194,8 @@ impl AnchoredKeys {
                 coordinates[to] = coordinates[from as usize];
             }
             coordinates.truncate(kept.len());
-            self.reach[group] = kept.partition_point(|column| (*column as usize) < self.reach[group]);
+            self.turned_before[group] =
+                kept.partition_point(|column| (*column as usize) < self.turned_before[group]);
             for kv_head in self.kv_heads_of(group) {
                 for d in 0..self.head_dim {
                     let row = (kv_head * self.head_dim + d) * self.capacity;

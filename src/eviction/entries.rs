@@ -1,0 +1,232 @@
+//! The entries of one layer's cache: for every decision group the token positions, oldest first, and what a policy
+//! needs to know of each. Keys and values are stored elsewhere, in the same order.
+
+use super::policy::SizedPolicy;
+use super::scan::BlockScan;
+use super::settings::{Scope, Score};
+
+/// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    pub heads: usize,
+    pub kv_heads: usize,
+}
+
+impl Heads {
+    /// Number of decision groups under a scope.
+    pub fn groups(self, scope: Scope) -> usize {
+        match scope {
+            Scope::Layer => 1,
+            Scope::Head => self.kv_heads,
+        }
+    }
+
+    /// Query heads whose scores a group averages.
+    pub fn of_group(self, scope: Scope, group: usize) -> std::ops::Range<usize> {
+        let per_group = self.heads / self.groups(scope);
+        group * per_group..(group + 1) * per_group
+    }
+
+    /// Query heads that share a key-value head.
+    pub fn per_kv_head(self) -> usize {
+        self.heads / self.kv_heads
+    }
+}
+
+/// Attention that every entry has received, summed over the query heads of its group (a multiple of the mean).
+#[derive(Clone, Debug)]
+pub(super) struct Received {
+    pub(super) scope: Scope,
+    /// (groups)(entries)
+    pub(super) sums: Vec<Vec<f32>>,
+}
+
+/// The entries of the heads that share decisions, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeadGroup {
+    /// Token positions in the text.
+    pub(super) positions: Vec<u32>,
+    /// Scores that never change, given when an entry joins; empty under other scores. In f64, because norms of
+    /// like tokens differ by less than f32 can represent.
+    pub(super) priority: Vec<f64>,
+}
+
+/// The entries of one layer under one rule.
+#[derive(Clone, Debug)]
+pub struct CacheEntries {
+    /// `None`: unbounded.
+    pub(super) policy: Option<SizedPolicy>,
+    pub(super) heads: Heads,
+    pub(super) groups: Vec<HeadGroup>,
+    pub(super) received: Vec<Received>,
+    /// Beyond this many entries one is evicted per token: the policy's size, or no limit while a prompt is read in
+    /// one shot.
+    pub(super) limit: usize,
+    /// The newest row's attention, (groups)(entries): what a prompt read in one shot is cut by.
+    pub(super) newest: Vec<Vec<f32>>,
+    /// Tokens read so far.
+    pub(super) seen: usize,
+    /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
+    fork_points: Vec<usize>,
+    saved: Vec<(usize, Vec<Received>)>,
+    /// Seeds the priorities of [`Score::Random`].
+    pub(super) salt: u64,
+}
+
+impl CacheEntries {
+    /// An unbounded cache from which bounded ones can be forked at `fork_points` (tokens from the start), for
+    /// policies that accumulate attention over `scopes`. `salt` differs between layers and seeds.
+    pub fn unbounded(heads: Heads, scopes: &[Scope], fork_points: &[usize], salt: u64) -> CacheEntries {
+        let received =
+            scopes.iter().map(|&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] }).collect();
+        CacheEntries {
+            policy: None,
+            heads,
+            groups: vec![HeadGroup::default()],
+            received,
+            limit: usize::MAX,
+            newest: Vec::new(),
+            seen: 0,
+            fork_points: fork_points.to_vec(),
+            saved: Vec::new(),
+            salt,
+        }
+    }
+
+    /// An empty bounded cache.
+    pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
+        let scopes: &[Scope] = if policy.score.accumulates() { &[policy.scope] } else { &[] };
+        let unbounded = CacheEntries::unbounded(heads, scopes, &[], salt);
+        unbounded.fork(0, policy).expect("an empty cache can be forked for any policy")
+    }
+
+    /// A cache that evicts nothing until [`cut`](Self::cut): for a prompt that is read in one shot.
+    pub fn one_shot(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
+        let bounded = CacheEntries::bounded(heads, policy, salt);
+        let newest = if policy.score == Score::LastAttention { bounded.groups.len() } else { 0 };
+        CacheEntries { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
+    }
+
+    /// Cuts a [`one_shot`](Self::one_shot) cache to its policy's size: protected entries are kept, and of the
+    /// others those with the highest scores, the newer of equal ones. From then on one entry leaves at a time.
+    /// This is what the paper's released code does with a prompt. Returns the columns each group keeps, ascending:
+    /// (groups)(entries); `None` if all entries fit.
+    pub fn cut(&mut self) -> Option<Vec<Vec<u32>>> {
+        let policy = self.policy?;
+        self.limit = policy.size;
+        let newest = std::mem::take(&mut self.newest);
+        let entries = self.len();
+        if entries <= policy.size {
+            return None;
+        }
+        let candidates = policy.keep_first..entries - policy.keep_recent;
+        let room = policy.size - policy.keep_first - policy.keep_recent;
+        let kept: Vec<Vec<u32>> = (0..self.groups.len())
+            .map(|group| {
+                let score = |column: usize| self.score_at_cut(policy, group, column, &newest);
+                let mut ranked: Vec<usize> = candidates.clone().collect();
+                // NaN sorts somewhere; it shows in the results.
+                ranked.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
+                ranked.truncate(room);
+                let mut kept: Vec<u32> = ranked.into_iter().map(|column| column as u32).collect();
+                kept.extend(0..candidates.start as u32);
+                kept.extend(candidates.end as u32..entries as u32);
+                kept.sort_unstable();
+                kept
+            })
+            .collect();
+        self.keep(&kept);
+        Some(kept)
+    }
+
+    /// Keeps the columns `kept` of every group: (groups)(entries), ascending.
+    pub(super) fn keep(&mut self, kept: &[Vec<u32>]) {
+        for received in &mut self.received {
+            for (sums, kept) in received.sums.iter_mut().zip(kept) {
+                keep(sums, kept);
+            }
+        }
+        for (group, kept) in self.groups.iter_mut().zip(kept) {
+            keep(&mut group.positions, kept);
+            if !group.priority.is_empty() {
+                keep(&mut group.priority, kept);
+            }
+        }
+    }
+
+    /// A bounded cache that continues after the first `len` tokens of this unbounded one. `None` if `len` tokens
+    /// exceed the policy's size, if its score needs sums that were not saved at `len`, or if it needs key norms,
+    /// which an unbounded read does not compute (see [`Score::compares_norms`]).
+    pub fn fork(&self, len: usize, policy: SizedPolicy) -> Option<CacheEntries> {
+        let norms_missing = len > 0 && policy.score.compares_norms();
+        if self.policy.is_some() || len > policy.size || len > self.seen || norms_missing {
+            return None;
+        }
+        let received = if policy.score.accumulates() {
+            let at =
+                if len == self.seen { &self.received } else { &self.saved.iter().find(|(at, _)| *at == len)?.1 };
+            vec![at.iter().find(|received| received.scope == policy.scope)?.clone()]
+        } else {
+            Vec::new()
+        };
+        let mut fork = CacheEntries {
+            policy: Some(policy),
+            groups: vec![HeadGroup::default(); self.heads.groups(policy.scope)],
+            received,
+            limit: policy.size,
+            seen: len,
+            ..CacheEntries::unbounded(self.heads, &[], &[], self.salt)
+        };
+        for group in 0..fork.groups.len() {
+            let priority = (0..len as u32).map_while(|position| fork.priority(group, position, |_| 0.0));
+            fork.groups[group] = HeadGroup { priority: priority.collect(), positions: (0..len as u32).collect() };
+        }
+        Some(fork)
+    }
+
+    /// Tokens read so far.
+    pub fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// Entries beyond which one is evicted.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Entries per key-value head.
+    pub fn len(&self) -> usize {
+        self.groups[0].positions.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Token positions of the surviving entries: (groups)(entries), oldest first. One group if all heads hold the
+    /// same.
+    pub fn survivors(&self) -> Vec<&[u32]> {
+        self.groups.iter().map(|group| group.positions.as_slice()).collect()
+    }
+
+    /// The group whose entries a key-value head holds.
+    pub fn group_of(&self, kv_head: usize) -> usize {
+        if self.groups.len() == 1 { 0 } else { kv_head }
+    }
+
+    /// Starts a block of `rows` tokens; `norm(kv_head, row)` is the L2 norm of a new key before rotation.
+    pub fn begin(&mut self, rows: usize, norm: impl Fn(usize, usize) -> f64) -> BlockScan<'_> {
+        if self.fork_points.contains(&self.seen) {
+            self.saved.push((self.seen, self.received.clone()));
+        }
+        BlockScan::new(self, rows, norm)
+    }
+}
+
+/// Keeps the elements at the ascending indices `kept`.
+fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
+    for (to, &from) in kept.iter().enumerate() {
+        values[to] = values[from as usize];
+    }
+    values.truncate(kept.len());
+}

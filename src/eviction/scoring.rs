@@ -1,0 +1,117 @@
+//! What each score says of an entry: the only place where scores are computed.
+//!
+//! Scores that never change are drawn or taken from the key when an entry joins, and are stored beside it as its
+//! priority. The others are sums over attention, which the scan provides.
+
+use std::ops::Range;
+
+use super::entries::CacheEntries;
+use super::policy::SizedPolicy;
+use super::scan::Attention;
+use super::settings::{Scope, Score};
+use crate::vector;
+
+impl CacheEntries {
+    /// The priority of an entry under scores that never change; `None` under the others. `norm(kv_head)` is the L2
+    /// norm of its key.
+    pub(super) fn priority(&self, group: usize, position: u32, norm: impl Fn(usize) -> f64) -> Option<f64> {
+        let policy = self.policy?;
+        match (policy.score, policy.scope) {
+            (Score::KeyNorm, Scope::Head) => Some(-norm(group)),
+            (Score::KeyNorm, Scope::Layer) => {
+                let kv_heads = self.heads.kv_heads;
+                Some(-(0..kv_heads).map(norm).sum::<f64>() / kv_heads as f64)
+            }
+            (Score::Random, _) => Some(uniform(self.salt, group as u64, u64::from(position))),
+            _ => None,
+        }
+    }
+
+    /// The column of a group to evict: the lowest score among the `candidates` whose `mask` is 0. `newest` is
+    /// scratch space for one row of attention. `None` if every score is NaN.
+    pub(super) fn lowest(
+        &self,
+        policy: SizedPolicy,
+        group: usize,
+        candidates: &Range<usize>,
+        mask: &[f32],
+        attention: &Attention<'_>,
+        newest: &mut [f32],
+    ) -> Option<usize> {
+        let offset = match policy.score {
+            Score::Recency => mask.iter().position(|m| *m == 0.0),
+            Score::LastAttention => {
+                newest[..attention.width].fill(0.0);
+                attention.add_to(newest, policy.scope, group);
+                vector::masked_argmin(&newest[candidates.clone()], mask)
+            }
+            Score::AccumulatedAttention => {
+                vector::masked_argmin(&self.received[0].sums[group][candidates.clone()], mask)
+            }
+            Score::KeyNorm => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, SAME_NORM),
+            Score::Random => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, 0.0),
+        };
+        offset.map(|offset| candidates.start + offset)
+    }
+
+    /// The score of one column when a whole prompt is cut at once. `newest` is the attention of the prompt's last
+    /// token.
+    pub(super) fn score_at_cut(
+        &self,
+        policy: SizedPolicy,
+        group: usize,
+        column: usize,
+        newest: &[Vec<f32>],
+    ) -> f64 {
+        match policy.score {
+            Score::Recency => column as f64,
+            Score::LastAttention => f64::from(newest[group][column]),
+            Score::AccumulatedAttention => f64::from(self.received[0].sums[group][column]),
+            Score::KeyNorm | Score::Random => self.groups[group].priority[column],
+        }
+    }
+}
+
+/// Two key norms closer than this share of themselves count as equal. Equal tokens in equal surroundings have
+/// equal norms in exact arithmetic; attention in f32 makes them differ by a few units of the ninth digit.
+const SAME_NORM: f64 = 2e-8;
+
+/// Index of the lowest unmasked priority, the first of those that differ by no more than the share `same` of
+/// themselves.
+fn lowest_priority(priority: &[f64], mask: &[f32], same: f64) -> Option<usize> {
+    let mut lowest: Option<usize> = None;
+    for (i, value) in priority.iter().enumerate() {
+        if mask[i] == 0.0 && lowest.is_none_or(|lowest| *value < priority[lowest] - same * priority[lowest].abs())
+        {
+            lowest = Some(i);
+        }
+    }
+    lowest
+}
+
+/// A number in [0, 1) that depends only on the arguments, so that chunking cannot change a draw. The mixer is
+/// SplitMix64's (Steele, Lea, Flood 2014).
+fn uniform(salt: u64, group: u64, position: u64) -> f64 {
+    let mix = |mut z: u64| {
+        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let bits = mix(mix(mix(salt) ^ group) ^ position);
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearly_equal_norms_are_ties() {
+        let unmasked = [0.0; 3];
+        assert_eq!(lowest_priority(&[-1.0, -(1.0 + 1e-8), -0.5], &unmasked, SAME_NORM), Some(0));
+        assert_eq!(lowest_priority(&[-1.0, -(1.0 + 5e-8), -0.5], &unmasked, SAME_NORM), Some(1));
+        assert_eq!(lowest_priority(&[-1.0, -(1.0 + 1e-8), -0.5], &unmasked, 0.0), Some(1));
+        assert_eq!(lowest_priority(&[-2.0, -1.0, -1.0], &[f32::NEG_INFINITY, 0.0, 0.0], SAME_NORM), Some(1));
+    }
+}

@@ -1,0 +1,134 @@
+//! Settings that are chosen from a list: scores, scopes and positions.
+//!
+//! Each has one table of values, words and meanings, from which `list`, the JSON schema and error messages are
+//! made.
+
+use serde::{Deserialize, Serialize};
+
+/// A value, the word for it in sweeps, on the command line and in result rows, and its meaning in one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Keyword<T> {
+    pub value: T,
+    pub name: &'static str,
+    pub meaning: &'static str,
+}
+
+const fn keyword<T: Copy>(value: T, name: &'static str, meaning: &'static str) -> Keyword<T> {
+    Keyword { value, name, meaning }
+}
+
+fn name_of<T: PartialEq>(table: &'static [Keyword<T>], value: T) -> &'static str {
+    table.iter().find(|keyword| keyword.value == value).expect("every value has a row in its table").name
+}
+
+/// What ranks the entries of a full cache. The entry with the lowest score is evicted, the oldest of equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Score {
+    /// The token's position.
+    Recency,
+    /// Attention that the newest query pays (arXiv 2401.06104, section 4).
+    LastAttention,
+    /// Attention received since the entry joined, its own row included (arXiv 2306.14048).
+    AccumulatedAttention,
+    /// The negative L2 norm of the key (arXiv 2406.11430; `KnormPress` in NVIDIA/kvpress).
+    KeyNorm,
+    /// A number drawn once, when the entry joins.
+    Random,
+}
+
+/// Every score.
+pub const SCORES: [Keyword<Score>; 5] = [
+    keyword(Score::Recency, "recency", "the oldest leaves (Window, StreamingLLM)"),
+    keyword(Score::LastAttention, "last_attention", "the entry the newest query attends to least leaves (TOVA)"),
+    keyword(
+        Score::AccumulatedAttention,
+        "accumulated_attention",
+        "the entry that received least attention since it joined leaves (H2O)",
+    ),
+    keyword(Score::KeyNorm, "key_norm", "the entry with the largest key norm leaves"),
+    keyword(
+        Score::Random,
+        "random",
+        "the entry with the lowest number drawn when it joined leaves: the survivors are a uniform sample",
+    ),
+];
+
+impl Score {
+    pub fn name(self) -> &'static str {
+        name_of(&SCORES, self)
+    }
+
+    /// Whether the seed changes decisions.
+    pub fn is_random(self) -> bool {
+        self == Score::Random
+    }
+
+    /// Whether decisions depend on attention summed over many steps.
+    pub fn accumulates(self) -> bool {
+        self == Score::AccumulatedAttention
+    }
+
+    /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
+    /// computed in f64. (Where the least attended entry leaves, it hardly matters which of two nearly equal ones
+    /// does.)
+    pub fn compares_norms(self) -> bool {
+        self == Score::KeyNorm
+    }
+}
+
+/// Which heads share one decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Scores are averaged over all query heads of a layer.
+    Layer,
+    /// Scores are averaged over the query heads that share a key-value head.
+    Head,
+}
+
+/// Every scope.
+pub const SCOPES: [Keyword<Scope>; 2] = [
+    keyword(Scope::Layer, "layer", "one decision per layer, over all heads"),
+    keyword(Scope::Head, "head", "one decision per key-value head, over its group of query heads"),
+];
+
+impl Scope {
+    pub fn name(self) -> &'static str {
+        name_of(&SCOPES, self)
+    }
+}
+
+/// The position a key is rotated at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Positions {
+    /// The token's position in the text (the paper's released code).
+    #[default]
+    Absolute,
+    /// The entry's rank in the cache (StreamingLLM).
+    Slot,
+    /// As `Absolute`, but a gap g > 10 between neighbours in the cache becomes ln(ln g) (paper, section 7.2).
+    Squeezed,
+}
+
+/// Every kind of positions.
+pub const POSITIONS: [Keyword<Positions>; 3] = [
+    keyword(Positions::Absolute, "absolute", "the token's place in the text"),
+    keyword(Positions::Slot, "slot", "the entry's rank in the cache, as StreamingLLM does"),
+    keyword(
+        Positions::Squeezed,
+        "squeezed",
+        "as absolute, but a gap g > 10 in the cache becomes ln ln g: the paper's rule for 70,000 tokens",
+    ),
+];
+
+impl Positions {
+    pub fn name(self) -> &'static str {
+        name_of(&POSITIONS, self)
+    }
+
+    pub fn from_name(name: &str) -> Option<Positions> {
+        POSITIONS.iter().find(|keyword| keyword.name == name).map(|keyword| keyword.value)
+    }
+}
