@@ -1,7 +1,7 @@
 //! The language model as a recurrent network: `read(tokens, &mut memory)`, one state per token.
 //!
-//! Only this module uses candle and tokenizers. It knows checkpoints, devices and arithmetic; tasks and metrics
-//! are left to others.
+//! Only this module uses candle, tokenizers and hf-hub. It knows checkpoints, devices and arithmetic; tasks and metrics are
+//! left to others.
 
 mod attention;
 mod chat;

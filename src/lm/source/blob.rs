@@ -58,7 +58,7 @@ pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
     }
 }
 
-/// On systems where few users may make links, the snapshot holds the file itself, as huggingface_hub does it.
+/// On systems where few users may make links, the snapshot holds the file itself, as with hf-hub.
 #[cfg(not(unix))]
 pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
     link.parent().map_or(Ok(()), fs::create_dir_all)?;

@@ -1,9 +1,8 @@
 //! Downloads files of one commit into the cache, each whole or not at all.
 //!
-//! A blob that is already there is not fetched again, a broken transfer continues where it stopped, size and
-//! checksum are compared before the file counts, and processes that want the same file wait for each other. (The
-//! crate hf-hub has the same layout, but its transfer follows redirects with the token and trusts etags as file
-//! names, so it is not used.)
+//! A blob that is already there is not fetched again, a broken transfer continues where it stopped, size and checksum are
+//! compared before the file counts, and processes that want the same file wait for each other. `hf-hub` supplies the layout of
+//! the cache; its own transfer asks for the etag twice and trusts the answer, so it is not used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -11,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Error, Result};
+use hf_hub::api::sync::{Api, ApiRepo};
+use hf_hub::{Cache, CacheRepo, Repo};
 
 use super::blob::{damage, link};
 use super::checkpoint::Snapshot;
@@ -30,7 +31,9 @@ pub(super) struct HubSnapshot<'a> {
     request: &'a RepoRequest,
     commit: String,
     files: Vec<String>,
-    http: &'a HubHttp,
+    http: HubHttp,
+    api: ApiRepo,
+    cache: CacheRepo,
 }
 
 /// How an attempt failed.
@@ -48,12 +51,22 @@ impl<'a> HubSnapshot<'a> {
     pub(super) fn new(
         settings: &'a HubSettings,
         progress: &'a dyn DownloadProgress,
-        http: &'a HubHttp,
+        api: &'a Api,
         request: &'a RepoRequest,
         commit: &str,
         files: Vec<String>,
     ) -> Self {
-        HubSnapshot { settings, progress, request, commit: commit.to_owned(), files, http }
+        let repo = Repo::with_revision(request.id.as_str().to_owned(), request.kind, commit.to_owned());
+        HubSnapshot {
+            settings,
+            progress,
+            request,
+            commit: commit.to_owned(),
+            files,
+            http: HubHttp::new(settings),
+            api: api.repo(repo.clone()),
+            cache: Cache::new(settings.cache_dir.clone()).repo(repo),
+        }
     }
 
     pub(super) fn files(&self) -> &[String] {
@@ -63,7 +76,7 @@ impl<'a> HubSnapshot<'a> {
     /// The path of a file of the snapshot, which is downloaded first if needed.
     pub(super) fn fetch(&self, name: &str) -> Result<PathBuf, HubError> {
         check_url_safe(name).map_err(|error| HubError::Name(format!("{}: {error}", self.request)))?;
-        let pointer = self.folder().join("snapshots").join(&self.commit).join(name);
+        let pointer = self.cache.pointer_path(&self.commit).join(name);
         let (mut failures, mut stalled, mut last_size) = (0, 0, None);
         while !pointer.exists() {
             match self.attempt(name, &pointer) {
@@ -95,13 +108,13 @@ impl<'a> HubSnapshot<'a> {
 
     /// One try. Afterwards either the pointer exists, or nothing that looks complete does.
     fn attempt(&self, name: &str, pointer: &Path) -> Result<(), Failure> {
-        let url = self.request.file_url(&self.settings.endpoint, &self.commit, name);
+        let url = self.api.url(name);
         let remote = self.http.describe(&url).map_err(|error| self.explain(name, error))?;
         if !is_plain_etag(&remote.etag) || remote.commit != self.commit {
             let cause = format!("{} has another commit or no usable etag", self.what(name));
             return Err(Failure::Final(self.settings.strange(&cause)));
         }
-        let blob = self.folder().join("blobs").join(&remote.etag);
+        let blob = self.cache.blob_path(&remote.etag);
         if !fs::metadata(&blob).is_ok_and(|meta| meta.len() == remote.size) {
             self.transfer(name, &url, &remote, &blob)?;
         }
@@ -188,10 +201,6 @@ impl<'a> HubSnapshot<'a> {
 
     fn disk(&self, error: std::io::Error) -> Failure {
         Failure::Final(self.settings.disk(&error))
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.request.folder(&self.settings.cache_dir)
     }
 
     fn what(&self, name: &str) -> String {

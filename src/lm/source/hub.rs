@@ -4,19 +4,18 @@
 //! Python are found here and the reverse. All files of one result are of one commit; the ref of a branch moves
 //! only when they are complete.
 
-use std::fs;
-use std::io::BufReader;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use serde::Deserialize;
+use hf_hub::api::RepoInfo;
+use hf_hub::api::sync::{Api, ApiBuilder};
+use hf_hub::{Cache, RepoType};
 
 use super::cached::{CachedSnapshot, not_cached};
 use super::checkpoint::{CheckpointFiles, Snapshot, gather};
 use super::download::HubSnapshot;
-use super::hub_http::HubHttp;
 use super::repo::{RepoId, check_inside, is_commit};
-use super::repo_request::{RepoKind, RepoRequest};
+use super::repo_request::RepoRequest;
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
@@ -37,30 +36,27 @@ pub struct DatasetFiles {
 pub struct Hub<'a> {
     settings: &'a HubSettings,
     progress: &'a dyn DownloadProgress,
-    http: HubHttp,
-}
-
-/// The hub's description of a repository at a revision.
-#[derive(Deserialize)]
-struct RepoInfo {
-    sha: String,
-    siblings: Vec<Sibling>,
-}
-
-#[derive(Deserialize)]
-struct Sibling {
-    rfilename: String,
+    api: Api,
+    cache: Cache,
 }
 
 impl<'a> Hub<'a> {
     pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Result<Self> {
         settings.check()?;
-        Ok(Hub { settings, progress, http: HubHttp::new(settings) })
+        let cache = Cache::new(settings.cache_dir.clone());
+        let api = ApiBuilder::from_cache(cache.clone())
+            .with_endpoint(settings.endpoint.clone())
+            .with_token(settings.token.as_ref().map(|token| token.secret().to_owned()))
+            .with_progress(false)
+            .with_retries(0)
+            .with_user_agent("tova-bench", env!("CARGO_PKG_VERSION"))
+            .build()?;
+        Ok(Hub { settings, progress, api, cache })
     }
 
     /// The checkpoint of a model repository at a branch, tag or commit.
     pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let request = RepoRequest::new(repo, RepoKind::Model, revision)?;
+        let request = RepoRequest::new(repo, RepoType::Model, revision)?;
         // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
             && let Some(cached) = self.cached(&request, None)
@@ -79,7 +75,7 @@ impl<'a> Hub<'a> {
         revision: Option<&str>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<DatasetFiles> {
-        let request = RepoRequest::new(repo, RepoKind::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
+        let request = RepoRequest::new(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
         self.online_or_cached(
             &request,
             |download| {
@@ -133,7 +129,7 @@ impl<'a> Hub<'a> {
     fn online<T>(&self, request: &RepoRequest, take: impl FnOnce(&HubSnapshot) -> Result<T>) -> Result<T> {
         let info = self.ask(request)?;
         let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
-        let download = HubSnapshot::new(self.settings, self.progress, &self.http, request, &info.sha, files);
+        let download = HubSnapshot::new(self.settings, self.progress, &self.api, request, &info.sha, files);
         let taken = take(&download)?;
         self.write_ref(request, &info.sha)?;
         Ok(taken)
@@ -142,8 +138,12 @@ impl<'a> Hub<'a> {
     /// The commit of the revision and the names of its files.
     fn ask(&self, request: &RepoRequest) -> Result<RepoInfo, HubError> {
         let settings = self.settings;
-        let request_info = self.http.get(&request.info_url(&settings.endpoint)).config();
-        let mut response = request_info
+        let mut response = self
+            .api
+            .repo(request.repo.clone())
+            .info_request()
+            .config()
+            .http_status_as_error(false)
             .timeout_global(Some(settings.timeout))
             .build()
             .call()
@@ -155,9 +155,12 @@ impl<'a> Hub<'a> {
                 _ => settings.strange(&format!("status {status}")),
             }));
         }
-        let body = response.body_mut().with_config().limit(LONGEST_INFO).reader();
-        let info: RepoInfo =
-            serde_json::from_reader(BufReader::new(body)).map_err(|error| settings.strange(&error.to_string()))?;
+        let info: RepoInfo = response
+            .body_mut()
+            .with_config()
+            .limit(LONGEST_INFO)
+            .read_json()
+            .map_err(|error| settings.strange(&error.to_string()))?;
         // The commit becomes the name of a folder.
         if !is_commit(&info.sha) {
             return Err(settings.strange(&format!("it names no commit of {request}")));
@@ -170,9 +173,10 @@ impl<'a> Hub<'a> {
         let commit = if is_commit(&request.revision) {
             request.revision.clone()
         } else {
-            bounded_read::text(&self.ref_file(request), LONGEST_REF).ok()?.trim().to_owned()
+            let file = self.folder(request).join("refs").join(&request.revision);
+            bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned()
         };
-        let folder = request.folder(&self.settings.cache_dir).join("snapshots").join(&commit);
+        let folder = self.cache.repo(request.repo.clone()).pointer_path(&commit);
         let settings = self.settings;
         (is_commit(&commit) && folder.is_dir()).then_some(CachedSnapshot {
             settings,
@@ -185,18 +189,15 @@ impl<'a> Hub<'a> {
 
     /// Writes the commit a branch now means. Skipped if it is written already, because the cache may be read-only.
     fn write_ref(&self, request: &RepoRequest, commit: &str) -> Result<()> {
-        let file = self.ref_file(request);
-        let known = bounded_read::text(&file, LONGEST_REF);
+        let known = bounded_read::text(&self.folder(request).join("refs").join(&request.revision), LONGEST_REF);
         if request.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
             return Ok(());
         }
-        let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&file, commit));
-        Ok(written.map_err(|error| self.settings.disk(&error))?)
+        Ok(self.cache.repo(request.repo.clone()).create_ref(commit).map_err(|error| self.settings.disk(&error))?)
     }
 
-    /// The file with the commit of a branch or tag.
-    fn ref_file(&self, request: &RepoRequest) -> PathBuf {
-        request.folder(&self.settings.cache_dir).join("refs").join(&request.revision)
+    fn folder(&self, request: &RepoRequest) -> PathBuf {
+        self.cache.path().join(request.repo.folder_name())
     }
 }
 

@@ -104,8 +104,7 @@ impl HubHttp {
         }
     }
 
-    /// A request, with the token if it goes to the hub itself.
-    pub(super) fn get(&self, url: &str) -> ureq::RequestBuilder<WithoutBody> {
+    fn get(&self, url: &str) -> ureq::RequestBuilder<WithoutBody> {
         let request = self.agent.get(url);
         let Some(token) = self.token.as_ref().filter(|_| origin(url) == self.origin) else { return request };
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret()))

@@ -84,7 +84,7 @@ pub(super) fn check_inside(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file name that can be part of a URL as it is: names are not escaped.
+/// A file name that can be part of a URL as it is: hf-hub does not escape it.
 pub(super) fn check_url_safe(name: &str) -> Result<()> {
     check_inside(name)?;
     ensure!(

@@ -158,7 +158,7 @@ impl HubSettings {
         self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.secret(), "[token]"))
     }
 
-    /// Checks that the endpoint is a plain address.
+    /// Checks the endpoint: hf-hub panics if it is no URL.
     pub(super) fn check(&self) -> Result<()> {
         let rest = self.endpoint.strip_prefix("https://").or_else(|| self.endpoint.strip_prefix("http://"));
         let sound = rest.is_some_and(|rest| {
