@@ -1,8 +1,8 @@
-//! Where the judge is: the address of an OpenAI-compatible server.
+//! The address of an OpenAI-compatible server.
 
 use anyhow::{Result, ensure};
 
-/// An address such as `https://api.openai.com/v1`.
+/// A base URL such as `https://api.openai.com/v1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Without a slash at the end.
@@ -11,7 +11,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// # Errors
-    /// What is no such address. It is not shown: someone may have put a password or a key in.
+    /// Any other text. It is not shown, since it may contain a password or a key.
     pub fn new(text: &str) -> Result<Endpoint> {
         let base = text.trim().trim_end_matches('/');
         let rest = base.strip_prefix("https://").or_else(|| base.strip_prefix("http://"));
@@ -20,7 +20,7 @@ impl Endpoint {
         });
         ensure!(
             sound && !base.contains(['@', '?', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}']),
-            "the judge's base URL is no address of a server\n\
+            "the judge's base URL is not valid\n\
              hint: write it like https://api.openai.com/v1 or http://localhost:8000/v1"
         );
         Ok(Endpoint { base: base.to_string() })
@@ -32,15 +32,15 @@ impl Endpoint {
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// Whether a key sent there can be read on its way: no encryption, and not this machine.
-    pub fn is_open(&self) -> bool {
+    /// Whether a key would be sent to another machine without encryption.
+    pub fn is_unencrypted(&self) -> bool {
         let host = self.host();
         let name = if host.starts_with('[') { host } else { host.split(':').next().unwrap_or(host) };
-        let own = name == "localhost" || name.starts_with("127.") || name.starts_with("[::1]");
-        self.base.starts_with("http://") && !own
+        let local = name == "localhost" || name.starts_with("127.") || name.starts_with("[::1]");
+        self.base.starts_with("http://") && !local
     }
 
-    /// Where questions go.
+    /// The URL of chat completions.
     pub(super) fn completions(&self) -> String {
         format!("{}/chat/completions", self.base)
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_a_url() {
+    fn base_urls_are_checked_and_never_shown() {
         let endpoint = Endpoint::new(" https://api.openai.com/v1/ ").unwrap();
         assert_eq!(endpoint.completions(), "https://api.openai.com/v1/chat/completions");
         assert_eq!(endpoint.host(), "api.openai.com");
@@ -65,8 +65,8 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_on_its_way_is_known() {
-        for (url, open) in [
+    fn unencrypted_endpoints_are_recognized() {
+        for (url, unencrypted) in [
             ("http://localhost:8000/v1", false),
             ("http://127.0.0.1/v1", false),
             ("http://[::1]:80/v1", false),
@@ -74,7 +74,7 @@ mod tests {
             ("http://judge.example/v1", true),
             ("http://10.0.0.7:8000/v1", true),
         ] {
-            assert_eq!(Endpoint::new(url).unwrap().is_open(), open, "{url}");
+            assert_eq!(Endpoint::new(url).unwrap().is_unencrypted(), unencrypted, "{url}");
         }
     }
 }

@@ -1,21 +1,21 @@
-//! How sure a share of pairs is: Wilson's interval for a proportion.
+//! Wilson's score interval of a win rate.
 //!
-//! Pairs of different seeds are independent of each other, so no resampling is needed; and unlike a bootstrap,
-//! Wilson's interval does not collapse where all of a few pairs ended the same way.
+//! Pairs of different seeds are independent, so no resampling is needed; and unlike a bootstrap, Wilson's interval does
+//! not collapse if all of a few pairs have the same result.
 
 /// The quantile of the normal distribution that leaves 2.5 % above it.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A share of pairs with its 95 % interval, all from 0 to 1.
+/// A proportion with its 95 % interval, all from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
+pub struct Proportion {
     pub value: f64,
     pub low: f64,
     pub high: f64,
 }
 
-/// The share of `part` among `all`, with Wilson's 95 % interval; `None` of nothing.
-pub fn wilson(part: usize, all: usize) -> Option<Share> {
+/// `part` of `all` with Wilson's 95 % interval; `None` if `all` is 0.
+pub fn wilson(part: usize, all: usize) -> Option<Proportion> {
     if all == 0 {
         return None;
     }
@@ -23,7 +23,7 @@ pub fn wilson(part: usize, all: usize) -> Option<Share> {
     let value = part as f64 / n;
     let centre = (value + square / (2.0 * n)) / (1.0 + square / n);
     let half = Z * (value * (1.0 - value) / n + square / (4.0 * n * n)).sqrt() / (1.0 + square / n);
-    Some(Share { value, low: (centre - half).max(0.0), high: (centre + half).min(1.0) })
+    Some(Proportion { value, low: (centre - half).max(0.0), high: (centre + half).min(1.0) })
 }
 
 #[cfg(test)]
@@ -31,10 +31,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_those_of_the_textbook() {
+    fn intervals_are_those_of_newcombe() {
         let check = |part, all, low: f64, high: f64| {
-            let share = wilson(part, all).unwrap();
-            assert!((share.low - low).abs() < 5e-5 && (share.high - high).abs() < 5e-5, "{share:?}");
+            let proportion = wilson(part, all).unwrap();
+            assert!(
+                (proportion.low - low).abs() < 5e-5 && (proportion.high - high).abs() < 5e-5,
+                "{proportion:?}"
+            );
         };
         // Newcombe (1998), table I: the score method without continuity correction.
         check(81, 263, 0.2553, 0.3662);
