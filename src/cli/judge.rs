@@ -231,17 +231,13 @@ impl State {
                 let size = cell.cache_size.map_or(String::new(), |size| format!(" {size}"));
                 self.progress.update(self.done as u64, summary, format!("{}{size}", cell.policy));
             }
-            Event::Waiting { cause, wait } => {
+            Event::Waiting(cause, wait) => {
                 if self.last_wait.is_none_or(|last| last.elapsed() >= BETWEEN_WAITS) {
                     self.last_wait = Some(Instant::now());
                     self.progress.print(&format!("{cause}; asking again in {:.1} s", wait.as_secs_f64()));
                 }
             }
-            Event::Failed { cell, sample, error } => {
-                self.progress.print(&format!("failed: {cell}: {sample}: {error}"));
-            }
-            Event::Taken { cell } => self.progress.print(&format!("{cell} is being judged by another process")),
-            Event::Warning(message) => self.progress.print(&format!("warning: {message}")),
+            Event::Message(text) => self.progress.print(text),
         }
     }
 }

@@ -84,7 +84,7 @@ fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bo
     };
     let unplanned: usize = prepared.unavailable.iter().map(|unavailable| unavailable.cells).sum();
     if unplanned > 0 {
-        text += &format!("{} more not planned, see above\n", counted(unplanned, "cell"));
+        text += &format!("{} more cannot be planned, see above\n", counted(unplanned, "cell"));
     }
     if prepared.elsewhere > 0 {
         text += &format!("{} left to other shards\n", counted(prepared.elsewhere, "cell"));

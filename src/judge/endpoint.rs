@@ -1,48 +1,44 @@
 //! The address of an OpenAI-compatible server.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow};
+use ureq::http::Uri;
 
 /// A base URL such as `https://api.openai.com/v1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Without a slash at the end.
-    base: String,
-}
+pub struct Endpoint(Uri);
 
 impl Endpoint {
     /// # Errors
     /// Any other text. It is not shown, since it may contain a password or a key.
     pub fn new(text: &str) -> Result<Endpoint> {
-        let base = text.trim().trim_end_matches('/');
-        let rest = base.strip_prefix("https://").or_else(|| base.strip_prefix("http://"));
-        let sound = rest.is_some_and(|rest| {
-            !rest.is_empty() && !rest.starts_with(['/', ':']) && rest.bytes().all(|byte| byte.is_ascii_graphic())
-        });
-        ensure!(
-            sound && !base.contains(['@', '?', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}']),
-            "the judge's base URL is not valid\n\
-             hint: write it like https://api.openai.com/v1 or http://localhost:8000/v1"
-        );
-        Ok(Endpoint { base: base.to_string() })
+        let is_server = |uri: &Uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+                && uri.query().is_none()
+        };
+        text.trim().parse().ok().filter(is_server).map(Endpoint).ok_or_else(|| {
+            anyhow!(
+                "the judge's base URL is not valid\n\
+                 hint: write it like https://api.openai.com/v1 or http://localhost:8000/v1"
+            )
+        })
     }
 
     /// Host and port.
     pub fn host(&self) -> &str {
-        let rest = self.base.split_once("://").map_or(self.base.as_str(), |(_, rest)| rest);
-        rest.split('/').next().unwrap_or(rest)
+        self.0.authority().map_or("", |authority| authority.as_str())
     }
 
     /// Whether a key would be sent to another machine without encryption.
     pub fn is_unencrypted(&self) -> bool {
-        let host = self.host();
-        let name = if host.starts_with('[') { host } else { host.split(':').next().unwrap_or(host) };
-        let local = name == "localhost" || name.starts_with("127.") || name.starts_with("[::1]");
-        self.base.starts_with("http://") && !local
+        let host = self.0.host().unwrap_or_default();
+        let is_local = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+        self.0.scheme_str() == Some("http") && !is_local
     }
 
     /// The URL of chat completions.
     pub(super) fn completions(&self) -> String {
-        format!("{}/chat/completions", self.base)
+        format!("{}/chat/completions", self.0.to_string().trim_end_matches('/'))
     }
 }
 

@@ -38,33 +38,13 @@ pub struct Settings {
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Work begins; `done` of the calls were answered by earlier runs.
-    Started {
-        pairs: usize,
-        calls: usize,
-        done: usize,
-    },
-    /// A verdict is written down.
-    Judged {
-        cell: &'a Row,
-        readable: bool,
-        tokens: u64,
-    },
-    /// A request failed and will be repeated.
-    Waiting {
-        cause: &'a str,
-        wait: Duration,
-    },
-    /// A call failed for good; its pair stays open.
-    Failed {
-        cell: &'a str,
-        sample: &'a str,
-        error: &'a str,
-    },
-    /// Another process judges this cell.
-    Taken {
-        cell: &'a str,
-    },
-    Warning(String),
+    Started { pairs: usize, calls: usize, done: usize },
+    /// A verdict on a story of this cell is written down.
+    Judged { cell: &'a Row, readable: bool, tokens: u64 },
+    /// A request failed and will be repeated after this wait.
+    Waiting(&'a str, Duration),
+    /// Something the user should read.
+    Message(String),
 }
 
 /// What is known about one cell of stories.
@@ -120,7 +100,7 @@ pub fn judge(
     }
     let mut outcome = Outcome { unpaired: pairing.unpaired.len(), ..Outcome::default() };
     for why in pairing.unpaired {
-        observe(Event::Warning(why));
+        observe(Event::Message(format!("warning: {why}")));
     }
     let client = Client::new(settings);
     let workers = Workers::new(&client, settings, stop, observe);
@@ -167,7 +147,8 @@ fn announce(
         if cell.unmatched > 0 {
             let Row { model, policy, .. } = &cell.head;
             let unmatched = cell.unmatched;
-            observe(Event::Warning(format!("stories without a counterpart: {unmatched} of {model}, {policy}")));
+            let text = format!("warning: stories without a counterpart: {unmatched} of {model}, {policy}");
+            observe(Event::Message(text));
         }
     }
     observe(Event::Started { pairs, calls: 2 * pairs, done });
@@ -192,7 +173,8 @@ fn judge_cell(
             Some(Unavailable::Complete(_)) => return Ok(Counts::of(&ledger.rows_of(&cell.name)?)),
             Some(Unavailable::Busy(_)) => {
                 outcome.taken += 1;
-                (workers.observe)(Event::Taken { cell: cell.name.stem() });
+                let text = format!("{} is being judged by another process", cell.name.stem());
+                (workers.observe)(Event::Message(text));
                 return Ok(Counts::default());
             }
             None => return Err(error),

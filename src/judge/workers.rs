@@ -131,8 +131,8 @@ impl<'a> Workers<'a> {
             CallError::Pair(_) => false,
             CallError::Transient { .. } => self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= GONE_AFTER,
         };
-        let sample = &state.cell.pairs[pair].bounded.sample;
-        (self.observe)(Event::Failed { cell: state.cell.name.stem(), sample, error: &error.to_string() });
+        let (cell, sample) = (state.cell.name.stem(), &state.cell.pairs[pair].bounded.sample);
+        (self.observe)(Event::Message(format!("failed: {cell}: {sample}: {error}")));
         if gone {
             self.end(anyhow!(
                 "{GONE_AFTER} calls in a row had no answer; the last: {error}\n\
@@ -153,7 +153,7 @@ impl<'a> Workers<'a> {
         let mut call = Call::unreadable(order);
         for attempt in 0..ATTEMPTS {
             let question = prompt::question(&pair.request, first, second, attempt > 0);
-            let waiting = |cause: &str, wait| (self.observe)(Event::Waiting { cause, wait });
+            let waiting = |cause: &str, wait| (self.observe)(Event::Waiting(cause, wait));
             let retries = self.settings.retries;
             let answer = retry::ask(self.client, &question, retries, &|| self.is_ending(), &waiting)?;
             // Unreadable answers cost tokens too.

@@ -49,8 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut findings = program::findings();
     findings.extend(processor::findings(arguments.machine.device, threads)?);
     findings.push(memory::finding());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    findings.extend(slurm::finding(variable, cores));
+    findings.extend(slurm::finding(variable));
     findings.push(folders::results(&arguments.results));
     match HubSettings::from_env() {
         Ok(settings) => {
