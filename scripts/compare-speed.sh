@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tokens per second beside the authors' way, in one run on this machine: a random model (hidden 256, 6 layers, 8 heads,
+# Tokens per second beside the authors' implementation, in one run on this machine: a random model (hidden 256, 6 layers, 8 heads,
 # vocabulary 4096), a text of 2048 tokens, TOVA with 512 entries.
 #
 #     scripts/compare-speed.sh [PYTHON]      PYTHON has torch, transformers==4.36.2 and numpy<2 [default: python3]
 #
-# Three ways, each a median: one token at a time with a cache that is cut after each attention (PyTorch, transformers);
-# PyTorch's plain forward over the whole text in one call, which bounds nothing; and this program, which is exact.
+# Medians of three: one token at a time, evicting after each attention (PyTorch, transformers); PyTorch's plain forward
+# over the whole text in one call, without a bounded cache; and this program, which gives the first one's results.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-python3}
