@@ -664,6 +664,16 @@ fn folders_without_results_are_refused() {
     run(folder.path(), &["plan", "--results", "nowhere"]).with_code(0);
 }
 
+/// As in `tova-bench schema | head`.
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut child = command(folder.path()).arg("schema").stdout(writer).spawn().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 /// Every command has help: a first line about itself, and a line for each argument.
 #[test]
 fn every_command_has_help() {
