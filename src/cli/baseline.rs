@@ -114,7 +114,7 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
         let cells = Origin::of("", &older).cells;
         eprintln!("note: {cells} cells of older engines are left out; the baseline is of engine {engine}");
     }
-    sort(&mut rows);
+    rows.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     if file.is_file() && !force {
         let before = read_rows(&file).map_err(|error| anyhow!("{error:#}\nhint: --force replaces it"))?;
         let was = before.iter().map(|row| row.engine).max().unwrap_or(0);
@@ -137,18 +137,10 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     Ok(format!("{}: {cells} cells, {rows} rows, engine {engine}\n", file.display()))
 }
 
-/// The same rows in the same order, whatever files they came from.
-fn sort(rows: &mut [Row]) {
-    let key = |row: &Row| {
-        let text = |text: &str| text.to_owned();
-        (
-            [text(&row.task), text(&row.dataset), text(&row.model), text(&row.policy)],
-            row.cache_size,
-            [text(&row.cell), text(&row.sample), text(&row.metric)],
-            row.group.clone(),
-        )
-    };
-    rows.sort_by_cached_key(key);
+/// Puts the same rows into the same order, whatever files they came from.
+fn sort_key(row: &Row) -> impl Ord + '_ {
+    let series = [&row.task, &row.dataset, &row.model, &row.policy];
+    (series, row.cache_size, [&row.cell, &row.sample, &row.metric], &row.group)
 }
 
 /// The rows without what differs between two runs of the same thing.

@@ -51,7 +51,9 @@ impl SweepArguments {
             None => Shard::of_slurm(|name| std::env::var(name).ok()).map_err(UsageError::from_error)?.inspect(
                 |shard| {
                     let task = std::env::var("SLURM_ARRAY_TASK_ID").unwrap_or_default();
-                    eprintln!("Slurm array task {task}: share {shard} of the cells (--shard overrides it)");
+                    eprintln!(
+                        "task {task} of a Slurm array job: share {shard} of the cells (--shard overrides it)"
+                    );
                 },
             ),
         };
