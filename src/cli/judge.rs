@@ -65,9 +65,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         eprintln!("warning: the key goes to {} without encryption", settings.endpoint.host());
     }
     let interrupt = Interrupt::listen()?;
-    let progress = JudgeProgress::new();
-    let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| progress.show(&event));
-    progress.finish();
+    let progress = Progress::new();
+    let progress =
+        Mutex::new(JudgeProgress { progress, last_wait: None, calls: 0, done: 0, tokens: 0, unreadable: 0 });
+    let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| lock().show(&event));
+    lock().progress.finish();
     let outcome = outcome.map_err(|error| match error.downcast::<NothingSelected>() {
         Ok(error) => UsageError::from_error(error).into(),
         Err(error) => error,
@@ -185,9 +188,7 @@ fn summary(outcome: &Outcome, folder: &Path) -> String {
 }
 
 /// Shows the events of judging on stderr.
-struct JudgeProgress(Mutex<State>);
-
-struct State {
+struct JudgeProgress {
     progress: Progress,
     last_wait: Option<Instant>,
     calls: usize,
@@ -200,21 +201,6 @@ struct State {
 const BETWEEN_WAITS: Duration = Duration::from_secs(10);
 
 impl JudgeProgress {
-    fn new() -> JudgeProgress {
-        let progress = Progress::new();
-        JudgeProgress(Mutex::new(State { progress, last_wait: None, calls: 0, done: 0, tokens: 0, unreadable: 0 }))
-    }
-
-    fn show(&self, event: &Event<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).show(event);
-    }
-
-    fn finish(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).progress.finish();
-    }
-}
-
-impl State {
     fn show(&mut self, event: &Event<'_>) {
         match event {
             Event::Started { pairs, calls, done } => {
@@ -226,7 +212,7 @@ impl State {
                 self.done += 1;
                 self.tokens += tokens;
                 self.unreadable += usize::from(!readable);
-                let State { done, calls, tokens, unreadable, .. } = self;
+                let JudgeProgress { done, calls, tokens, unreadable, .. } = self;
                 let summary = format!("{done} of {calls} calls, {tokens} tokens, {unreadable} unreadable");
                 let size = cell.cache_size.map_or(String::new(), |size| format!(" {size}"));
                 self.progress.update(self.done as u64, summary, format!("{}{size}", cell.policy));

@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     /// or 5% (of the full cache's value); may be repeated [default: the distances of the paper's claims]
     #[arg(long, value_name = "DISTANCE")]
     within: Vec<Distance>,
-    /// What to write [default: all but pdf; with --figure all]
+    /// What to write [default: all but pdf; with --figure all but html]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
     format: Vec<FormatName>,
     /// Redraw figures or tables of the paper (arXiv 2401.06104) into DIR/paper instead, by number: 3 or figure3, table1,

@@ -51,9 +51,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
-    let progress = RunProgress::new();
-    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| progress.show(&event));
-    progress.finish();
+    let progress = Mutex::new(RunProgress { progress: Progress::new(), tokens: 0, cells: 0, cells_done: 0 });
+    let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
+    lock().progress.finish();
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
     let drawn = if arguments.no_report { Ok(()) } else { ledger.rows().and_then(|rows| draw(&rows, &folder)) };
@@ -102,9 +103,7 @@ fn summary(outcome: &Outcome, elsewhere: usize) -> String {
 }
 
 /// Shows the events of a run on stderr.
-struct RunProgress(Mutex<State>);
-
-struct State {
+struct RunProgress {
     progress: Progress,
     tokens: u64,
     cells: usize,
@@ -112,20 +111,6 @@ struct State {
 }
 
 impl RunProgress {
-    fn new() -> RunProgress {
-        RunProgress(Mutex::new(State { progress: Progress::new(), tokens: 0, cells: 0, cells_done: 0 }))
-    }
-
-    fn show(&self, event: &Event<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).show(event);
-    }
-
-    fn finish(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).progress.finish();
-    }
-}
-
-impl State {
     fn show(&mut self, event: &Event<'_>) {
         match event {
             Event::Started { tokens, cells, skipped } => {

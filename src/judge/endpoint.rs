@@ -11,12 +11,12 @@ impl Endpoint {
     /// # Errors
     /// Any other text. It is not shown, since it may contain a password or a key.
     pub fn new(text: &str) -> Result<Endpoint> {
-        let is_server = |uri: &Uri| {
-            matches!(uri.scheme_str(), Some("http" | "https"))
-                && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
-                && uri.query().is_none()
-        };
-        text.trim().parse().ok().filter(is_server).map(Endpoint).ok_or_else(|| {
+        // An `@` separates a password, or a key that was pasted into the URL.
+        let is_plain = !text.contains(['@', '?', '#']);
+        let uri = text.trim().parse::<Uri>().ok().filter(|uri| {
+            is_plain && matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
+        });
+        uri.map(Endpoint).ok_or_else(|| {
             anyhow!(
                 "the judge's base URL is not valid\n\
                  hint: write it like https://api.openai.com/v1 or http://localhost:8000/v1"
@@ -52,9 +52,16 @@ mod tests {
         assert_eq!(endpoint.completions(), "https://api.openai.com/v1/chat/completions");
         assert_eq!(endpoint.host(), "api.openai.com");
         assert_eq!(Endpoint::new("http://localhost:8000").unwrap().host(), "localhost:8000");
-        for wrong in
-            ["", "api.openai.com", "ftp://x", "https://", "http:///x", "https://u:secret@x", "https://x y"]
-        {
+        for wrong in [
+            "",
+            "api.openai.com",
+            "ftp://x",
+            "https://",
+            "http:///x",
+            "https://u:secret@x",
+            "https://secret/a@x",
+            "https://x y",
+        ] {
             let error = format!("{:#}", Endpoint::new(wrong).unwrap_err());
             assert!(error.contains("hint:") && !error.contains("secret"), "{error}");
         }
