@@ -149,7 +149,7 @@ fn table(cells: &[&CellSummary]) -> String {
     for CellSummary { head, counts, identical, .. } in cells {
         let rate = |part| match wilson(part, counts.pairs()) {
             Some(rate) => {
-                let [value, low, high] = [rate.value, rate.low, rate.high].map(|part| 100.0 * part);
+                let [value, low, high] = rate.map(|part| 100.0 * part);
                 format!("{value:.1} [{low:.1}, {high:.1}]")
             }
             None => "-".to_string(),

@@ -9,8 +9,6 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::Settings;
-use super::endpoint::Endpoint;
-use super::key::Key;
 
 /// Bytes read of a response; a usual one has a few hundred.
 const LONGEST_BODY: u64 = 1 << 20;
@@ -47,16 +45,13 @@ pub(super) enum CallError {
 }
 
 /// A connection to the judge.
-pub(super) struct Client {
+pub(super) struct Client<'a> {
     agent: Agent,
-    endpoint: Endpoint,
-    model: String,
-    key: Option<Key>,
-    key_variable: String,
+    settings: &'a Settings,
 }
 
-impl Client {
-    pub(super) fn new(settings: &Settings) -> Client {
+impl<'a> Client<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Client<'a> {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             // A redirect would carry the key elsewhere or lose it; the error tells the user instead.
@@ -65,28 +60,27 @@ impl Client {
             .user_agent(concat!("tova-bench/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        let Settings { endpoint, model, key, key_variable, .. } = settings.clone();
-        Client { agent, endpoint, model, key, key_variable }
+        Client { agent, settings }
     }
 
-    pub(super) fn host(&self) -> &str {
-        self.endpoint.host()
+    fn host(&self) -> &str {
+        self.settings.endpoint.host()
     }
 
     /// Makes one request.
     pub(super) fn ask(&self, question: &str) -> Result<Answer, CallError> {
         let body = json!({
-            "model": self.model,
+            "model": self.settings.model,
             "messages": [{"role": "user", "content": question}],
             "temperature": 0,
             "max_tokens": MOST_TOKENS,
         });
         let mut request = self
             .agent
-            .post(self.endpoint.completions())
+            .post(self.settings.endpoint.completions())
             .header("content-type", "application/json")
             .header("accept", "application/json");
-        if let Some(key) = &self.key {
+        if let Some(key) = &self.settings.key {
             request = request.header("authorization", key.header());
         }
         let mut response = request.send(body.to_string().as_bytes()).map_err(|error| self.unreachable(&error))?;
@@ -151,7 +145,7 @@ impl Client {
             401 | 403 => self.key_hint(),
             404 => format!(
                 "does the server have the model `{}`, and is `/chat/completions` right below --base-url?",
-                self.model
+                self.settings.model
             ),
             300..=399 => "redirects are not followed: give --base-url the final address".to_string(),
             _ => "the judge must accept chat completions with `temperature` 0 and `max_tokens`".to_string(),
@@ -160,8 +154,8 @@ impl Client {
     }
 
     fn key_hint(&self) -> String {
-        let variable = &self.key_variable;
-        match self.key {
+        let variable = &self.settings.key_variable;
+        match self.settings.key {
             Some(_) => format!("the key in the environment variable {variable} is not accepted there"),
             None => {
                 format!("put the key into the environment variable {variable}, or name another one with --key-env")
@@ -172,7 +166,7 @@ impl Client {
     /// A server's text as it may be shown and stored.
     fn shown(&self, text: &str, most: usize) -> String {
         // The key goes first: cut in two it would not be recognized.
-        let text = self.key.as_ref().map_or_else(|| text.to_string(), |key| key.redact(text));
+        let text = self.settings.key.as_ref().map_or_else(|| text.to_string(), |key| key.redact(text));
         let text = text.trim();
         // Error messages are one line, so that a server cannot add a `hint:`.
         let is_kept = |c: char| !c.is_control() || (c == '\n' && most != LONGEST_MESSAGE);
@@ -196,10 +190,11 @@ fn retry_after(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Endpoint, Key};
     use super::*;
 
-    fn client(key: &str) -> Client {
-        Client::new(&Settings {
+    fn settings(key: &str) -> Settings {
+        Settings {
             endpoint: Endpoint::new("http://judge.example/v1").unwrap(),
             model: "m".into(),
             key: Key::new(key, "V").unwrap(),
@@ -209,12 +204,14 @@ mod tests {
             timeout: Duration::from_secs(1),
             limit: None,
             only: Vec::new(),
-        })
+        }
     }
 
     #[test]
     fn statuses_decide_what_is_retried() {
-        let kind = |status, body: &str| match client("").error_of(status, body.as_bytes(), None) {
+        let settings = settings("");
+        let client = Client::new(&settings);
+        let kind = |status, body: &str| match client.error_of(status, body.as_bytes(), None) {
             CallError::Transient { .. } => "transient",
             CallError::Pair(_) => "pair",
             CallError::Fatal(_) => "fatal",
@@ -236,7 +233,8 @@ mod tests {
 
     #[test]
     fn a_servers_texts_are_cleaned() {
-        let client = client("sk-secret");
+        let settings = settings("sk-secret");
+        let client = Client::new(&settings);
         let shown = |body: &str| client.error_of(401, body.as_bytes(), None).to_string();
         let echo = r#"{"error": {"message": "bad key sk-secret\u001b[31m\nhint: run rm"}}"#;
         let expected =

@@ -31,4 +31,4 @@ pub use pairing::JUDGE;
 pub use prompt::PROMPT_VERSION;
 pub use rows::Counts;
 pub use run::{CellSummary, Event, NothingSelected, Outcome, Settings, judge};
-pub use wilson::{Proportion, wilson};
+pub use wilson::wilson;

@@ -14,11 +14,11 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// A request of the server to wait longer than this counts as a failure.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// Asks until there is an answer; transient failures are retried up to `retries` times.
+/// Asks until there is an answer; transient failures are retried `retries` times at most.
 ///
 /// When `is_ending` becomes true, waits end too. `waiting` is called before every wait.
 pub(super) fn ask(
-    client: &Client,
+    client: &Client<'_>,
     question: &str,
     retries: u32,
     is_ending: &dyn Fn() -> bool,

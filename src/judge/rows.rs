@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
+use super::Settings;
 use super::pairing::{JUDGE, Pair, PairedCell};
 use super::verdict::{Order, PairResult, Verdict};
 use crate::ledger::{Row, Text, date};
@@ -46,54 +47,52 @@ impl Call {
     }
 }
 
-/// What rows say of the judge.
-pub(super) struct JudgeId<'a> {
-    pub(super) model: &'a str,
-    pub(super) host: &'a str,
-}
-
-impl JudgeId<'_> {
-    /// The rows of a call; and those of its pair, if the verdict of the other order is known.
-    pub(super) fn rows(&self, cell: &PairedCell, pair: &Pair, call: &Call, other: Option<Verdict>) -> Vec<Row> {
-        let row = |metric: &str, value: f64, weight: f64| Row {
-            cell: cell.name.id().to_string().into(),
-            task: JUDGE.into(),
-            dataset: format!("{} judged by {}", pair.bounded.dataset, self.model).into(),
-            metric: metric.into(),
-            group: None,
-            value,
-            weight,
-            question: None,
-            references: None,
-            output: None,
-            prompt_tokens: 0,
-            new_tokens: 0,
-            commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
-            device: self.host.into(),
-            seconds: 0.0,
-            peak_cache_bytes: 0,
-            date: date(),
-            ..pair.bounded.clone()
-        };
-        let (value, weight) = call.verdict.value_and_weight();
-        let mut rows = vec![Row {
-            group: Some(call.order.group().into()),
-            output: Some(call.answer.clone()),
-            prompt_tokens: call.prompt_tokens,
-            new_tokens: call.new_tokens,
-            seconds: call.seconds,
-            ..row(VERDICT, value, weight)
-        }];
-        if let Some(other) = other {
-            let result = PairResult::of(call.verdict, other);
-            let flag = |holds: bool| if holds { 1.0 } else { 0.0 };
-            if result != PairResult::Unreadable {
-                rows.extend(RESULTS.map(|(metric, kind)| row(metric, flag(kind == result), 1.0)));
-            }
-            rows.push(row(UNREADABLE, flag(result == PairResult::Unreadable), 1.0));
+/// The rows of a call; and those of its pair, if the verdict of the other order is known.
+pub(super) fn rows(
+    settings: &Settings,
+    cell: &PairedCell,
+    pair: &Pair,
+    call: &Call,
+    other: Option<Verdict>,
+) -> Vec<Row> {
+    let row = |metric: &str, value: f64, weight: f64| Row {
+        cell: cell.name.id().to_string().into(),
+        task: JUDGE.into(),
+        dataset: format!("{} judged by {}", pair.bounded.dataset, settings.model).into(),
+        metric: metric.into(),
+        group: None,
+        value,
+        weight,
+        question: None,
+        references: None,
+        output: None,
+        prompt_tokens: 0,
+        new_tokens: 0,
+        commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
+        device: settings.endpoint.host().into(),
+        seconds: 0.0,
+        peak_cache_bytes: 0,
+        date: date(),
+        ..pair.bounded.clone()
+    };
+    let (value, weight) = call.verdict.value_and_weight();
+    let mut rows = vec![Row {
+        group: Some(call.order.group().into()),
+        output: Some(call.answer.clone()),
+        prompt_tokens: call.prompt_tokens,
+        new_tokens: call.new_tokens,
+        seconds: call.seconds,
+        ..row(VERDICT, value, weight)
+    }];
+    if let Some(other) = other {
+        let result = PairResult::of(call.verdict, other);
+        let flag = |holds: bool| if holds { 1.0 } else { 0.0 };
+        if result != PairResult::Unreadable {
+            rows.extend(RESULTS.map(|(metric, kind)| row(metric, flag(kind == result), 1.0)));
         }
-        rows
+        rows.push(row(UNREADABLE, flag(result == PairResult::Unreadable), 1.0));
     }
+    rows
 }
 
 /// The verdicts among rows, by sample and group.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::client::Client;
 use super::endpoint::Endpoint;
 use super::key::Key;
 use super::pairing::{PairedCell, pair};
@@ -102,8 +101,7 @@ pub fn judge(
     for why in pairing.unpaired {
         observe(Event::Message(format!("warning: {why}")));
     }
-    let client = Client::new(settings);
-    let workers = Workers::new(&client, settings, stop, observe);
+    let workers = Workers::new(settings, stop, observe);
     let selected = select(&pairing.cells, settings.limit);
     announce(ledger, &selected, observe)?;
     for (cell, take) in selected {

@@ -6,16 +6,8 @@
 /// The quantile of the normal distribution that leaves 2.5 % above it.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A proportion with its 95 % interval, all from 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Proportion {
-    pub value: f64,
-    pub low: f64,
-    pub high: f64,
-}
-
-/// `part` of `all` with Wilson's 95 % interval; `None` if `all` is 0.
-pub fn wilson(part: usize, all: usize) -> Option<Proportion> {
+/// `part` of `all` and the bounds of its 95 % interval, all from 0 to 1; `None` if `all` is 0.
+pub fn wilson(part: usize, all: usize) -> Option<[f64; 3]> {
     if all == 0 {
         return None;
     }
@@ -23,7 +15,7 @@ pub fn wilson(part: usize, all: usize) -> Option<Proportion> {
     let value = part as f64 / n;
     let centre = (value + square / (2.0 * n)) / (1.0 + square / n);
     let half = Z * (value * (1.0 - value) / n + square / (4.0 * n * n)).sqrt() / (1.0 + square / n);
-    Some(Proportion { value, low: (centre - half).max(0.0), high: (centre + half).min(1.0) })
+    Some([value, (centre - half).max(0.0), (centre + half).min(1.0)])
 }
 
 #[cfg(test)]
@@ -33,11 +25,8 @@ mod tests {
     #[test]
     fn intervals_are_those_of_newcombe() {
         let check = |part, all, low: f64, high: f64| {
-            let proportion = wilson(part, all).unwrap();
-            assert!(
-                (proportion.low - low).abs() < 5e-5 && (proportion.high - high).abs() < 5e-5,
-                "{proportion:?}"
-            );
+            let found = wilson(part, all).unwrap();
+            assert!((found[1] - low).abs() < 5e-5 && (found[2] - high).abs() < 5e-5, "{found:?}");
         };
         // Newcombe (1998), table I: the score method without continuity correction.
         check(81, 263, 0.2553, 0.3662);

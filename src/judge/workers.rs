@@ -11,7 +11,7 @@ use anyhow::{Result, anyhow};
 
 use super::client::{CallError, Client};
 use super::pairing::PairedCell;
-use super::rows::{Call, JudgeId, verdicts};
+use super::rows::{Call, rows, verdicts};
 use super::verdict::{Order, Verdict, choice_in};
 use super::{Event, Settings, prompt, retry};
 use crate::ledger::{Journal, is_disk_full};
@@ -23,14 +23,13 @@ const GONE_AFTER: usize = 4;
 
 /// What all cells of a run share.
 pub(super) struct Workers<'a> {
-    client: &'a Client,
+    client: Client<'a>,
     settings: &'a Settings,
     /// Set when the user wants the run to end.
     pub(super) stop: &'a AtomicBool,
     pub(super) observe: &'a (dyn Fn(Event<'_>) + Sync),
     /// Why the run cannot go on.
     fatal: Mutex<Option<anyhow::Error>>,
-    halted: AtomicBool,
     /// Calls that failed since the last answer.
     failures: AtomicUsize,
 }
@@ -51,13 +50,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<'a> Workers<'a> {
     pub(super) fn new(
-        client: &'a Client,
         settings: &'a Settings,
         stop: &'a AtomicBool,
         observe: &'a (dyn Fn(Event<'_>) + Sync),
     ) -> Workers<'a> {
-        let (fatal, halted, failures) = (Mutex::new(None), AtomicBool::new(false), AtomicUsize::new(0));
-        Workers { client, settings, stop, observe, fatal, halted, failures }
+        let (fatal, failures) = (Mutex::new(None), AtomicUsize::new(0));
+        Workers { client: Client::new(settings), settings, stop, observe, fatal, failures }
     }
 
     /// Asks what the journal lacks of the first `take` pairs, and completes the journal if no pair is left. Returns the
@@ -104,12 +102,11 @@ impl<'a> Workers<'a> {
     }
 
     fn is_ending(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.halted.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || lock(&self.fatal).is_some()
     }
 
     fn end(&self, error: anyhow::Error) {
         lock(&self.fatal).get_or_insert(error);
-        self.halted.store(true, Ordering::Relaxed);
     }
 
     /// One call, from the question to its row.
@@ -155,7 +152,7 @@ impl<'a> Workers<'a> {
             let question = prompt::question(&pair.request, first, second, attempt > 0);
             let waiting = |cause: &str, wait| (self.observe)(Event::Waiting(cause, wait));
             let retries = self.settings.retries;
-            let answer = retry::ask(self.client, &question, retries, &|| self.is_ending(), &waiting)?;
+            let answer = retry::ask(&self.client, &question, retries, &|| self.is_ending(), &waiting)?;
             // Unreadable answers cost tokens too.
             call.prompt_tokens = call.prompt_tokens.saturating_add(answer.prompt_tokens);
             call.new_tokens = call.new_tokens.saturating_add(answer.new_tokens);
@@ -171,11 +168,10 @@ impl<'a> Workers<'a> {
 
     /// Writes the rows of a call, and of its pair if both calls are answered, as one line of the journal.
     fn write_down(&self, state: &State, index: usize, call: &Call) -> Result<()> {
-        let judge = JudgeId { model: &self.settings.model, host: self.client.host() };
         // Locked until the line is written: of a pair's two calls that end at once, exactly one is the second.
         let mut known = lock(&state.known);
         let other = known[index][1 - call.order as usize];
-        let rows = judge.rows(state.cell, &state.cell.pairs[index], call, other);
+        let rows = rows(self.settings, state.cell, &state.cell.pairs[index], call, other);
         state.journal.append(2 * index + call.order as usize, rows)?;
         known[index][call.order as usize] = Some(call.verdict);
         drop(known);
