@@ -11,7 +11,7 @@ impl Endpoint {
     /// # Errors
     /// Any other text. It is not shown, since it may contain a password or a key.
     pub fn new(text: &str) -> Result<Endpoint> {
-        // An `@` separates a password, or a key that was pasted into the URL.
+        // A password before an `@` must not get into rows and messages.
         let is_plain = !text.contains(['@', '?', '#']);
         let uri = text.trim().parse::<Uri>().ok().filter(|uri| {
             is_plain && matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
