@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Kills a sweep N times (20 unless given) at random moments, each time starting it again, then lets it end and compares
-# its rows with those of a run nobody disturbed: every bit of every column but seconds and date must be the same, no row
-# may lack or stand twice, and nothing but results may be left in the folder. It does so three times: with one process
-# alone, with four shards and with four processes alike on one results folder, of which one or all are killed.
+# Kills a run N times (default 20) at random moments, starts it again each time, lets it finish, and compares its rows with
+# those of an undisturbed run: every column but seconds and date must be equal bit for bit, no row may be missing or
+# duplicated, and nothing but results may be left in the folder. Does this three times: with a single process, with four
+# shards, and with four identical processes on one results folder, of which one or all are killed.
 #
 #   scripts/kill-test.sh SWEEP [N] [ARGUMENTS OF run ...]
 #
 #   scripts/kill-test.sh configs/smoke.yaml 100
 #   CREWS=alone scripts/kill-test.sh configs/smoke.yaml 100 --jobs 4
 #
-# CREWS names some of alone, four-shards and four-alike; SEED chooses the moments (20), FEATURES the build (FEATURES=cuda),
-# TMPDIR where the results lie meanwhile. Paths in the sweep are read from the current folder, as `tova-bench run` does. The
-# sweep is measured about four times with each crew.
+# CREWS selects some of alone, four-shards and four-alike; SEED sets the moments (20), FEATURES the build (FEATURES=cuda),
+# TMPDIR the place of temporary results. Paths in the sweep are relative to the current folder. The sweep is measured
+# about four times per crew.
 set -euo pipefail
 
 sweep=${1:?usage: scripts/kill-test.sh SWEEP [N] [ARGUMENTS OF run ...]}

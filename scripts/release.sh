@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The steps of a release, as .github/workflows/release.yml takes them; each can be tried on any machine.
+# The steps of .github/workflows/release.yml; each can be run on any machine.
 #
-#     scripts/release.sh check TAG            tag, Cargo.toml and CHANGELOG.md say the same version, with a date
-#     scripts/release.sh notes                CHANGELOG.md's entry of this version, as the release's text
+#     scripts/release.sh check TAG            checks that tag, Cargo.toml and CHANGELOG.md have the same version, with a date
+#     scripts/release.sh notes                prints this version's entry in CHANGELOG.md
 #     scripts/release.sh pack BINARY TARGET OUT    OUT/tova-bench-VERSION-TARGET.tar.gz: the stripped program, licences, README
 #     scripts/release.sh sums FOLDER          FOLDER/SHA256SUMS of the archives in it
 set -euo pipefail
@@ -11,11 +11,11 @@ fail() { echo "release: $*" >&2; exit 1; }
 
 # The first `version = "..."`, which is the package's.
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$repo/Cargo.toml" | head -n 1)
-[ -n "$version" ] || fail "Cargo.toml says no version"
+[ -n "$version" ] || fail "Cargo.toml has no version"
 
 heading() { grep -m 1 '^## \[' "$repo/CHANGELOG.md"; }
 
-# What stands below the first heading of a version, up to the next.
+# The text below the first heading of a version, up to the next.
 notes() {
     awk '/^## \[/ { n++; next } n == 1' "$repo/CHANGELOG.md" | sed -e '/./,$!d'
 }
@@ -29,7 +29,7 @@ check)
     "## [$version] - "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]) ;;
     *) fail "the top of CHANGELOG.md is '$(heading)'; a release has '## [$version] - <date>'" ;;
     esac
-    notes | grep -q '^### Numbers$' || fail "CHANGELOG.md does not say under '### Numbers' which numbers $version has"
+    notes | grep -q '^### Numbers$' || fail "the entry of $version in CHANGELOG.md has no section '### Numbers'"
     echo "release: $version"
     ;;
 notes)
@@ -43,7 +43,7 @@ pack)
     mkdir -p "$work/$name" "$4"
     install -m 755 "$2" "$work/$name/tova-bench"
     strip "$work/$name/tova-bench"
-    # The program in the archive is the one that is tried, and it says its own version.
+    # The program in the archive must run and print its version.
     said=$("$work/$name/tova-bench" --version)
     [ "$said" = "tova-bench $version" ] || fail "the program says '$said', not $version"
     cp "$repo"/{LICENSE,LICENSE-MIT,LICENSE-APACHE,README.md,CHANGELOG.md} "$work/$name"

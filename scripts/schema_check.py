@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Asks another's validator what the sweep schema takes: the committed sweeps and the documents of its tests.
+"""Checks the sweep schema with an independent validator, on the committed sweeps and the documents of its tests.
 
     python schema_check.py                          # the committed configs/sweep.schema.json
     tova-bench schema | python schema_check.py -    # or the one printed
-    python schema_check.py SCHEMA SWEEP.yaml...     # also sweeps of your own
+    python schema_check.py SCHEMA SWEEP.yaml...     # also these sweeps
 
 The schema must be valid draft 07; every sweep under configs/ and every good document of
-tests/sweeps/documents.yaml must pass, every bad one fail. The Rust tests ask the program itself about the same
-documents. Exit code 1 where anything is otherwise. Needs jsonschema and pyyaml.
+tests/sweeps/documents.yaml must pass, and every bad one fail. The Rust tests check the same documents with the
+program itself. Exit code 1 if any result differs. Needs jsonschema and pyyaml.
 """
 
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Loader(yaml.SafeLoader):
-    """YAML 1.2 as the program reads it: `yes` and `on` are texts, 1e3 is a number."""
+    """YAML 1.2 as the program reads it: `yes` and `on` are strings, 1e3 is a number."""
 
 
 Loader.yaml_implicit_resolvers = {
@@ -33,7 +33,7 @@ Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)
 
 
 def documents():
-    """(text, whether the schema takes it)"""
+    """(text, whether it is valid)"""
     lists = yaml.load((ROOT / "tests/sweeps/documents.yaml").read_text(encoding="utf-8"), Loader)
     usual = lists["usual"]
 

@@ -247,7 +247,7 @@ fn what_is_fetched_first_needs_no_network_later() {
     at(&["fetch", "sweep.yaml"], true).with_code(4).says(&["not there: 2 cells", "o/n", "HF_HUB_OFFLINE"]);
     let fetched = at(&["fetch", "sweep.yaml"], false).with_code(0);
     assert!(fetched.stdout.contains("o/n: ") && fetched.stdout.contains("0123456789abcdef"), "{}", fetched.stdout);
-    assert!(fetched.stdout.contains("perplexity: random-words, 1 samples"), "{}", fetched.stdout);
+    assert!(fetched.stdout.contains("perplexity: random-words, 1 sample"), "{}", fetched.stdout);
     fetched.says(&["all is there"]);
     assert!(!folder.join("results").exists());
     let asked = hub.count("");

@@ -1,5 +1,5 @@
-//! `judge` end to end: the program, a ledger of stories, and a judge behind real HTTP that answers, fails, or
-//! hangs up.
+//! `judge` end to end: the program, a ledger of stories, and a judge server on the loopback interface that answers,
+//! fails, or hangs up.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use judge_server::{Asked, JudgeServer, Reply};
+use judge_server::{JudgeServer, Reply, Request};
 use serde_json::{Value, json};
 use support::program::{Ended, Running, command, finish, start};
 use support::rows::kept;
@@ -111,14 +111,14 @@ fn folder(sizes: &[u32], seeds: usize) -> TempDir {
 
 // --- the judge ---
 
-/// What a request is about: the judged story's writer, the sample, and whether the judged story is shown first.
-fn subject(asked: &Asked) -> (String, String, bool) {
+/// What a request asks about: the policy of the bounded cache, the sample, and whether its story is shown first.
+fn subject(request: &Request) -> (String, String, bool) {
     let split = |text: &str| {
         let (writer, sample) =
             text.strip_prefix("By ").unwrap().split_once(':').unwrap().0.split_once(" in ").unwrap();
         (writer.to_string(), sample.to_string())
     };
-    let (first, second) = (split(&asked.first), split(&asked.second));
+    let (first, second) = (split(&request.first), split(&request.second));
     assert_eq!(first.1, second.1, "stories of two samples are compared");
     assert_eq!([&first.0, &second.0].iter().filter(|writer| **writer == "full").count(), 1);
     let judged_first = second.0 == "full";
@@ -130,9 +130,9 @@ fn says(text: &str) -> Reply {
     Reply::Says(text.to_string())
 }
 
-/// Prefers the judged story.
-fn prefers_it(asked: &Asked) -> Reply {
-    says(if subject(asked).2 { "(A)" } else { "(B)" })
+/// Prefers the bounded cache's story.
+fn prefers_it(request: &Request) -> Reply {
+    says(if subject(request).2 { "(A)" } else { "(B)" })
 }
 
 fn error(message: &str, code: &str) -> String {
@@ -192,7 +192,7 @@ fn assert_whole(rows: &[Row], pairs: usize) {
     let mut seen = BTreeSet::new();
     for row in rows {
         let key = (row.cache_size, &row.sample, &row.metric, &row.group);
-        assert!(seen.insert(key), "{key:?} stands twice");
+        assert!(seen.insert(key), "{key:?} is there twice");
     }
     let count = |metric: &str| rows.iter().filter(|row| row.metric == metric).count();
     assert_eq!(count("verdict"), 2 * pairs);
@@ -232,7 +232,7 @@ fn assert_secret(folder: &Path, ended: &Ended) {
 // --- tests ---
 
 #[test]
-fn pairs_come_to_what_both_answers_say() {
+fn both_orders_decide_a_pair() {
     let folder = folder(&[16], 9);
     let folder = folder.path();
     // At size 32 the cache was never full for the first six.
@@ -241,8 +241,8 @@ fn pairs_come_to_what_both_answers_say() {
         row.output = Some(text("full", None, &row.sample));
     }
     write_cell(&folder.join("r"), late);
-    let server = JudgeServer::start(|asked| {
-        let (writer, sample, first) = subject(asked);
+    let server = JudgeServer::start(|request| {
+        let (writer, sample, first) = subject(request);
         let place = |it: bool| if it == first { "A" } else { "B" };
         match (writer.as_str(), sample.as_str()) {
             ("tova-32", _) => says("(C)"),
@@ -255,7 +255,7 @@ fn pairs_come_to_what_both_answers_say() {
             // Preferred in one order only.
             (_, "seed-5") => says(if first { "(A)" } else { "(C)" }),
             (_, "seed-6") => says("Both stories have their merits."),
-            (_, "seed-7") if !asked.reminded => says("It is hard to say; perhaps (A), perhaps (B)."),
+            (_, "seed-7") if !request.reminded => says("It is hard to say; perhaps (A), perhaps (B)."),
             (_, "seed-7") => says(&place(true).to_lowercase()),
             // Unreadable in one order, clear in the other.
             (_, "seed-8") => says(if first { "(A)" } else { "(A) and (B)" }),
@@ -276,7 +276,7 @@ fn pairs_come_to_what_both_answers_say() {
     }
     // 18 calls at size 16: both of seed-6 and one of seed-8 take three readings, both of seed-7 two; 6 at size 32.
     let requests = 18 + 4 + 2 + 2 + 6;
-    assert_eq!(server.asked().len(), requests);
+    assert_eq!(server.requests().len(), requests);
     let tokens = format!("tokens used: {} prompt, {} completion, in 24 calls", 100 * requests, 3 * requests);
     assert!(ended.stdout.contains(&tokens), "{}", ended.stdout);
     ended.says(&["10 pairs judged, 6 identical left out, 2 unreadable, 0 open, 0 failed"]);
@@ -331,15 +331,15 @@ fn pairs_come_to_what_both_answers_say() {
     assert_eq!(raw("seed-1"), ("Response (B) is better.".to_string(), 100, 3));
     assert_eq!(raw("seed-6"), ("Both stories have their merits.".to_string(), 300, 9));
 
-    // Once more: nothing is asked, and the same is said.
+    // A second run makes no request and prints the same.
     let again = judge(folder, &server, &[]).with_code(0);
-    assert_eq!(server.asked().len(), requests);
+    assert_eq!(server.requests().len(), requests);
     assert_eq!(again.stdout, ended.stdout);
     assert_eq!(verdict_rows(folder), rows);
     // Another judge has verdicts of its own, beside the first one's.
     let other = judge_named("judge-2", folder, &server, &["--only", "size=32"]).with_code(0);
     assert!(other.stdout.contains("judged by judge-2") && !other.stdout.contains(" 16 "), "{}", other.stdout);
-    assert_eq!(server.asked().len(), requests + 6);
+    assert_eq!(server.requests().len(), requests + 6);
     assert_eq!(verdict_rows(folder).len(), rows.len() + 6 + 3 * 4);
     // Reports read the rows as any others.
     let report = finish({
@@ -351,13 +351,13 @@ fn pairs_come_to_what_both_answers_say() {
 }
 
 #[test]
-fn a_request_is_what_the_api_takes() {
+fn requests_follow_the_chat_completions_api() {
     let folder = folder(&[16], 1);
     let folder = folder.path();
     let server = JudgeServer::start(prefers_it);
     judge(folder, &server, &["--concurrency", "1"]).with_code(0);
-    let asked = server.asked();
-    let [one, other] = &asked[..] else { panic!("{asked:?}") };
+    let requests = server.requests();
+    let [one, other] = &requests[..] else { panic!("{requests:?}") };
     assert_eq!(one.line, "POST /v1/chat/completions");
     assert_eq!(one.authorization.as_deref(), Some(format!("Bearer {KEY}").as_str()));
     let keys: Vec<&String> = one.body.as_object().unwrap().keys().collect();
@@ -372,14 +372,14 @@ fn a_request_is_what_the_api_takes() {
     assert_eq!((&one.first, &one.second), (&text("tova", Some(16), "seed-0"), &text("full", None, "seed-0")));
     assert_eq!((&other.first, &other.second), (&one.second, &one.first));
 
-    // A server of one's own needs no key; its address and the judge's name may come from the environment.
+    // A local server needs no key; its address and the judge's name may come from the environment.
     let mut local = command(folder);
     local.env_remove("OPENAI_API_KEY").args(["judge", "r", "--key-env", "NO_SUCH_KEY"]);
     local.env("TOVA_BENCH_JUDGE_URL", format!("{}/", server.url)).env("TOVA_BENCH_JUDGE_MODEL", "judge-2");
     finish(local).with_code(0).says(&["NO_SUCH_KEY holds no key"]);
-    let asked = server.asked();
-    assert_eq!(asked.len(), 4);
-    assert_eq!((&asked[2].authorization, &asked[2].body["model"]), (&None, &json!("judge-2")));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 4);
+    assert_eq!((&requests[2].authorization, &requests[2].body["model"]), (&None, &json!("judge-2")));
     assert_whole(
         &verdict_rows(folder).into_iter().filter(|row| row.dataset.ends_with("2")).collect::<Vec<_>>(),
         1,
@@ -387,12 +387,12 @@ fn a_request_is_what_the_api_takes() {
 }
 
 #[test]
-fn what_passes_is_waited_out() {
+fn transient_failures_are_retried() {
     let folder = folder(&[16], 6);
     let folder = folder.path();
-    let server = JudgeServer::start(|asked| {
+    let server = JudgeServer::start(|request| {
         let raw = |status, headers, body: &str| Reply::Raw(status, headers, body.to_string());
-        match (subject(asked).1.as_str(), asked.before) {
+        match (subject(request).1.as_str(), request.before) {
             ("seed-0", 0) => {
                 raw(429, vec![("retry-after", "2".into())], &error("slow down", "rate_limit_exceeded"))
             }
@@ -402,16 +402,16 @@ fn what_passes_is_waited_out() {
             ("seed-3", 0) => Reply::CutOff("(A)".into()),
             ("seed-4", 0) => raw(200, vec![], "{\"choices\": []}"),
             ("seed-5", 0) => Reply::Late(Duration::from_secs(10), "(A)".into()),
-            _ => prefers_it(asked),
+            _ => prefers_it(request),
         }
     });
     let ended = judge(folder, &server, &["--timeout", "2", "--concurrency", "12"]).with_code(0);
     ended.says(&["asking again in", "6 pairs judged, 0 identical left out, 0 unreadable, 0 open, 0 failed"]);
-    let asked = server.asked();
+    let requests = server.requests();
     let mut times: BTreeMap<(String, bool), Vec<_>> = BTreeMap::new();
-    for asked in &asked {
-        let (_, sample, first) = subject(asked);
-        times.entry((sample, first)).or_default().push(asked.at);
+    for requests in &requests {
+        let (_, sample, first) = subject(requests);
+        times.entry((sample, first)).or_default().push(requests.at);
     }
     for ((sample, first), times) in times {
         assert_eq!(times.len(), if sample == "seed-1" { 3 } else { 2 }, "{sample} {first}");
@@ -429,7 +429,7 @@ fn what_passes_is_waited_out() {
 }
 
 #[test]
-fn nobody_there() {
+fn an_unreachable_judge_ends_the_run_and_loses_nothing() {
     let folder = folder(&[16], 20);
     let folder = folder.path();
     // A port that was free a moment ago.
@@ -437,28 +437,33 @@ fn nobody_there() {
     let mut dead = program(folder, &format!("http://127.0.0.1:{port}/v1"));
     dead.args(["--judge-model", "judge-1", "--retries", "1"]).env("OPENAI_API_KEY", KEY);
     let ended = finish(dead).with_code(1);
-    ended.says(&["cannot be reached", "asked 2 times", "4 calls in a row had no answer", "hint: what was judged"]);
+    ended.says(&[
+        "cannot be reached",
+        "asked 2 times",
+        "4 calls in a row had no answer",
+        "hint: verdicts so far are kept",
+    ]);
     assert_secret(folder, &ended);
-    // Somebody who cannot speak TLS is nobody either.
+    // A server without TLS is unreachable by https.
     let plain = JudgeServer::start(prefers_it);
     let mut tls = program(folder, &plain.url.replace("http://", "https://"));
     tls.args(["--judge-model", "judge-1", "--retries", "0"]).env("OPENAI_API_KEY", KEY);
     let ended = finish(tls).with_code(1);
     ended.says(&["cannot be reached", "4 calls in a row had no answer"]);
     assert_secret(folder, &ended);
-    // Once there is somebody, nothing is missing.
+    // When the judge is back, nothing is missing.
     let server = JudgeServer::start(prefers_it);
     judge(folder, &server, &[]).with_code(0);
-    assert_eq!(server.asked().len(), 40);
+    assert_eq!(server.requests().len(), 40);
     assert_whole(&verdict_rows(folder), 20);
 }
 
 #[test]
-fn a_refused_key_ends_the_run_and_is_shown_nowhere() {
+fn a_refused_key_ends_the_run_and_is_never_shown() {
     let folder = folder(&[16], 20);
     let folder = folder.path();
-    let refusing = JudgeServer::start(|asked| {
-        let key = asked.authorization.clone().unwrap_or_default();
+    let refusing = JudgeServer::start(|request| {
+        let key = request.authorization.clone().unwrap_or_default();
         Reply::Raw(401, vec![], error(&format!("Incorrect API key provided: {key}."), "invalid_api_key"))
     });
     let ended = judge(folder, &refusing, &["--concurrency", "2"]).with_code(1);
@@ -467,17 +472,17 @@ fn a_refused_key_ends_the_run_and_is_shown_nowhere() {
         "Incorrect API key provided: Bearer [key].",
         "hint: the key in the environment variable OPENAI_API_KEY",
     ]);
-    assert!(refusing.asked().len() <= 2, "nothing is retried: {}", refusing.asked().len());
+    assert!(refusing.requests().len() <= 2, "nothing is retried: {}", refusing.requests().len());
     assert_secret(folder, &ended);
     let mut keyless = program(folder, &refusing.url);
     keyless.args(["--judge-model", "judge-1"]);
     let ended = finish(keyless).with_code(1);
-    ended.says(&["hint: put a key into the environment variable OPENAI_API_KEY"]);
+    ended.says(&["hint: put the key into the environment variable OPENAI_API_KEY"]);
 
-    // Whatever a server does with it: an error that is no JSON, an answer, a complaint of one pair.
-    let echoing = JudgeServer::start(|asked| {
-        let key = asked.authorization.clone().unwrap().replace("Bearer ", "");
-        match (subject(asked).1.as_str(), asked.before) {
+    // Whatever a server echoes it in: errors with and without JSON, answers, the error of one pair.
+    let echoing = JudgeServer::start(|request| {
+        let key = request.authorization.clone().unwrap().replace("Bearer ", "");
+        match (subject(request).1.as_str(), request.before) {
             ("seed-0", 0) => Reply::Raw(500, vec![], format!("<html>{key}</html>")),
             ("seed-1", 0) => Reply::Raw(500, vec![], json!({"headers": key}).to_string().replace('/', "\\/")),
             ("seed-2", _) => {
@@ -494,54 +499,62 @@ fn a_refused_key_ends_the_run_and_is_shown_nowhere() {
     assert!(journals.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains("Your key is [key].")));
     let failures = files(&folder.join("r/failed"));
     assert!(failures.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains("too long: [key]")));
-    assert_eq!(echoing.asked().iter().filter(|asked| subject(asked).1 == "seed-2").count(), 2, "not retried");
-    // Once the pair can be judged, the message goes.
-    let server = JudgeServer::start(|asked| says(&format!("(A)\n{}", asked.authorization.clone().unwrap())));
+    assert_eq!(
+        echoing.requests().iter().filter(|requests| subject(requests).1 == "seed-2").count(),
+        2,
+        "not retried"
+    );
+    // Once the pair is judged, its error is removed.
+    let server = JudgeServer::start(|request| says(&format!("(A)\n{}", request.authorization.clone().unwrap())));
     let ended = judge(folder, &server, &[]).with_code(0);
-    assert_eq!(server.asked().iter().filter(|asked| !asked.reminded).count(), 2);
+    assert_eq!(server.requests().iter().filter(|requests| !requests.reminded).count(), 2);
     assert!(files(&folder.join("r/failed")).is_empty());
     assert_secret(folder, &ended);
 }
 
 #[test]
-fn a_pair_that_fails_is_left_open_and_asked_about_the_next_time() {
+fn a_failed_pair_stays_open_for_the_next_run() {
     let folder = folder(&[16, 32], 5);
     let folder = folder.path();
-    let failing = JudgeServer::start(|asked| match subject(asked) {
+    let failing = JudgeServer::start(|request| match subject(request) {
         (writer, sample, _) if writer == "tova-16" && sample == "seed-2" => {
             Reply::Raw(500, vec![], "oh no".into())
         }
-        _ => prefers_it(asked),
+        _ => prefers_it(request),
     });
     let ended = judge(folder, &failing, &["--retries", "0", "--concurrency", "1"]).with_code(4);
     ended.says(&["failed: judge__o-storyteller__tova__16__", "seed-2", "status 500: oh no", "1 open, 1 failed"]);
     assert_eq!(kept(&folder.join("r")).cells, 4, "the full cache's, two of stories, one of verdicts");
-    assert_eq!(failing.asked().len(), 20);
+    assert_eq!(failing.requests().len(), 20);
     let server = JudgeServer::start(prefers_it);
     judge(folder, &server, &[]).with_code(0);
-    let asked: Vec<_> = server.asked().iter().map(subject).collect();
-    assert_eq!(asked.len(), 2, "{asked:?}");
-    assert!(asked.iter().all(|(writer, sample, _)| writer == "tova-16" && sample == "seed-2"), "{asked:?}");
+    let requests: Vec<_> = server.requests().iter().map(subject).collect();
+    assert_eq!(requests.len(), 2, "{requests:?}");
+    assert!(requests.iter().all(|(writer, sample, _)| writer == "tova-16" && sample == "seed-2"), "{requests:?}");
     assert_whole(&verdict_rows(folder), 10);
     assert!(files(&folder.join("r/failed")).is_empty() && files(&folder.join("r/partial")).is_empty());
 }
 
 #[test]
-fn other_refusals_end_the_run_with_a_hint() {
+fn permanent_errors_end_the_run_with_a_hint() {
     let folder = folder(&[16], 2);
     let folder = folder.path();
     for (status, body, says) in [
-        (400, error("Unsupported parameter: 'max_tokens'", "unsupported_parameter"), "hint: the judge must take"),
+        (
+            400,
+            error("Unsupported parameter: 'max_tokens'", "unsupported_parameter"),
+            "hint: the judge must accept",
+        ),
         (403, error("not for you", "x"), "hint: the key in the environment variable"),
-        (404, error("The model `judge-1` does not exist", "model_not_found"), "hint: is `judge-1` a model there"),
-        (429, error("You exceeded your current quota", "insufficient_quota"), "nothing left to spend"),
+        (404, error("The model `judge-1` does not exist", "model_not_found"), "`judge-1`"),
+        (429, error("You exceeded your current quota", "insufficient_quota"), "no credit left"),
         (307, String::new(), "hint: redirects are not followed"),
     ] {
         let header = vec![("location", "http://127.0.0.1:1/".to_string())];
         let server = JudgeServer::start(move |_| Reply::Raw(status, header.clone(), body.clone()));
         let ended = judge(folder, &server, &["--concurrency", "1"]).with_code(1);
         ended.says(&[&format!("status {status}"), says]);
-        assert_eq!(server.asked().len(), 1, "{status}");
+        assert_eq!(server.requests().len(), 1, "{status}");
     }
 }
 
@@ -553,11 +566,11 @@ fn begin(folder: &Path, server: &JudgeServer) -> Running {
 }
 
 #[test]
-fn a_killed_run_goes_on_and_asks_nothing_twice_that_was_written_down() {
+fn killed_runs_resume_without_repeating_written_calls() {
     let folder = folder(&[16, 32], 30);
     let folder = folder.path();
     let results = folder.join("r");
-    let server = JudgeServer::start(|asked| match subject(asked) {
+    let server = JudgeServer::start(|request| match subject(request) {
         (_, sample, true) if sample.ends_with('3') => Reply::Late(Duration::from_millis(5), "(C)".into()),
         (_, _, first) => Reply::Late(Duration::from_millis(15), if first { "(A)" } else { "(B)" }.into()),
     });
@@ -565,17 +578,17 @@ fn a_killed_run_goes_on_and_asks_nothing_twice_that_was_written_down() {
     for kills in 1..=4 {
         let mut running = begin(folder, &server);
         // 120 calls in all; the second cell begins after 60.
-        running.until(|| server.asked().len() >= before + 22);
+        running.until(|| server.requests().len() >= before + 22);
         assert!(running.signal(libc::SIGKILL), "the run was over before kill {kills}");
         drop(running.wait());
-        // What was under way arrives.
+        // Requests in flight arrive.
         std::thread::sleep(Duration::from_millis(100));
-        let asked: Vec<_> = server.asked().iter().map(subject).collect();
-        for subject in &asked[before..] {
+        let requests: Vec<_> = server.requests().iter().map(subject).collect();
+        for subject in &requests[before..] {
             assert!(!written.contains(subject), "{subject:?} was written down, and asked again after a kill");
         }
-        let unique: BTreeSet<_> = asked.iter().cloned().collect();
-        again = asked.len() - unique.len();
+        let unique: BTreeSet<_> = requests.iter().cloned().collect();
+        again = requests.len() - unique.len();
         assert!(again <= 4 * kills, "only calls in flight at a kill may be asked again: {again}");
         let mut now = journalled(&results);
         for row in verdict_rows(folder).iter().filter(|row| row.metric == "verdict") {
@@ -584,16 +597,16 @@ fn a_killed_run_goes_on_and_asks_nothing_twice_that_was_written_down() {
         }
         assert!(written.is_subset(&now), "a kill lost verdicts");
         assert!(now.len() + 4 * kills >= unique.len(), "{} asked, {} written down", unique.len(), now.len());
-        (before, written) = (asked.len(), now);
+        (before, written) = (requests.len(), now);
     }
     begin(folder, &server).wait().with_code(0);
-    let asked: Vec<_> = server.asked().iter().map(subject).collect();
-    for subject in &asked[before..] {
+    let requests: Vec<_> = server.requests().iter().map(subject).collect();
+    for subject in &requests[before..] {
         assert!(!written.contains(subject), "{subject:?} was written down, and asked again after a kill");
     }
-    let unique: BTreeSet<_> = asked.iter().cloned().collect();
+    let unique: BTreeSet<_> = requests.iter().cloned().collect();
     assert_eq!(unique.len(), 120, "every pair was asked about in both orders");
-    assert!(asked.len() - unique.len() <= 16 && asked.len() - unique.len() >= again);
+    assert!(requests.len() - unique.len() <= 16 && requests.len() - unique.len() >= again);
     let rows = verdict_rows(folder);
     assert_whole(&rows, 60);
     // The rows are those of an undisturbed run.
@@ -602,36 +615,36 @@ fn a_killed_run_goes_on_and_asks_nothing_twice_that_was_written_down() {
     assert_eq!((wins, ties), (54, 6), "seeds 3, 13 and 23 of both sizes are ties");
     support::program::say(&format!(
         "4 kills: {} requests for 120 calls; the last run found {} verdicts and asked for none of them again",
-        asked.len(),
+        requests.len(),
         written.len()
     ));
 }
 
 #[test]
-fn a_signal_lets_the_calls_in_flight_end() {
+fn a_signal_waits_for_calls_in_flight() {
     for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
         let folder = folder(&[16], 30);
         let folder = folder.path();
-        let server = JudgeServer::start(|asked| {
+        let server = JudgeServer::start(|request| {
             Reply::Late(
                 Duration::from_millis(20),
-                match subject(asked).2 {
+                match subject(request).2 {
                     true => "(A)".into(),
                     false => "(B)".into(),
                 },
             )
         });
         let mut running = begin(folder, &server);
-        running.until(|| server.asked().len() >= 20);
+        running.until(|| server.requests().len() >= 20);
         assert!(running.signal(number), "the run was over before the signal");
         let ended = running.wait().with_code(code);
         ended.says(&["interrupted; run the same command again"]);
-        let asked: BTreeSet<_> = server.asked().iter().map(subject).collect();
-        assert!(asked.len() < 60, "the run went on");
-        assert_eq!(journalled(&folder.join("r")), asked, "all that was asked is written down");
+        let requests: BTreeSet<_> = server.requests().iter().map(subject).collect();
+        assert!(requests.len() < 60, "the run went on");
+        assert_eq!(journalled(&folder.join("r")), requests, "all that was asked is written down");
         assert!(ended.stdout.contains("tokens used"), "what is known is shown: {}", ended.stdout);
         begin(folder, &server).wait().with_code(0);
-        assert_eq!(server.asked().len(), 60, "nothing was asked twice");
+        assert_eq!(server.requests().len(), 60, "nothing was asked twice");
         assert_whole(&verdict_rows(folder), 30);
     }
 }
@@ -641,33 +654,33 @@ fn a_signal_ends_a_wait() {
     let folder = folder(&[16], 2);
     let server = JudgeServer::start(|_| Reply::Raw(429, vec![("retry-after", "500".into())], String::new()));
     let mut running = begin(folder.path(), &server);
-    running.until(|| !server.asked().is_empty());
+    running.until(|| !server.requests().is_empty());
     std::thread::sleep(Duration::from_millis(200));
     assert!(running.signal(libc::SIGINT), "the run was over before the signal");
     running.wait().with_code(130);
 }
 
 #[test]
-fn only_what_is_selected_is_judged() {
+fn only_selected_pairs_are_judged() {
     let folder = folder(&[16, 32], 4);
     let folder = folder.path();
     let server = JudgeServer::start(prefers_it);
     judge(folder, &server, &["--limit", "3"]).with_code(0).says(&["3 pairs judged", "1 open"]);
-    let asked = |server: &JudgeServer| -> BTreeSet<_> { server.asked().iter().map(subject).collect() };
-    assert_eq!(asked(&server).len(), 6);
-    assert!(asked(&server).iter().all(|(writer, sample, _)| writer == "tova-16" && sample != "seed-3"));
+    let requests = |server: &JudgeServer| -> BTreeSet<_> { server.requests().iter().map(subject).collect() };
+    assert_eq!(requests(&server).len(), 6);
+    assert!(requests(&server).iter().all(|(writer, sample, _)| writer == "tova-16" && sample != "seed-3"));
     judge(folder, &server, &["--only", "size=32", "--limit", "1"]).with_code(0);
     judge(folder, &server, &["--limit", "5"]).with_code(0);
-    assert_eq!((server.asked().len(), asked(&server).len()), (10, 10), "{:?}", asked(&server));
+    assert_eq!((server.requests().len(), requests(&server).len()), (10, 10), "{:?}", requests(&server));
     judge(folder, &server, &[]).with_code(0);
-    assert_eq!((server.asked().len(), asked(&server).len()), (16, 16));
+    assert_eq!((server.requests().len(), requests(&server).len()), (16, 16));
     assert_whole(&verdict_rows(folder), 8);
     let ended = judge(folder, &server, &["--only", "policy=h2o"]).with_code(2);
     ended.says(&["no story of a bounded cache is selected"]);
 }
 
 #[test]
-fn stories_are_paired_with_their_own_full_cache() {
+fn stories_are_paired_with_the_full_cache_of_the_same_settings() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let results = folder.join("r");
@@ -676,7 +689,7 @@ fn stories_are_paired_with_their_own_full_cache() {
         rows.iter_mut().for_each(change);
         write_cell(&results, rows);
     };
-    // Two models; slots and prompts read at once, which mean nothing to a full cache.
+    // Two models; positions and prefill, which do not change a full cache.
     of(stories("full", None, 2), &|_| {});
     of(stories("full", None, 3), &|row| row.model_revision = "4567".into());
     of(stories("tova", Some(16), 2), &|row| (row.positions, row.prefill) = ("slot".into(), "one_shot".into()));
@@ -691,10 +704,10 @@ fn stories_are_paired_with_their_own_full_cache() {
         "no story of policy `full`",
         "stories without a counterpart: 1 of o/storyteller, tova",
         "4 pairs judged",
-        "2 cells have no full cache's stories beside them",
+        "2 cells have no full cache's stories",
     ]);
     assert!(ended.stdout.contains("positions slot, prefill one_shot"), "{}", ended.stdout);
-    // Which of two is meant must be clear.
+    // Two candidates are refused.
     of(stories("full", None, 2), &|row| row.value = 13.0);
     judge(folder, &server, &["--only", "size=16", "--only", "policy=tova"])
         .with_code(4)
@@ -702,7 +715,7 @@ fn stories_are_paired_with_their_own_full_cache() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_asked() {
+fn wrong_arguments_are_refused_before_any_request() {
     let folder = folder(&[16], 1);
     let folder = folder.path();
     let run = |arguments: &[&str], code: i32, says: &[&str]| {
@@ -714,13 +727,13 @@ fn mistakes_are_told_before_anything_is_asked() {
     };
     run(&["r"], 2, &["--judge-model"]);
     run(&["r", "--judge-model", " "], 2, &["--judge-model is empty"]);
-    run(&["r", "--judge-model", "j", "--base-url", "u"], 2, &["base URL is no address", "hint: write it like"]);
+    run(&["r", "--judge-model", "j", "--base-url", "u"], 2, &["base URL", "hint:"]);
     let with_key = format!("https://{KEY}@x/v1");
-    run(&["r", "--judge-model", "j", "--base-url", &with_key], 2, &["base URL is no address"]);
+    run(&["r", "--judge-model", "j", "--base-url", &with_key], 2, &["base URL"]);
     run(&["r", "--judge-model", "j", "--key-env", KEY], 2, &["--key-env takes the name"]);
-    run(&["r", "--judge-model", "j", "--only", "colour=red"], 2, &["is not understood"]);
+    run(&["r", "--judge-model", "j", "--only", "colour=red"], 2, &["colour=red"]);
     run(&["elsewhere", "--judge-model", "j"], 1, &["elsewhere holds no results"]);
     assert!(!folder.join("elsewhere").exists());
     fs::create_dir_all(folder.join("empty/cells")).unwrap();
-    run(&["empty", "--judge-model", "j"], 1, &["holds no stories", "hint: stories are written by the task"]);
+    run(&["empty", "--judge-model", "j"], 1, &["empty holds no stories", "hint:"]);
 }

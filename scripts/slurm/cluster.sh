@@ -1,14 +1,13 @@
 # shellcheck shell=bash
-# A small Slurm on this machine, of its own user, key, ports and folder; sourced by try.sh.
+# A small Slurm cluster on this machine, with its own key, ports and folder; sourced by try.sh.
 #
-# Knows munge, the controller and its node daemons; it knows nothing of what they run. Each node pretends to have 8 cores,
-# 64 GB and a GPU, so templates run as they are, and no two tasks that ask for a GPU share a node. Nothing needs root: the
-# daemons and their jobs are the caller's, and they listen on the loopback address.
+# Starts munge, the controller and node daemons. Each node pretends to have 8 cores, 128 GB and a GPU, so that templates run
+# unchanged, and no two tasks that request a GPU share a node. Nothing needs root; daemons listen on the loopback address.
 
-# The daemons of Debian lie where only root's PATH looks.
+# Debian installs the daemons where only root's PATH looks.
 PATH=$PATH:/usr/sbin:/sbin
 
-cluster_missing() { # says what is not installed, if anything
+cluster_missing() { # prints the first tool that is not installed
     local tool
     for tool in munged slurmctld slurmd sbatch squeue scontrol scancel sinfo; do
         command -v "$tool" >/dev/null || { echo "$tool" && return 0; }
@@ -16,12 +15,12 @@ cluster_missing() { # says what is not installed, if anything
     return 1
 }
 
-cluster_write() { # FOLDER NODES: the configuration
+cluster_write() { # FOLDER NODES: writes the configuration
     local folder=$1 last=$(($2 - 1)) host user base
     host=$(uname -n)
     host=${host%%.*}
     user=$(id -un)
-    # Far from Slurm's own ports, and from those of another trial.
+    # Away from Slurm's own ports and those of another trial.
     base=$((20000 + RANDOM % 10000))
     mkdir -p "$folder/state"
     (umask 077 && head -c 1024 /dev/urandom >"$folder/munge.key")
@@ -32,7 +31,7 @@ SlurmctldPort=$base
 SlurmUser=$user
 SlurmdUser=$user
 AuthType=auth/munge
-# A requeued job waits until its old credential is void, two minutes where nothing is said.
+# A requeued job waits until its old credential expires, two minutes by default.
 AuthInfo=socket=$folder/munge.sock,cred_expire=5
 StateSaveLocation=$folder/state
 SlurmctldPidFile=$folder/slurmctld.pid
@@ -40,7 +39,7 @@ SlurmctldLogFile=$folder/slurmctld.log
 SlurmdSpoolDir=$folder/%n/spool
 SlurmdPidFile=$folder/%n/slurmd.pid
 SlurmdLogFile=$folder/%n/slurmd.log
-# Nothing of cgroups, which containers seldom let one have.
+# No cgroups, which containers seldom allow.
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -53,7 +52,7 @@ PreemptMode=REQUEUE
 SlurmctldParameters=preempt_send_user_signal
 KillWait=30
 MinJobAge=600
-# A node that says nothing for so long is lost.
+# Seconds without an answer after which a node counts as lost.
 SlurmdTimeout=5
 TCPTimeout=1
 MessageTimeout=5
@@ -62,20 +61,20 @@ SlurmdParameters=config_overrides
 GresTypes=gpu
 NodeName=node[0-$last] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((base + 1))-$((base + $2))] CPUs=8 RealMemory=128000 Gres=gpu:1
 PartitionName=work Nodes=ALL Default=YES PriorityTier=1
-# As work, but whoever has to go is told a minute before.
+# Like work, but with a signal a minute before a pre-emption.
 PartitionName=gentle Nodes=ALL PriorityTier=1 GraceTime=60
 PartitionName=urgent Nodes=ALL PriorityTier=9
 CONF
-    # No device is touched: the file only has to be there.
+    # No device is used; the file only has to exist.
     cat >"$folder/gres.conf" <<CONF
 AutoDetect=off
 NodeName=node[0-$last] Name=gpu File=/dev/null
 CONF
 }
 
-cluster_start() { # FOLDER NODES: starts all daemons; fails where they do not come up
+cluster_start() { # FOLDER NODES: starts all daemons; fails if they do not come up
     local folder=$1 node variable
-    # Nothing of a cluster this may itself run on.
+    # Forget the variables of a cluster that this script itself may run on.
     while read -r variable; do unset "$variable"; done < <(compgen -e | grep -E '^(SLURM|SBATCH|SQUEUE|SCANCEL|SINFO)')
     cluster_write "$folder" "$2"
     export SLURM_CONF=$folder/slurm.conf
@@ -94,17 +93,17 @@ cluster_start() { # FOLDER NODES: starts all daemons; fails where they do not co
 
 cluster_node() { # FOLDER NODE: starts one node's daemon
     mkdir -p "$1/$2/spool"
-    # Jobs have this variable from Slurm; with it here cluster_lose finds the daemon as well.
+    # Slurm sets this variable for jobs; set here, cluster_lose finds the daemon as well.
     SLURMD_NODENAME=$2 slurmd -D -N "$2" </dev/null >"$1/$2/slurmd.out" 2>&1 &
     disown
 }
 
-cluster_idle() { # NODES: whether all nodes wait for work
+cluster_idle() { # NODES: whether all nodes are idle
     [ "$(sinfo --noheader --Node --partition work --format %T 2>/dev/null | grep -c '^idle$')" = "$1" ]
 }
 
-# The processes of this cluster, daemons and jobs alike; where variables are given, only those that have them all. Whoever
-# watches over a job comes before it, so that nobody is left to report its end.
+# The processes of this cluster, daemons and jobs; if variables are given, only those whose environment has them all. The
+# supervisor of a job comes before it, so that the job's end is not reported.
 cluster_processes() { # FOLDER [VARIABLE=VALUE...]
     local folder=$1 environments variable parent
     shift
@@ -113,7 +112,7 @@ cluster_processes() { # FOLDER [VARIABLE=VALUE...]
         mapfile -t environments < <(grep -slzxF -e "$variable" "${environments[@]}" /dev/null)
     done
     for variable in "${environments[@]}"; do
-        # slurmstepd writes its title over its environment.
+        # slurmstepd overwrites its environment with its title.
         parent=$(sed -n 's/^PPid:[[:space:]]*//p' "${variable%environ}status")
         case $(cat "/proc/$parent/comm") in slurmstepd*) echo "$parent" ;; esac
         variable=${variable%/environ}
@@ -121,14 +120,14 @@ cluster_processes() { # FOLDER [VARIABLE=VALUE...]
     done 2>/dev/null
 }
 
-cluster_lose() { # FOLDER NODE: kills everything on a node at once, and says how many processes that were
+cluster_lose() { # FOLDER NODE: kills all processes of a node at once, and prints their number
     local processes
     mapfile -t processes < <(cluster_processes "$1" "SLURMD_NODENAME=$2")
     kill -KILL "${processes[@]}" 2>/dev/null || true
     echo "${#processes[@]}"
 }
 
-cluster_stop() { # FOLDER: ends all of it, whatever state it is in
+cluster_stop() { # FOLDER: kills all processes of the cluster, whatever its state
     local processes
     unset SLURM_CONF
     while mapfile -t processes < <(cluster_processes "$1" && cluster_steps "$1") && [ "${#processes[@]}" -gt 0 ]; do
@@ -137,7 +136,7 @@ cluster_stop() { # FOLDER: ends all of it, whatever state it is in
     done
 }
 
-# Steps that are just beginning have no job yet by which cluster_processes would find them, but files open in the folder.
+# Steps that have just started are not yet found by cluster_processes, but have files open in the folder.
 cluster_steps() { # FOLDER
     local process
     while read -r process; do

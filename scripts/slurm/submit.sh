@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Submits a sweep to Slurm from the login node: fetches models and data, then an array that measures and a job that
-# reports. Submitting again measures only what is missing.
+# Submits a sweep to Slurm from the login node: fetches models and data, then submits an array that measures and a job
+# that reports. Submitting again measures only what is missing.
 #
 #   scripts/slurm/submit.sh SWEEP [N] [--results DIR] [--folders] [-- OPTIONS OF SBATCH FOR THE ARRAY]
 #
 # N is the number of shares and tasks (8). Results go to DIR (results/NAME OF THE SWEEP), logs to DIR/slurm. All tasks
-# write into that one folder, which is safe where the file system has locks; with --folders each has its own, and the
-# report job merges them. TOVA_BENCH names the program if it is not on the PATH; SBATCH_PARTITION and SBATCH_ACCOUNT work
-# as for every sbatch. Paths are read from the current folder, as `tova-bench run` does.
+# write into that one folder, which needs a file system with locks; with --folders each has its own folder, and the report
+# job merges them. Set TOVA_BENCH if the program is not on the PATH; SBATCH_PARTITION and SBATCH_ACCOUNT work as usual.
+# Paths are relative to the current folder.
 set -euo pipefail
 usage="usage: scripts/slurm/submit.sh SWEEP [N] [--results DIR] [--folders] [-- OPTIONS OF SBATCH]"
 
@@ -29,7 +29,7 @@ name=$(basename "${sweep%.*}")
 results=${results:-results/$name}
 here=$(cd "$(dirname "$0")" && pwd)
 program=${TOVA_BENCH:-tova-bench}
-command -v "$program" >/dev/null || { echo "there is no $program here; set TOVA_BENCH to its path" >&2 && exit 1; }
+command -v "$program" >/dev/null || { echo "$program is not on the PATH; set TOVA_BENCH to its path" >&2 && exit 1; }
 TOVA_BENCH=$(command -v "$program")
 export TOVA_BENCH
 
@@ -42,5 +42,5 @@ report=$(sbatch --parsable --job-name "$name-report" --dependency "afterany:$arr
     --output "$results/slurm/report-%j.log" "$here/report.sbatch" "$sweep" "$results")
 report=${report%%;*}
 echo "array $array: $n tasks into $results"
-echo "report $report: after them"
-echo "look: squeue --me; tail -f $results/slurm/${array}_0.log; tova-bench plan $sweep --results $results"
+echo "report $report: when they have ended"
+echo "watch: squeue --me; tail -f $results/slurm/${array}_0.log; tova-bench plan $sweep --results $results"

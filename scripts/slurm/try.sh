@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Tries the templates of this folder on a real Slurm, which it starts on this machine: one controller, four nodes with a
-# pretended GPU each, all on the loopback address. Nobody has to be root, no cgroup and no configuration is touched, and
-# everything is gone at the end.
+# Tries the templates of this folder on a real Slurm, which it starts on this machine: one controller and four nodes with
+# a pretended GPU each, all on the loopback address. Needs no root and no cgroups, changes no configuration, and removes
+# everything at the end.
 #
 #   scripts/slurm/try.sh            # three to five minutes on two cores
 #   scripts/slurm/try.sh --quick    # one and a half: arrays and pre-emption
 #
 # Needs slurmctld, slurmd, the client commands and munge: apt-get install slurmctld slurmd slurm-client munge. TOVA_BENCH
-# names the program (default: built here). KEEP=1 keeps the folder with all logs. Exit codes: 0 all of it holds, 1 something
-# does not, 77 Slurm is not installed or does not start here.
+# names the program (default: built here). KEEP=1 keeps the folder with all logs. Exit codes: 0 all checks passed, 1 one
+# failed, 77 Slurm is not installed or does not start here.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -53,21 +53,22 @@ fail() {
 # Adds a line to the table.
 prove() { proved+=("$1|$2") && echo "proved: $1: $2" >&2; }
 
-# --- what is asked of a results folder ---
+# --- checks of results folders ---
 
-# Every cell is there, none is in the making or failed, and its rows are those of the plain run, bit for bit.
+# Checks that every cell is complete, none is partial or failed, and its rows equal those of the plain run, bit for bit.
 exact() {
     local there
     there=$(find "$1/cells" -name '*.parquet' | wc -l)
     [ "$there" = "$cells" ] || fail "$1 has $there of $cells cells"
-    [ -z "$(find "$1/partial" "$1/failed" -type f)" ] || fail "$1 has cells in the making"
+    [ -z "$(find "$1/partial" "$1/failed" -type f)" ] || fail "$1 has partial or failed cells"
     "$bench" compare "$work/plain" "$1" --exact --tolerance 0 >compare.log 2>&1 || fail "$1 differs from the plain run"
     "$bench" compare "$1" "$work/plain" --exact --tolerance 0 >compare.log 2>&1 || fail "the plain run differs from $1"
 }
 # Cells that the runs with these logs measured, together.
 measured() { awk '/^[0-9]+ cells measured/ { all += $1 } END { print all + 0 }' "$@"; }
 
-# Journals as they are now: a copy, and a link by which their end is still seen once the program has removed them.
+# Notes the journals: a copy as they are now, and a link through which their last state can be read after the program has
+# removed them.
 note_journals() { # RESULTS NOTES
     local journal
     mkdir -p "$2/now" "$2/end"
@@ -77,7 +78,7 @@ note_journals() { # RESULTS NOTES
         # A line that is being written does not count.
         sed -n '/}$/p' "$2/end/${journal##*/}" >"$2/now/${journal##*/}"
     done
-    # And those that are begun from now on, by whoever goes on.
+    # Also link journals that are begun from now on.
     while [ ! -e "$2/over" ]; do
         for journal in "$1"/partial/*.jsonl; do
             ln "$journal" "$2/end/" 2>/dev/null || true
@@ -85,13 +86,13 @@ note_journals() { # RESULTS NOTES
         sleep 0.1
     done &
 }
-# That none of the samples noted then was measured again: they are there still, and no journal of their cell has one of
-# them too. Prints how many there were.
+# Checks that no noted sample was measured again: the journals still begin with them, and no other journal of the cell has
+# them too. Prints the number of noted samples.
 kept_samples() { # NOTES
     local now cell all=0
     touch "$1/over"
     for now in "$1"/now/*.jsonl; do
-        cmp -s -n "$(stat -c %s "$now")" "$now" "$1/end/${now##*/}" || fail "$now is not what it was"
+        cmp -s -n "$(stat -c %s "$now")" "$now" "$1/end/${now##*/}" || fail "$now has changed"
         # CELL.LETTERS.jsonl: each process has a journal of its own.
         cell=${now##*/} cell=${cell%.jsonl} cell=${cell%.*}
         [ -z "$(grep -oh '"sample":{"index":[0-9]*' "$1/end/$cell".*jsonl | sort | uniq -d)" ] ||
@@ -99,13 +100,13 @@ kept_samples() { # NOTES
         all=$((all + $(wc -l <"$now")))
     done
     [ "$(find "$1/end" -name '*.jsonl' | wc -l)" -gt "$(find "$1/now" -name '*.jsonl' | wc -l)" ] ||
-        fail "nobody went on after $1"
+        fail "no process continued after $1"
     echo "$all"
 }
 
-# --- what is asked of Slurm ---
+# --- questions to Slurm ---
 
-submitted() { # the last number of a word and a number: `array 7: ...`
+submitted() { # the job number in a line such as `array 7: ...`
     sed -n "s/^$1 \([0-9]*\):.*/\1/p" "$2"
 }
 over() { [ -z "$(squeue --noheader --jobs "$1" 2>/dev/null)" ]; }
@@ -120,7 +121,7 @@ job() { scontrol --oneliner show job "$1" | grep -o " $2=[^ ]*" | head -n 1 | cu
 is() { [ "$(job "$1" "$2")" = "$3" ]; }
 node_is() { sinfo --noheader --nodes "$1" --partition work --format %T | grep -q "^$2"; }
 
-# The samples that a task has written down of cells it has in hand.
+# The number of samples in the journals that a task has open.
 samples_in_hand() { # JOB TASK
     local process journals
     for process in $(cluster_processes "$work" "SLURM_ARRAY_JOB_ID=$1" "SLURM_ARRAY_TASK_ID=$2"); do
@@ -132,7 +133,7 @@ samples_in_hand() { # JOB TASK
     done
     echo 0
 }
-at_work() { # JOB TASKS...: whether each has written something down
+at_work() { # JOB TASKS...: whether each has written samples
     local task array=$1
     shift
     for task; do
@@ -140,7 +141,7 @@ at_work() { # JOB TASKS...: whether each has written something down
     done
 }
 
-# --- the cluster, and the rows to hold all others to ---
+# --- the cluster, and the rows that all others must equal ---
 
 cluster_start "$work" 4 || {
     echo "skipped: Slurm does not start here:" >&2
@@ -150,7 +151,7 @@ cluster_start "$work" 4 || {
 cd "$work"
 mkdir logs
 echo "$(slurmctld -V), 4 nodes, as $(id -un), in $work" >&2
-# The plain run takes all cores, the tasks one each: threads change no bit.
+# The plain run uses all cores, the tasks one each: results do not depend on threads.
 small=(--cpus-per-task=1 --mem=4G)
 started=$SECONDS
 "$bench" run "$sweep" --results plain --no-report 2>plain.log || fail "the plain run"
@@ -190,7 +191,7 @@ what_is_missing() {
     rm "$(find one/cells -name '*.parquet' | head -n 1)"
     sbatch --quiet --wait --output missing.log "$here/report.sbatch" "$sweep" one || code=$?
     [ "$code" = 4 ] || fail "the report job of an incomplete sweep ended with $code"
-    grep -q "^INCOMPLETE: $cells cells: $((cells - 1)) done, 1 to do" missing.log || fail "what is missing is not told"
+    grep -q "^INCOMPLETE: $cells cells: $((cells - 1)) done, 1 to do" missing.log || fail "the missing cell is not reported"
     prove "a cell is missing" "report job ends with 4: $(grep -m1 INCOMPLETE missing.log)"
 }
 
@@ -200,18 +201,18 @@ pre_emption() {
     array=$(submitted array hit.log) report=$(submitted report hit.log)
     wait_for 120 at_work "$array" 0 1 2 || fail "tasks 0 to 2 do not begin"
     note_journals hit first
-    # As an administrator does, as Slurm does before the time is over, and as somebody with more rights does.
+    # A requeue by an administrator, the signal before a time limit, and a job with a higher priority.
     scontrol requeue "${array}_0"
     scancel --batch --signal=USR1 "${array}_1"
     urgent_job "${array}_2"
-    # The fourth begins where one of them has ended.
+    # The fourth starts when one of them has ended.
     wait_for 120 at_work "$array" 3 || fail "task 3 does not begin"
     note_journals hit second
     scancel --full --signal=TERM "${array}_3"
     ended "$report"
     for task in 0 1 2 3; do
         is "${array}_$task" Restarts 1 || fail "task $task was restarted $(job "${array}_$task" Restarts) times"
-        # A pre-emption sends SIGUSR1 and SIGTERM here, and two signals end the program without its last words.
+        # A pre-emption sends SIGUSR1 and SIGTERM here, and two signals end the program at once.
         [ "$task" = 2 ] || grep -q '^interrupted; run the same command again' hit/slurm/"${array}_$task.log" ||
             fail "task $task did not end by itself"
         grep -qE '^stopped with exit code (138|143)' hit/slurm/"${array}_$task.log" || fail "task $task was killed"
@@ -257,7 +258,7 @@ a_lost_node() {
     local started=$SECONDS array lost task killed samples
     array=$(sbatch --parsable --array 0-2 "${small[@]}" --exclude node3 --output logs/%A_%a.log \
         "$here/sweep.sbatch" "$sweep" lost)
-    # Beside it: one whose time is soon over, which Slurm itself tells by SIGUSR1.
+    # At the same time: a task near its time limit, which Slurm signals with SIGUSR1.
     at_its_limit
     wait_for 120 at_work "$array" 0 1 2 || fail "the tasks do not begin"
     lost=$(squeue --noheader --jobs "${array}_1" --format %N)
@@ -336,4 +337,4 @@ if [ -z "$quick" ]; then
     a_balanced_array
 fi
 printf '%s\n' "${proved[@]}" | awk -F'|' '{ printf "%-32s %s\n", $1, $2 }'
-echo "all of it holds, in $SECONDS s"
+echo "all checks passed, in $SECONDS s"

@@ -1,12 +1,14 @@
-//! `baseline`: results kept in one file, to be committed and compared with later.
+//! `baseline`: results saved in one file, to be committed and compared with later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 
-use super::failure::Usage;
+use super::error::UsageError;
+use super::output::{columns, print};
 use crate::compare::Origin;
 use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
 use crate::report::{Setting, escape, label, order};
@@ -14,22 +16,23 @@ use crate::report::{Setting, escape, label, order};
 /// Where baselines are unless `--dir` says otherwise.
 pub(super) const FOLDER: &str = "results/baselines";
 
+/// Save results as a baseline to compare with, list baselines, show one
 #[derive(Debug, Args)]
-pub struct BaselineArguments {
+pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    action: Action,
     /// Where saved baselines are
     #[arg(long, value_name = "DIR", default_value = FOLDER, global = true)]
     dir: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Write all rows of a results folder to one file, in an order of their own, to be committed
+enum Action {
+    /// Write all rows of a results folder to one file, sorted, to be committed
     Save(SaveArguments),
     /// List saved baselines
     List,
-    /// Say what a saved baseline holds
+    /// Show what a saved baseline holds
     Show {
         /// Its name
         name: String,
@@ -38,25 +41,26 @@ enum What {
 
 #[derive(Debug, Args)]
 struct SaveArguments {
-    /// What to call it: letters, digits, dots, dashes, underscores, plus signs
+    /// Its name: letters, digits, dots, dashes, underscores, plus signs
     name: String,
     /// Results folder
     #[arg(default_value = "results/pocket")]
     results: PathBuf,
-    /// Save although cells are unfinished, and over another baseline of the same engine
+    /// Save even if cells are unfinished, and replace a baseline of the same engine version
     #[arg(long)]
     force: bool,
 }
 
-pub(super) fn baseline(arguments: &BaselineArguments) -> Result<String> {
-    match &arguments.what {
-        What::Save(save) => self::save(save, &arguments.dir),
-        What::List => list(&arguments.dir),
-        What::Show { name } => show(name, &arguments.dir),
-    }
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    print(&match &arguments.action {
+        Action::Save(what) => save(what, &arguments.dir)?,
+        Action::List => list(&arguments.dir)?,
+        Action::Show { name } => show(name, &arguments.dir)?,
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// The file of a baseline; `None` where the name could not be one's.
+/// The file of a baseline; `None` if the name is not allowed.
 pub(super) fn path(folder: &Path, name: &str) -> Option<PathBuf> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
     let is_name = (1..=64).contains(&name.len())
@@ -68,10 +72,10 @@ pub(super) fn path(folder: &Path, name: &str) -> Option<PathBuf> {
 
 fn checked_path(folder: &Path, name: &str) -> Result<PathBuf> {
     let hint = "use up to 64 letters, digits, dots, dashes, underscores and plus signs, such as `pocket`";
-    Ok(path(folder, name).ok_or_else(|| Usage::new(format!("`{name}` cannot be a baseline's name"), hint))?)
+    Ok(path(folder, name).ok_or_else(|| UsageError::new(format!("`{name}` cannot be a baseline's name"), hint))?)
 }
 
-/// The saved baselines, sorted; none where there is no such folder.
+/// The names of the saved baselines, sorted.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -104,17 +108,15 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     let Some(engine) = all.iter().map(|row| row.engine).max() else {
         bail!("{} holds no complete cell\nhint: run its sweep first", results.display())
     };
-    // Cells of older engines stay in a folder beside the new ones, which are the same experiments.
+    // A results folder keeps cells of older engines beside the new ones of the same experiments.
     let (mut rows, older): (Vec<Row>, Vec<Row>) = all.into_iter().partition(|row| row.engine == engine);
     if !older.is_empty() {
         let cells = Origin::of("", &older).cells;
         eprintln!("note: {cells} cells of older engines are left out; the baseline is of engine {engine}");
     }
-    sort(&mut rows);
+    rows.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     if file.is_file() && !force {
-        let before = read_rows(&file).map_err(|error| {
-            anyhow!("{error:#}\nhint: --force replaces it, also where another version wrote it")
-        })?;
+        let before = read_rows(&file).map_err(|error| anyhow!("{error:#}\nhint: --force replaces it"))?;
         let was = before.iter().map(|row| row.engine).max().unwrap_or(0);
         if without_volatile(&before) == without_volatile(&rows) {
             return Ok(format!("{} holds these numbers already\n", file.display()));
@@ -122,8 +124,8 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
         if was >= engine {
             bail!(
                 "{} holds other numbers of engine {was}, and these are of engine {engine}\n\
-                 hint: `tova-bench compare {name} {} --exact` shows what differs; if numbers were meant to change, bump the engine's \
-                 version and measure again; --force replaces the baseline as it is",
+                 hint: `tova-bench compare {name} {} --exact` shows what differs; if numbers were meant to change, raise the engine \
+                 version and measure again; --force replaces the baseline anyway",
                 file.display(),
                 results.display()
             );
@@ -135,24 +137,16 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     Ok(format!("{}: {cells} cells, {rows} rows, engine {engine}\n", file.display()))
 }
 
-/// One order for the same rows, whatever files they came from.
-fn sort(rows: &mut [Row]) {
-    let key = |row: &Row| {
-        let text = |text: &str| text.to_owned();
-        (
-            [text(&row.task), text(&row.dataset), text(&row.model), text(&row.policy)],
-            row.cache_size,
-            [text(&row.cell), text(&row.sample), text(&row.metric)],
-            row.group.clone(),
-        )
-    };
-    rows.sort_by_cached_key(key);
+/// Puts the same rows into the same order, whatever files they came from.
+fn sort_key(row: &Row) -> impl Ord + '_ {
+    let series = [&row.task, &row.dataset, &row.model, &row.policy];
+    (series, row.cache_size, [&row.cell, &row.sample, &row.metric], &row.group)
 }
 
 /// The rows without what differs between two runs of the same thing.
 fn without_volatile(rows: &[Row]) -> Vec<String> {
     let plain = |row: &Row| Row { seconds: 0.0, date: Text::new(), commit: None, ..row.clone() };
-    // As text, in which NaN equals itself.
+    // As text, since NaN differs from itself.
     rows.iter().map(|row| format!("{:?}", plain(row))).collect()
 }
 
@@ -166,7 +160,7 @@ fn list(folder: &Path) -> Result<String> {
     }
     let mut lines = vec![["name", "engine", "cells", "samples", "rows", "measured", "device"].map(str::to_owned)];
     for name in names {
-        // One that another version wrote hides no others.
+        // A file of another version does not hide the others.
         let Ok(rows) = read_rows(&checked_path(folder, &name)?) else {
             lines.push([&name, "-", "-", "-", "-", "-", "cannot be read by this version"].map(str::to_owned));
             continue;
@@ -182,16 +176,7 @@ fn list(folder: &Path) -> Result<String> {
             devices(&origin),
         ]);
     }
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..7).map(width).collect();
-    let aligned = lines.iter().map(|line| {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
-            1..=4 => format!("{cell:>width$}"),
-            _ => format!("{cell:<width$}"),
-        });
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    });
-    Ok(aligned.collect())
+    Ok(columns(&lines, 1..5))
 }
 
 fn show(name: &str, folder: &Path) -> Result<String> {
@@ -202,7 +187,7 @@ fn show(name: &str, folder: &Path) -> Result<String> {
             [] => "`tova-bench baseline save NAME` makes one".to_owned(),
             known => format!("there are: {}", known.join(", ")),
         };
-        bail!(Usage::new(format!("there is no baseline `{name}` in {}", folder.display()), hint));
+        bail!(UsageError::new(format!("there is no baseline `{name}` in {}", folder.display()), hint));
     }
     let rows = read_rows(&file)?;
     let origin = Origin::of(name, &rows);

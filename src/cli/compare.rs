@@ -1,4 +1,4 @@
-//! `compare`: two sets of rows in, a verdict out: as text, as files, as an exit code.
+//! `compare`: results beside a baseline, as text, as files and as an exit code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,76 +8,78 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 
 use super::baseline;
-use super::failure::Usage;
-use super::{complete_rows, print};
+use super::error::UsageError;
+use super::output::print;
+use super::results::complete_rows;
 use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
 use crate::report::METRICS;
 
-/// What exit code 3 means: a gate does not let this pass.
+/// The exit code of regressions and missing results.
 const REGRESSION: u8 = 3;
 
+/// Compare results with a baseline and fail (exit code 3) where they got worse
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Numbers are paired by what they mean: model, task and its settings, policy, positions, cache size, metric; \
-samples by name.\nA number regressed where it got worse beyond its threshold:\n\
+    after_help = "Numbers are matched by model, task and its settings, policy, positions, cache size and metric; samples by name.\n\
+A number regressed if it got worse by more than its threshold:\n\
 \x20 interval        the 95 % bootstrap interval of the paired difference (clusters resampled) excludes zero\n\
 \x20 2%              the difference is more than this share of the baseline's value\n\
 \x20 0.05            the difference is more than this, in the unit shown (perplexity, percent, tokens/s)\n\
 \x20 interval+2%     both\n\
-Defaults: interval+0.1%; 1% where one cluster allows no interval; times and resident bytes 10% of the median over\n\
-repeats and ranges that do not overlap; cache bytes and batches 0.1%. A threshold without a metric is for all metrics\n\
-not named. Quantities without a better direction (such as tokens written) change and never regress. Times compare on\n\
-one device only. Exit codes: 0 nothing regressed, 3 something regressed or is missing, 1 and 2 as always."
+Defaults: interval+0.1%; 1% where a single cluster allows no interval; for times and resident bytes 10% of the median\n\
+over repeats, with ranges that do not overlap; for cache bytes and batch sizes 0.1%. A threshold without a metric holds\n\
+for all metrics not named. Metrics without a better direction (such as tokens written) never regress. Times are compared\n\
+on the same device only. Exit codes: 0 nothing regressed, 3 something regressed or is missing, 1 and 2 as always."
 )]
-pub struct CompareArguments {
+pub(super) struct Arguments {
     /// What to compare with: the name of a saved baseline, a .parquet file of rows, or a results folder
-    pub baseline: String,
+    baseline: String,
     /// What to compare: a results folder, a .parquet file of rows, or the name of a saved baseline
-    pub results: String,
-    /// How far a number may move: METRIC=RULE, or RULE for all metrics not named; a metric as in the rows (nll) or as shown
-    /// (perplexity); may be given several times
+    results: String,
+    /// How far a number may move: METRIC=RULE, or RULE for all metrics not named. Metrics have their names in the rows (nll)
+    /// or in reports (perplexity). May be repeated
     #[arg(long, value_name = "[METRIC=]RULE", conflicts_with = "exact")]
-    pub threshold: Vec<String>,
+    threshold: Vec<String>,
     /// Compare the parts of samples as well (by kind, distance, position)
     #[arg(long, conflicts_with = "exact")]
-    pub parts: bool,
-    /// Compare sample by sample, parts included, as the same engine on the same machine repeats them: any that moved fails,
-    /// and so does another engine's cell; times and a judge's verdicts are left out
+    parts: bool,
+    /// Compare sample by sample, parts included: any number that moved and any cell of another engine version fails; times
+    /// and judges' verdicts are not compared
     #[arg(long)]
-    pub exact: bool,
-    /// How far value / weight of a sample may move with --exact
+    exact: bool,
+    /// With --exact, how far value / weight of a sample may move
     #[arg(long, value_name = "X", default_value_t = 1e-6, requires = "exact")]
-    pub tolerance: f64,
-    /// Let cells and samples be missing from the results
+    tolerance: f64,
+    /// Do not fail on cells and samples that are missing from the results
     #[arg(long)]
-    pub allow_missing: bool,
+    allow_missing: bool,
     /// Where saved baselines are
     #[arg(long, value_name = "DIR", default_value = baseline::FOLDER)]
-    pub dir: PathBuf,
-    /// Write Markdown for a pull request's comment; - is stdout, in place of the terminal's table
+    dir: PathBuf,
+    /// Write Markdown for a comment on a pull request; - is stdout, instead of the table for terminals
     #[arg(long, value_name = "FILE")]
-    pub markdown: Option<PathBuf>,
-    /// Write everything as JSON (its shape is described in results/README.md); - is stdout
+    markdown: Option<PathBuf>,
+    /// Write everything as JSON (described in results/README.md); - is stdout
     #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    json: Option<PathBuf>,
     /// Write JUnit XML; - is stdout
     #[arg(long, value_name = "FILE")]
-    pub junit: Option<PathBuf>,
+    junit: Option<PathBuf>,
 }
 
-pub(super) fn compare(arguments: &CompareArguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let outputs = [&arguments.markdown, &arguments.json, &arguments.junit];
     let to_stdout = outputs.iter().filter(|file| file.as_deref().is_some_and(is_stdout)).count();
     if to_stdout > 1 {
-        bail!(Usage::new("only one of --markdown, --json and --junit can be -", "give the others a file"));
+        bail!(UsageError::new("only one of --markdown, --json and --junit can be -", "give the others a file"));
     }
     if !(arguments.tolerance.is_finite() && arguments.tolerance >= 0.0) {
-        bail!(Usage::new("--tolerance is no number from 0 up", "try 1e-6"));
+        bail!(UsageError::new("--tolerance must be a number from 0 up", "try 1e-6"));
     }
-    let before = side(&arguments.baseline, &arguments.dir)?;
-    let after = side(&arguments.results, &arguments.dir)?;
+    let before = rows_of(&arguments.baseline, &arguments.dir)?;
+    let after = rows_of(&arguments.results, &arguments.dir)?;
     let options = Options {
         thresholds: thresholds(&arguments.threshold, &before, &after)?,
         parts: arguments.parts,
@@ -102,7 +104,7 @@ fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-fn write(comparison: &Comparison, arguments: &CompareArguments) -> Result<()> {
+fn write(comparison: &Comparison, arguments: &Arguments) -> Result<()> {
     let put = |file: &Path, text: String| match is_stdout(file) {
         true => print(&text),
         false => std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display())),
@@ -120,16 +122,16 @@ fn write(comparison: &Comparison, arguments: &CompareArguments) -> Result<()> {
 }
 
 /// The rows of a results folder, a file of rows, or a saved baseline.
-fn side(named: &str, saved: &Path) -> Result<Vec<Row>> {
+fn rows_of(named: &str, saved: &Path) -> Result<Vec<Row>> {
     let path = Path::new(named);
     let baseline = baseline::path(saved, named).filter(|file| file.is_file());
-    // A folder that only happens to be called like a baseline holds no cells.
+    // A folder without cells that shares its name with a baseline does not count.
     if path.join("cells").is_dir() || (path.is_dir() && baseline.is_none()) {
         return complete_rows(path);
     }
     if let Some(file) = Some(path.to_path_buf()).filter(|file| file.is_file()).or(baseline) {
-        let hint = "hint: `tova-bench baseline save NAME RESULTS` makes such a file; rows of another version's schema are measured \
-                    and saved again";
+        let hint = "hint: `tova-bench baseline save NAME RESULTS` makes such a file; rows with another version's schema must be \
+                    measured and saved again";
         return read_rows(&file).map_err(|error| anyhow!("{error:#}\n{hint}"));
     }
     let names = baseline::names(saved)?;
@@ -140,20 +142,23 @@ fn side(named: &str, saved: &Path) -> Result<Vec<Row>> {
             format!("{near}baselines in {}: {}", saved.display(), names.join(", "))
         }
     };
-    bail!(Usage::new(format!("`{named}` is no results folder, no file and no saved baseline"), known))
+    bail!(UsageError::new(
+        format!("`{named}` is neither a results folder, nor a file, nor a saved baseline"),
+        known
+    ))
 }
 
-fn thresholds(asked: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {
+fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {
     let mut thresholds = Thresholds::default();
-    // A metric this version has not heard of may still be in the rows.
+    // Rows may have metrics that this version does not know.
     let mut known = METRICS.to_vec();
     let measured: BTreeSet<&str> = before.iter().chain(after).map(|row| row.metric.as_str()).collect();
     known.extend(measured.into_iter().filter(|metric| !METRICS.contains(metric)));
     let rule = |text: &str| -> Result<Threshold> {
         let hint = "write interval, a share such as 2%, a difference such as 0.05, or interval+2%";
-        text.parse().map_err(|error: String| Usage::new(format!("--threshold: {error}"), hint).into())
+        text.parse().map_err(|error: String| UsageError::new(format!("--threshold: {error}"), hint).into())
     };
-    for text in asked {
+    for text in texts {
         let Some((name, spelled)) = text.split_once('=') else {
             thresholds.others = Some(rule(text)?);
             continue;
@@ -162,10 +167,10 @@ fn thresholds(asked: &[String], before: &[Row], after: &[Row]) -> Result<Thresho
             let shown: Vec<String> = known.iter().map(|metric| shown_name(metric)).collect();
             let all = known.iter().copied().chain(shown.iter().map(String::as_str));
             let hint = format!(
-                "{}metrics are called as in the rows, or as they are shown: nll or perplexity",
+                "{}metrics have their names in the rows or in reports: nll or perplexity",
                 did_you_mean(name, all)
             );
-            bail!(Usage::new(format!("--threshold: there is no metric `{name}`"), hint));
+            bail!(UsageError::new(format!("--threshold: there is no metric `{name}`"), hint));
         };
         thresholds.by_metric.push((metric.to_owned(), rule(spelled)?));
     }

@@ -1,16 +1,38 @@
-//! `export`: answers in the form that others' scoring programs read.
+//! `export`: answers in the formats of other projects' scoring programs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
 
-use super::args::{ExportArguments, Form};
+use super::output::print;
 use crate::ledger::{Ledger, Row};
 
-/// ZeroSCROLLS' tasks among ours.
+/// Export answers for other projects' scoring programs
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The format to write
+    #[arg(value_enum)]
+    form: Form,
+    /// Results folder
+    results: PathBuf,
+    /// Where the files go [default: the results folder]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// CSV files for submission, `Task,ID,Prediction`: one for each model, policy and cache size
+    Zeroscrolls,
+}
+
+/// The tasks of ZeroSCROLLS that this program has.
 const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];
 
-pub fn export(arguments: &ExportArguments) -> Result<String> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Form::Zeroscrolls = arguments.form;
     let rows = Ledger::existing(&arguments.results)?.rows()?;
     let folder = arguments.out.as_ref().unwrap_or(&arguments.results).join("zeroscrolls");
@@ -22,18 +44,19 @@ pub fn export(arguments: &ExportArguments) -> Result<String> {
         ZEROSCROLLS.join(" or ")
     );
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let mut told = String::new();
+    let mut summary = String::new();
     for (name, lines) in files {
         let path = folder.join(&name);
         let answers = lines.len();
         let text = lines.into_iter().fold(String::from("Task,ID,Prediction\n"), |text, line| text + &line + "\n");
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        told += &format!("{} ({answers} answers)\n", path.display());
+        summary += &format!("{} ({answers} answers)\n", path.display());
     }
-    Ok(told)
+    print(&summary)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Lines by file: one file for each model, policy, cache size and way of asking, both tasks together.
+/// Lines by file: one file for each model, policy, cache size and way of reading the prompt, both tasks together.
 fn zeroscrolls(rows: &[Row]) -> BTreeMap<String, Vec<String>> {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in rows.iter().filter(|row| ZEROSCROLLS.contains(&row.task.as_str())) {
@@ -50,7 +73,7 @@ fn zeroscrolls(rows: &[Row]) -> BTreeMap<String, Vec<String>> {
     files
 }
 
-/// A field of RFC 4180. ZeroSCROLLS' own script strips answers, and a spreadsheet would too.
+/// A CSV field (RFC 4180), stripped as ZeroSCROLLS' own script strips answers.
 fn quoted(field: &str) -> String {
     let field = field.trim();
     if field.contains(['"', ',', '\n', '\r']) {
@@ -65,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_where_they_must() {
+    fn csv_fields_are_quoted_if_needed() {
         assert_eq!(quoted(" plain "), "plain");
         assert_eq!(quoted("a, \"b\"\nc"), "\"a, \"\"b\"\"\nc\"");
     }

@@ -1,44 +1,62 @@
-//! `fetch`: what a sweep needs from the network, before it is needed.
+//! `fetch`: downloads what a sweep needs, so that `run` needs no network.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Args;
 
-use super::args::FetchArguments;
-use super::failure::Usage;
-use super::print;
+use super::error::UsageError;
+use super::output::print;
 use super::progress::Downloads;
-use super::sweeps::{bytes, cells_of, read_sweep};
+use super::sweep_args::read_sweep;
+use crate::format::{Bytes, counted};
+use crate::ledger::Only;
 use crate::lm::source::HubSettings;
 use crate::run;
 use crate::sweep::Selection;
 
-/// Fetches, reads and checks all that `run` would, and says what is there. The exit code is 4 where something is not.
-pub(super) fn fetch(arguments: &FetchArguments) -> Result<ExitCode> {
+/// Fetch the models and texts of a sweep, so that `run` needs no network
+///
+/// For machines without one, such as the compute nodes of a cluster: fetch on a machine with a network, then run there
+/// with HF_HUB_OFFLINE=1 and the same HF_HOME.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The sweep's YAML file
+    #[arg(value_name = "SWEEP")]
+    sweep: PathBuf,
+    /// Only cells with one of these values, such as model=owner/name; may be repeated
+    #[arg(long, value_name = "KEY=VALUES")]
+    only: Vec<Only>,
+}
+
+/// Prepares the sweep as `run` does, which fetches and checks everything. Exit code 4 if something cannot be had.
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let sweep = read_sweep(Some(&arguments.sweep))?;
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
-    selection.of(sweep.expand()).map_err(Usage::from_error)?;
+    selection.of(sweep.expand()).map_err(UsageError::from_error)?;
     let hub = HubSettings::from_env()?;
-    // Who times them is no part of what is fetched.
     let prepared = run::prepare(&sweep, &selection, None, &hub, &Downloads::new(), "")?;
     let mut text = String::new();
     let mut model = None;
     for group in &prepared.groups {
         if model != Some(&group.model) {
-            let weights = bytes(group.files.weight_bytes());
+            let weights = Bytes(group.files.weight_bytes());
             text += &format!("{}: {weights} of weights, {}\n", group.model, group.revision);
             model = Some(&group.model);
         }
-        text += &format!("  {}: {}, {} samples\n", group.task.name(), group.task.dataset(), group.samples.len());
+        let samples = counted(group.samples.len(), "sample");
+        text += &format!("  {}: {}, {samples}\n", group.task.name(), group.task.dataset());
     }
     print(&text)?;
-    for unavailable in &prepared.unavailable {
-        let of = format!("{} of {} with {}", cells_of(unavailable.cells), unavailable.task, unavailable.model);
-        eprintln!("not there: {of}: {:#}", unavailable.error);
+    for missing in &prepared.unavailable {
+        let cells = counted(missing.cells, "cell");
+        eprintln!("not there: {cells} of {} with {}: {:#}", missing.task, missing.model, missing.error);
     }
     if !prepared.unavailable.is_empty() {
         return Ok(ExitCode::from(4));
     }
-    eprintln!("all is there (cache: {}); with HF_HUB_OFFLINE=1 `run` asks no network", hub.cache_dir.display());
+    let cache = hub.cache_dir.display();
+    eprintln!("all is there (cache: {cache}); with HF_HUB_OFFLINE=1 `run` uses no network");
     Ok(ExitCode::SUCCESS)
 }

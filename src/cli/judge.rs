@@ -1,70 +1,109 @@
-//! `judge`: from stories to verdicts on them, with a bar or a line now and then on the way.
+//! `judge`: asks another model which of two stories is better, and prints win rates.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::env::{self, VarError};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::{Error, Result};
+use clap::Args;
 
-use super::args::JudgeArguments;
-use super::failure::Usage;
-use super::print;
-use super::progress::interactive;
-use super::sweeps::{interrupted, listen};
-use crate::judge::{self, Endpoint, Event, Key, NothingSelected, Outcome, Settings};
-use crate::ledger::Ledger;
+use super::error::UsageError;
+use super::output::{columns, print};
+use super::progress::Progress;
+use super::signals::Interrupt;
+use crate::judge::{self, CellSummary, Endpoint, Event, Key, NothingSelected, Outcome, Settings, wilson};
+use crate::ledger::{Ledger, Only};
+use crate::report::escape::plain;
 
-pub(super) fn judge(arguments: &JudgeArguments) -> Result<ExitCode> {
+/// Ask another model which of two stories is better: a bounded cache's or the full cache's
+///
+/// Each pair is asked about in both orders. Every verdict is written into the results; running the same command again
+/// only asks what has no answer yet.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Results folder with stories, including the full cache's; verdicts are added to it
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+    /// The judge's model, as its endpoint names it, such as gpt-4-0613
+    #[arg(long, env = "TOVA_BENCH_JUDGE_MODEL", value_name = "NAME")]
+    judge_model: String,
+    /// Base URL of an OpenAI-compatible server; `/chat/completions` is appended
+    #[arg(long, env = "TOVA_BENCH_JUDGE_URL", value_name = "URL", default_value = "https://api.openai.com/v1")]
+    #[arg(hide_env_values = true)]
+    base_url: String,
+    /// The environment variable that holds the key; if it is not set, no key is sent, which suits local servers
+    #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
+    key_env: String,
+    /// Calls at the same time
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    concurrency: u32,
+    /// Only the first N pairs
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Only stories of cells with one of these values, such as policy=tova or size=256; may be repeated
+    #[arg(long, value_name = "KEY=VALUES")]
+    only: Vec<Only>,
+    /// The most seconds a request may take
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: u32,
+    /// Retries of a request after a rate limit (429), a server error (5xx) or a broken connection
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    retries: u32,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = settings(arguments)?;
-    // A slip in the folder's name shall not make a folder.
+    // A misspelt folder is an error; `open` would make it.
     Ledger::existing(&arguments.results)?;
     let ledger = Ledger::open(&arguments.results)?;
-    match (&settings.key, settings.endpoint.is_open()) {
-        (None, _) => eprintln!("note: {} holds no key, so none is sent", arguments.key_env),
-        (Some(_), true) => {
-            eprintln!("warning: the key goes to {} without encryption", settings.endpoint.host());
-        }
-        (Some(_), false) => {}
+    if settings.key.is_none() {
+        eprintln!("note: {} holds no key, so none is sent", arguments.key_env);
+    } else if settings.endpoint.is_unencrypted() {
+        eprintln!("warning: the key goes to {} without encryption", settings.endpoint.host());
     }
-    let (stop, signal) = listen()?;
-    let meter = Meter::new();
-    let outcome = judge::judge(&ledger, &settings, &stop, &|event| meter.show(&event));
-    meter.finish();
+    let interrupt = Interrupt::listen()?;
+    let progress = Progress::new();
+    let progress =
+        Mutex::new(JudgeProgress { progress, last_wait: None, calls: 0, done: 0, tokens: 0, unreadable: 0 });
+    let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| lock().show(&event));
+    lock().progress.finish();
     let outcome = outcome.map_err(|error| match error.downcast::<NothingSelected>() {
-        Ok(error) => Usage::from_error(error).into(),
+        Ok(error) => UsageError::from_error(error).into(),
         Err(error) => error,
     })?;
-    if !outcome.standings.is_empty() {
-        print(&judge::table(&outcome.standings, &settings.model))?;
+    if !outcome.cells.is_empty() {
+        print(&tables(&outcome.cells, &settings.model))?;
     }
     eprintln!("{}", summary(&outcome, &arguments.results));
     if outcome.interrupted {
-        return Ok(interrupted(&signal));
+        return Ok(interrupt.exit_code());
     }
     Ok(ExitCode::from(if outcome.failed + outcome.unpaired > 0 { 4 } else { 0 }))
 }
 
-fn settings(arguments: &JudgeArguments) -> Result<Settings> {
-    let usage = |error: anyhow::Error| Usage::from_error(format!("{error:#}"));
+fn settings(arguments: &Arguments) -> Result<Settings> {
+    let usage = |error: Error| UsageError::from_error(format!("{error:#}"));
     let model = arguments.judge_model.trim();
     if model.is_empty() {
-        return Err(Usage::new("--judge-model is empty", "name the model that shall judge").into());
+        return Err(UsageError::new("--judge-model is empty", "name the judge's model").into());
     }
     let variable = &arguments.key_env;
     let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     if variable.is_empty() || !variable.bytes().all(is_name) {
-        // Not shown: it may be the key itself.
-        let hint = "write a name in capital letters, and the key into that variable";
-        return Err(Usage::new("--key-env takes the name of an environment variable", hint).into());
+        // The value is not shown: it may be the key itself.
+        let hint = "give a name in capital letters, and put the key into that variable";
+        return Err(UsageError::new("--key-env takes the name of an environment variable", hint).into());
     }
-    let key = match std::env::var(variable) {
+    let key = match env::var(variable) {
         Ok(text) => Key::new(&text, variable).map_err(usage)?,
-        Err(std::env::VarError::NotPresent) => None,
-        // The error itself would show what is in there.
-        Err(std::env::VarError::NotUnicode(_)) => {
-            return Err(Usage::new(format!("the key in {variable} is not valid UTF-8"), "write it again").into());
+        Err(VarError::NotPresent) => None,
+        // This error's own text would show the value.
+        Err(VarError::NotUnicode(_)) => {
+            return Err(UsageError::new(format!("the key in {variable} is not UTF-8"), "set it again").into());
         }
     };
     Ok(Settings {
@@ -80,131 +119,111 @@ fn settings(arguments: &JudgeArguments) -> Result<Settings> {
     })
 }
 
+/// A table of win rates per setting, and the tokens used. Rates are over the pairs with a result.
+fn tables(cells: &[CellSummary], judge: &str) -> String {
+    let mut settings: BTreeMap<String, Vec<&CellSummary>> = BTreeMap::new();
+    for cell in cells {
+        let head = &cell.head;
+        let setting = format!(
+            "{} on {}, positions {}, prefill {}, judged by {judge} beside the full cache",
+            head.model, head.dataset, head.positions, head.prefill
+        );
+        settings.entry(plain(&setting)).or_default().push(cell);
+    }
+    let mut text = String::new();
+    for (setting, cells) in settings {
+        text += &format!("{setting}\n\n{}\n", table(&cells));
+    }
+    let sum = |of: fn(&CellSummary) -> u64| cells.iter().map(of).sum::<u64>();
+    text + &format!(
+        "95 % intervals: Wilson's, over pairs\ntokens used: {} prompt, {} completion, in {} calls\n",
+        sum(|cell| cell.counts.prompt_tokens),
+        sum(|cell| cell.counts.new_tokens),
+        sum(|cell| cell.counts.calls as u64),
+    )
+}
+
+fn table(cells: &[&CellSummary]) -> String {
+    let header = ["policy", "size", "pairs", "win %", "tie %", "loss %", "identical", "unreadable"];
+    let mut lines = vec![header.map(str::to_string)];
+    for CellSummary { head, counts, identical, .. } in cells {
+        let rate = |part| match wilson(part, counts.pairs()) {
+            Some(rate) => {
+                let [value, low, high] = rate.map(|part| 100.0 * part);
+                format!("{value:.1} [{low:.1}, {high:.1}]")
+            }
+            None => "-".to_string(),
+        };
+        lines.push([
+            plain(&head.policy),
+            head.cache_size.map_or("-".to_string(), |size| size.to_string()),
+            counts.pairs().to_string(),
+            rate(counts.wins),
+            rate(counts.ties),
+            rate(counts.losses),
+            identical.to_string(),
+            counts.unreadable.to_string(),
+        ]);
+    }
+    columns(&lines, 1..8)
+}
+
 fn summary(outcome: &Outcome, folder: &Path) -> String {
-    let sum = |of: fn(&judge::Standing) -> usize| outcome.standings.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&CellSummary) -> usize| outcome.cells.iter().map(of).sum::<usize>();
     let mut text = format!(
         "{} pairs judged, {} identical left out, {} unreadable, {} open, {} failed",
-        sum(|standing| standing.tally.pairs()),
-        sum(|standing| standing.identical),
-        sum(|standing| standing.tally.unreadable),
-        sum(|standing| standing.open),
+        sum(|cell| cell.counts.pairs()),
+        sum(|cell| cell.identical),
+        sum(|cell| cell.counts.unreadable),
+        sum(|cell| cell.open),
         outcome.failed,
     );
     if outcome.unpaired > 0 {
-        text += &format!("; {} cells have no full cache's stories beside them", outcome.unpaired);
+        text += &format!("; {} cells have no full cache's stories to compare with", outcome.unpaired);
     }
     if outcome.taken > 0 {
-        text += &format!("; {} cells are judged by another process", outcome.taken);
+        text += &format!("; {} cells are being judged by another process", outcome.taken);
     }
     text + &format!("; verdicts are in {}", folder.display())
 }
 
-/// Shows how far judging is, on stderr.
-struct Meter(Mutex<State>);
-
-struct State {
-    bar: Option<ProgressBar>,
-    started: Instant,
-    said: Instant,
-    waited: Option<Instant>,
+/// Shows the events of judging on stderr.
+struct JudgeProgress {
+    progress: Progress,
+    last_wait: Option<Instant>,
     calls: usize,
-    before: usize,
     done: usize,
     tokens: u64,
     unreadable: usize,
 }
 
-/// Without a terminal, a line at most this often; and about waits, anywhere.
-const EVERY: Duration = Duration::from_secs(10);
+/// The time between two lines about waits.
+const BETWEEN_WAITS: Duration = Duration::from_secs(10);
 
-impl Meter {
-    fn new() -> Meter {
-        let now = Instant::now();
-        Meter(Mutex::new(State {
-            bar: None,
-            started: now,
-            said: now,
-            waited: None,
-            calls: 0,
-            before: 0,
-            done: 0,
-            tokens: 0,
-            unreadable: 0,
-        }))
-    }
-
-    fn show(&self, event: &Event<'_>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).show(event);
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = self.0.lock().unwrap_or_else(PoisonError::into_inner).bar.take() {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-impl State {
-    fn say(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
-        }
-    }
-
+impl JudgeProgress {
     fn show(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { pairs, calls, done } => self.start(*pairs, *calls, *done),
+            Event::Started { pairs, calls, done } => {
+                (self.calls, self.done) = (*calls, *done);
+                self.progress.print(&format!("{pairs} pairs, {calls} calls, {done} of them answered before"));
+                self.progress.start(*calls as u64, *done as u64);
+            }
             Event::Judged { cell, readable, tokens } => {
                 self.done += 1;
                 self.tokens += tokens;
                 self.unreadable += usize::from(!readable);
+                let JudgeProgress { done, calls, tokens, unreadable, .. } = self;
+                let summary = format!("{done} of {calls} calls, {tokens} tokens, {unreadable} unreadable");
                 let size = cell.cache_size.map_or(String::new(), |size| format!(" {size}"));
-                self.progress(&format!("{}{size}", cell.policy));
+                self.progress.update(self.done as u64, summary, format!("{}{size}", cell.policy));
             }
-            Event::Waiting { cause, wait } => {
-                if self.waited.is_none_or(|waited| waited.elapsed() >= EVERY) {
-                    self.waited = Some(Instant::now());
-                    self.say(&format!("{cause}; asking again in {:.1} s", wait.as_secs_f64()));
+            Event::Waiting(cause, wait) => {
+                if self.last_wait.is_none_or(|last| last.elapsed() >= BETWEEN_WAITS) {
+                    self.last_wait = Some(Instant::now());
+                    self.progress.print(&format!("{cause}; asking again in {:.1} s", wait.as_secs_f64()));
                 }
             }
-            Event::Failed { cell, sample, error } => self.say(&format!("failed: {cell}: {sample}: {error}")),
-            Event::CellDone => {}
-            Event::Taken { cell } => self.say(&format!("{cell} is being judged by another process")),
-            Event::Warning(message) => self.say(&format!("warning: {message}")),
-        }
-    }
-
-    fn start(&mut self, pairs: usize, calls: usize, done: usize) {
-        (self.started, self.calls, self.before) = (Instant::now(), calls, done);
-        self.say(&format!("{pairs} pairs, {calls} calls, {done} of them answered before"));
-        if calls > done && interactive() {
-            let style = ProgressStyle::with_template("[{wide_bar}] {percent:>3} %  {msg}  {eta} left");
-            let style = style.expect("the template is a constant").progress_chars("=> ");
-            let bar = ProgressBar::new(calls as u64).with_style(style).with_position(done as u64);
-            bar.reset_eta();
-            bar.enable_steady_tick(Duration::from_millis(250));
-            self.bar = Some(bar);
-        }
-    }
-
-    fn progress(&mut self, cell: &str) {
-        let asked = self.before + self.done;
-        let unreadable = match self.unreadable {
-            0 => String::new(),
-            n => format!(", {n} unreadable"),
-        };
-        if let Some(bar) = &self.bar {
-            bar.set_position(asked as u64);
-            bar.set_message(format!("{cell}  {} tokens{unreadable}", self.tokens));
-        } else if self.said.elapsed() >= EVERY {
-            self.said = Instant::now();
-            let left =
-                self.started.elapsed().as_secs_f64() / self.done as f64 * (self.calls.max(asked) - asked) as f64;
-            eprintln!(
-                "{asked} of {} calls answered, {} tokens{unreadable}, {left:.0} s left",
-                self.calls, self.tokens
-            );
+            Event::Message(text) => self.progress.print(text),
         }
     }
 }

@@ -1,13 +1,28 @@
 //! `merge`: the results of several folders in one.
 
-use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-use super::args::MergeArguments;
-use super::sweeps::cells_of;
+use anyhow::{Context, Result};
+use clap::Args;
+
+use super::output::print;
+use crate::format::counted;
 use crate::ledger::Ledger;
 
-pub(super) fn merge(arguments: &MergeArguments) -> Result<String> {
-    // A slip in a name shall not leave half of the work behind it.
+/// Merge the results of several folders, such as those of shards, into one
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The results folder to make, or to add to
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// Results folders to merge; they are not changed
+    #[arg(required = true, value_name = "RESULTS")]
+    results: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    // All are opened first, so that a misspelt one does not leave half of the work done.
     let folders = arguments.results.iter().map(|folder| Ledger::existing(folder)).collect::<Result<Vec<_>>>()?;
     let out = Ledger::open(&arguments.out)?;
     let mut text = String::new();
@@ -15,22 +30,21 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<String> {
     for folder in &folders {
         let shown = folder.folder().display();
         let merged = out.merge(folder).with_context(|| format!("{shown} is not merged, or only in part"))?;
-        text += &format!("{shown}: {} copied", cells_of(merged.copied));
+        text += &format!("{shown}: {} copied", counted(merged.copied, "cell"));
         if merged.same > 0 {
             text += &format!(", {} there already", merged.same);
         }
         text += "\n";
         for name in &merged.different {
-            eprintln!("note: {name} has other numbers in {shown}; those that were there first are kept");
+            eprintln!("note: {name} has other numbers in {shown}; the ones merged first are kept");
         }
         unfinished += merged.unfinished;
     }
     if unfinished > 0 {
-        eprintln!(
-            "note: {} not complete; `tova-bench run SWEEP --results {}` continues",
-            if unfinished == 1 { "1 cell is".into() } else { format!("{unfinished} cells are") },
-            out.folder().display()
-        );
+        let are = if unfinished == 1 { "is" } else { "are" };
+        let (cells, out) = (counted(unfinished, "cell"), out.folder().display());
+        eprintln!("note: {cells} {are} not complete; `tova-bench run SWEEP --results {out}` continues");
     }
-    Ok(text)
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }

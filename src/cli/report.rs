@@ -1,17 +1,70 @@
-//! `report`: from results folders to tables, a page and figures; or to single figures of the paper.
+//! `report`: tables, a page and figures from results folders, or single figures and tables of the paper.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
+use clap::{Args, ValueEnum};
 
-use super::args::{ReportArguments, ReportFormat};
-use super::failure::Usage;
-use super::{complete_rows, print};
-use crate::ledger::{Row, select};
+use super::error::UsageError;
+use super::output::print;
+use super::results::complete_rows;
+use crate::ledger::{Only, Row, select};
 use crate::report::paper::{self, Exhibit, Unknown};
-use crate::report::{self, Format, Options};
+use crate::report::{self, Distance, Format, Options};
 
-pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
+/// Draw tables and curves from results; no model is needed
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Results folders to draw together
+    #[arg(required = true, value_name = "RESULTS")]
+    results: Vec<PathBuf>,
+    /// Only cells with one of these values, such as policy=full,tova or size=64,512, which keeps the full cache; may be
+    /// repeated
+    #[arg(long, value_name = "KEY=VALUES")]
+    only: Vec<Only>,
+    /// Where to write report.html, report.md, summary.md, report.csv, pairs.csv, report.tex and figures/ [default: the first
+    /// results folder]
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Report the smallest cache of each policy within this distance of the full cache, such as 0.4ppl, 1f1, 1rouge, 2recall
+    /// or 5% (of the full cache's value); may be repeated [default: the distances of the paper's claims]
+    #[arg(long, value_name = "DISTANCE")]
+    within: Vec<Distance>,
+    /// What to write [default: all but pdf; with --figure all but html]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
+    format: Vec<FormatName>,
+    /// Redraw figures or tables of the paper (arXiv 2401.06104) into DIR/paper instead, by number: 3 or figure3, table1,
+    /// several with commas, or all that the results allow
+    #[arg(long, value_delimiter = ',', value_name = "ID")]
+    figure: Vec<String>,
+    /// Add the paper's own numbers to a figure, and print how much these differ
+    #[arg(long, requires = "figure")]
+    paper: bool,
+    /// Columns of a paper that a figure spans: 1 (3.3 inches) or 2 (6.9 inches) [default: what its panels need]
+    #[arg(long, requires = "figure", value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
+    columns: Option<u8>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormatName {
+    /// report.md: tables, warnings and links to the figures; summary.md: the short answer for a pull request
+    Md,
+    /// report.html: everything on one page, for a browser
+    Html,
+    /// report.csv, one line per point, and pairs.csv, one line per pair of policies
+    Csv,
+    /// report.tex: every table, for \input in a paper
+    Tex,
+    /// Figures, sharp at any size
+    Svg,
+    /// Figures as pixels, 300 per inch
+    Png,
+    /// Figures for LaTeX
+    Pdf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let exhibits = exhibits(&arguments.figure)?;
     let mut rows = Vec::new();
     for folder in &arguments.results {
@@ -19,15 +72,13 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     }
     if rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
-        bail!(
-            "no cell is complete in {}\nhint: run the sweep again, it finishes what it began",
-            folders.join(", ")
-        );
+        bail!("no cell is complete in {}\nhint: run the sweep again to complete its cells", folders.join(", "));
     }
-    let rows = select(rows, &arguments.only).map_err(Usage::from_error)?;
+    let rows = select(rows, &arguments.only).map_err(UsageError::from_error)?;
     let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
     if !exhibits.is_empty() {
-        return redraw(arguments, &exhibits, &rows, out);
+        redraw(arguments, &exhibits, &rows, out)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let formats = formats(arguments).unwrap_or_else(|| Format::USUAL.to_vec());
     let written = report::write(&rows, &Options { out: out.clone(), formats, within: arguments.within.clone() })?;
@@ -35,31 +86,31 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     for file in &written.files {
         eprintln!("{}", file.display());
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
-/// The formats that were asked for, if any were.
-fn formats(arguments: &ReportArguments) -> Option<Vec<Format>> {
-    let format = |asked: &ReportFormat| match asked {
-        ReportFormat::Md => Format::Markdown,
-        ReportFormat::Csv => Format::Csv,
-        ReportFormat::Html => Format::Html,
-        ReportFormat::Tex => Format::Latex,
-        ReportFormat::Svg => Format::Svg,
-        ReportFormat::Png => Format::Png,
-        ReportFormat::Pdf => Format::Pdf,
+/// The formats named on the command line, if any.
+fn formats(arguments: &Arguments) -> Option<Vec<Format>> {
+    let format = |name: &FormatName| match name {
+        FormatName::Md => Format::Markdown,
+        FormatName::Csv => Format::Csv,
+        FormatName::Html => Format::Html,
+        FormatName::Tex => Format::Latex,
+        FormatName::Svg => Format::Svg,
+        FormatName::Png => Format::Png,
+        FormatName::Pdf => Format::Pdf,
     };
     (!arguments.format.is_empty()).then(|| arguments.format.iter().map(format).collect())
 }
 
 /// What `--figure` names, in the paper's order.
-fn exhibits(asked: &[String]) -> Result<Vec<Exhibit>> {
+fn exhibits(names: &[String]) -> Result<Vec<Exhibit>> {
     let mut exhibits = Vec::new();
-    for text in asked {
+    for text in names {
         match text.trim() {
             "all" => exhibits.extend(Exhibit::ALL),
             _ => exhibits
-                .push(Exhibit::parse(text).map_err(|error| Usage::new(error.to_string(), Unknown::hint()))?),
+                .push(Exhibit::parse(text).map_err(|error| UsageError::new(error.to_string(), Unknown::hint()))?),
         }
     }
     exhibits.sort();
@@ -67,8 +118,8 @@ fn exhibits(asked: &[String]) -> Result<Vec<Exhibit>> {
     Ok(exhibits)
 }
 
-/// Figures and tables of the paper.
-fn redraw(arguments: &ReportArguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
+/// Draws figures and tables of the paper.
+fn redraw(arguments: &Arguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
     let usual = [Format::Markdown, Format::Csv, Format::Latex, Format::Svg, Format::Png, Format::Pdf];
     let options = paper::Options {
         out: out.to_owned(),
@@ -84,7 +135,7 @@ fn redraw(arguments: &ReportArguments, exhibits: &[Exhibit], rows: &[Row], out: 
     for note in &drawn.notes {
         eprintln!("note: {note}");
     }
-    // Of everything, what rows do not have is no mistake; unless they have nothing.
+    // `--figure all` means all that can be drawn; it fails only if nothing can.
     let all = exhibits.len() == Exhibit::ALL.len();
     if all && drawn.missing.len() < exhibits.len() {
         for missing in &drawn.missing {

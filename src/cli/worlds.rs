@@ -1,35 +1,64 @@
-//! `tova-bench worlds`: prints the embedded texts as JSON lines.
+//! `worlds`: the embedded texts as JSON lines.
 
 use std::io::{BufWriter, ErrorKind, Write};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
 
-use super::args::{Worlds, WorldsArguments};
-use super::failure::Usage;
+use super::error::UsageError;
 use crate::task::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS, embedded};
 
 /// Where texts come from that are not embedded.
-pub(super) const GENERATOR: &str =
+const GENERATOR: &str =
     "More texts, other seeds and the training texts: `cargo run -p pocket-worlds -- --help` in a checkout";
 
-/// Prints the first texts of a kind.
-///
-/// # Errors
-/// More texts than are embedded, the training texts, and output that cannot be written.
-pub(super) fn write(arguments: &WorldsArguments) -> Result<()> {
-    let WorldsArguments { what, count, questions } = *arguments;
-    let most = if what == Worlds::Prompts { MOST_EMBEDDED_PROMPTS } else { MOST_EMBEDDED_BOOKS };
+/// Print the embedded texts as JSON lines, with the facts they recall
+#[derive(Debug, Args)]
+#[command(after_help = GENERATOR)]
+pub(super) struct Arguments {
+    /// What to print
+    #[arg(value_enum)]
+    what: Kind,
+    /// How many texts
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    count: usize,
+    /// Questions about each article or story
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    questions: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Stories of at least 4096 tokens, with the facts they recall (dataset: embedded)
+    Books,
+    /// Articles with questions and their answers below, as one text (dataset: embedded-questions)
+    Quizzes,
+    /// Articles with questions and answers (qasper)
+    Articles,
+    /// Stories with questions and reference summaries (squality)
+    Stories,
+    /// Requests to write a story (story)
+    Prompts,
+    #[value(hide = true)]
+    Lessons,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let Arguments { what, count, questions } = *arguments;
+    let most = if what == Kind::Prompts { MOST_EMBEDDED_PROMPTS } else { MOST_EMBEDDED_BOOKS };
     if count > most {
-        return Err(Usage::new(format!("only {most} of these texts are embedded"), GENERATOR).into());
+        return Err(UsageError::new(format!("only {most} of these texts are embedded"), GENERATOR).into());
     }
     match what {
-        Worlds::Books => print(embedded::books(count)),
-        Worlds::Quizzes => print(embedded::quizzes(count)),
-        Worlds::Articles => print(embedded::articles(count, questions)),
-        Worlds::Stories => print(embedded::stories(count, questions)),
-        Worlds::Prompts => print(embedded::prompts(count)),
-        Worlds::Lessons => Err(Usage::new("the training texts are not embedded", GENERATOR).into()),
-    }
+        Kind::Books => print(embedded::books(count)),
+        Kind::Quizzes => print(embedded::quizzes(count)),
+        Kind::Articles => print(embedded::articles(count, questions)),
+        Kind::Stories => print(embedded::stories(count, questions)),
+        Kind::Prompts => print(embedded::prompts(count)),
+        Kind::Lessons => Err(UsageError::new("the training texts are not embedded", GENERATOR).into()),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints one JSON value per line. A closed pipe is not an error.

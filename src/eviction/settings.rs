@@ -39,18 +39,22 @@ pub enum Score {
 
 /// Every score.
 pub const SCORES: [Keyword<Score>; 5] = [
-    keyword(Score::Recency, "recency", "the oldest leaves (Window, StreamingLLM)"),
-    keyword(Score::LastAttention, "last_attention", "the entry the newest query attends to least leaves (TOVA)"),
+    keyword(Score::Recency, "recency", "evicts the oldest entry (Window, StreamingLLM)"),
+    keyword(
+        Score::LastAttention,
+        "last_attention",
+        "evicts the entry to which the newest query attends least (TOVA)",
+    ),
     keyword(
         Score::AccumulatedAttention,
         "accumulated_attention",
-        "the entry that received least attention since it joined leaves (H2O)",
+        "evicts the entry that has received least attention since it was added (H2O)",
     ),
-    keyword(Score::KeyNorm, "key_norm", "the entry with the largest key norm leaves"),
+    keyword(Score::KeyNorm, "key_norm", "evicts the entry whose key has the largest L2 norm"),
     keyword(
         Score::Random,
         "random",
-        "the entry with the lowest number drawn when it joined leaves: the survivors are a uniform sample",
+        "evicts by a priority drawn when an entry is added, so that the survivors are a uniform sample",
     ),
 ];
 

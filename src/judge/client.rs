@@ -1,30 +1,28 @@
-//! One call to the judge: a question over HTTP, as OpenAI's chat completions take it, and the answer or why there
-//! is none.
+//! One request to the judge, in the form of OpenAI's chat completions.
 //!
-//! Knows the protocol and which failures pass by themselves; when to ask again is not known here. Whatever a
-//! server says is cut to size, stripped of control characters and of the key before anyone sees it.
+//! Knows the protocol and which failures are transient; [`super::retry`] repeats those. Whatever a server sends is cut to
+//! a limit and stripped of control characters and of the key before it is shown or stored.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use super::endpoint::Endpoint;
-use super::key::Key;
+use super::Settings;
 
-/// The most that is read of an answer; an answer has a few hundred bytes.
+/// Bytes read of a response; a usual one has a few hundred.
 const LONGEST_BODY: u64 = 1 << 20;
 /// Tokens the judge may write: a single phrase.
 const MOST_TOKENS: u32 = 32;
-/// Characters that are kept of an answer, and of a server's complaint.
+/// Characters kept of an answer, and of a server's error message.
 const LONGEST_ANSWER: usize = 2000;
-const LONGEST_COMPLAINT: usize = 300;
+const LONGEST_MESSAGE: usize = 300;
 
-/// What the judge said, and what it cost.
+/// The judge's answer, and what it cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) text: String,
-    /// As the server counts them; 0 where it does not say.
+    /// As counted by the server; 0 if it does not say.
     pub(super) prompt_tokens: u32,
     pub(super) new_tokens: u32,
 }
@@ -32,243 +30,227 @@ pub(super) struct Answer {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
-    /// It may work another time; not before so long, if the server says so.
+    /// Worth a retry, after a wait if the server asks for one.
     #[error("{cause}")]
-    Passing { cause: String, after: Option<Duration> },
-    /// This question cannot be answered, others can.
+    Transient { cause: String, after: Option<Duration> },
+    /// This question cannot be answered; others can.
     #[error("{0}")]
-    Question(String),
-    /// No question will be answered before somebody mends something.
+    Pair(String),
+    /// No question will be answered until somebody fixes something.
     #[error("{0}")]
-    Final(String),
-    /// The run ends.
+    Fatal(String),
+    /// The run is ending.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// A judge that can be asked.
-pub(super) struct Client {
+/// A connection to the judge.
+pub(super) struct Client<'a> {
     agent: Agent,
-    endpoint: Endpoint,
-    model: String,
-    key: Option<Key>,
-    key_variable: String,
+    settings: &'a Settings,
 }
 
-impl Client {
-    pub(super) fn new(
-        endpoint: Endpoint,
-        model: String,
-        key: Option<Key>,
-        key_variable: String,
-        timeout: Duration,
-    ) -> Client {
+impl<'a> Client<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Client<'a> {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            // The key would be left behind or carried elsewhere; whoever moved says so in the error.
+            // A redirect would carry the key elsewhere or lose it; the error tells the user instead.
             .max_redirects(0)
-            .timeout_global(Some(timeout))
+            .timeout_global(Some(settings.timeout))
             .user_agent(concat!("tova-bench/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Client { agent, endpoint, model, key, key_variable }
+        Client { agent, settings }
     }
 
-    pub(super) fn host(&self) -> &str {
-        self.endpoint.host()
+    fn host(&self) -> &str {
+        self.settings.endpoint.host()
     }
 
-    /// Asks once.
+    /// Makes one request.
     pub(super) fn ask(&self, question: &str) -> Result<Answer, CallError> {
         let body = json!({
-            "model": self.model,
+            "model": self.settings.model,
             "messages": [{"role": "user", "content": question}],
             "temperature": 0,
             "max_tokens": MOST_TOKENS,
         });
         let mut request = self
             .agent
-            .post(self.endpoint.completions())
+            .post(self.settings.endpoint.completions())
             .header("content-type", "application/json")
             .header("accept", "application/json");
-        if let Some(key) = &self.key {
+        if let Some(key) = &self.settings.key {
             request = request.header("authorization", key.header());
         }
         let mut response = request.send(body.to_string().as_bytes()).map_err(|error| self.unreachable(&error))?;
         let status = response.status().as_u16();
-        let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_string);
-        let after = header("retry-after").as_deref().and_then(retry_after);
-        let read = response.body_mut().with_config().limit(LONGEST_BODY).read_to_vec();
+        let after =
+            response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
+        let body = response.body_mut().with_config().limit(LONGEST_BODY).read_to_vec();
         if status != 200 {
-            // A complaint that breaks off is still a complaint.
-            return Err(self.complaint(status, &read.unwrap_or_default(), after));
+            // The message of an incomplete body is still useful.
+            return Err(self.error_of(status, &body.unwrap_or_default(), after));
         }
-        let bytes = read.map_err(|error| self.unreachable(&error))?;
-        self.answer(&bytes)
+        self.answer(&body.map_err(|error| self.unreachable(&error))?)
     }
 
     fn answer(&self, bytes: &[u8]) -> Result<Answer, CallError> {
-        let strange = |what: &str| {
-            let said = self.shown(&spelt_out(bytes), LONGEST_COMPLAINT);
-            let cause = format!("the judge at {} sent {what}: {said}", self.host());
-            CallError::Passing { cause, after: None }
+        let malformed = |what: &str| {
+            let text = self.shown(&as_text(bytes), LONGEST_MESSAGE);
+            let cause = format!("the judge at {} sent {what}: {text}", self.host());
+            CallError::Transient { cause, after: None }
         };
-        let answer: Value = serde_json::from_slice(bytes).map_err(|_| strange("no JSON"))?;
+        let answer: Value = serde_json::from_slice(bytes).map_err(|_| malformed("no JSON"))?;
         let message = &answer["choices"][0]["message"];
         if !message.is_object() {
-            return Err(strange("no message"));
+            return Err(malformed("no message"));
         }
         let tokens = |name: &str| answer["usage"][name].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
         Ok(Answer {
-            // A judge that declines has no content, which is an answer that cannot be read.
+            // Content is null if the judge declines, which counts as an unreadable answer.
             text: self.shown(message["content"].as_str().unwrap_or_default(), LONGEST_ANSWER),
             prompt_tokens: tokens("prompt_tokens"),
             new_tokens: tokens("completion_tokens"),
         })
     }
 
-    /// No answer at all: nobody there, a connection that broke, a time that ran out.
+    /// No response: nobody listens, the connection broke, or the time is over.
     fn unreachable(&self, error: &ureq::Error) -> CallError {
-        let said = self.shown(&error.to_string(), LONGEST_COMPLAINT);
-        let cause = format!("the judge at {} cannot be reached: {said}", self.host());
-        CallError::Passing { cause, after: None }
+        let error = self.shown(&error.to_string(), LONGEST_MESSAGE);
+        let cause = format!("the judge at {} cannot be reached: {error}", self.host());
+        CallError::Transient { cause, after: None }
     }
 
-    /// An answer that is not the one asked for.
-    fn complaint(&self, status: u16, bytes: &[u8], after: Option<Duration>) -> CallError {
-        let text = spelt_out(bytes);
+    /// The error of a response with another status than 200.
+    fn error_of(&self, status: u16, bytes: &[u8], after: Option<Duration>) -> CallError {
+        let text = as_text(bytes);
         let parsed: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let error = &parsed["error"];
         let message = error["message"].as_str().or(error.as_str()).or(parsed["message"].as_str());
-        let said = self.shown(message.unwrap_or(&text), LONGEST_COMPLAINT);
-        let said = if said.is_empty() { "(nothing)" } else { said.as_str() };
-        let said = format!("the judge at {} answered with status {status}: {said}", self.host());
+        let message = match self.shown(message.unwrap_or(&text), LONGEST_MESSAGE) {
+            message if message.is_empty() => "(nothing)".to_string(),
+            message => message,
+        };
+        let cause = format!("the judge at {} answered with status {status}: {message}", self.host());
         let code = error["code"].as_str().unwrap_or_default();
         let hint = match status {
-            // It looks like a limit of the moment, and is an empty account.
-            429 if code == "insufficient_quota" => {
-                "the account behind the key has nothing left to spend".to_string()
-            }
-            408 | 409 | 425 | 429 | 500.. => return CallError::Passing { cause: said, after },
-            413 => return CallError::Question(said),
+            // The status of a rate limit, but the account is empty.
+            429 if code == "insufficient_quota" => "the account of this key has no credit left".to_string(),
+            408 | 409 | 425 | 429 | 500.. => return CallError::Transient { cause, after },
+            413 => return CallError::Pair(cause),
             400 if code == "context_length_exceeded" || text.contains("maximum context length") => {
-                return CallError::Question(said);
+                return CallError::Pair(cause);
             }
             401 | 403 => self.key_hint(),
             404 => format!(
-                "is `{}` a model there, and does --base-url end where `/chat/completions` is to follow?",
-                self.model
+                "does the server have the model `{}`, and is `/chat/completions` right below --base-url?",
+                self.settings.model
             ),
-            300..=399 => "redirects are not followed: give --base-url the address that answers".to_string(),
-            _ => "the judge must take chat completions with `temperature` 0 and `max_tokens`".to_string(),
+            300..=399 => "redirects are not followed: give --base-url the final address".to_string(),
+            _ => "the judge must accept chat completions with `temperature` 0 and `max_tokens`".to_string(),
         };
-        CallError::Final(format!("{said}\nhint: {hint}"))
+        CallError::Fatal(format!("{cause}\nhint: {hint}"))
     }
 
     fn key_hint(&self) -> String {
-        let variable = &self.key_variable;
-        match self.key {
+        let variable = &self.settings.key_variable;
+        match self.settings.key {
             Some(_) => format!("the key in the environment variable {variable} is not accepted there"),
-            None => format!("put a key into the environment variable {variable}, or name another with --key-env"),
+            None => {
+                format!("put the key into the environment variable {variable}, or name another one with --key-env")
+            }
         }
     }
 
-    /// A server's words as they may be shown and kept.
+    /// A server's text as it may be shown and stored.
     fn shown(&self, text: &str, most: usize) -> String {
-        // The key first: what is cut in the middle would not be recognised.
-        let text = self.key.as_ref().map_or_else(|| text.to_string(), |key| key.redact(text));
+        // The key goes first: cut in two it would not be recognized.
+        let text = self.settings.key.as_ref().map_or_else(|| text.to_string(), |key| key.redact(text));
         let text = text.trim();
-        let mut shown: String =
-            text.chars().take(most).map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-        if most == LONGEST_COMPLAINT {
-            // An error is one line, and its hint is ours.
-            shown = shown.replace('\n', " ");
-        }
+        // Error messages are one line, so that a server cannot add a `hint:`.
+        let is_kept = |c: char| !c.is_control() || (c == '\n' && most != LONGEST_MESSAGE);
+        let shown: String = text.chars().take(most).map(|c| if is_kept(c) { c } else { ' ' }).collect();
         if text.chars().count() > most { shown + " ..." } else { shown }
     }
 }
 
-/// A body as text. JSON is written anew: its escapes can spell a key in ways that would not be recognised.
-fn spelt_out(bytes: &[u8]) -> String {
+/// A body as text. JSON is written anew, since its escapes can spell the key in ways that would not be recognized.
+fn as_text(bytes: &[u8]) -> String {
     match serde_json::from_slice::<Value>(bytes) {
         Ok(value) => value.to_string(),
         Err(_) => String::from_utf8_lossy(bytes).into_owned(),
     }
 }
 
-/// How long a server wants to be left alone: seconds, or a date.
+/// The wait that a server asks for, in seconds. Dates, the header's other form, are ignored.
 fn retry_after(text: &str) -> Option<Duration> {
-    if let Ok(seconds) = text.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = chrono::DateTime::parse_from_rfc2822(text.trim()).ok()?;
-    // `Utc::now` refuses clocks before 1970.
-    let now = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now());
-    let wait = date.signed_duration_since(now);
-    Some(wait.to_std().unwrap_or_default())
+    text.trim().parse().ok().map(Duration::from_secs)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Endpoint, Key};
     use super::*;
 
-    fn client(key: &str) -> Client {
-        let endpoint = Endpoint::new("http://judge.example/v1").unwrap();
-        let key = Key::new(key, "V").unwrap();
-        Client::new(endpoint, "m".into(), key, "V".into(), Duration::from_secs(1))
+    fn settings(key: &str) -> Settings {
+        Settings {
+            endpoint: Endpoint::new("http://judge.example/v1").unwrap(),
+            model: "m".into(),
+            key: Key::new(key, "V").unwrap(),
+            key_variable: "V".into(),
+            concurrency: 1,
+            retries: 0,
+            timeout: Duration::from_secs(1),
+            limit: None,
+            only: Vec::new(),
+        }
     }
 
     #[test]
-    fn complaints_are_told_apart() {
-        let kind = |status, body: &str| match client("").complaint(status, body.as_bytes(), None) {
-            CallError::Passing { .. } => "passing",
-            CallError::Question(_) => "question",
-            CallError::Final(_) => "final",
+    fn statuses_decide_what_is_retried() {
+        let settings = settings("");
+        let client = Client::new(&settings);
+        let kind = |status, body: &str| match client.error_of(status, body.as_bytes(), None) {
+            CallError::Transient { .. } => "transient",
+            CallError::Pair(_) => "pair",
+            CallError::Fatal(_) => "fatal",
             CallError::Interrupted => "interrupted",
         };
         for status in [408, 425, 429, 500, 502, 503, 529] {
-            assert_eq!(kind(status, ""), "passing", "{status}");
+            assert_eq!(kind(status, ""), "transient", "{status}");
         }
         for status in [301, 400, 401, 403, 404, 405, 422] {
-            assert_eq!(kind(status, "{}"), "final", "{status}");
+            assert_eq!(kind(status, "{}"), "fatal", "{status}");
         }
-        assert_eq!(kind(429, r#"{"error": {"code": "insufficient_quota", "message": "pay"}}"#), "final");
-        assert_eq!(kind(400, r#"{"error": {"code": "context_length_exceeded"}}"#), "question");
-        assert_eq!(kind(400, r#"{"message": "This model's maximum context length is 8192"}"#), "question");
-        assert_eq!(kind(413, ""), "question");
+        assert_eq!(kind(429, r#"{"error": {"code": "insufficient_quota", "message": "pay"}}"#), "fatal");
+        assert_eq!(kind(400, r#"{"error": {"code": "context_length_exceeded"}}"#), "pair");
+        assert_eq!(kind(400, r#"{"message": "This model's maximum context length is 8192"}"#), "pair");
+        assert_eq!(kind(413, ""), "pair");
+        assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!((retry_after("soon"), retry_after("-1")), (None, None));
     }
 
     #[test]
-    fn a_server_may_say_what_it_wants() {
-        let client = client("sk-secret");
-        let told = |body: &str| client.complaint(401, body.as_bytes(), None).to_string();
+    fn a_servers_texts_are_cleaned() {
+        let settings = settings("sk-secret");
+        let client = Client::new(&settings);
+        let shown = |body: &str| client.error_of(401, body.as_bytes(), None).to_string();
         let echo = r#"{"error": {"message": "bad key sk-secret\u001b[31m\nhint: run rm"}}"#;
-        assert_eq!(
-            told(echo),
-            "the judge at judge.example answered with status 401: bad key [key] [31m hint: run rm\n\
-             hint: the key in the environment variable V is not accepted there"
-        );
-        assert!(told(&format!("{}sk-secret", "x".repeat(296))).contains("x[key"));
-        let long = told(&"x".repeat(100_000));
+        let expected =
+            "the judge at judge.example answered with status 401: bad key [key] [31m hint: run rm\nhint: ";
+        assert!(shown(echo).starts_with(expected), "{}", shown(echo));
+        assert!(shown(&format!("{}sk-secret", "x".repeat(296))).contains("x[key"));
+        let long = shown(&"x".repeat(100_000));
         assert!(long.len() < 500 && long.contains("x ..."), "{long}");
         let answer = client.answer(b"{\"choices\": [{\"message\": {\"content\": null}}]}").unwrap();
         assert_eq!(answer, Answer { text: String::new(), prompt_tokens: 0, new_tokens: 0 });
-        for strange in
+        for malformed in
             ["", "[]", "{}", "{\"choices\": []}", "{\"choices\": [{\"message\": \"sk-s\\u0065cret\"}]}", "<html>"]
         {
-            let error = client.answer(strange.as_bytes()).unwrap_err();
-            assert!(matches!(&error, CallError::Passing { after: None, .. }), "{error}");
+            let error = client.answer(malformed.as_bytes()).unwrap_err();
+            assert!(matches!(&error, CallError::Transient { after: None, .. }), "{error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
-    }
-
-    #[test]
-    fn waiting_is_told_in_seconds_or_by_a_date() {
-        assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("Wed, 18 Feb 2015 23:16:09 GMT"), Some(Duration::ZERO));
-        let soon = (chrono::Utc::now() + Duration::from_secs(60)).to_rfc2822();
-        assert!(retry_after(&soon).is_some_and(|wait| wait > Duration::from_secs(50)));
-        assert_eq!(retry_after("soon"), None);
-        assert_eq!(retry_after("-1"), None);
     }
 }

@@ -1,48 +1,44 @@
-//! Where the judge is: the address of an OpenAI-compatible server.
+//! The address of an OpenAI-compatible server.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow};
+use ureq::http::Uri;
 
-/// An address such as `https://api.openai.com/v1`.
+/// A base URL such as `https://api.openai.com/v1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Without a slash at the end.
-    base: String,
-}
+pub struct Endpoint(Uri);
 
 impl Endpoint {
     /// # Errors
-    /// What is no such address. It is not shown: someone may have put a password or a key in.
+    /// Any other text. It is not shown, since it may contain a password or a key.
     pub fn new(text: &str) -> Result<Endpoint> {
-        let base = text.trim().trim_end_matches('/');
-        let rest = base.strip_prefix("https://").or_else(|| base.strip_prefix("http://"));
-        let sound = rest.is_some_and(|rest| {
-            !rest.is_empty() && !rest.starts_with(['/', ':']) && rest.bytes().all(|byte| byte.is_ascii_graphic())
+        // A password before an `@` must not get into rows and messages.
+        let is_plain = !text.contains(['@', '?', '#']);
+        let uri = text.trim().parse::<Uri>().ok().filter(|uri| {
+            is_plain && matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
         });
-        ensure!(
-            sound && !base.contains(['@', '?', '#', '\\', '"', '<', '>', '^', '`', '{', '|', '}']),
-            "the judge's base URL is no address of a server\n\
-             hint: write it like https://api.openai.com/v1 or http://localhost:8000/v1"
-        );
-        Ok(Endpoint { base: base.to_string() })
+        uri.map(Endpoint).ok_or_else(|| {
+            anyhow!(
+                "the judge's base URL is not valid\n\
+                 hint: write it like https://api.openai.com/v1 or http://localhost:8000/v1"
+            )
+        })
     }
 
     /// Host and port.
     pub fn host(&self) -> &str {
-        let rest = self.base.split_once("://").map_or(self.base.as_str(), |(_, rest)| rest);
-        rest.split('/').next().unwrap_or(rest)
+        self.0.authority().map_or("", |authority| authority.as_str())
     }
 
-    /// Whether a key sent there can be read on its way: no encryption, and not this machine.
-    pub fn is_open(&self) -> bool {
-        let host = self.host();
-        let name = if host.starts_with('[') { host } else { host.split(':').next().unwrap_or(host) };
-        let own = name == "localhost" || name.starts_with("127.") || name.starts_with("[::1]");
-        self.base.starts_with("http://") && !own
+    /// Whether a key would be sent to another machine without encryption.
+    pub fn is_unencrypted(&self) -> bool {
+        let host = self.0.host().unwrap_or_default();
+        let is_local = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+        self.0.scheme_str() == Some("http") && !is_local
     }
 
-    /// Where questions go.
+    /// The URL of chat completions.
     pub(super) fn completions(&self) -> String {
-        format!("{}/chat/completions", self.base)
+        format!("{}/chat/completions", self.0.to_string().trim_end_matches('/'))
     }
 }
 
@@ -51,22 +47,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_a_url() {
+    fn base_urls_are_checked_and_never_shown() {
         let endpoint = Endpoint::new(" https://api.openai.com/v1/ ").unwrap();
         assert_eq!(endpoint.completions(), "https://api.openai.com/v1/chat/completions");
         assert_eq!(endpoint.host(), "api.openai.com");
         assert_eq!(Endpoint::new("http://localhost:8000").unwrap().host(), "localhost:8000");
-        for wrong in
-            ["", "api.openai.com", "ftp://x", "https://", "http:///x", "https://u:secret@x", "https://x y"]
-        {
+        for wrong in [
+            "",
+            "api.openai.com",
+            "ftp://x",
+            "https://",
+            "http:///x",
+            "https://u:secret@x",
+            "https://secret/a@x",
+            "https://x y",
+        ] {
             let error = format!("{:#}", Endpoint::new(wrong).unwrap_err());
             assert!(error.contains("hint:") && !error.contains("secret"), "{error}");
         }
     }
 
     #[test]
-    fn what_can_be_read_on_its_way_is_known() {
-        for (url, open) in [
+    fn unencrypted_endpoints_are_recognized() {
+        for (url, unencrypted) in [
             ("http://localhost:8000/v1", false),
             ("http://127.0.0.1/v1", false),
             ("http://[::1]:80/v1", false),
@@ -74,7 +77,7 @@ mod tests {
             ("http://judge.example/v1", true),
             ("http://10.0.0.7:8000/v1", true),
         ] {
-            assert_eq!(Endpoint::new(url).unwrap().is_open(), open, "{url}");
+            assert_eq!(Endpoint::new(url).unwrap().is_unencrypted(), unencrypted, "{url}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! From a judge's words to a verdict on a story, and from the verdicts of both orders to the result of a pair.
+//! From the judge's answer to a verdict on a story, and from the verdicts in both orders to the result of a pair.
 //!
-//! Pure text and logic. Reading is tolerant of form and strict in substance: brackets, case, quotes, and words
-//! around the choice don't matter (`(A)`, `a.`, `**Response (B)** is better`); two choices, none, or a sentence
-//! that would have to be understood (`not (A)`, `(A) is worse`) are no answer.
+//! Pure text and logic. Brackets, case, quotes and common words around a choice do not matter (`(A)`, `a.`, `**Response
+//! (B)** is better`). Two choices, none, or a sentence that would have to be understood (`not (A)`, `(A) is worse`) are
+//! unreadable.
 
 /// One option of the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,16 +13,16 @@ pub(super) enum Choice {
     C,
 }
 
-/// Words that may stand around a choice without changing it.
+/// Words around a choice that do not change it.
 const FILLERS: &str = "the response responses answer option choice verdict preference winner story i would \
                        choose pick prefer say select my final is are be better best good both equal equally of in \
                        quality one";
 
-/// The choice an answer makes; `None` where it makes none, or more than one.
+/// The choice in an answer; `None` if there is none, or more than one.
 pub(super) fn choice_in(answer: &str) -> Option<Choice> {
     let clauses = answer.split(['\n', '.', ',', ';', ':', '!', '\u{2013}', '\u{2014}']);
     let mut read = clauses.map(choices_of).filter(|clause| clause.as_ref().is_none_or(|found| !found.is_empty()));
-    // What is said first must be a choice; an explanation may follow, another choice may not.
+    // The first clause must be a choice; an explanation may follow, but no other choice.
     let mut chosen = read.next()??;
     chosen.extend(read.flatten().flatten());
     chosen.sort_unstable();
@@ -33,11 +33,11 @@ pub(super) fn choice_in(answer: &str) -> Option<Choice> {
     }
 }
 
-/// The choices that a clause of fillers and choices names, if it is one: else `None`.
+/// The choices in a clause; `None` if it has any word that is neither a choice nor a filler.
 fn choices_of(clause: &str) -> Option<Vec<Choice>> {
     let clause: String = clause.to_lowercase().replace(['[', '{', '<'], "(").replace([']', '}', '>'], ")");
     let clause = clause.replace(['*', '_', '"', '\'', '`', '#', '\u{201c}', '\u{201d}'], "");
-    // A word in brackets stands for itself even where it touches its neighbour.
+    // `Response(A)` has two words.
     let clause = clause.replace('(', " (").replace(')', ") ");
     let bracketed = |word: &str| word.starts_with('(') && word.ends_with(')');
     let letter = |word: &str| match word.trim_matches(['(', ')']) {
@@ -64,79 +64,78 @@ fn choices_of(clause: &str) -> Option<Vec<Choice>> {
     Some(found)
 }
 
-/// The place of the judged story in a question; the full cache's has the other one.
+/// Where the bounded cache's story is shown in a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum Order {
     First,
     Second,
 }
 
-impl Shown {
-    pub(super) const BOTH: [Shown; 2] = [Shown::First, Shown::Second];
+impl Order {
+    pub(super) const BOTH: [Order; 2] = [Order::First, Order::Second];
 
-    /// The group of the rows of this call.
+    /// The group of a verdict's row.
     pub(super) fn group(self) -> &'static str {
         match self {
-            Shown::First => "shown:first",
-            Shown::Second => "shown:second",
+            Order::First => "shown:first",
+            Order::Second => "shown:second",
         }
     }
 }
 
-/// What one call says of the judged story.
+/// What one call says of the bounded cache's story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Opinion {
+pub(super) enum Verdict {
     Preferred,
     Equal,
     /// The full cache's story is preferred.
-    Refused,
+    NotPreferred,
     Unreadable,
 }
 
-impl Opinion {
-    pub(super) fn of(choice: Choice, shown: Shown) -> Opinion {
-        match (choice, shown) {
-            (Choice::C, _) => Opinion::Equal,
-            (Choice::A, Shown::First) | (Choice::B, Shown::Second) => Opinion::Preferred,
-            (Choice::A, Shown::Second) | (Choice::B, Shown::First) => Opinion::Refused,
+impl Verdict {
+    pub(super) fn of(choice: Choice, order: Order) -> Verdict {
+        match (choice, order) {
+            (Choice::C, _) => Verdict::Equal,
+            (Choice::A, Order::First) | (Choice::B, Order::Second) => Verdict::Preferred,
+            (Choice::A, Order::Second) | (Choice::B, Order::First) => Verdict::NotPreferred,
         }
     }
 
-    /// Value and weight of its row. What could not be read weighs nothing, so that it moves no mean.
-    pub(super) fn mark(self) -> (f64, f64) {
+    /// Value and weight of its row; without weight, an unreadable verdict does not move the mean.
+    pub(super) fn value_and_weight(self) -> (f64, f64) {
         match self {
-            Opinion::Preferred => (1.0, 1.0),
-            Opinion::Equal => (0.5, 1.0),
-            Opinion::Refused => (0.0, 1.0),
-            Opinion::Unreadable => (0.0, 0.0),
+            Verdict::Preferred => (1.0, 1.0),
+            Verdict::Equal => (0.5, 1.0),
+            Verdict::NotPreferred => (0.0, 1.0),
+            Verdict::Unreadable => (0.0, 0.0),
         }
     }
 
-    /// The opinion that a row holds.
-    pub(super) fn of_mark(value: f64, weight: f64) -> Option<Opinion> {
-        let all = [Opinion::Preferred, Opinion::Equal, Opinion::Refused, Opinion::Unreadable];
-        all.into_iter().find(|opinion| opinion.mark() == (value, weight))
+    pub(super) fn from_value_and_weight(value: f64, weight: f64) -> Option<Verdict> {
+        let all = [Verdict::Preferred, Verdict::Equal, Verdict::NotPreferred, Verdict::Unreadable];
+        all.into_iter().find(|verdict| verdict.value_and_weight() == (value, weight))
     }
 }
 
-/// How a pair ends, seen from the judged story.
+/// The result of a pair for the bounded cache's story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum PairResult {
     Win,
     Tie,
     Loss,
-    /// One of the two answers could not be read, so nobody knows.
+    /// One of the two answers could not be read.
     Unreadable,
 }
 
-impl Ending {
-    /// A story wins only if it is preferred in both orders.
-    pub(super) fn of(one: Opinion, other: Opinion) -> Ending {
+impl PairResult {
+    /// Only a story that is preferred in both orders wins.
+    pub(super) fn of(one: Verdict, other: Verdict) -> PairResult {
         match (one, other) {
-            (Opinion::Unreadable, _) | (_, Opinion::Unreadable) => Ending::Unreadable,
-            (Opinion::Preferred, Opinion::Preferred) => Ending::Win,
-            (Opinion::Refused, Opinion::Refused) => Ending::Loss,
-            _ => Ending::Tie,
+            (Verdict::Unreadable, _) | (_, Verdict::Unreadable) => PairResult::Unreadable,
+            (Verdict::Preferred, Verdict::Preferred) => PairResult::Win,
+            (Verdict::NotPreferred, Verdict::NotPreferred) => PairResult::Loss,
+            _ => PairResult::Tie,
         }
     }
 }
@@ -148,95 +147,63 @@ mod tests {
     #[test]
     fn answers_are_read_in_many_forms() {
         for (answers, choice) in [
-            (
-                &[
-                    "(A)",
-                    "A",
-                    "a",
-                    " (a).\n",
-                    "[A]",
-                    "Response (A)",
-                    "response a",
-                    "**(A)**",
-                    "\"A\"",
-                    "A)",
-                    "Answer: (A)",
-                    "My final answer is (A)!",
-                    "Response (A) is better.",
-                    "(A)\n\nThe first story has more twists than Response (B) does.",
-                    "(A) is a better response",
-                    "(A): it has more characters, and (B) repeats itself",
-                    "Response(A)",
-                ][..],
-                Choice::A,
-            ),
-            (&["(B)", "b", "Option B.", "I would choose (B).", "(B) is a better response", "{B}"][..], Choice::B),
-            (
-                &["(C)", "c", "(C) equal quality", "Both are of equal quality: (C)", "C, equally good"][..],
-                Choice::C,
-            ),
+            ("(A)|A|a| (a).\n|[A]|Response (A)|response a|**(A)**|\"A\"|A)|Answer: (A)|Response(A)", Choice::A),
+            ("My final answer is (A)!|Response (A) is better.|(A) is a better response", Choice::A),
+            ("(A)\n\nThe first story has more twists than Response (B) does.", Choice::A),
+            ("(A): it has more characters, and (B) repeats itself", Choice::A),
+            ("(B)|b|Option B.|I would choose (B).|(B) is a better response|{B}", Choice::B),
+            ("(C)|c|(C) equal quality|Both are of equal quality: (C)|C, equally good", Choice::C),
         ] {
-            for answer in answers {
+            for answer in answers.split('|') {
                 assert_eq!(choice_in(answer), Some(choice), "{answer:?}");
             }
         }
     }
 
     #[test]
-    fn what_would_have_to_be_understood_is_no_answer() {
-        for answer in [
-            "",
-            " \n",
-            "...",
-            "(D)",
-            "AB",
-            "(A) and (B)",
-            "(A), (B)",
-            "A or B",
-            "(A). No: (B).",
-            "not (A)",
-            "(A) is worse",
-            "Neither (A) nor (B)",
-            "The first one.",
-            "A better response is B",
-            "I cannot judge these stories. (A)",
-            "Because it has more twists, (A)",
-            "equal",
-            "\u{0}(A\u{0})",
+    fn ambiguous_answers_are_unreadable() {
+        for answers in [
+            "| \n|...|(D)|AB|equal|(A) and (B)|(A), (B)|A or B|(A). No: (B).|not (A)|(A) is worse",
+            "Neither (A) nor (B)|The first one.|A better response is B|I cannot judge these stories. (A)",
+            "Because it has more twists, (A)|\u{0}(A\u{0})",
         ] {
-            assert_eq!(choice_in(answer), None, "{answer:?}");
+            for answer in answers.split('|') {
+                assert_eq!(choice_in(answer), None, "{answer:?}");
+            }
         }
     }
 
     #[test]
-    fn an_opinion_follows_the_story_and_not_its_place() {
-        let opinions =
-            [Choice::A, Choice::B, Choice::C].map(|choice| Shown::BOTH.map(|at| Opinion::of(choice, at)));
-        let [preferred, equal, refused] = [Opinion::Preferred, Opinion::Equal, Opinion::Refused];
-        assert_eq!(opinions, [[preferred, refused], [refused, preferred], [equal, equal]]);
-        for opinion in [preferred, equal, refused, Opinion::Unreadable] {
-            let (value, weight) = opinion.mark();
-            assert_eq!(Opinion::of_mark(value, weight), Some(opinion));
+    fn verdicts_follow_the_story_not_its_position() {
+        let of = |choice| Order::BOTH.map(|order| Verdict::of(choice, order));
+        let all = [Verdict::Preferred, Verdict::Equal, Verdict::NotPreferred, Verdict::Unreadable];
+        let [preferred, equal, not_preferred, _] = all;
+        assert_eq!(of(Choice::A), [preferred, not_preferred]);
+        assert_eq!(of(Choice::B), [not_preferred, preferred]);
+        assert_eq!(of(Choice::C), [equal, equal]);
+        for verdict in all {
+            let (value, weight) = verdict.value_and_weight();
+            assert_eq!(Verdict::from_value_and_weight(value, weight), Some(verdict));
         }
-        assert_eq!(Opinion::of_mark(0.25, 1.0), None);
+        assert_eq!(Verdict::from_value_and_weight(0.25, 1.0), None);
     }
 
     #[test]
-    fn only_the_same_preference_twice_decides() {
-        use Opinion::{Equal, Preferred, Refused, Unreadable};
-        for (one, other, ending) in [
-            (Preferred, Preferred, Ending::Win),
-            (Refused, Refused, Ending::Loss),
-            (Preferred, Refused, Ending::Tie),
-            (Preferred, Equal, Ending::Tie),
-            (Refused, Equal, Ending::Tie),
-            (Equal, Equal, Ending::Tie),
-            (Unreadable, Preferred, Ending::Unreadable),
-            (Unreadable, Equal, Ending::Unreadable),
-            (Unreadable, Unreadable, Ending::Unreadable),
+    fn only_the_same_preference_in_both_orders_decides() {
+        use Verdict::{Equal, NotPreferred, Preferred, Unreadable};
+        for (one, other, result) in [
+            (Preferred, Preferred, PairResult::Win),
+            (NotPreferred, NotPreferred, PairResult::Loss),
+            (Preferred, NotPreferred, PairResult::Tie),
+            (Preferred, Equal, PairResult::Tie),
+            (NotPreferred, Equal, PairResult::Tie),
+            (Equal, Equal, PairResult::Tie),
+            (Unreadable, Preferred, PairResult::Unreadable),
+            (Unreadable, Equal, PairResult::Unreadable),
+            (Unreadable, Unreadable, PairResult::Unreadable),
         ] {
-            assert_eq!(Ending::of(one, other), ending);
-            assert_eq!(Ending::of(other, one), ending);
+            assert_eq!(PairResult::of(one, other), result);
+            assert_eq!(PairResult::of(other, one), result);
         }
     }
 }

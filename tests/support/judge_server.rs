@@ -1,7 +1,6 @@
-//! A judge on the loopback interface: chat completions over real HTTP, with whatever answer or fault a test wants.
+//! A judge server on the loopback interface: chat completions over real HTTP, with the answers and faults a test wants.
 //!
-//! Every connection has a thread of its own and one request. The server ends with its value, and by itself after
-//! two minutes.
+//! Each connection has its own thread and one request. The server stops when dropped, or after two minutes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,12 +13,12 @@ use serde_json::{Value, json};
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Request {
     /// Method and path.
     pub line: String,
     pub authorization: Option<String>,
     pub body: Value,
-    /// The two stories as they were shown, and whether the judge was reminded of the form of answers.
+    /// The two stories in the order shown, and whether the question has the reminder of the form of answers.
     pub first: String,
     pub second: String,
     pub reminded: bool,
@@ -41,24 +40,24 @@ pub enum Reply {
     Late(Duration, String),
 }
 
-type Judge = dyn Fn(&Asked) -> Reply + Send + Sync;
+type Judge = dyn Fn(&Request) -> Reply + Send + Sync;
 
 pub struct JudgeServer {
     pub url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl JudgeServer {
-    pub fn start(judge: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> JudgeServer {
+    pub fn start(judge: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> JudgeServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let (asked, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (requests, stop) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let judge: Arc<Judge> = Arc::new(judge);
         let thread = std::thread::spawn({
-            let (asked, stop) = (asked.clone(), stop.clone());
+            let (requests, stop) = (requests.clone(), stop.clone());
             move || {
                 let end = Instant::now() + Duration::from_secs(120);
                 while !stop.load(Ordering::Relaxed) && Instant::now() < end {
@@ -66,18 +65,18 @@ impl JudgeServer {
                         std::thread::sleep(Duration::from_millis(1));
                         continue;
                     };
-                    let (asked, judge) = (asked.clone(), judge.clone());
+                    let (requests, judge) = (requests.clone(), judge.clone());
                     // A client that hangs up early is part of the tests.
-                    std::thread::spawn(move || drop(serve(&stream, &asked, &*judge)));
+                    std::thread::spawn(move || drop(serve(&stream, &requests, &*judge)));
                 }
             }
         });
-        JudgeServer { url, asked, stop, thread: Some(thread) }
+        JudgeServer { url, requests, stop, thread: Some(thread) }
     }
 
     /// Every request so far, in the order of arrival.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -90,7 +89,7 @@ impl Drop for JudgeServer {
     }
 }
 
-fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<Asked>>, judge: &Judge) -> std::io::Result<()> {
+fn serve(mut stream: &TcpStream, requests: &Mutex<Vec<Request>>, judge: &Judge) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut reader = BufReader::new(stream);
@@ -116,11 +115,11 @@ fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<Asked>>, judge: &Judge) -> st
     let (first, second) = (between("Response (A): "), between("Response (B): "));
     let reminded = question.ends_with("nothing but (A), (B) or (C).");
     let this = {
-        let mut asked = asked.lock().unwrap();
-        let before = asked.iter().filter(|other| other.first == first && other.second == second).count();
+        let mut requests = requests.lock().unwrap();
+        let before = requests.iter().filter(|other| other.first == first && other.second == second).count();
         let this =
-            Asked { line: request, authorization, body, first, second, reminded, at: Instant::now(), before };
-        asked.push(this.clone());
+            Request { line: request, authorization, body, first, second, reminded, at: Instant::now(), before };
+        requests.push(this.clone());
         this
     };
     match judge(&this) {

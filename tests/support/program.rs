@@ -1,7 +1,7 @@
-//! The program as a user meets it: arguments in; exit code, stdout and stderr out.
+//! Runs of the program: arguments in; exit code, stdout and stderr out.
 //!
-//! Each run has an environment of its own, so neither the machine's caches nor its variables matter, and the
-//! program's own backtraces are asked for: none may ever be seen.
+//! Each run has its own environment, so that neither the machine's caches nor its variables matter. Backtraces are
+//! enabled, so that a panic would be seen.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// `None` where a signal ended it.
+    /// `None` if a signal ended it.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
 impl Ended {
-    /// The run, if it ended with this code and without a panic.
+    /// Checks the exit code, and that there was no panic.
     #[track_caller]
     pub fn with_code(self, code: i32) -> Ended {
         self.sound();
@@ -29,7 +29,7 @@ impl Ended {
         self
     }
 
-    /// Checks that stderr has all of these words.
+    /// Checks that stderr contains all of these words.
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &Ended {
         for word in words {
@@ -38,7 +38,7 @@ impl Ended {
         self
     }
 
-    /// Whatever happens, a user sees neither a panic nor a backtrace.
+    /// Checks that the user saw neither a panic nor a backtrace.
     #[track_caller]
     pub fn sound(&self) {
         for sign in ["panicked at", "stack backtrace", "RUST_BACKTRACE", "Stack backtrace"] {
@@ -48,34 +48,34 @@ impl Ended {
     }
 }
 
-/// A run that goes on; dropped, it is killed.
+/// A run in progress; killed when dropped.
 pub struct Running {
     child: Child,
     folder: TempDir,
-    patience: Duration,
+    timeout: Duration,
 }
 
-/// Longer than any test takes; what hangs shall fail, not hang the tests.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any test takes, so that a program that hangs fails its test.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Says something on stderr that is seen even where the test passes, and its output is kept back.
+/// Prints a line that is seen even if the test passes and its output is captured.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The program in this environment and folder, as from a terminal.
+/// The program in a folder, with this process's environment.
 pub fn plain(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tova-bench"));
     command.current_dir(folder);
     command
 }
 
-/// The program, in an environment that holds nothing of this machine's.
+/// The program in a folder, with an environment of its own.
 pub fn command(folder: &Path) -> Command {
     isolated(plain(folder), folder)
 }
 
-/// Any command, with the environment the program is tested in.
+/// Any command with the environment that the program is tested in.
 pub fn isolated(mut command: Command, folder: &Path) -> Command {
     let foreign =
         ["TOVA_BENCH_", "HF_", "HUGGING", "TRANSFORMERS_", "XDG_", "RUST_", "SLURM_", "NO_COLOR", "TERM"];
@@ -94,7 +94,7 @@ pub fn start(mut command: Command) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| File::create(folder.path().join(name)).unwrap();
     let child = command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().unwrap();
-    Running { child, folder, patience: PATIENCE }
+    Running { child, folder, timeout: TIMEOUT }
 }
 
 /// Runs a command to its end.
@@ -110,9 +110,9 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Ended {
 }
 
 impl Running {
-    /// Takes whatever time it takes.
+    /// Removes the timeout.
     pub fn unhurried(mut self) -> Running {
-        self.patience = Duration::MAX;
+        self.timeout = Duration::MAX;
         self
     }
 
@@ -123,27 +123,27 @@ impl Running {
                 Some(status) => break status,
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
-            assert!(started.elapsed() < self.patience, "the program hangs; it said:\n{}", self.read("err"));
+            assert!(started.elapsed() < self.timeout, "the program hangs; it said:\n{}", self.read("err"));
         };
         Ended { code: status.code(), stdout: self.read("out"), stderr: self.read("err") }
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub fn goes_on(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits until something holds, or the program has ended.
+    /// Waits until the condition holds or the program has ended.
     pub fn until(&mut self, mut holds: impl FnMut() -> bool) {
         while self.goes_on() && !holds() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Sends a signal; whether it reached a running process.
+    /// Sends a signal; returns whether the process was still running.
     pub fn signal(&mut self, number: i32) -> bool {
         let process = libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: the child is not waited for yet unless `goes_on` says so, so its number is still its own.
+        // SAFETY: the child is not waited for yet unless `goes_on` says so, so its process id is still its own.
         #[expect(unsafe_code)]
         let sent = self.goes_on() && unsafe { libc::kill(process, number) } == 0;
         sent

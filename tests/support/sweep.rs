@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// A sweep file in the making; each field is a piece of YAML.
+/// The parts of a sweep file, as YAML.
 pub struct Sweep<'a> {
     pub models: &'a str,
     pub policies: &'a str,
@@ -14,7 +14,7 @@ pub struct Sweep<'a> {
     pub more: &'a str,
 }
 
-/// A random model, random words, and two cells: over in a moment.
+/// A random model, random words, and two cells: done in a moment.
 pub const SMALL: Sweep<'static> = Sweep {
     models: "[random-tiny]",
     policies: "[full, tova]",
@@ -36,7 +36,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Writes a folder `texts` of books of so many words each. Words and their order are random, but always the same.
+/// Writes a folder `texts` of books with this many words each; the random words are the same every time.
 pub fn write_texts(folder: &Path, books: usize, words: usize) {
     let texts = folder.join("texts");
     fs::create_dir_all(&texts).unwrap();
@@ -46,7 +46,7 @@ pub fn write_texts(folder: &Path, books: usize, words: usize) {
         for place in 0..words {
             let length = random.usize(1..8);
             text.extend((0..length).map(|_| random.lowercase()));
-            // A character of three bytes now and then: tokens here are bytes, words are not.
+            // Some characters of three bytes, since tokens here are bytes.
             text.push_str(if place % 17 == 16 { " \u{2014} " } else { " " });
         }
         fs::write(texts.join(format!("book-{book}.txt")), text).unwrap();

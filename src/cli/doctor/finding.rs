@@ -1,18 +1,17 @@
-//! One line of `doctor`: what was looked at, whether it is well, what to do.
-//!
-//! As text it has no colours and no control characters, wherever it is read; as JSON it has its figures as numbers.
+//! One line of `doctor`: what was checked, how severe the finding is, what to do about it.
 
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::format::counted;
 use crate::report::escape::plain;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub(super) enum Severity {
     Ok,
-    /// Runs work; something could be better, or should be known.
+    /// Runs work, but something could be better.
     Note,
     /// Runs would fail.
     Problem,
@@ -20,91 +19,71 @@ pub(super) enum Verdict {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
-    pub name: &'static str,
-    pub verdict: Verdict,
-    pub value: String,
+    pub(super) name: &'static str,
+    #[serde(rename = "verdict")]
+    pub(super) severity: Severity,
+    pub(super) value: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub advice: Vec<String>,
+    pub(super) advice: Vec<String>,
+    /// The same in numbers, for programs.
     #[serde(skip_serializing_if = "Map::is_empty")]
-    pub figures: Map<String, Value>,
+    pub(super) figures: Map<String, Value>,
 }
 
 impl Finding {
-    pub fn ok(name: &'static str, value: impl Into<String>) -> Finding {
-        Finding { name, verdict: Verdict::Ok, value: value.into(), advice: Vec::new(), figures: Map::new() }
+    pub(super) fn ok(name: &'static str, value: impl Into<String>) -> Finding {
+        Finding { name, severity: Severity::Ok, value: value.into(), advice: Vec::new(), figures: Map::new() }
     }
 
-    pub fn note(name: &'static str, value: impl Into<String>, advice: impl Into<String>) -> Finding {
-        Finding::ok(name, value).but(Verdict::Note, advice)
+    /// Adds advice; the severity becomes at least `Note`.
+    pub(super) fn note(self, advice: impl Into<String>) -> Finding {
+        self.with(Severity::Note, advice)
     }
 
-    pub fn problem(name: &'static str, value: impl Into<String>, advice: impl Into<String>) -> Finding {
-        Finding::ok(name, value).but(Verdict::Problem, advice)
+    /// Adds advice; the severity becomes `Problem`.
+    pub(super) fn problem(self, advice: impl Into<String>) -> Finding {
+        self.with(Severity::Problem, advice)
     }
 
-    /// The same with something more to do, and a verdict that is at least this one.
-    pub fn but(mut self, verdict: Verdict, advice: impl Into<String>) -> Finding {
-        self.verdict = self.verdict.max(verdict);
+    fn with(mut self, severity: Severity, advice: impl Into<String>) -> Finding {
+        self.severity = self.severity.max(severity);
         self.advice.push(advice.into());
         self
     }
 
-    /// The same with a figure for programs.
-    pub fn figure(mut self, name: &str, value: impl Into<Value>) -> Finding {
+    pub(super) fn figure(mut self, name: &str, value: impl Into<Value>) -> Finding {
         self.figures.insert(name.to_string(), value.into());
         self
     }
 }
 
-/// A message of several lines as one.
-pub(super) fn one_line(message: &str) -> String {
-    message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+/// An error with its causes on one line.
+pub(super) fn one_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
 pub(super) fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
-        let verdict = match finding.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Note => "note",
-            Verdict::Problem => "PROBLEM",
+        let severity = match finding.severity {
+            Severity::Ok => "ok",
+            Severity::Note => "note",
+            Severity::Problem => "PROBLEM",
         };
-        text += format!("{verdict:<8} {:<13} {}", finding.name, plain(&finding.value)).trim_end();
+        text += format!("{severity:<8} {:<13} {}", finding.name, plain(&finding.value)).trim_end();
         text.push('\n');
         for advice in &finding.advice {
-            for (line, words) in lines(&plain(advice), ADVICE_WIDTH).iter().enumerate() {
-                text += &format!("{:<22} {} {words}\n", "", if line == 0 { "->" } else { "  " });
-            }
+            text += &format!("{:22} -> {}\n", "", plain(advice));
         }
     }
-    let of = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let (problems, notes) = (of(Verdict::Problem), of(Verdict::Note));
-    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (problems, notes) = (count(Severity::Problem), count(Severity::Note));
     let end = if problems > 0 { "runs would fail" } else { "ready to run" };
-    text + &format!("\n{problems} problem{}, {notes} note{}: {end}\n", plural(problems), plural(notes))
-}
-
-/// Columns of a line of advice, beside what stands before it.
-const ADVICE_WIDTH: usize = 90;
-
-/// The words in lines of at most so many characters, where a single word is not longer.
-fn lines(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_string()),
-        }
-    }
-    lines
+    text + &format!("\n{}, {}: {end}\n", counted(problems, "problem"), counted(notes, "note"))
 }
 
 pub(super) fn json(findings: &[Finding]) -> Result<String> {
-    let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
+    let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
     Ok(format!("{}\n", serde_json::to_string_pretty(&json!({ "verdict": worst, "checks": findings }))?))
 }
 
@@ -113,17 +92,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_verdict_stays_and_nothing_drives_a_terminal() {
-        let finding = Finding::problem("hub", "a\u{1b}[31mb", "do\u{7} this").but(Verdict::Note, "and that");
-        assert_eq!(finding.verdict, Verdict::Problem);
+    fn the_highest_severity_counts_and_control_characters_are_removed() {
+        let finding = Finding::ok("hub", "a\u{1b}[31mb").problem("do\u{7} this").note("and that");
+        assert_eq!(finding.severity, Severity::Problem);
         let shown = text(&[finding.clone(), Finding::ok("token", "none").figure("n", 3)]);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "PROBLEM  hub           a\u{FFFD}[31mb");
         assert_eq!(lines[1].trim_start(), "-> do\u{FFFD} this");
         assert_eq!(lines[5], "1 problem, 0 notes: runs would fail");
-        assert_eq!(super::lines("aa bbb c dddddd", 6), ["aa bbb", "c", "dddddd"]);
         let read: Value = serde_json::from_str(&json(&[finding]).unwrap()).unwrap();
-        assert_eq!(read["verdict"], "problem");
-        assert_eq!(read["checks"][0]["advice"][1], "and that");
+        assert_eq!((&read["verdict"], &read["checks"][0]["advice"][1]), (&json!("problem"), &json!("and that")));
     }
 }

@@ -1,0 +1,39 @@
+//! Signals that end the work early but in order.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::flag;
+
+/// Ctrl-C, `kill`, and what Slurm sends before a pre-emption or time limit.
+const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
+
+/// Set by the first signal; the second one ends the program at once.
+pub(super) struct Interrupt {
+    pub(super) stop: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    pub(super) fn listen() -> Result<Interrupt> {
+        let interrupt = Interrupt { stop: Arc::default(), signal: Arc::default() };
+        for number in SIGNALS {
+            flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&interrupt.stop))
+                .and_then(|_| flag::register_usize(number, Arc::clone(&interrupt.signal), number as usize))
+                .and_then(|_| flag::register(number, Arc::clone(&interrupt.stop)))
+                .context("cannot listen to signals")?;
+        }
+        Ok(interrupt)
+    }
+
+    /// Says that the work was interrupted; the exit code names the signal, as in a shell.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        eprintln!("interrupted; run the same command again to continue");
+        let signal = self.signal.load(Ordering::Relaxed);
+        let signal = SIGNALS.into_iter().find(|number| *number as usize == signal).unwrap_or(SIGINT);
+        ExitCode::from(128 + signal as u8)
+    }
+}

@@ -1,0 +1,72 @@
+//! The arguments of commands that work on a sweep: which sweep, which of its cells, and where its results are.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+
+use super::error::UsageError;
+use super::machine_args::MachineArguments;
+use crate::ledger::Only;
+use crate::sweep::{Selection, Shard, Sweep};
+
+/// The sweeps that need no file, by name; `run` and `plan` take the first when none is named.
+pub(super) const BUILT_IN: [(&str, &str); 2] =
+    [("pocket", include_str!("../../configs/pocket.yaml")), ("smoke", include_str!("../../configs/smoke.yaml"))];
+
+#[derive(Debug, Args)]
+pub(super) struct SweepArguments {
+    /// The sweep's YAML file, or a built-in sweep, which needs no file and no network: pocket (the default) or smoke
+    sweep: Option<PathBuf>,
+    /// Results folder [default: results/<name of the sweep>]
+    #[arg(short, long, env = "TOVA_BENCH_RESULTS", value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Only cells with one of these values, such as policy=tova,h2o or size=64; may be repeated
+    #[arg(long, value_name = "KEY=VALUES")]
+    only: Vec<Only>,
+    /// Only the first N cells
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Only share I of N of the cells, such as 2/8; shares are balanced by estimated run time [default: all; in a Slurm array
+    /// job the share of the task]
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    #[command(flatten)]
+    pub(super) machine: MachineArguments,
+}
+
+impl SweepArguments {
+    pub(super) fn sweep(&self) -> Result<Sweep> {
+        read_sweep(self.sweep.as_ref())
+    }
+
+    pub(super) fn results_folder(&self, sweep: &Sweep) -> PathBuf {
+        self.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&sweep.name))
+    }
+
+    /// The cells that the flags select; without `--shard`, the share of a Slurm array task.
+    pub(super) fn selection(&self) -> Result<Selection> {
+        let shard = match self.shard {
+            Some(shard) => Some(shard),
+            None => Shard::of_slurm(|name| std::env::var(name).ok()).map_err(UsageError::from_error)?.inspect(
+                |shard| {
+                    let task = std::env::var("SLURM_ARRAY_TASK_ID").unwrap_or_default();
+                    eprintln!(
+                        "task {task} of a Slurm array job: share {shard} of the cells (--shard overrides it)"
+                    );
+                },
+            ),
+        };
+        Ok(Selection { only: self.only.clone(), limit: self.limit, shard })
+    }
+}
+
+/// Reads a sweep by path or built-in name.
+pub(super) fn read_sweep(named: Option<&PathBuf>) -> Result<Sweep> {
+    // A built-in name wins over a file of that name: results must not depend on the current folder.
+    let name = named.map_or(Path::new(BUILT_IN[0].0), PathBuf::as_path);
+    Ok(match BUILT_IN.iter().find(|(built_in, _)| name.as_os_str() == *built_in) {
+        Some((name, text)) => Sweep::parse(text, &format!("{name}.yaml"))?,
+        None => Sweep::read(name)?,
+    })
+}

@@ -1,0 +1,133 @@
+//! The arguments of commands that read one text with one model under one cache rule.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::error::UsageError;
+use super::machine_args::MachineArguments;
+use super::progress::Downloads;
+use crate::bounded_read;
+use crate::eviction::{CacheRule, Policy, Positions, presets};
+use crate::lm::source::{HubSettings, ModelSource};
+use crate::lm::{LanguageModel, ModelFiles, Tokenizer, WeightType};
+use crate::task::{AT_ONCE, read_text};
+
+/// The most bytes a file of token ids may have.
+const TOKENS_LIMIT: u64 = 256 << 20;
+
+#[derive(Debug, Args)]
+pub(super) struct TextArguments {
+    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, pocket, random-tiny, or a random model of a
+    /// given shape such as random-h512-l8-a8-k8-f1408-v8000
+    #[arg(long, value_name = "MODEL")]
+    model: String,
+    /// The text as a JSON list of token ids; nothing is added
+    #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
+    pub(super) tokens: Option<PathBuf>,
+    /// A UTF-8 text for the model's tokenizer, with BOS if the tokenizer adds it
+    #[arg(long, value_name = "FILE")]
+    pub(super) text: Option<PathBuf>,
+    /// full, truncate, or a policy such as tova, h2o or window+4 (see `tova-bench list policies`)
+    #[arg(long, default_value = "full")]
+    policy: String,
+    /// Entries that survive each step, per layer and key-value head
+    #[arg(long, value_name = "K")]
+    cache_size: Option<usize>,
+    /// Positions at which keys are rotated after evictions: absolute, slot or squeezed
+    #[arg(long, default_value = "absolute", value_parser = parse_positions)]
+    pub(super) positions: Positions,
+    /// Tokens read at a time; results do not depend on it
+    #[arg(long, value_name = "N", default_value_t = AT_ONCE as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    chunk: u64,
+    /// Type that weights are rounded to: auto, f32, f16 or bf16
+    #[arg(long, default_value = "auto", value_parser = parse_dtype)]
+    dtype: WeightType,
+    /// Seed of the policy `random`, and of sampled tokens
+    #[arg(long, default_value_t = 0)]
+    pub(super) seed: u64,
+    #[command(flatten)]
+    machine: MachineArguments,
+}
+
+impl TextArguments {
+    /// The model's files, fetched if need be.
+    pub(super) fn files(&self) -> Result<ModelFiles> {
+        let source: ModelSource = self.model.parse().map_err(UsageError::from_error)?;
+        ModelFiles::find(&source, &HubSettings::from_env()?, &Downloads::new())
+    }
+
+    pub(super) fn load(&self, files: &ModelFiles) -> Result<LanguageModel> {
+        files.load(self.dtype, &self.machine.device.open()?)
+    }
+
+    pub(super) fn thread_pool(&self) -> Result<ThreadPool> {
+        Ok(ThreadPoolBuilder::new().num_threads(self.machine.threads()?).build()?)
+    }
+
+    pub(super) fn chunk(&self) -> usize {
+        self.chunk as usize
+    }
+
+    /// The tokens of the text, at least one.
+    pub(super) fn tokens(&self, files: &ModelFiles) -> Result<Vec<u32>> {
+        let tokens: Vec<u32> = match (&self.tokens, &self.text) {
+            (Some(path), _) => {
+                let text = bounded_read::text(path, TOKENS_LIMIT)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                serde_json::from_str(&text).with_context(|| {
+                    format!("{} is no JSON list of token ids such as [1, 15, 9]", path.display())
+                })?
+            }
+            (None, Some(path)) => with_bos(&files.tokenizer()?, &read_text(path)?)?,
+            (None, None) => bail!(UsageError::new("either --tokens or --text is needed", "")),
+        };
+        ensure!(!tokens.is_empty(), "there is no token to read");
+        Ok(tokens)
+    }
+
+    pub(super) fn rule(&self) -> Result<CacheRule> {
+        let size = || {
+            self.cache_size.ok_or_else(|| {
+                UsageError::new(format!("policy {} needs a size", self.policy), "add --cache-size K, such as 64")
+            })
+        };
+        Ok(match self.policy.as_str() {
+            "full" => CacheRule::Unbounded,
+            "truncate" => match size()? {
+                size @ 0..2 => {
+                    let message = format!("with truncate to {size} tokens there is nothing to predict");
+                    bail!(UsageError::new(message, "sizes start at 2"))
+                }
+                size => CacheRule::Truncate { size },
+            },
+            name => {
+                let policy: Policy = presets::by_name(name).ok_or_else(|| {
+                    UsageError::new(format!("there is no policy {name:?}"), "see `tova-bench list policies`")
+                })?;
+                policy.at(size()?).map_err(UsageError::from_error)?;
+                CacheRule::Evict { policy, size: size()? }
+            }
+        })
+    }
+}
+
+/// A text's tokens, after BOS if the tokenizer adds it and the text does not begin with it.
+pub(super) fn with_bos(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
+    let ids = tokenizer.encode(text)?.ids;
+    let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
+    Ok(bos.filter(|bos| ids.first() != Some(bos)).into_iter().chain(ids).collect())
+}
+
+fn parse_positions(text: &str) -> Result<Positions, String> {
+    Positions::from_name(text).ok_or_else(|| "positions are absolute, slot or squeezed".to_string())
+}
+
+fn parse_dtype(text: &str) -> Result<WeightType, String> {
+    [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16]
+        .into_iter()
+        .find(|dtype| dtype.name() == text)
+        .ok_or_else(|| "dtypes are auto, f32, f16 and bf16".to_string())
+}

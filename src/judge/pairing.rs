@@ -1,0 +1,167 @@
+//! Pairs of stories from the ledger's rows: each story of a bounded cache with the full cache's story of the same seed.
+//!
+//! Knows which columns say what a story is, and names the cell of its verdicts.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use super::prompt::PROMPT_VERSION;
+use crate::ledger::{CellId, CellName, Only, Row, SCHEMA_VERSION, admits};
+use crate::task::request_of;
+
+/// The task whose rows hold stories, and the metric of the row that carries the text.
+const STORY: (&str, &str) = ("story", "new_tokens");
+
+/// The task of the verdicts' rows.
+pub const JUDGE: &str = "judge";
+
+/// Two different stories of one sample.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    /// The row of the bounded cache's story.
+    pub(super) bounded: Row,
+    /// The full cache's story.
+    pub(super) full: String,
+    /// The request that both answer.
+    pub(super) request: String,
+}
+
+impl Pair {
+    pub(super) fn story(&self) -> &str {
+        story(&self.bounded)
+    }
+}
+
+fn story(row: &Row) -> &str {
+    row.output.as_deref().unwrap_or_default()
+}
+
+/// A bounded cache's cell of stories with the full cache's cell: one cell of verdicts.
+#[derive(Clone, Debug)]
+pub(super) struct PairedCell {
+    pub(super) name: CellName,
+    /// In the order of the samples.
+    pub(super) pairs: Vec<Pair>,
+    /// A row of the bounded cache's cell, for what its rows have in common.
+    pub(super) head: Row,
+    /// Samples with equal stories: the cache never evicted, or what it evicted changed nothing.
+    pub(super) identical: usize,
+    /// Samples that only one of the two cells has.
+    pub(super) unmatched: usize,
+}
+
+/// What a ledger holds for a judge.
+#[derive(Debug, Default)]
+pub(super) struct Pairing {
+    /// By model, policy and size.
+    pub(super) cells: Vec<PairedCell>,
+    /// Why other cells cannot be judged.
+    pub(super) unpaired: Vec<String>,
+    /// Cells of stories in the ledger, selected or not.
+    pub(super) story_cells: usize,
+}
+
+/// The stories of one cell.
+struct Stories<'a> {
+    head: &'a Row,
+    rows: Vec<&'a Row>,
+}
+
+/// Pairs the stories among the rows; `only` selects among the bounded caches' cells.
+pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
+    let mut cells: BTreeMap<&str, Stories> = BTreeMap::new();
+    let stories = rows.iter().filter(|row| row.task == STORY.0 && row.metric == STORY.1 && row.group.is_none());
+    for row in stories.filter(|row| row.output.is_some()) {
+        cells.entry(&row.cell).or_insert_with(|| Stories { head: row, rows: Vec::new() }).rows.push(row);
+    }
+    let (full, mut bounded): (Vec<Stories>, Vec<Stories>) =
+        cells.into_values().partition(|stories| stories.head.policy == "full");
+    bounded.sort_by_key(|Stories { head, .. }| (&head.model, &head.policy, head.cache_size, &head.cell));
+    let mut pairing = Pairing { story_cells: full.len() + bounded.len(), ..Pairing::default() };
+    for stories in bounded.iter().filter(|stories| only.iter().all(|only| admits(only, stories.head))) {
+        match counterpart(stories, &full).and_then(|full| paired_cell(stories, full, judge)) {
+            Ok(cell) => pairing.cells.push(cell),
+            Err(why) => {
+                let Row { model, policy, cell, .. } = stories.head;
+                let size = stories.head.cache_size.map_or(String::new(), |size| format!(" {size}"));
+                pairing.unpaired.push(format!("{model}, {policy}{size} (cell {cell}) is not judged: {why}"));
+            }
+        }
+    }
+    pairing
+}
+
+/// The full cache's cell to compare with. A cache that never evicts does not depend on positions, prefill and the sweep's
+/// seed, so these only decide between several candidates.
+fn counterpart<'s, 'a>(stories: &Stories<'a>, full: &'s [Stories<'a>]) -> Result<&'s Stories<'a>, String> {
+    let head = stories.head;
+    let settings = |row: &'a Row| {
+        let texts = (&row.dataset, row.length, row.stride, row.bos, &row.tail, &row.asked);
+        (&row.model_revision, &row.dtype, row.engine, texts)
+    };
+    let mut candidates: Vec<&Stories> = full.iter().filter(|full| settings(full.head) == settings(head)).collect();
+    let likeness = |other: &Row| {
+        usize::from(other.prefill == head.prefill)
+            + usize::from(other.positions == head.positions)
+            + usize::from(other.seed == head.seed)
+            + usize::from(other.sweep == head.sweep)
+    };
+    let most = candidates.iter().map(|full| likeness(full.head)).max();
+    candidates.retain(|full| Some(likeness(full.head)) == most);
+    match candidates[..] {
+        [one] => Ok(one),
+        [] => Err("there is no story of policy `full` with the same model and settings to compare with".into()),
+        _ => {
+            let cells: Vec<&str> = candidates.iter().map(|full| full.head.cell.as_str()).collect();
+            Err(format!("it could be compared with more than one cell of policy `full`: {}", cells.join(", ")))
+        }
+    }
+}
+
+fn paired_cell(stories: &Stories, full: &Stories, judge: &str) -> Result<PairedCell, String> {
+    let full_stories: BTreeMap<&str, &str> =
+        full.rows.iter().map(|row| (row.sample.as_str(), story(row))).collect();
+    let mut texts = Sha256::new();
+    let (mut pairs, mut identical, mut matched) = (Vec::new(), 0, 0);
+    for &row in &stories.rows {
+        let Some(&full) = full_stories.get(row.sample.as_str()) else { continue };
+        matched += 1;
+        // Lengths mark where one text ends and the next begins.
+        for part in [row.sample.as_str(), story(row), full] {
+            texts.update((part.len() as u64).to_le_bytes());
+            texts.update(part);
+        }
+        if story(row) == full {
+            identical += 1;
+            continue;
+        }
+        let request = request_of(&row.dataset, &row.sample, row.asked.as_deref())
+            .ok_or_else(|| format!("the row of {} does not hold the request for the story", row.sample))?;
+        pairs.push(Pair { bounded: row.clone(), full: full.to_string(), request });
+    }
+    let texts: String = texts.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let head = stories.head;
+    // A judge is known by its name; where it runs is not part of the identity, as a device is not.
+    let meaning = format!(
+        "schema={SCHEMA_VERSION}\ntask={JUDGE}\nprompt={PROMPT_VERSION}\njudge={}\nstory={}\nfull={}\n\
+         texts={texts}\n",
+        judge.escape_default(),
+        head.cell,
+        full.head.cell,
+    );
+    // Of a folder only the last part, as in the names of other cells.
+    let model = if head.model.starts_with(['.', '/']) {
+        head.model.rsplit('/').find(|part| !part.is_empty()).unwrap_or(&head.model)
+    } else {
+        &head.model
+    };
+    let size = head.cache_size.map(|size| size as usize);
+    Ok(PairedCell {
+        name: CellName::new(CellId::of(&meaning), JUDGE, model, &head.policy, size),
+        pairs,
+        head: head.clone(),
+        identical,
+        unmatched: stories.rows.len() + full.rows.len() - 2 * matched,
+    })
+}
