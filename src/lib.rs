@@ -21,3 +21,4 @@ pub mod sweep;
 pub mod task;
 pub mod vector;
 pub mod world;
+pub mod yaml;

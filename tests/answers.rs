@@ -11,7 +11,7 @@ use support::program::{Ended, run};
 use support::rows::{assert_same, measured};
 use tova_bench::ledger::Row;
 use tova_bench::metric::{Letters, best_f1, best_rouge};
-use tova_bench::task::{Benchmark, PromptStyle, Split, read_questions};
+use tova_bench::task::{PromptStyle, QASPER, SQUALITY, Split, read_questions};
 
 fn sweep(folder: &Path, sizes: &str, more: &str, tasks: &[&str]) {
     let tasks: String = tasks.iter().map(|task| format!("  - {task}\n")).collect();
@@ -102,10 +102,10 @@ fn questions_of_real_files_are_answered_and_marked() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let files = [
-        (Benchmark::Squality, "squality/dev.jsonl"),
-        (Benchmark::Squality, "squality/zeroscrolls-dev.jsonl"),
-        (Benchmark::Qasper, "qasper/qasper-train10-v0.3.json"),
-        (Benchmark::Qasper, "qasper/zeroscrolls-train10.jsonl"),
+        (&SQUALITY, "squality/dev.jsonl"),
+        (&SQUALITY, "squality/zeroscrolls-dev.jsonl"),
+        (&QASPER, "qasper/qasper-train10-v0.3.json"),
+        (&QASPER, "qasper/zeroscrolls-train10.jsonl"),
     ];
     for style in ["zeroscrolls", "paper"] {
         for (number, (benchmark, file)) in files.iter().enumerate() {
@@ -113,7 +113,7 @@ fn questions_of_real_files_are_answered_and_marked() {
             let task = format!(
                 "{}: {{dataset: {}, split: validation, prompt: {style}, length: 600, documents: 1, questions: 2, \
                  write: {{max_new_tokens: 12}}}}",
-                benchmark.name(),
+                benchmark.name,
                 path.display()
             );
             sweep(folder, "[256, 300, 512]", "", &[&task]);
@@ -121,7 +121,7 @@ fn questions_of_real_files_are_answered_and_marked() {
             answer(folder, &results, &[]).with_code(0);
             let rows = measured(&folder.join(&results));
             let style = if style == "paper" { PromptStyle::Paper } else { PromptStyle::ZeroScrolls };
-            let questions = read_questions(*benchmark, &path, Split::Validation, style).unwrap();
+            let questions = read_questions(benchmark, &path, Split::Validation, style).unwrap();
             let answers: Vec<&Row> = rows.iter().filter(|row| row.output.is_some()).collect();
             assert_eq!(answers.len(), 13 * 2);
             for row in answers {
@@ -138,14 +138,11 @@ fn questions_of_real_files_are_answered_and_marked() {
                     });
                     found.unwrap_or_else(|| panic!("no {metric}")).value
                 };
-                match benchmark {
-                    Benchmark::Squality => {
-                        let rouge = best_rouge(text, &question.references);
-                        assert_eq!([rouge.one, rouge.two, rouge.l], ["rouge1", "rouge2", "rougeL"].map(value));
-                    }
-                    Benchmark::Qasper => {
-                        assert_eq!(best_f1(text, &question.references, Letters::AsWritten), value("f1"));
-                    }
+                if **benchmark == SQUALITY {
+                    let rouge = best_rouge(text, &question.references);
+                    assert_eq!([rouge.one, rouge.two, rouge.l], ["rouge1", "rouge2", "rougeL"].map(value));
+                } else {
+                    assert_eq!(best_f1(text, &question.references, Letters::AsWritten), value("f1"));
                 }
             }
         }

@@ -246,7 +246,7 @@ pub struct TextArguments {
     #[arg(long, default_value = "absolute", value_parser = parse_positions)]
     pub positions: Positions,
     /// Tokens read at a time; changes no result
-    #[arg(long, value_name = "N", default_value_t = crate::task::AT_ONCE as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = crate::task::CHUNK as u64, value_parser = clap::value_parser!(u64).range(1..))]
     pub chunk: u64,
     /// Where to compute: cpu, cuda, cuda:N or auto
     #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]

@@ -23,7 +23,7 @@ pub(super) fn fetch(arguments: &FetchArguments) -> Result<ExitCode> {
     let prepared = run::prepare(&sweep, &selection, None, &hub, &Downloads::new(), "")?;
     let mut text = String::new();
     let mut model = None;
-    for group in &prepared.groups {
+    for group in &prepared.model_tasks {
         if model != Some(&group.model) {
             let weights = bytes(group.files.weight_bytes());
             text += &format!("{}: {weights} of weights, {}\n", group.model, group.revision);

@@ -116,6 +116,6 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     for hint in hints {
         eprintln!("{hint}");
     }
-    let usage = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<crate::sweep::ConfigError>());
+    let usage = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<crate::yaml::ConfigError>());
     ExitCode::from(if usage { 2 } else { 1 })
 }

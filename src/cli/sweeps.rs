@@ -19,7 +19,6 @@ use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name, matrix_rate}
 use crate::report::{self, Options};
 use crate::run::{self, Machine, Prepared, Speed, bytes_per_worker};
 use crate::sweep::{Selection, Shard, Sweep};
-use crate::task::TaskSpec;
 
 /// The sweeps that need no file, by name; the first runs when none is named.
 pub const BUILT_IN: [(&str, &str); 2] =
@@ -169,7 +168,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let hub = HubSettings { offline: true, ..hub };
     let selection = selection(&arguments.sweep)?;
     // Only cells that are timed mean a machine; nothing else needs the card to be there.
-    let timed = sweep.tasks.iter().any(|task| matches!(task, TaskSpec::Timing(_)));
+    let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.device.open()? } else { Device::Cpu };
     let name = machine_name(&device, threads);
     let prepared =
@@ -178,7 +177,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
         warn_of_changed_models(&prepared, ledger)?;
     }
     print(&describe(&sweep, &prepared, (threads, &device), &folder, asked_offline))?;
-    let mut cells = prepared.groups.iter().flat_map(|group| &group.cells);
+    let mut cells = prepared.model_tasks.iter().flat_map(|group| &group.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     Ok(ExitCode::from(if arguments.check && !is_complete { 4 } else { 0 }))
 }
@@ -194,8 +193,8 @@ fn describe(
     // Without the yardstick there is no estimate, but still a plan.
     let speed = Speed::with_products(matrix_rate(threads).unwrap_or(f64::INFINITY));
     let mut total = 0.0;
-    for group in &prepared.groups {
-        let (_, tokens) = group.samples.longest_and_all();
+    for group in &prepared.model_tasks {
+        let tokens = group.samples.total_work();
         let shape = &group.files.shape;
         text += &format!(
             "\n{} ({} parameters, {} of weights), {} on {} ({} samples, {} tokens, BOS {})\n",
@@ -223,15 +222,13 @@ fn describe(
                 cell.cell.label(),
                 cell.cell.size().map_or("-".into(), |size| size.to_string()),
                 state(&cell.status, group.samples.len()),
-                bytes(shape.cache_bytes(run::entries(group, cell))),
+                bytes(shape.cache_bytes(group.task.cache_entries(cell.cell.rule))),
                 duration(seconds),
             );
         }
-        text += &match &group.task {
-            TaskSpec::Timing(timing) => {
-                format!("  memory: {} for weights and caches, as the task grants\n", timing.memory)
-            }
-            _ => format!(
+        text += &match group.task.granted_memory() {
+            Some(memory) => format!("  memory: {memory} for weights and caches, as the task grants\n"),
+            None => format!(
                 "  memory: the weights, and at most {} for each text read at the same time ({threads} at most)\n",
                 bytes(bytes_per_worker(group)),
             ),
@@ -249,7 +246,7 @@ fn describe(
         text +=
             &format!("\n{} cells of {} with {}: {why}\n", unavailable.cells, unavailable.task, unavailable.model);
     }
-    let cells = prepared.groups.iter().flat_map(|group| &group.cells);
+    let cells = prepared.model_tasks.iter().flat_map(|group| &group.cells);
     let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
     let all = cells.count();
     let about = match all - done {

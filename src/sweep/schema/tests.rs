@@ -1,18 +1,17 @@
-//! The schema beside the program: what one takes the other takes, on every committed sweep and on lists of good and bad
-//! documents.
+//! The schema and the program accept the same: every committed sweep, and lists of good and bad documents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use regex::Regex;
-use serde::de::{Deserialize, Deserializer, Error as _, Visitor, value::Error as Unread};
 use serde_json::Value;
 
 use super::super::Sweep;
 use super::names::{self, preset_entries};
 use super::*;
+use crate::yaml::schema::assert_words;
 
-/// Sweeps and what is none.
+/// Valid sweeps and invalid ones.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Documents {
@@ -30,7 +29,7 @@ impl Documents {
         serde_saphyr::from_str(include_str!("../../../tests/sweeps/documents.yaml")).unwrap()
     }
 
-    /// The lines, with the usual ones for keys they do not have.
+    /// The lines, with the usual ones for missing keys.
     fn whole(&self, lines: &str) -> String {
         let given = |key: &str| lines.lines().any(|line| line.split_once(':').is_some_and(|(own, _)| own == key));
         let usual = self.usual.iter().filter(|(key, _)| !given(key));
@@ -63,39 +62,39 @@ fn whole() -> Value {
 }
 
 #[test]
-fn the_schema_and_the_program_take_the_same() {
+fn the_schema_and_the_program_accept_the_same() {
     let (schema, documents) = (whole(), Documents::read());
     for yaml in documents.good() {
         Sweep::parse(&yaml, "good.yaml").unwrap_or_else(|error| panic!("{error}\n{yaml}"));
-        assert!(takes(&schema, &document(&yaml)), "the schema refuses\n{yaml}");
+        assert!(accepts(&schema, &document(&yaml)), "the schema refuses\n{yaml}");
     }
     for yaml in documents.bad() {
-        assert!(Sweep::parse(&yaml, "bad.yaml").is_err(), "the program takes\n{yaml}");
-        assert!(!takes(&schema, &document(&yaml)), "the schema takes\n{yaml}");
+        assert!(Sweep::parse(&yaml, "bad.yaml").is_err(), "the program accepts\n{yaml}");
+        assert!(!accepts(&schema, &document(&yaml)), "the schema accepts\n{yaml}");
     }
 }
 
 #[test]
-fn what_only_one_of_the_two_takes_is_known() {
+fn differences_between_schema_and_program_are_known() {
     let (schema, documents) = (whole(), Documents::read());
     for yaml in documents.beyond_the_schema.iter().map(|lines| documents.whole(lines)) {
         assert!(Sweep::parse(&yaml, "bad.yaml").is_err(), "{yaml}");
-        assert!(takes(&schema, &document(&yaml)), "{yaml}");
+        assert!(accepts(&schema, &document(&yaml)), "{yaml}");
     }
     for yaml in documents.other_spellings.iter().map(|lines| documents.whole(lines)) {
         assert!(Sweep::parse(&yaml, "good.yaml").is_ok(), "{yaml}");
-        assert!(!takes(&schema, &document(&yaml)), "{yaml}");
+        assert!(!accepts(&schema, &document(&yaml)), "{yaml}");
     }
 }
 
-/// Whether a value is what a schema says: draft 07, as far as this schema uses it. Another word than these is refused, so
-/// that none is passed over. scripts/schema_check.py asks another's validator the same.
-fn takes(schema: &Value, value: &Value) -> bool {
+/// Validates a value against a schema: draft 07, as far as this schema uses it. Unknown words are refused, so that none is
+/// ignored. scripts/schema_check.py does the same with another validator.
+fn accepts(schema: &Value, value: &Value) -> bool {
     let rules = match schema {
         Value::Bool(all) => return *all,
         other => other.as_object().unwrap(),
     };
-    let holds = |inner: &Value| takes(inner, value);
+    let holds = |inner: &Value| accepts(inner, value);
     let length = |text: &str| text.chars().count() as u64;
     rules.iter().all(|(word, rule)| match word.as_str() {
         "$schema" | "title" | "description" | "default" | "examples" | "format" | "enumDescriptions" => true,
@@ -115,8 +114,8 @@ fn takes(schema: &Value, value: &Value) -> bool {
         "pattern" => value.as_str().is_none_or(|text| Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
         "minLength" => value.as_str().is_none_or(|text| length(text) >= rule.as_u64().unwrap()),
         "maxLength" => value.as_str().is_none_or(|text| length(text) <= rule.as_u64().unwrap()),
-        "items" => value.as_array().is_none_or(|list| list.iter().all(|item| takes(rule, item))),
-        "contains" => value.as_array().is_none_or(|list| list.iter().any(|item| takes(rule, item))),
+        "items" => value.as_array().is_none_or(|list| list.iter().all(|item| accepts(rule, item))),
+        "contains" => value.as_array().is_none_or(|list| list.iter().any(|item| accepts(rule, item))),
         "minItems" => value.as_array().is_none_or(|list| list.len() as u64 >= rule.as_u64().unwrap()),
         "uniqueItems" => value.as_array().is_none_or(|list| {
             list.iter().enumerate().all(|(at, item)| list[..at].iter().all(|other| !equal(item, other)))
@@ -130,15 +129,15 @@ fn takes(schema: &Value, value: &Value) -> bool {
             rule.as_object()
                 .unwrap()
                 .iter()
-                .all(|(key, inner)| object.get(key).is_none_or(|own| takes(inner, own)))
+                .all(|(key, inner)| object.get(key).is_none_or(|own| accepts(inner, own)))
         }),
         "additionalProperties" => value.as_object().is_none_or(|object| {
             let known = |key: &str| rules.get("properties").is_some_and(|known| known.get(key).is_some());
-            object.iter().all(|(key, own)| known(key) || takes(rule, own))
+            object.iter().all(|(key, own)| known(key) || accepts(rule, own))
         }),
         "propertyNames" => value
             .as_object()
-            .is_none_or(|object| object.keys().all(|key| takes(rule, &Value::String(key.clone())))),
+            .is_none_or(|object| object.keys().all(|key| accepts(rule, &Value::String(key.clone())))),
         other => panic!("`{other}` is unknown to this validator"),
     })
 }
@@ -173,7 +172,7 @@ fn every_committed_sweep_is_valid_and_names_the_schema() {
     let (schema, configs) = (whole(), configs());
     assert!(configs.len() > 10);
     for (path, yaml) in configs {
-        assert!(takes(&schema, &document(&yaml)), "{path}");
+        assert!(accepts(&schema, &document(&yaml)), "{path}");
         assert!(yaml.starts_with("# yaml-language-server: $schema=sweep.schema.json\n"), "{path}");
     }
 }
@@ -231,12 +230,12 @@ fn every_key_is_described_and_no_other_is_allowed() {
             assert_eq!(schema["additionalProperties"], Value::Bool(false), "{path}");
         }
         let says_default = schema.get("default").is_some() || description.contains("default");
-        assert!(!optional || says_default, "{path} may be left out, and nobody says what it is then");
+        assert!(!optional || says_default, "{path} may be left out, and its default is not documented");
     }
 }
 
 #[test]
-fn a_default_is_what_the_program_takes_for_a_key_left_out() {
+fn defaults_in_the_schema_are_those_of_the_program() {
     let whole = whole();
     let parse = |yaml: String| Sweep::parse(&yaml, "a.yaml").unwrap_or_else(|error| panic!("{error}\n{yaml}"));
     let mut compared = 0;
@@ -277,46 +276,14 @@ fn a_default_is_what_the_program_takes_for_a_key_left_out() {
     assert!(compared > 50, "{compared}");
 }
 
-/// The words an enumeration is read from, as its deserialiser tells them.
-fn words_of<'de, T: Deserialize<'de>>() -> BTreeSet<&'static str> {
-    struct Asked<'a>(&'a mut BTreeSet<&'static str>);
-    impl<'de> Deserializer<'de> for Asked<'_> {
-        type Error = Unread;
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
-            Err(Unread::custom("no enumeration"))
-        }
-        fn deserialize_enum<V: Visitor<'de>>(
-            self,
-            _: &'static str,
-            words: &'static [&'static str],
-            _: V,
-        ) -> Result<V::Value, Unread> {
-            self.0.extend(words);
-            Err(Unread::custom("asked"))
-        }
-        serde::forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
-            newtype_struct seq tuple tuple_struct map struct identifier ignored_any
-        }
-    }
-    let mut words = BTreeSet::new();
-    assert!(T::deserialize(Asked(&mut words)).is_err());
-    words
-}
-
 #[test]
-fn the_words_are_those_that_are_read() {
-    use crate::{eviction, lm, task};
-    let written = |names: &[(&'static str, &str)]| names.iter().map(|(word, _)| *word).collect::<BTreeSet<_>>();
-    assert_eq!(written(names::SCORES), words_of::<eviction::Score>());
-    assert_eq!(written(names::SCOPES), words_of::<eviction::Scope>());
-    assert_eq!(written(names::POSITIONS), words_of::<eviction::Positions>());
-    assert_eq!(written(names::WEIGHT_TYPES), words_of::<lm::WeightType>());
-    assert_eq!(written(names::ROPE_OVERRIDES), words_of::<lm::RopeOverrideKind>());
-    assert_eq!(written(names::SPLITS), words_of::<task::Split>());
-    assert_eq!(written(names::PROMPTS), words_of::<task::PromptStyle>());
-    assert_eq!(written(names::PREFILLS), words_of::<task::Prefill>());
-    assert_eq!(written(names::TAILS), words_of::<task::Tail>());
+fn the_schema_has_every_word() {
+    use crate::{eviction, lm};
+    assert_words::<eviction::Score>(names::SCORES);
+    assert_words::<eviction::Scope>(names::SCOPES);
+    assert_words::<eviction::Positions>(names::POSITIONS);
+    assert_words::<lm::WeightType>(names::WEIGHT_TYPES);
+    assert_words::<lm::RopeOverrideKind>(names::ROPE_OVERRIDES);
     let presets = preset_entries()[0]["enum"].as_array().unwrap().len();
     assert_eq!(presets, 2 + eviction::presets::PRESETS.len());
 }
