@@ -32,7 +32,7 @@ fn read(
     let mut lifetimes = Lifetimes::new(shape.layers, shape.heads.groups(policy.scope()), tokens.len());
     for piece in tokens.chunks(chunk) {
         model.read(piece, &mut memory).unwrap();
-        lifetimes.note(&memory.take_log());
+        lifetimes.add(&memory.take_log());
     }
     assert!(memory.take_log().iter().all(Vec::is_empty), "the log was taken");
     let owned = |groups: &Vec<&[u32]>| groups.iter().map(|born| born.to_vec()).collect();
