@@ -22,10 +22,8 @@ use crate::yaml::Spanned;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tova-bench sweep")]
 #[schemars(transform = rules::known_policies, transform = rules::sizes_where_needed)]
-#[schemars(transform = rules::what_truncate_can, transform = rules::one_shot_needs_absolute_positions)]
 pub(super) struct SweepYaml {
     /// The name of the sweep and of its results folder; by default that of the file.
-    #[serde(default)]
     #[schemars(regex(pattern = r"\S"))]
     pub name: Option<Spanned<String>>,
     /// The models to measure.
@@ -76,7 +74,6 @@ pub(super) struct ModelMap {
     #[schemars(schema_with = "names::weight_types")]
     dtype: WeightType,
     /// Stretched positions, for texts longer than those of the training. Only for checkpoints that have none.
-    #[serde(default)]
     #[schemars(extend("default" = null))]
     rope_scaling: Option<RopeOverrideYaml>,
 }

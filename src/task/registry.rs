@@ -38,12 +38,6 @@ macro_rules! registry {
                     $(TaskYaml::$variant(_) => ($name, <$settings>::CAN_TRUNCATE),)+
                 }
             }
-
-            /// The tasks that cannot measure the policy `truncate`.
-            pub fn without_truncate() -> Vec<&'static str> {
-                let all = [$(($name, <$settings>::CAN_TRUNCATE)),+];
-                all.into_iter().filter(|(_, can)| !can).map(|(name, _)| name).collect()
-            }
         }
     };
 }

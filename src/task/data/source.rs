@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
 
 use crate::format::did_you_mean;
 use crate::lm::source::RepoId;
@@ -106,14 +105,6 @@ pub fn limit_embedded(
         );
     }
     Ok(limit)
-}
-
-/// The condition that a limit stays within what embedded data sets have.
-pub fn embedded_limit(key: &str) -> Value {
-    json!({
-        "if": {"required": ["dataset"], "properties": {"dataset": {"enum": [EMBEDDED, EMBEDDED_QUESTIONS]}}},
-        "then": {"properties": {key: {"maximum": MOST_EMBEDDED_BOOKS}}},
-    })
 }
 
 /// The schema of a data set of long texts.

@@ -15,4 +15,4 @@ pub use generate::GenerationSamples;
 pub use prompt::Prompt;
 pub use prompts::Request;
 pub use scorer::{F1, ROUGE, Scorer};
-pub use yaml::{WriteYaml, greedy_unless_set};
+pub use yaml::WriteYaml;

@@ -2,17 +2,16 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde_json::json;
 
 use super::config::{GenerationConfig, Prefill};
 use crate::lm::Real;
-use crate::yaml::schema::{Named, require, setting};
+use crate::yaml::schema::{Named, setting};
 use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// How texts are written: `write:` of a task.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("type" = ["object", "null"]), transform = drawing, transform = query_awareness)]
+#[schemars(extend("type" = ["object", "null"]))]
 pub struct WriteYaml {
     /// How a prompt gets into a bounded cache. `one_shot` needs absolute positions.
     #[serde(default)]
@@ -20,33 +19,26 @@ pub struct WriteYaml {
     pub prefill: Prefill,
     /// With `prefill: one_shot`, whether the cache is cut after the question; false cuts it at the document's end and
     /// reads the question into the small cache.
-    #[serde(default)]
     #[schemars(extend("default" = true))]
     pub query_aware: Option<Spanned<bool>>,
     /// The most tokens to write; fewer than the task's `length`. The default is the task's own, but no more than half of
     /// `length`.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX))]
     pub max_new_tokens: Option<Spanned<u64>>,
     /// 0 always takes the most likely token; above 0, tokens are drawn. By default 1 for stories, 0 for other tasks.
-    #[serde(default)]
     #[schemars(range(min = 0.0, max = 100.0))]
     pub temperature: Option<Spanned<f64>>,
     /// Draw only from this many most likely tokens; needs a temperature above 0.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     pub top_k: Option<Spanned<u64>>,
     /// Draw only from the fewest tokens that together reach this probability; needs a temperature above 0.
-    #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0), extend("default" = null))]
     pub top_p: Option<Spanned<f64>>,
     /// Divides the logits of tokens that occurred before; 1 changes nothing.
-    #[serde(default)]
     #[schemars(range(min = 0.01, max = 100.0), extend("default" = 1.0))]
     pub repetition_penalty: Option<Spanned<f64>>,
     /// Whether requests go through the model's chat template, if it has one. True by default, except for the paper's
     /// story request, which has a frame of its own.
-    #[serde(default)]
     pub chat_template: Option<bool>,
     /// Strings that end a text, in addition to the model's own stop tokens, such as "\n".
     #[serde(default)]
@@ -61,33 +53,6 @@ const PREFILLS: &[Named] = &[
 
 fn prefills(_: &mut SchemaGenerator) -> Schema {
     setting(PREFILLS, "stream", false)
-}
-
-/// At temperature 0 nothing is drawn.
-fn drawing(schema: &mut Schema) {
-    let condition = json!({
-        "if": {"type": "object", "required": ["temperature"], "properties": {"temperature": {"const": 0}}},
-        "then": {"properties": {"top_k": {"type": "null"}, "top_p": {"type": "null"}}},
-    });
-    require(schema, condition);
-}
-
-/// Neither is anything drawn by tasks that are greedy unless the temperature is set.
-pub fn greedy_unless_set(schema: &mut Schema) {
-    let condition = json!({
-        "if": {"properties": {"write": {"properties": {"temperature": {"type": "null"}}}}},
-        "then": {"properties": {"write": {"properties": {"top_k": {"type": "null"}, "top_p": {"type": "null"}}}}},
-    });
-    require(schema, condition);
-}
-
-/// A prompt that is streamed is never cut.
-fn query_awareness(schema: &mut Schema) {
-    let condition = json!({
-        "if": {"type": "object", "required": ["query_aware"], "properties": {"query_aware": {"const": false}}},
-        "then": {"required": ["prefill"], "properties": {"prefill": {"const": "one_shot"}}},
-    });
-    require(schema, condition);
 }
 
 impl WriteYaml {

@@ -1,19 +1,17 @@
 //! The settings of the needle task as a sweep file spells them.
 
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Fact, Needle};
-use crate::task::data::{Texts, check_source, embedded_limit, limit_embedded, text_sources};
-use crate::task::generation::{GenerationConfig, WriteYaml, greedy_unless_set};
+use crate::task::data::{Texts, check_source, limit_embedded, text_sources};
+use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::{TaskSettings, TaskSpec};
-use crate::yaml::schema::require;
 use crate::yaml::{Checker, ConfigError, Location, Spanned};
 
 /// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(transform = greedy_unless_set, transform = embedded_texts)]
 pub struct NeedleYaml {
     /// The texts around the fact: `embedded`, a folder of `.txt` files or a `.parquet` file (starting with `./`, `../`
     /// or `/`), or a hub data set.
@@ -30,11 +28,9 @@ pub struct NeedleYaml {
     #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [0, 25, 50, 75, 100]))]
     depths: Vec<Spanned<u64>>,
     /// How many texts for each length and depth.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = 10))]
     texts: Option<Spanned<u64>>,
     /// A fact of your own; null: one of many made-up facts.
-    #[serde(default)]
     #[schemars(extend("default" = null))]
     fact: Option<FactYaml>,
     /// How answers are written; by default greedily, at most 32 tokens.
@@ -52,11 +48,6 @@ struct FactYaml {
     question: String,
     /// What an answer must contain to count as right.
     answer: String,
-}
-
-/// Embedded data sets have only so many texts.
-fn embedded_texts(schema: &mut Schema) {
-    require(schema, embedded_limit("texts"));
 }
 
 impl TaskSettings for NeedleYaml {

@@ -6,7 +6,7 @@ mod tally;
 use std::ops::Range;
 
 use anyhow::Result;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use measure::measure;
@@ -14,30 +14,26 @@ pub use measure::measure;
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::cost::{TokenCost, attended};
 use super::data::{
-    self, BosYaml, Tail, TextKeys, TextSample, Texts, cut, embedded_limit, resolve_bos, tails, text_sources,
+    self, BosYaml, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, tails, text_sources,
 };
 use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
 use super::spec::{PrepareContext, Task, TaskSettings, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
-use crate::yaml::schema::require;
 use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// Perplexity of long texts cut to samples; of `dataset: embedded` also the recall of facts.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(transform = embedded_books)]
 pub struct PerplexityYaml {
     /// Where texts come from: a folder of `.txt` files or a `.parquet` file with a `text` column (starting with `./`,
     /// `../` or `/`), a hub data set `owner/name`, `embedded`, `embedded-questions` or `random-words`.
     #[schemars(schema_with = "text_sources")]
     dataset: Spanned<String>,
     /// Tokens of a sample, BOS included.
-    #[serde(default)]
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
     /// Text tokens from the start of one sample to the next; overlapping tokens are scored once. Null: no overlap.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     stride: Option<Spanned<u64>>,
     /// Whether each sample starts with BOS; auto: as the tokenizer does.
@@ -48,22 +44,15 @@ pub struct PerplexityYaml {
     #[schemars(schema_with = "tails")]
     tail: Tail,
     /// Only the first books; null: all of them. Of the embedded texts at most 10,000, and 16 for null.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     books: Option<Spanned<u64>>,
     /// Only the first samples of each book; null: all of them.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     chunks_per_book: Option<Spanned<u64>>,
     /// Also measure KL divergence and top-1 agreement with the full cache, and the attention mass that evicted entries
     /// would have received.
     #[serde(default)]
     compare_to_full: bool,
-}
-
-/// Embedded data sets have only so many texts.
-pub fn embedded_books(schema: &mut Schema) {
-    require(schema, embedded_limit("books"));
 }
 
 impl TaskSettings for PerplexityYaml {

@@ -5,16 +5,15 @@ use serde::Deserialize;
 
 use super::benchmark::{Benchmark, PromptStyle, Split};
 use super::task::Questions;
-use crate::task::data::{self, DataSource, Texts, check_source, embedded_limit, limit_embedded, question_sources};
-use crate::task::generation::{GenerationConfig, WriteYaml, greedy_unless_set};
+use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, question_sources};
+use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::TaskSpec;
-use crate::yaml::schema::{Named, require, setting};
+use crate::yaml::schema::{Named, setting};
 use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// Questions about documents.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(transform = greedy_unless_set, transform = embedded_documents)]
 pub struct QuestionsYaml {
     /// Where documents and questions come from: `embedded`, a file or folder of the original release or of
     /// ZeroSCROLLS (starting with `./`, `../` or `/`), or a hub data set with ZeroSCROLLS' archives, such as
@@ -22,23 +21,18 @@ pub struct QuestionsYaml {
     #[schemars(schema_with = "question_sources")]
     dataset: Spanned<String>,
     /// Which published part of the benchmark.
-    #[serde(default)]
     #[schemars(schema_with = "splits")]
     split: Option<Split>,
     /// Whose wording the prompts have.
-    #[serde(default)]
     #[schemars(schema_with = "prompts")]
     prompt: Option<PromptStyle>,
     /// Tokens of prompt and answer together; a prompt that is too long loses its document's end.
-    #[serde(default)]
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
     /// Only the first documents; null: all of them. At most 10,000 of the embedded ones.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     documents: Option<Spanned<u64>>,
     /// Only the first questions of each document; null: all of them.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     questions: Option<Spanned<u64>>,
     /// How answers are written; by default greedily, at most 512 tokens for `squality` and 128 for `qasper`.
@@ -58,11 +52,6 @@ fn splits(_: &mut SchemaGenerator) -> Schema {
 
 fn prompts(_: &mut SchemaGenerator) -> Schema {
     setting(PROMPTS, "zeroscrolls", true)
-}
-
-/// Embedded data sets have only so many documents.
-fn embedded_documents(schema: &mut Schema) {
-    require(schema, embedded_limit("documents"));
 }
 
 impl QuestionsYaml {

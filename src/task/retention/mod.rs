@@ -16,7 +16,6 @@ use self::labels::LabelledSamples;
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::cost::TokenCost;
 use super::data::{self, BosYaml, Tail, TextKeys, Texts, resolve_bos, tails, text_sources};
-use super::perplexity::embedded_books;
 use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
 use super::spec::{PrepareContext, Task, TaskSettings, TaskSpec, limit_text};
 use crate::lm::LanguageModel;
@@ -25,18 +24,15 @@ use crate::yaml::{Checker, ConfigError, Location, Spanned};
 /// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(transform = embedded_books)]
 pub struct RetentionYaml {
     /// Where texts come from: a folder of `.txt` files or a `.parquet` file with a `text` column (starting with `./`,
     /// `../` or `/`), a hub data set `owner/name`, `embedded`, `embedded-questions` or `random-words`.
     #[schemars(schema_with = "text_sources")]
     dataset: Spanned<String>,
     /// Tokens of a sample, BOS included.
-    #[serde(default)]
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
     /// Text tokens from the start of one sample to the next. Null: no overlap.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     stride: Option<Spanned<u64>>,
     /// Whether each sample starts with BOS; auto: as the tokenizer does.
@@ -47,19 +43,15 @@ pub struct RetentionYaml {
     #[schemars(schema_with = "tails")]
     tail: Tail,
     /// Only the first books; null: all of them. Of the embedded texts at most 10,000, and 16 for null.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     books: Option<Spanned<u64>>,
     /// Only the first samples of each book; null: all of them.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     chunks_per_book: Option<Spanned<u64>>,
     /// The number of samples, from the first, whose rows say when each token was evicted.
-    #[serde(default)]
     #[schemars(range(min = 0, max = u32::MAX), extend("default" = 1))]
     maps: Option<Spanned<u64>>,
     /// Only these layers of the maps, counted from 0, such as [0, 31]; null: all of them.
-    #[serde(default)]
     #[schemars(length(min = 1), inner(range(min = 0, max = u32::MAX)))]
     #[schemars(extend("uniqueItems" = true, "default" = null))]
     map_layers: Option<Spanned<Vec<Spanned<u64>>>>,

@@ -16,15 +16,12 @@ use crate::yaml::{Checker, ConfigError, Spanned};
 #[schemars(extend("type" = ["object", "null"]))]
 pub struct StoryYaml {
     /// What is requested: `paper` (the paper's request), `embedded` (requests in the program), or a request of your own.
-    #[serde(default)]
     #[schemars(regex(pattern = r"\S"), extend("default" = "paper", "examples" = ["paper", "embedded"]))]
     request: Option<Spanned<String>>,
     /// How many stories, each from a seed of its own.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = 100))]
     stories: Option<Spanned<u64>>,
     /// Tokens of request and story together.
-    #[serde(default)]
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
     /// How stories are written; by default drawn at temperature 1.

@@ -17,19 +17,15 @@ pub struct TimingYaml {
     #[schemars(schema_with = "memory")]
     memory: Spanned<String>,
     /// Tokens of a sequence, its prompt included.
-    #[serde(default)]
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
     /// Tokens of the prompt; fewer than `length`.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = Timing::DEFAULT_PROMPT))]
     prompt: Option<Spanned<u64>>,
     /// How often everything is timed; the report shows medians.
-    #[serde(default)]
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = Timing::DEFAULT_REPEATS))]
     repeats: Option<Spanned<u64>>,
     /// Steps decoded before each clock starts.
-    #[serde(default)]
     #[schemars(range(min = 0, max = u32::MAX), extend("default" = Timing::DEFAULT_WARM_UP))]
     warm_up: Option<Spanned<u64>>,
 }
