@@ -192,11 +192,11 @@ impl SweepChecker<'_> {
         Ok(policies)
     }
 
-    /// The part of `policy@own` that says where its keys stand.
+    /// The positions after the `@` of a policy.
     fn positions(&self, own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
         let names = Positions::ALL.map(Positions::name);
         if RESERVED.contains(&policy) {
-            let message = format!("`{policy}` evicts nobody, so its keys stay where they are");
+            let message = format!("`{policy}` never evicts, so its keys never move");
             return self.refuse(place, message, format!("write `{policy}`"));
         }
         match Positions::ALL.into_iter().find(|positions| positions.name() == own) {
@@ -204,7 +204,7 @@ impl SweepChecker<'_> {
             None => self.refuse(
                 place,
                 format!("unknown positions `{own}` of `{policy}`"),
-                format!("{}after @ stands {}", did_you_mean(own, names), names.join(", ")),
+                format!("{}after @ write {}", did_you_mean(own, names), names.join(", ")),
             ),
         }
     }

@@ -14,13 +14,13 @@ use crate::ledger::{Field, Only, OnlyError};
 pub struct Selection {
     /// All must hold.
     pub only: Vec<Only>,
-    /// The first n cells of those `only` leaves, before sharding, so that every shard cuts the same list.
+    /// The first n cells of those that `only` selects, before sharding, so that all shards split the same list.
     pub limit: Option<usize>,
     pub shard: Option<Shard>,
 }
 
 impl Selection {
-    /// The cells that `only` and `limit` leave.
+    /// The cells that `only` and `limit` select.
     ///
     /// # Errors
     /// A value of `--only` that no cell of the sweep has.

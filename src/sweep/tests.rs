@@ -354,16 +354,16 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("length:", "lenght:"), "lenght", "unknown key `lenght`", "did you mean `length`?");
     refused(&swap("tova]", "toav]"), "toav", "unknown policy `toav`", "did you mean `tova`");
     refused(&swap("tova]", "snapkv]"), "snapkv", "unknown policy `snapkv`", "`define:`");
-    refused(&swap("tova]", "full]"), "full]", "policy `full` stands twice", "remove");
+    refused(&swap("tova]", "full]"), "full]", "policy `full` is listed twice", "remove");
     refused(&swap("64, 16", "64, 0"), "0]", "0 cannot be a cache size", "from 1");
     refused(&swap("64, 16", "64, -1"), "-1", "whole number", "configs/");
-    refused(&swap("64, 16", "64, 64"), "64]", "size 64 stands twice", "remove");
+    refused(&swap("64, 16", "64, 64"), "64]", "size 64 is listed twice", "remove");
     refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
     refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
     refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
     refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` names no model", "owner/name");
-    refused(&swap("random-tiny", "random-tiny, random-tiny"), "random-tiny]", "stands twice", "remove");
+    refused(&swap("random-tiny", "random-tiny, random-tiny"), "random-tiny]", "is listed twice", "remove");
     refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
     refused(&swap("[random-tiny]", "[{source: ./m, dtype: f8}]"), "f8", "unknown name `f8`", "bf16");
     refused(&swap("[random-tiny]", "[{sauce: ./m}]"), "sauce", "unknown key `sauce`", "source");
@@ -396,7 +396,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
     refused(&(SMALL.to_string() + "positions: rotated\n"), "rotated", "unknown name `rotated`", "squeezed");
     refused(&swap("tova]", "tova@sloth]"), "tova@sloth", "unknown positions `sloth`", "did you mean `slot`");
-    refused(&swap("full, ", "full@slot, "), "full@slot", "evicts nobody", "write `full`");
+    refused(&swap("full, ", "full@slot, "), "full@slot", "never evicts", "write `full`");
     let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
     refused(&stretched("{type: ntk, factor: 0.5}"), "{source", "stretched by 0.5", "from 1");
     refused(&stretched("{type: yarn, factor: 2}"), "yarn", "unknown name `yarn`", "ntk");

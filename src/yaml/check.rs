@@ -69,7 +69,7 @@ impl Checker<'_> {
         let mut seen = HashSet::new();
         for (entry, location) in entries {
             if !seen.insert(entry) {
-                let message = format!("{} stands twice under `{what}`", spell(entry));
+                let message = format!("{} is listed twice under `{what}`", spell(entry));
                 return self.refuse(*location, message, "remove one of them");
             }
         }

@@ -22,13 +22,13 @@ use super::keys::{AmountYaml, Entries, ModelMap, ModelYaml, SweepYaml};
 /// None that can happen: what is written is made here.
 pub fn json_schema() -> serde_json::Result<String> {
     let mut settings = SchemaSettings::draft07();
-    // In draft 07 nothing may stand beside a reference, so a key would lose its own description to its type's.
+    // In draft 07 nothing may be beside a reference, so a key would lose its description to that of its type.
     settings.inline_subschemas = true;
     let schema = settings.into_generator().into_root_schema_for::<SweepYaml>();
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
 
-/// A type whose schema stands where it is used, under no name of its own.
+/// A type whose schema is inlined.
 macro_rules! anonymous {
     ($name:literal) => {
         fn schema_name() -> Cow<'static, str> {

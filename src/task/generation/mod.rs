@@ -1,7 +1,6 @@
 //! Generated text: prompts fitted to a model, written under a bounded cache, and scored.
 //!
-//! Every task that generates uses this. What is asked, and which metrics the answers get, the tasks say themselves with
-//! [`Request`] and [`Scorer`].
+//! Tasks bring their prompts as [`Request`]s, and their metrics as a [`Scorer`].
 
 mod config;
 mod generate;

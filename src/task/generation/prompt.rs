@@ -1,68 +1,56 @@
-//! A prompt of a document and a question, and its cutting to the tokens there are.
+//! A prompt of a document and a question, and how it is cut to a number of tokens.
 //!
-//! Cuts as ZeroSCROLLS' `run_hf_model.py` does: the document loses its end, the question stays whole. Knows texts
-//! and whatever turns them into tokens; benchmarks, their wording and their files are not known here.
+//! Cuts as ZeroSCROLLS' `run_hf_model.py` does: the document loses its end, the question stays whole.
 
 use anyhow::{Result, ensure};
 
-/// A text for a model, in the parts that cutting treats differently. Together, without the separator, they are the
-/// whole prompt.
+/// A text for a model, in the parts that cutting treats differently. Without the separator, they are the whole prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// The instruction and the document's header; kept when the document is cut.
     pub before: String,
-    /// What the question is about; loses its end where there is no room for it.
+    /// The text that the question is about; loses its end if there is no room for it.
     pub document: String,
-    /// From the document's end on: the question, and the header its answer stands below.
+    /// The question, and the header of the answer.
     pub after: String,
-    /// What stands between a cut document and `after`.
+    /// The text between a cut document and `after`.
     pub separator: String,
-    /// Bytes at the end of `after` that are the response header, the blank line before it included; 0: there is
-    /// none.
+    /// Bytes of the answer's header at the end of `after`, with the blank line before it; 0: there is none.
     pub header: usize,
 }
 
-/// The tokens of a prompt, BOS not among them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fitted {
-    pub tokens: Vec<u32>,
-    /// Whether the document lost its end.
-    pub cut: bool,
-}
-
-/// Bytes of English for one token, roughly: a guess at which text is worth tokenising first, nothing else.
+/// Bytes of a token in English, roughly. Only decides which text is tokenised first.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl Prompt {
-    /// The prompt as one text, nothing left out.
+    /// The whole prompt.
     pub fn whole(&self) -> String {
         [self.before.as_str(), &self.document, &self.after].concat()
     }
 
-    /// What is asked below the document, the response header apart.
+    /// The question, without the answer's header.
     pub fn question(&self) -> &str {
         self.after[..self.after.len() - self.header].trim()
     }
 
-    /// The same prompt without the response header, for chat models, whose template opens the answer.
+    /// The prompt without the answer's header, for chat models, whose template opens the answer.
     pub fn without_header(&self) -> Prompt {
         let end = self.after.len() - self.header;
         Prompt { after: self.after[..end].to_string(), header: 0, ..self.clone() }
     }
 
-    /// The prompt in at most `room` tokens.
+    /// The prompt in at most `room` tokens, without BOS.
     ///
-    /// If the whole prompt has more, the separator and what is after the document are tokenised by themselves, and
-    /// the first tokens of what stands before them fill the room that is left. `encode` adds no BOS; a caller that
-    /// puts one before the tokens takes it off `room`. The document is tokenised once, unless it nearly fits.
+    /// If the whole prompt has more, the separator and the text after the document are tokenised by themselves, and the
+    /// first tokens of the text before them fill the rest of the room. `encode` adds no BOS. The document is tokenised
+    /// once, unless it nearly fits.
     ///
     /// # Errors
-    /// What `encode` reports, and a prompt that must be cut but whose question leaves no token of the room to the
-    /// document.
-    pub fn fit(&self, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Fitted> {
-        let fitting = || -> Result<Option<Fitted>> {
+    /// What `encode` reports, or a prompt that must be cut but whose question leaves no room for the document.
+    pub fn fit(&self, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
+        let fitting = || -> Result<Option<Vec<u32>>> {
             let tokens = encode(&self.whole())?;
-            Ok((tokens.len() <= room).then_some(Fitted { tokens, cut: false }))
+            Ok((tokens.len() <= room).then_some(tokens))
         };
         let bytes = self.before.len() + self.document.len() + self.after.len();
         let seems_long = bytes / BYTES_PER_TOKEN > room;
@@ -70,7 +58,7 @@ impl Prompt {
             return Ok(fitted);
         }
         let mut tokens = encode(&[self.before.as_str(), &self.document].concat())?;
-        // What is too long by itself is too long with a question after it, so the whole needs no tokens.
+        // If this is too long by itself, it is too long with a question after it.
         if seems_long
             && tokens.len() <= room
             && let Some(fitted) = fitting()?
@@ -86,7 +74,7 @@ impl Prompt {
         );
         tokens.truncate(room - suffix.len());
         tokens.extend(suffix);
-        Ok(Fitted { tokens, cut: true })
+        Ok(tokens)
     }
 }
 
@@ -102,7 +90,7 @@ mod tests {
         Ok(text.bytes().map(u32::from).collect())
     }
 
-    /// A word, with the space after it, is a token; the first letter and the length are its id.
+    /// Tokens are words with the space after them; their ids are made of the first letter and the length.
     fn words(text: &str) -> Result<Vec<u32>> {
         let id = |word: &str| u32::from(word.as_bytes()[0]) << 16 | word.len() as u32;
         Ok(text.split_inclusive([' ', '\n']).map(id).collect())
@@ -123,24 +111,23 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole() {
+    fn a_prompt_that_fits_is_whole() {
         let prompt = prompt("A fox ran.");
         let whole = prompt.whole();
         assert_eq!(whole, "Read. Tale:\nA fox ran.\n\nWho?\n\nAnswer:");
         let fitted = prompt.fit(whole.len(), &bytes).unwrap();
-        assert_eq!((text(&fitted.tokens), fitted.cut), (whole, false));
+        assert_eq!(text(&fitted), whole);
     }
 
     #[test]
     fn a_document_loses_its_end() {
         let prompt = prompt("A fox ran.");
         let fitted = prompt.fit(prompt.whole().len() - 1, &bytes).unwrap();
-        assert!(fitted.cut);
-        assert_eq!(text(&fitted.tokens), "Read. Tale:\nA fo[cut]\n\nWho?\n\nAnswer:");
+        assert_eq!(text(&fitted), "Read. Tale:\nA fo[cut]\n\nWho?\n\nAnswer:");
         // Words: the suffix is `[cut]\n`, `\n`, `Who?\n`, `\n` and `Answer:`.
         let fitted = prompt.fit(8, &words).unwrap();
         let expected = [words("Read. Tale:\nA ").unwrap(), words("[cut]\n\nWho?\n\nAnswer:").unwrap()].concat();
-        assert_eq!(fitted, Fitted { tokens: expected, cut: true });
+        assert_eq!(fitted, expected);
     }
 
     #[test]
@@ -152,7 +139,7 @@ mod tests {
             let (needs, left) = (format!("needs {suffix} tokens"), format!("and {room} are left"));
             assert!(message.contains(&needs) && message.contains(&left), "{message}");
         }
-        assert_eq!(text(&prompt.fit(suffix + 1, &bytes).unwrap().tokens), "R[cut]\n\nWho?\n\nAnswer:");
+        assert_eq!(text(&prompt.fit(suffix + 1, &bytes).unwrap()), "R[cut]\n\nWho?\n\nAnswer:");
     }
 
     #[test]
@@ -170,15 +157,15 @@ mod tests {
             documents.set(documents.get() + usize::from(text.contains("A fox ran.")));
             bytes(text)
         };
-        assert!(long.fit(100, &count).unwrap().cut);
+        assert_eq!(long.fit(100, &count).unwrap().len(), 100);
         assert_eq!(documents.take(), 1);
-        assert!(!long.fit(10_000, &count).unwrap().cut);
+        assert_eq!(long.fit(10_000, &count).unwrap().len(), long.whole().len());
         assert_eq!(documents.take(), 1);
     }
 
     proptest! {
         #[test]
-        fn never_more_than_the_room_and_always_the_question(
+        fn a_fitted_prompt_has_the_question_and_no_more_than_the_room(
             before in "[a-c ]{0,20}",
             document in "[a-cä\n ]{0,200}",
             after in "[a-c\n ]{1,20}",
@@ -192,14 +179,14 @@ mod tests {
             let suffix = encode(&[prompt.separator.as_str(), &prompt.after].concat()).unwrap();
             match prompt.fit(room, encode) {
                 Ok(fitted) => {
-                    prop_assert!(fitted.tokens.len() <= room);
+                    prop_assert!(fitted.len() <= room);
                     if whole.len() <= room {
-                        prop_assert_eq!(fitted, Fitted { tokens: whole, cut: false });
+                        prop_assert_eq!(fitted, whole);
                     } else {
-                        prop_assert!(fitted.cut && fitted.tokens.ends_with(&suffix));
-                        let kept = fitted.tokens.len() - suffix.len();
+                        prop_assert!(fitted.ends_with(&suffix));
+                        let kept = fitted.len() - suffix.len();
                         let start = encode(&[prompt.before.as_str(), &prompt.document].concat()).unwrap();
-                        prop_assert_eq!(&fitted.tokens[..kept], &start[..kept]);
+                        prop_assert_eq!(&fitted[..kept], &start[..kept]);
                     }
                 }
                 Err(_) => prop_assert!(whole.len() > room && suffix.len() >= room),

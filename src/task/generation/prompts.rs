@@ -139,10 +139,10 @@ impl EncodedPrompts {
 /// BOS, if there is one, and a prompt in at most `room` tokens together.
 fn fit(prompt: &Prompt, room: usize, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<u32>> {
     let encode = |text: &str| Ok(tokenizer.encode(text)?.ids);
-    let fitted = prompt.fit(room.saturating_sub(usize::from(bos.is_some())), &encode)?;
+    let tokens = prompt.fit(room.saturating_sub(usize::from(bos.is_some())), &encode)?;
     // A chat template may have written it already.
-    let bos = bos.filter(|bos| fitted.tokens.first() != Some(bos));
-    Ok(bos.into_iter().chain(fitted.tokens).collect())
+    let bos = bos.filter(|bos| tokens.first() != Some(bos));
+    Ok(bos.into_iter().chain(tokens).collect())
 }
 
 /// A prompt inside a chat template, which opens the answer itself.

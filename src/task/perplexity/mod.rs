@@ -1,4 +1,4 @@
-//! Perplexity of long texts, and the recall of facts in texts that say where their facts are.
+//! Perplexity of long texts, and the recall of facts in texts where they are marked.
 
 mod measure;
 mod tally;
@@ -13,9 +13,7 @@ pub use measure::measure;
 
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::cost::{TokenCost, attended};
-use super::data::{
-    self, BosYaml, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, tails, text_sources,
-};
+use super::data::{self, BosYaml, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, tails, text_sources};
 use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
 use super::spec::{PrepareContext, Task, TaskSettings, TaskSpec};
 use crate::eviction::CacheRule;

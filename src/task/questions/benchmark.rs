@@ -157,7 +157,7 @@ impl PartialEq for Benchmark {
     }
 }
 
-/// The digest of everything that is asked and of every reference.
+/// The digest of all prompts and references.
 pub fn questions_digest(questions: &[Question]) -> String {
     let parts = questions.iter().flat_map(|Question { name, cluster, prompt, references, kind }| {
         let Prompt { before, document, after, separator, header } = prompt;

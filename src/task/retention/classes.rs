@@ -1,9 +1,9 @@
-//! What a token is by its characters: a word's beginning, a quote, a digit, a line's end.
+//! Classes of tokens by their characters: the start of a word, a quote, a digit, the end of a line.
 //!
-//! Classes part a text: every character has one, by itself and its neighbours. No dictionary and no tokenizer is needed,
-//! so a class means the same whatever the model.
+//! Every character has one class, which depends on it and its neighbours. No dictionary and no tokenizer is needed, so a
+//! class means the same for every model.
 
-/// What a token is. The order is that of tables.
+/// The class of a token. The order is that of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     First,
@@ -27,7 +27,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The name rows use, after `class:`.
+    /// The name in result rows, after `class:`.
     pub fn name(self) -> &'static str {
         match self {
             Class::First => "first",
@@ -57,22 +57,9 @@ impl Class {
 }
 
 /// Words whose `'s` is a verb or a pronoun.
+#[rustfmt::skip]
 const CONTRACTED: [&str; 15] = [
-    "it",
-    "he",
-    "she",
-    "that",
-    "there",
-    "here",
-    "what",
-    "who",
-    "where",
-    "when",
-    "why",
-    "how",
-    "let",
-    "this",
-    "everything",
+    "it", "he", "she", "that", "there", "here", "what", "who", "where", "when", "why", "how", "let", "this", "everything",
 ];
 
 /// The class of every byte of a text: that of the character it belongs to.
@@ -90,7 +77,7 @@ pub(super) fn of_bytes(text: &str) -> Vec<Class> {
 
 struct Reader {
     text: Vec<(usize, char)>,
-    /// Of the characters before.
+    /// Those of the characters so far.
     classes: Vec<Class>,
     /// Whether a single quote was opened and not closed in this paragraph; an apostrophe after s then closes it.
     in_single_quotes: bool,
@@ -164,8 +151,8 @@ impl Reader {
         if self.in_single_quotes { Class::OpeningQuote } else { Class::ClosingQuote }
     }
 
-    /// Whether a straight quote between two characters opens: after nothing, a space or what opens, and before what
-    /// stands in the quotes; after a dash only before a letter.
+    /// Whether a straight quote between two characters opens: at the start, or after a space or an opening mark, and before
+    /// a character that is not a space; after a dash only before a letter.
     fn opens(&self, before: Option<char>, after: Option<char>) -> bool {
         let Some(after) = after.filter(|c| !c.is_whitespace()) else { return false };
         match before {
