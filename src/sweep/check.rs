@@ -20,7 +20,6 @@ pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
 
 /// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
-const MOST_DEFINED: usize = 1000;
 
 /// Checks one file. Errors call it `file`; `stem` is the sweep's name if the file has none.
 pub(super) fn check(shape: SweepYaml, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
@@ -62,11 +61,6 @@ impl SweepChecker<'_> {
         if cells > MOST_CELLS {
             let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
             return self.refuse(shape.models.referenced, message, "split it into several sweeps");
-        }
-        let names = shape.define.0.len();
-        if names > MOST_DEFINED {
-            let message = format!("{names} policies under `define:` are more than {MOST_DEFINED}");
-            return self.refuse(shape.policies.referenced, message, "split it into several sweeps");
         }
         Ok(())
     }

@@ -569,6 +569,8 @@ fn every_committed_sweep_is_valid() {
             continue;
         }
         let sweep = Sweep::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# yaml-language-server: $schema=sweep.schema.json\n"), "{}", path.display());
         assert!(!sweep.expand().is_empty(), "{}", path.display());
         seen += 1;
     }

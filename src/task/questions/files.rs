@@ -27,7 +27,7 @@ pub fn read_questions(
 ) -> Result<Vec<Question>> {
     let found = if path.is_dir() { in_folder(benchmark, path, split)? } else { path.to_path_buf() };
     let mut file = found.display().to_string();
-    let bytes = if archive::is_archive(&found)? {
+    let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
         let (member, bytes) = archive::unpack(&found, &row_files(benchmark, split), archive::MOST_UNPACKED)?;
         file = format!("{file}:{member}");
         bytes

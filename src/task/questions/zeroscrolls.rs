@@ -135,34 +135,32 @@ impl<'a> Parts<'a> {
 
 /// The four indices of a row, in bytes of its input.
 fn places(row: &Row) -> Result<[usize; 4]> {
+    let bytes = || row.input.char_indices().map(|(byte, _)| byte).chain([row.input.len()]);
+    let expected = || {
+        format!(
+            "expected 0 <= document_start_index < document_end_index <= query_start_index < query_end_index <= {}, in \
+             characters of `input`",
+            bytes().count() - 1
+        )
+    };
     let named = [
         ("document_start_index", row.document_start_index),
         ("document_end_index", row.document_end_index),
         ("query_start_index", row.query_start_index),
         ("query_end_index", row.query_end_index),
     ];
-    let mut places = [0; 4];
-    let mut characters = row.input.char_indices().map(|(byte, _)| byte).chain([row.input.len()]).enumerate();
-    let mut last = None;
-    for (slot, (name, place)) in places.iter_mut().zip(named) {
-        let expected = || {
-            format!(
-                "expected 0 <= document_start_index < document_end_index <= query_start_index < query_end_index \
-                 <= {}, in characters of `input`",
-                row.input.chars().count()
-            )
+    let mut places: Vec<usize> = Vec::new();
+    for (name, index) in named {
+        let index = index.with_context(|| format!("{name} is missing: {}", expected()))?;
+        let byte = usize::try_from(index).ok().and_then(|index| bytes().nth(index));
+        // Only a question may begin where the part before it ends.
+        let follows = |byte: &usize| match places.last() {
+            Some(last) if name == "query_start_index" => byte >= last,
+            last => last.is_none_or(|last| byte > last),
         };
-        let place = place.with_context(|| format!("{name} is missing: {}", expected()))?;
-        let wrong = || format!("{name} is {place}: {}", expected());
-        let place = usize::try_from(place).ok().with_context(wrong)?;
-        // The iterator only goes forward, so the indices must ascend; only a question may begin where the document ends.
-        *slot = match last {
-            Some((same, byte)) if same == place && name == "query_start_index" => byte,
-            _ => characters.find(|(character, _)| *character == place).with_context(wrong)?.1,
-        };
-        last = Some((place, *slot));
+        places.push(byte.filter(follows).with_context(|| format!("{name} is {index}: {}", expected()))?);
     }
-    Ok(places)
+    Ok([places[0], places[1], places[2], places[3]])
 }
 
 #[cfg(test)]
