@@ -257,9 +257,9 @@ impl SweepChecker<'_> {
         let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
         let mut tasks = Vec::new();
         for Spanned { value: task, referenced } in entries.value {
-            if let (name, false) = task.can_truncate()
-                && truncates
-            {
+            let task = task.check(self.0)?;
+            if truncates && !task.can_truncate() {
+                let name = task.name();
                 return self.refuse(
                     referenced,
                     format!(
@@ -268,7 +268,6 @@ impl SweepChecker<'_> {
                     format!("remove the policy, or put `{name}` into a sweep of its own"),
                 );
             }
-            let task = task.check(self.0)?;
             if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
                 return self.refuse(
                     referenced,

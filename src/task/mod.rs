@@ -30,7 +30,7 @@ pub use perplexity::measure;
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile};
 pub use qasper::QASPER;
 pub use questions::{Benchmark, PromptStyle, Question, Split, questions_digest, read_questions};
-pub use registry::{TASKS, TaskYaml};
+pub use registry::TaskYaml;
 pub use retention::Lifetimes;
 pub use spec::{PrepareContext, Task, TaskSettings, TaskSpec};
 pub use squality::SQUALITY;

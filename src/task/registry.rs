@@ -11,9 +11,6 @@ use crate::yaml::{Checker, ConfigError};
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name.
 macro_rules! registry {
     ($($name:literal => $variant:ident($settings:ty),)+) => {
-        /// The names of all tasks.
-        pub const TASKS: &[&str] = &[$($name),+];
-
         /// One task, named by its only key.
         #[derive(Debug, Deserialize, JsonSchema)]
         #[schemars(transform = one_key)]
@@ -29,13 +26,6 @@ macro_rules! registry {
             pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
                 match self {
                     $(TaskYaml::$variant(settings) => settings.check(checker),)+
-                }
-            }
-
-            /// The task's name, and whether it can measure the policy `truncate`.
-            pub fn can_truncate(&self) -> (&'static str, bool) {
-                match self {
-                    $(TaskYaml::$variant(_) => ($name, <$settings>::CAN_TRUNCATE),)+
                 }
             }
         }

@@ -20,9 +20,6 @@ use crate::yaml::{Checker, ConfigError};
 /// The settings of a task as a sweep file spells them. The type has the keys, their documentation and, derived from
 /// both, the JSON Schema.
 pub trait TaskSettings {
-    /// Whether the task can measure the policy `truncate`, which cuts texts into pieces.
-    const CAN_TRUNCATE: bool = true;
-
     /// Checks every value.
     ///
     /// # Errors
@@ -80,6 +77,11 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
     /// this machine only.
     fn is_timed(&self) -> bool {
         false
+    }
+
+    /// Whether the task can measure the policy `truncate`, which cuts texts into pieces.
+    fn can_truncate(&self) -> bool {
+        true
     }
 
     /// Entries of a cache, per layer and key-value head.

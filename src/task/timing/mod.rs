@@ -56,6 +56,10 @@ impl Task for Timing {
         true
     }
 
+    fn can_truncate(&self) -> bool {
+        false
+    }
+
     fn cache_entries(&self, rule: CacheRule) -> usize {
         match rule {
             CacheRule::Unbounded => self.length,

@@ -39,8 +39,6 @@ fn memory(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl TaskSettings for TimingYaml {
-    const CAN_TRUNCATE: bool = false;
-
     fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let Ok(memory) = self.memory.value.parse() else {
             return checker.refuse(
