@@ -1,4 +1,4 @@
-//! Recall against the slow and obvious way: a random model, one token at a time, the largest logit by a plain loop.
+//! Recall against an obvious definition: a random model, one token at a time, the largest logit by a plain loop.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ fn model() -> LanguageModel {
 }
 
 /// The most likely next token, the first of equals.
-fn favourite(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
+fn most_likely(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
     let state = model.read(&[token], memory).unwrap();
     let largest = |_, [logits]: [&[f32]; 1]| {
         let mut best = 0;
@@ -27,14 +27,14 @@ fn favourite(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
     model.map_logits([&state], largest).unwrap()[0]
 }
 
-/// A text half of which the unbounded model expects, and recalls all over it.
+/// A text of which the model with the full cache predicts half, with recalls everywhere.
 fn sample(model: &LanguageModel) -> TextSample {
     let mut random = fastrand::Rng::with_seed(3);
     let mut memory = model.new_memory(&MemoryPlan::unbounded());
     let mut tokens = vec![0];
     while tokens.len() < TOKENS {
-        let expected = favourite(model, tokens[tokens.len() - 1], &mut memory);
-        // Runs, so that answers of two and three tokens can be found as well.
+        let expected = most_likely(model, tokens[tokens.len() - 1], &mut memory);
+        // Predicted tokens come in runs, so that answers of two and three tokens can be found too.
         tokens.push(if tokens.len() % 16 < 9 { expected } else { random.u32(1..257) });
     }
     let recall = |at: usize| LocatedRecall {
@@ -48,7 +48,7 @@ fn sample(model: &LanguageModel) -> TextSample {
     TextSample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, words: 0, recalls }
 }
 
-/// Group to found, measured and chance.
+/// From group to found, measured and chance.
 type Table = BTreeMap<String, [f64; 3]>;
 
 fn slowly(model: &LanguageModel, sample: &TextSample, rule: CacheRule) -> Table {
@@ -57,24 +57,24 @@ fn slowly(model: &LanguageModel, sample: &TextSample, rule: CacheRule) -> Table 
         _ => MemoryPlan::unbounded(),
     };
     let mut memory = model.new_memory(&plan);
-    let mut favourites = vec![u32::MAX];
+    let mut most_likelys = vec![u32::MAX];
     let mut in_piece = 0;
     for &token in &sample.tokens {
         if let CacheRule::Truncate { size } = rule
             && in_piece == size
         {
-            // The paper's baseline begins anew with BOS; what it expects then is of the token after.
+            // The paper's baseline starts each piece with BOS, which predicts the next token.
             memory = model.new_memory(&plan);
-            favourites.pop();
-            favourites.push(favourite(model, 0, &mut memory));
+            most_likelys.pop();
+            most_likelys.push(most_likely(model, 0, &mut memory));
             in_piece = 1;
         }
-        favourites.push(favourite(model, token, &mut memory));
+        most_likelys.push(most_likely(model, token, &mut memory));
         in_piece += 1;
     }
     let mut table = Table::new();
     for LocatedRecall { kind, told, answer, choices } in &sample.recalls {
-        let found = answer.clone().all(|token| favourites[token] == sample.tokens[token]);
+        let found = answer.clone().all(|token| most_likelys[token] == sample.tokens[token]);
         let distance = answer.start - told;
         let octave = (0..).map(|power| 1 << power).find(|first| distance < 2 * first).unwrap();
         for group in [String::new(), format!("kind:{kind}"), format!("distance:{octave}-{}", 2 * octave - 1)] {
@@ -125,7 +125,7 @@ fn configs() -> Vec<CacheConfig> {
 }
 
 #[test]
-fn every_policy_finds_what_reading_token_by_token_finds() {
+fn every_policy_finds_the_same_as_token_by_token() {
     let model = model();
     let sample = sample(&model);
     let configs = configs();
@@ -141,14 +141,14 @@ fn every_policy_finds_what_reading_token_by_token_finds() {
         }
         shares.push(found[""][0] / found[""][1]);
     }
-    // The text was made so that there is something to find and to miss.
+    // The text has answers to find and to miss.
     let (low, high) =
         shares.iter().fold((1.0f64, 0.0f64), |(low, high), share| (low.min(*share), high.max(*share)));
     assert!(low < 0.3 && (0.3..0.8).contains(&high), "{shares:?}");
 }
 
 #[test]
-fn neither_company_nor_threads_nor_a_comparison_change_a_bit() {
+fn results_do_not_depend_on_other_cells_threads_or_comparisons() {
     let model = model();
     let sample = sample(&model);
     let together = read(&model, &sample, &configs());

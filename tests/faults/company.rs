@@ -14,41 +14,41 @@ fn several_processes_share_a_folder() {
     let mut all = Vec::new();
     for _ in 0..4 {
         all.push(scene.start("shared"));
-        // Each comes when the ones before it are at another place.
+        // Each starts while the others are at another place.
         std::thread::sleep(scene.undisturbed.mul_f64(0.2));
     }
     for running in all {
         running.wait().with_code(0);
     }
-    // Whoever came late left cells to those who had begun them; none may be left over, none be there twice.
+    // No cell may be missing or measured twice.
     let last = scene.to_the_end("shared");
     assert_eq!(skipped(&last), scene.cells);
     scene.assert_same("shared");
 }
 
 #[test]
-fn two_sweeps_share_the_cells_they_have_in_common() {
+fn two_sweeps_share_their_common_cells() {
     let scene = Scene::new();
-    // Another name, other names of policies, some cells less and some more.
+    // Another name, other names of policies, fewer cells here and more there.
     let more = "define:\n  mine: {score: last_attention, scope: layer}\n";
     let other = Sweep { policies: "[window, mine, h2o, full]", cache_sizes: "[16, 130]", more, ..LONG };
     std::fs::write(scene.folder.path().join("other.yaml"), other.text()).unwrap();
     let mut one = scene.start("two");
-    // It has the cells of its first task in hand, of which five are the other sweep's too.
+    // It is measuring its first task, five of whose cells are also the other sweep's.
     one.until(|| kept(&scene.results("two")).samples > 0);
     let arguments = ["run", "other.yaml", "--no-report", "--results", "two"];
     let ended = run(scene.folder.path(), &arguments).with_code(0);
     assert!(!ended.stderr.contains("14 cells measured"), "{}", ended.stderr);
     one.wait().with_code(0);
-    // What either left to the other while that was at it.
+    // The cells that each left to the other.
     scene.to_the_end("two");
     run(scene.folder.path(), &arguments).with_code(0).says(&["0 cells measured, 14 were there already"]);
     let ids: std::collections::BTreeSet<_> = scene.expected.iter().map(|row| row.cell.clone()).collect();
     let mut rows = crate::support::rows::measured(&scene.results("two"));
-    // `window` stands for `window+4` in two tasks and sizes, and is the other sweep's alone.
+    // `window` instead of `window+4`, in two tasks and sizes, belongs only to the other sweep.
     assert_eq!(kept(&scene.results("two")).cells, scene.cells + 4);
     rows.retain(|row| ids.contains(&row.cell));
-    // Whoever measured a shared cell gave it the names of its own sweep.
+    // A shared cell has the names of the sweep that measured it.
     let plain = |row: &tova_bench::ledger::Row| tova_bench::ledger::Row {
         sweep: Default::default(),
         policy: Default::default(),
@@ -59,7 +59,7 @@ fn two_sweeps_share_the_cells_they_have_in_common() {
 }
 
 #[test]
-fn a_stopped_process_keeps_its_cells_and_goes_on() {
+fn a_paused_process_keeps_its_cells_and_continues() {
     let scene = Scene::new();
     let results = scene.results("stopped");
     let mut first = scene.start("stopped");
@@ -75,7 +75,7 @@ fn a_stopped_process_keeps_its_cells_and_goes_on() {
 }
 
 #[test]
-fn readers_see_whole_files_while_a_run_goes_on() {
+fn readers_see_complete_files_during_a_run() {
     let scene = Scene::new();
     let results = scene.results("read");
     let folder = scene.folder.path();
@@ -86,7 +86,7 @@ fn readers_see_whole_files_while_a_run_goes_on() {
         let read = |arguments: &[&str]| run(folder, arguments).with_code(0);
         read(&["plan", "sweep.yaml", "--results", "read"]);
         read(&["report", "read", "--out", "report"]);
-        // Samples may have been added between its two looks, and it says so.
+        // Samples may be added between its two looks, which it reports.
         let compared = run(folder, &["compare", "read", "read"]);
         compared.sound();
         assert!(!compared.stderr.contains("damaged"), "{}", compared.stderr);
@@ -98,7 +98,7 @@ fn readers_see_whole_files_while_a_run_goes_on() {
 }
 
 #[test]
-fn several_reports_into_one_folder_leave_whole_files() {
+fn several_reports_into_one_folder_leave_complete_files() {
     let scene = Scene::new();
     scene.to_the_end("drawn");
     let folder: PathBuf = scene.folder.path().to_path_buf();
@@ -132,7 +132,7 @@ fn several_reports_into_one_folder_leave_whole_files() {
 }
 
 #[test]
-fn unfinished_cells_merge_with_the_journals_of_all_who_measured_them() {
+fn unfinished_cells_merge_with_all_their_journals() {
     let scene = Scene::new();
     let results = scene.results("apart");
     for samples in [21, 45] {
