@@ -14,9 +14,11 @@ WORKDIR /src
 # The dependencies, which take nearly all of the time, in a layer that only another lock file makes anew: they are built
 # for a program that does nothing.
 COPY Cargo.toml Cargo.lock build.rs ./
-RUN mkdir src benches \
+COPY models/pocket/worlds/Cargo.toml models/pocket/worlds/
+RUN mkdir src benches models/pocket/worlds/src \
     && echo 'fn main() {}' > src/main.rs \
     && cp src/main.rs benches/read.rs \
+    && cp src/main.rs models/pocket/worlds/src/ \
     && touch src/lib.rs \
     && cargo build --release --locked --bin tova-bench
 COPY . .

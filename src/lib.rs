@@ -20,5 +20,4 @@ pub mod run;
 pub mod sweep;
 pub mod task;
 pub mod vector;
-pub mod world;
 pub mod yaml;

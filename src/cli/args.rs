@@ -13,7 +13,6 @@ use crate::ledger::Only;
 use crate::lm::{DeviceChoice, WeightType};
 use crate::report::Distance;
 use crate::sweep::Shard;
-use crate::world::{self, Split};
 
 /// How small can a transformer's key-value cache be?
 ///
@@ -68,7 +67,7 @@ pub enum Command {
     /// Save it beside a sweep, `tova-bench schema > sweep.schema.json`, and begin the sweep with the line
     /// `# yaml-language-server: $schema=sweep.schema.json`.
     Schema,
-    /// Print made-up texts as JSON lines, with the facts they ask a reader to recall
+    /// Print the embedded texts as JSON lines, with the facts they recall
     Worlds(WorldsArguments),
     /// Check this machine: device, instruction sets, speed, memory, caches, hub
     Doctor(DoctorArguments),
@@ -348,63 +347,33 @@ pub enum Listable {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = super::worlds::GENERATOR)]
 pub struct WorldsArguments {
     /// What to print
     #[arg(value_enum)]
     pub what: Worlds,
-    /// Worlds to learn from, or worlds to be asked about: they share no fact
-    #[arg(long, value_enum, default_value = "test")]
-    pub split: WorldSplit,
-    /// Another seed makes other worlds; 1 is the seed of the embedded texts
-    #[arg(long, default_value_t = world::EMBEDDED_SEED)]
-    pub seed: u64,
     /// How many texts
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub count: usize,
     /// Questions about each article or story
     #[arg(long, default_value_t = 8, value_name = "N")]
     pub questions: usize,
-    /// Longest lesson, in characters
-    #[arg(long, default_value_t = 4000, value_name = "N")]
-    pub characters: usize,
-    /// Ways to say each kind of fact in lessons: 1 repeats every fact word for word, 0 only puts values beside names
-    #[arg(long, default_value_t = 100, value_name = "N")]
-    pub variety: usize,
-    /// Farthest planned distance of recalls in lessons, in tokens
-    #[arg(long, default_value_t = 4000, value_name = "N")]
-    pub farthest: usize,
-    /// Percent of lessons that are drills: facts and their recalls, nothing else
-    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub drills: u32,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Worlds {
-    /// Tales of 4096 tokens and more
+    /// Stories of at least 4096 tokens, with the facts they recall (dataset: embedded)
     Books,
-    /// Articles with questions and answers
+    /// Articles with questions and their answers below, as one text (dataset: embedded-questions)
+    Quizzes,
+    /// Articles with questions and answers (qasper)
     Articles,
-    /// Stories with questions and reference summaries
+    /// Stories with questions and reference summaries (squality)
     Stories,
-    /// Requests to write a story
+    /// Requests to write a story (story)
     Prompts,
-    /// What the pocket model was trained on
+    #[value(hide = true)]
     Lessons,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum WorldSplit {
-    Train,
-    Test,
-}
-
-impl From<WorldSplit> for Split {
-    fn from(split: WorldSplit) -> Split {
-        match split {
-            WorldSplit::Train => Split::Train,
-            WorldSplit::Test => Split::Test,
-        }
-    }
 }
 
 fn parse_positions(text: &str) -> Result<Positions, String> {

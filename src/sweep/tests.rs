@@ -370,12 +370,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
     refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
     refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
-    refused(
-        &swap("random-words, length: 128", "embedded, books: 10001"),
-        "10001",
-        "has no 10001 texts",
-        "at most",
-    );
+    refused(&swap("random-words, length: 128", "embedded, books: 65"), "65", "has no 65 texts", "at most");
     refused(&swap("random-words", "pg19"), "pg19", "`pg19` names no data set", "owner/name");
     refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
     refused(&swap("length: 128", "length: many"), "many", "whole number", "configs/");

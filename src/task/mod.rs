@@ -7,6 +7,7 @@
 mod cache;
 mod cost;
 mod data;
+pub(crate) mod embedded;
 mod generation;
 mod needle;
 mod perplexity;
@@ -22,9 +23,8 @@ mod timing;
 
 pub use cache::{CacheConfig, FullCachePrefix};
 pub use cost::TokenCost;
-pub use data::{
-    Book, DataSource, LocatedRecall, MOST_EMBEDDED_BOOKS, TextSample, Texts, digest, read_books, read_text,
-};
+pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, read_books, read_text};
+pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
 pub use generation::{GenerationConfig, Prefill, Prompt};
 pub use perplexity::measure;
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile};

@@ -16,6 +16,6 @@ pub use samples::{TextSample, cut, resolve_bos};
 pub(super) use settings::Bos;
 pub use settings::Texts;
 pub(super) use settings::{BosYaml, Tail, TextKeys, length, tails};
-pub use source::{DataSource, MOST_EMBEDDED_BOOKS};
+pub use source::DataSource;
 pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, question_sources, text_sources};
 pub use texts::{Book, digest, read_books, read_text};

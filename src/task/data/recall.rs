@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::lm::Tokens;
 use crate::metric::MetricSum;
-use crate::world::Recall;
+use crate::task::embedded::Recall;
 
 /// A recall, located in tokens.
 #[derive(Clone, Debug, PartialEq)]

@@ -149,7 +149,7 @@ fn word_starts(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::Recall;
+    use crate::task::embedded::Recall;
 
     fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Texts {
         Texts { dataset: "./x".parse().unwrap(), length, stride, bos, tail, books: None, chunks_per_book: None }

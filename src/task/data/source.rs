@@ -7,6 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::format::did_you_mean;
 use crate::lm::source::RepoId;
+use crate::task::embedded::MOST_EMBEDDED_BOOKS;
 use crate::yaml::schema::{HUB_PART, Named, one_of};
 use crate::yaml::{Checker, ConfigError, Spanned};
 
@@ -21,9 +22,6 @@ pub const EMBEDDED: &str = "embedded";
 
 /// Articles in the program, with questions and answers below them.
 const EMBEDDED_QUESTIONS: &str = "embedded-questions";
-
-/// The most texts that can be asked for of an embedded data set.
-pub const MOST_EMBEDDED_BOOKS: usize = 10_000;
 
 /// What long texts can be read from.
 pub const TEXT_FORMS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set \

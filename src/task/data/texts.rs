@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use serde::{Deserialize, Serialize};
+
 use super::digest::digest_of;
 use super::source::DataSource;
 use crate::bounded_read;
 use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
-use crate::world::{self, EMBEDDED_SEED, Recall, Split};
+use crate::task::embedded::{self, Recall};
 
 /// A named text.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Book {
     pub name: String,
     pub text: String,
@@ -51,12 +54,8 @@ pub fn read_books(
 ) -> Result<Vec<Book>> {
     let most = limit.unwrap_or(usize::MAX);
     match dataset {
-        DataSource::Embedded => {
-            Ok(told(world::books(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
-        }
-        DataSource::EmbeddedQuestions => {
-            Ok(told(world::quizzes(Split::Test, EMBEDDED_SEED, limit.unwrap_or(EMBEDDED_BOOKS))))
-        }
+        DataSource::Embedded => Ok(embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
+        DataSource::EmbeddedQuestions => Ok(embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
         DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
         DataSource::Hub(repo) => {
             // The other splits are training data.
@@ -123,9 +122,6 @@ pub fn digest(books: &[Book]) -> String {
 
 /// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.
 const EMBEDDED_BOOKS: usize = 16;
-fn told(texts: impl Iterator<Item = world::Text>) -> Vec<Book> {
-    texts.map(|world::Text { name, text, recalls }| Book { name, text, recalls }).collect()
-}
 
 const RANDOM_BOOKS: usize = 4;
 const RANDOM_BOOK_WORDS: usize = 4000;

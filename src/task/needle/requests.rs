@@ -5,12 +5,12 @@ use anyhow::{Result, ensure};
 use super::{Fact, Needle};
 use crate::lm::Tokenizer;
 use crate::task::data::Book;
+use crate::task::embedded::stranger;
 use crate::task::generation::{Prompt, Request};
-use crate::world;
 
 /// A fact that the text does not tell, in words that any model knows and that the pocket model was trained on.
 fn made_up(text: &str, number: usize) -> Fact {
-    let (name, town) = world::stranger(text, number);
+    let (name, town) = stranger(text, number);
     Fact {
         needle: format!("{name} lived in {town}."),
         question: format!("Where does {name} live?"),

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::embedded;
 use super::generation::F1;
 use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuestion, Wording};
 use super::spec::{TaskSettings, TaskSpec};
-use crate::world::{self, EMBEDDED_SEED, Split};
 use crate::yaml::{Checker, ConfigError};
 
 /// QASPER: questions about scientific articles, answered in a few words and scored with F1.
@@ -46,7 +46,7 @@ pub static QASPER: Benchmark = Benchmark {
         matches: |keys| keys.iter().all(|key| key.contains(|c: char| c.is_ascii_digit())),
         read: release::read,
     },
-    embedded: Some(embedded),
+    embedded: Some(embedded_questions),
 };
 
 /// For every question the reference that answers most questions, the alphabetically first of equals.
@@ -62,8 +62,8 @@ fn commonest_answer(questions: &[Question]) -> Vec<String> {
 }
 
 /// Questions about the articles in the program.
-fn embedded(documents: usize, each: usize) -> Vec<SourceQuestion> {
-    let articles = world::articles(Split::Test, EMBEDDED_SEED, documents, each);
+fn embedded_questions(documents: usize, each: usize) -> Vec<SourceQuestion> {
+    let articles = embedded::articles(documents, each);
     let questions = articles.flat_map(|article| {
         let document: std::rc::Rc<str> = article.text.into();
         let name = article.name;
@@ -73,7 +73,7 @@ fn embedded(documents: usize, each: usize) -> Vec<SourceQuestion> {
             document: document.clone(),
             question: question.question,
             references: question.answers,
-            kind: Some(question.kind.to_owned()),
+            kind: Some(question.kind),
         })
     });
     questions.collect()

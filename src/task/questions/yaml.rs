@@ -29,7 +29,7 @@ pub struct QuestionsYaml {
     /// Tokens of prompt and answer together; a prompt that is too long loses its document's end.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Only the first documents; null: all of them. At most 10,000 of the embedded ones.
+    /// Only the first documents; null: all of them. At most 64 of the embedded ones.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     documents: Option<Spanned<u64>>,
     /// Only the first questions of each document; null: all of them.

@@ -42,7 +42,7 @@ pub struct RetentionYaml {
     #[serde(default)]
     #[schemars(schema_with = "tails")]
     tail: Tail,
-    /// Only the first books; null: all of them. Of the embedded texts at most 10,000, and 16 for null.
+    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     books: Option<Spanned<u64>>,
     /// Only the first samples of each book; null: all of them.

@@ -5,10 +5,10 @@ mod release;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::embedded;
 use super::generation::ROUGE;
 use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuestion, Wording};
 use super::spec::{TaskSettings, TaskSpec};
-use crate::world::{self, EMBEDDED_SEED, Split};
 use crate::yaml::{Checker, ConfigError};
 
 /// SQuALITY: questions about stories, answered in a paragraph and scored with ROUGE.
@@ -40,7 +40,7 @@ pub static SQUALITY: Benchmark = Benchmark {
         matches: |keys| keys.contains("questions"),
         read: release::read,
     },
-    embedded: Some(embedded),
+    embedded: Some(embedded_questions),
 };
 
 /// The first words of each document, as many as its references have on average.
@@ -55,8 +55,8 @@ fn first_words(questions: &[Question]) -> Vec<String> {
 }
 
 /// Questions about the stories in the program.
-fn embedded(documents: usize, each: usize) -> Vec<SourceQuestion> {
-    let stories = world::stories(Split::Test, EMBEDDED_SEED, documents, each);
+fn embedded_questions(documents: usize, each: usize) -> Vec<SourceQuestion> {
+    let stories = embedded::stories(documents, each);
     let questions = stories.flat_map(|story| {
         let document: std::rc::Rc<str> = story.text.into();
         let name = story.name;

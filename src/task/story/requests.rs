@@ -3,8 +3,8 @@
 use super::prompt::{STORY_PROMPT, STORY_REQUEST};
 use super::{Story, StoryRequest};
 use crate::task::data::{EMBEDDED, digest_of};
+use crate::task::embedded;
 use crate::task::generation::{Prompt, Request};
-use crate::world::{self, EMBEDDED_SEED};
 
 /// The request of the story in a result row, from the row's columns `dataset`, `sample` and `asked`. `None` if the row
 /// does not have it.
@@ -13,7 +13,7 @@ pub fn request_of(dataset: &str, sample: &str, asked: Option<&str>) -> Option<St
         "paper" => Some(STORY_REQUEST.to_owned()),
         EMBEDDED => {
             let number: usize = sample.strip_prefix(SAMPLE)?.parse().ok()?;
-            world::prompts(EMBEDDED_SEED, number.checked_add(1)?).last()
+            embedded::prompts(number.checked_add(1)?).nth(number)
         }
         _ => Some(asked?.split_once(" request=")?.1.to_owned()),
     }
@@ -30,7 +30,7 @@ impl Story {
             StoryRequest::Text(text) => vec![text.clone(); self.stories],
             // The pocket model was trained on stories that follow their request after a blank line.
             StoryRequest::Embedded => {
-                world::prompts(EMBEDDED_SEED, self.stories).map(|request| format!("{request}\n\n")).collect()
+                embedded::prompts(self.stories).map(|request| format!("{request}\n\n")).collect()
             }
         };
         let digest = digest_of(&texts);

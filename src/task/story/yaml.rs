@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::{Story, StoryRequest};
 use crate::lm::Real;
 use crate::task::data::{self, EMBEDDED, Texts};
+use crate::task::embedded::MOST_EMBEDDED_PROMPTS;
 use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::{TaskSettings, TaskSpec};
 use crate::yaml::{Checker, ConfigError, Spanned};
@@ -18,7 +19,7 @@ pub struct StoryYaml {
     /// What is requested: `paper` (the paper's request), `embedded` (requests in the program), or a request of your own.
     #[schemars(regex(pattern = r"\S"), extend("default" = "paper", "examples" = ["paper", "embedded"]))]
     request: Option<Spanned<String>>,
-    /// How many stories, each from a seed of its own.
+    /// How many stories, each from a seed of its own. At most 1,000 with `request: embedded`.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = 100))]
     stories: Option<Spanned<u64>>,
     /// Tokens of request and story together.
@@ -47,6 +48,15 @@ impl TaskSettings for StoryYaml {
                 text => StoryRequest::Text(text.to_string()),
             },
         };
+        if let (StoryRequest::Embedded, Some(stories)) = (&request, &self.stories)
+            && stories.value > MOST_EMBEDDED_PROMPTS as u64
+        {
+            return checker.refuse(
+                stories.referenced,
+                format!("`{EMBEDDED}` has no {} story requests", stories.value),
+                format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
+            );
+        }
         let default = GenerationConfig {
             // The paper does not say how its stories were drawn.
             temperature: Real(1.0),

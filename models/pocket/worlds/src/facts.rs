@@ -1,5 +1,4 @@
-//! Who lives where, does what, owns what: the facts of one world, drawn so that no fact of a training world is a fact
-//! of a test world.
+//! The facts of one text: who lives where, does what, owns what. No fact of a training text is a fact of a test text.
 
 use fastrand::Rng;
 
@@ -8,7 +7,7 @@ use super::words::{
     TRADES, WOMEN, in_letters,
 };
 
-/// Worlds to learn from and worlds to be asked about. They share words, never a fact.
+/// Training and test texts share words, but no fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     Train,
@@ -24,7 +23,7 @@ impl Split {
         }
     }
 
-    /// The split a fact belongs to, whoever tells it: one in eight is for tests (FNV-1a over its words).
+    /// The split a fact belongs to: one in eight is a test fact (by the FNV-1a hash of its words).
     pub(super) fn of(subject: &str, relation: &str, value: &str) -> Split {
         let hash = fnv1a([subject, "\0", relation, "\0", value].iter().flat_map(|part| part.bytes()));
         if (hash ^ (hash >> 32)).is_multiple_of(8) { Split::Test } else { Split::Train }
@@ -218,7 +217,7 @@ impl World {
     }
 }
 
-/// The FNV-1a hash: what splits facts and makes seeds of names may never change, as a standard library's hash may.
+/// The FNV-1a hash. It splits facts and turns names into seeds, so it must never change; the standard library's may.
 pub(super) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

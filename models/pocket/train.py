@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Trains a tiny Llama-layout language model on the CPU, to recall what it was told far back.
 
-    train_pocket.py recipe    --program target/release/tova-bench --prose DIR --out WORK
+    train.py recipe    --program target/release/pocket-worlds --prose DIR --out WORK
 which does everything, one step after the other; the steps by themselves:
-    train_pocket.py tokenizer --texts A.jsonl ... --prose DIR --out TOK --vocab 2048
-    train_pocket.py encode    --texts A.jsonl ... --tokenizer TOK --out A.npz
-    train_pocket.py train     --stage-file stages.json --out RUN [--resume] [--shape KEY=VALUE ...]
-    train_pocket.py evaluate  --checkpoint RUN/checkpoint.pt --texts val.npz [--prose DIR]
-    train_pocket.py export    --checkpoint RUN/checkpoint.pt --tokenizer TOK --out MODEL
-    train_pocket.py bench     [--shape ...]
+    train.py tokenizer --texts A.jsonl ... --prose DIR --out TOK --vocab 2048
+    train.py encode    --texts A.jsonl ... --tokenizer TOK --out A.npz
+    train.py train     --stage-file stages.json --out RUN [--resume] [--shape KEY=VALUE ...]
+    train.py evaluate  --checkpoint RUN/checkpoint.pt --texts val.npz [--prose DIR]
+    train.py export    --checkpoint RUN/checkpoint.pt --tokenizer TOK --out MODEL
+    train.py bench     [--shape ...]
 
 A text is one JSON line {"name", "text", "recalls": [{"kind", "told", "answer": [start, end],
 "choices"}]}; told (where the last telling of the fact ends) and answer are byte offsets.
@@ -1012,7 +1012,7 @@ def cmd_bench(args):
 SHAPE = ["vocab=3072", "hidden=192", "layers=4", "heads=6", "kv_heads=2", "head_dim=32", "intermediate=512",
          "rope_theta=500000"]
 
-# What `tova-bench worlds` is asked for. All are worlds to learn from: they share no fact with the
+# The training texts, as arguments of `pocket-worlds` (models/pocket/worlds). They share no fact with the
 # embedded texts, which come from the other split.
 LESSONS = {
     "words":  "lessons --seed 900 --count 400 --characters 16000",
@@ -1025,7 +1025,7 @@ LESSONS = {
     "middle": "lessons --seed 14 --count 6000 --characters 9000 --drills 15",
     "long":   "lessons --seed 15 --count 4800 --characters 15000 --drills 8",
 }
-# And these to look at while it trains, from the other split but other seeds than the embedded texts.
+# Validation texts: from the split of the embedded texts, with other seeds.
 TRIALS = {
     "trial1": "lessons --seed 5 --count 100 --characters 900 --variety 2 --drills 100",
     "trial2": "lessons --seed 5 --count 60 --characters 4500 --drills 30",
@@ -1056,7 +1056,7 @@ def cmd_recipe(args):
         for name, asked in texts.items():
             if not (work / f"{name}.jsonl").exists():
                 with open(work / "part", "w") as part:
-                    subprocess.run([args.program, "worlds", *asked.split(), "--split", split], stdout=part, check=True)
+                    subprocess.run([args.program, *asked.split(), "--split", split], stdout=part, check=True)
                 os.replace(work / "part", work / f"{name}.jsonl")
     tok = work / "tokenizer"
     step("tokenizer", "tokenizer", "--texts", work / "words.jsonl", work / "words2.jsonl", "--prose", args.prose,
@@ -1142,7 +1142,7 @@ def main():
     p.add_argument("--repeats", type=int, default=5)
     running(p)
     p = command("recipe", cmd_recipe)
-    p.add_argument("--program", required=True, help="the tova-bench binary, which makes the texts")
+    p.add_argument("--program", required=True, help="the pocket-worlds binary, which generates the texts")
     p.add_argument("--prose", required=True, help="folder of .txt books")
     p.add_argument("--out", required=True, help="working folder; run again to continue")
     p.add_argument("--model", default="models/pocket", help="where the trained model goes")

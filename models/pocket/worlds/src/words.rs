@@ -1,4 +1,4 @@
-//! The words worlds are made of. Every value starts with a consonant, so that "a" always fits before it.
+//! Names and values. Every value that follows "a" starts with a consonant, so that "a" always fits before it.
 
 /// Given names of women, then of men.
 pub(super) const WOMEN: [&str; 48] = [

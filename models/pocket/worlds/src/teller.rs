@@ -1,6 +1,6 @@
-//! The teller: writes facts into a text, remembers what has been told and where, and chooses what comes up again.
+//! Writes facts into a text, records where each was stated, and chooses which facts to repeat.
 //!
-//! It chooses by distance, drawn on a logarithmic scale, so that every octave of distance is asked about.
+//! Distances of repetition are drawn on a logarithmic scale, so that every octave of distance has recalls.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Tales: a notebook of people, read out first, then chapter by chapter remembered, asked about and corrected.
+//! Stories: they introduce people and towns first, then repeat, ask about and change those facts chapter by chapter.
 
 use fastrand::Rng;
 
@@ -10,18 +10,18 @@ use super::scenery::{
 use super::teller::{Teller, Voice};
 use super::words::in_letters;
 
-/// How long a tale is and how it is told.
+/// Length and style of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Length in characters, passed by less than a scene.
+    /// Length in characters; a text may be longer by less than a scene.
     pub characters: usize,
-    /// Only the first so many ways to say each kind of fact; 0 for notes that only put values beside names.
+    /// How many ways of stating each kind of fact are used; 0: only notes that put values next to names.
     pub variety: usize,
-    /// Tokens after which a fact comes up again, at most.
+    /// Longest planned distance until a fact is repeated, in tokens.
     pub farthest: usize,
 }
 
-/// A tale of `size`.
+/// A story with as many people and towns as `size` says.
 pub(super) fn tell(rng: &mut Rng, split: Split, size: Size, plan: Plan) -> Teller {
     let world = World::new(rng, split, size);
     let mut teller = Teller::new(world, rng.fork(), plan.variety, plan.farthest);

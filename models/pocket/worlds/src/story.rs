@@ -1,4 +1,4 @@
-//! Stories with questions, each answered by several summaries; and requests to write one.
+//! Stories with questions and several reference summaries each, and requests to write a story.
 
 use fastrand::Rng;
 

@@ -1,7 +1,8 @@
-//! Small worlds: made-up people and places, told in English, that ask what was told before.
+//! Generates English texts about invented people and towns that repeat facts they stated earlier.
 //!
-//! Everything is made from a seed, and every recall of a fact knows where the fact was told last and among how many
-//! values it had to be picked. Knows words and chance; nothing of tokens, models or files.
+//! Every text follows from a seed. Every recall (a repeated fact) says where the fact was last stated and how many values
+//! a guess would have to choose from. tova-bench embeds some of these texts, and the pocket model was trained on others;
+//! see models/pocket/README.md.
 
 mod article;
 mod book;
@@ -23,27 +24,27 @@ pub use facts::{Kind, Split};
 
 use facts::{Size, fnv1a};
 
-/// A text and what it asks a reader to remember.
+/// A text and the facts it repeats.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Text {
-    /// Names the kind, the split, the seed and the number: `book-test-7-0`.
+    /// Kind, split, seed and number: `book-test-7-0`.
     pub name: String,
     pub text: String,
     /// In the order of the text.
     pub recalls: Vec<Recall>,
 }
 
-/// A place in a text that can only be told from what stands before it.
+/// A part of a text that can only be predicted by remembering an earlier part.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Recall {
-    /// What kind of fact: `home`, `trade`, ...
+    /// The kind of fact: `home`, `trade`, ...
     pub kind: &'static str,
-    /// Byte at which the last telling of the fact ends; before `answer`.
+    /// Byte at which the latest statement of the fact ends; before `answer`.
     pub told: usize,
-    /// Bytes of the text that answer.
+    /// Bytes of the answer.
     #[serde(serialize_with = "as_pair")]
     pub answer: Range<usize>,
-    /// Values of this kind that the text names before: who guesses among them is right once in so many times.
+    /// Values of this kind that the text has named before: guessing among them is right once in `choices` times.
     pub choices: u32,
 }
 
@@ -54,16 +55,16 @@ fn as_pair<S: serde::Serializer>(range: &Range<usize>, serializer: S) -> Result<
 pub use article::{Article, Question};
 pub use story::{Story, Summaries};
 
-/// The seed of the embedded texts. Another would be another data set.
+/// The seed of the embedded texts.
 pub const EMBEDDED_SEED: u64 = 1;
 
-/// Characters of a text that fills 4096 tokens of the pocket model's tokenizer and more.
+/// Characters that make at least 4096 tokens of the pocket model's tokenizer.
 const LONG: usize = 22_000;
 
-/// Distances reach this far, in tokens.
+/// Longest planned distance of a recall, in tokens.
 const FARTHEST: usize = 4000;
 
-/// One text each from `count` seeds that follow from `seed`, split and kind of text.
+/// `count` texts, each from a seed of its own that follows from the kind of text, the split and `seed`.
 fn each<T>(
     what: &'static str,
     split: Split,
@@ -73,20 +74,20 @@ fn each<T>(
 ) -> impl Iterator<Item = T> {
     (0..count).map(move |number| {
         let name = format!("{what}-{}-{seed}-{number}", split.name());
-        // Seeds from names, so that no kind of text repeats another's worlds.
+        // Seeds come from names, so that no two kinds of text describe the same people.
         let seed = fnv1a(name.bytes());
         make(&mut Rng::with_seed(seed), name)
     })
 }
 
-/// A size for `characters` of text: about a quarter of it introduces people.
+/// A size such that about a quarter of a text of `characters` introduces people.
 fn size_for(rng: &mut Rng, characters: usize) -> Size {
     let each = rng.usize(3..6);
     let people = (characters / (4 * 55 * each)).clamp(2, 12);
     Size { people, each, towns: (people / 2).max(1), alike: false }
 }
 
-/// Texts for perplexity and recall, each of 4096 tokens of the pocket model's tokenizer and more.
+/// Texts for perplexity and recall, of at least 4096 tokens of the pocket model's tokenizer.
 pub fn books(split: Split, seed: u64, count: usize) -> impl Iterator<Item = Text> {
     let plan = Plan { characters: LONG, variety: usize::MAX, farthest: FARTHEST };
     each("book", split, seed, count, move |rng, name| {
@@ -95,7 +96,7 @@ pub fn books(split: Split, seed: u64, count: usize) -> impl Iterator<Item = Text
     })
 }
 
-/// Articles with questions and answers below them, of about 4000 tokens in all, for the recall of the answers.
+/// Articles with questions and answers below them, about 4000 tokens in all. Only the answers count as recalls.
 pub fn quizzes(split: Split, seed: u64, count: usize) -> impl Iterator<Item = Text> {
     let plan = Plan { characters: 11_000, variety: usize::MAX, farthest: FARTHEST };
     each("quiz", split, seed, count, move |rng, name| {
@@ -113,7 +114,7 @@ pub fn articles(split: Split, seed: u64, count: usize, questions: usize) -> impl
     })
 }
 
-/// Stories of about 3000 tokens with questions and several reference summaries each.
+/// Stories of about 3000 tokens with questions, each with several reference summaries.
 pub fn stories(split: Split, seed: u64, count: usize, questions: usize) -> impl Iterator<Item = Story> {
     let plan = Plan { characters: 12_000, variety: usize::MAX, farthest: FARTHEST };
     each("story", split, seed, count, move |rng, name| {
@@ -127,27 +128,15 @@ pub fn prompts(seed: u64, count: usize) -> impl Iterator<Item = String> {
     each("prompt", Split::Test, seed, count, move |rng, _| story::prompt(rng))
 }
 
-/// Somebody whom a text does not know, and a town it does not know either, as long as the words last.
-pub fn stranger(text: &str, number: usize) -> (String, &'static str) {
-    let at = |list: &[&'static str], step: usize, turn: usize| list[(step * number + turn) % list.len()];
-    let turns = 0..words::TOWNS.len();
-    let unknown = |list: &[&'static str], step: usize| {
-        let found = turns.clone().map(|turn| at(list, step, turn)).find(|word| !text.contains(word));
-        found.unwrap_or(at(list, step, 0))
-    };
-    let surname = at(&words::SURNAMES, 11, 0);
-    (format!("{} {surname}", unknown(&words::WOMEN, 5)), unknown(&words::TOWNS, 13))
-}
-
-/// Texts to learn from: drills, tales, and articles, stories and requests with their answers.
+/// Training texts: drills, stories, and articles, stories and requests with their answers.
 pub fn lessons(split: Split, seed: u64, count: usize, plan: Plan, drills: u32) -> impl Iterator<Item = Text> {
     each("lesson", split, seed, count, move |rng, name| {
-        // Every length up to the longest, so that no position is learned as the end.
+        // Lengths vary, so that the model does not learn at which position texts end.
         let plan = Plan { characters: plan.characters * rng.usize(55..101) / 100, ..plan };
         let text = if plan.variety == 0 {
             book::notes(rng, split, plan).finish(String::new())
         } else if rng.u32(..100) < drills {
-            // Half of the text tells, half asks, in sentences of about 40 characters.
+            // Half of the text states facts, half asks for them, in sentences of about 40 characters.
             let facts = plan.characters / 80;
             let each = rng.usize(1..5).min(1 + facts / 4);
             let people = (facts / each).clamp(2, 24);

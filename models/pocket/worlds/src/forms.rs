@@ -1,4 +1,4 @@
-//! How a fact is put into words.
+//! Sentences that state a fact or ask for it.
 //!
 //! In a form `{S}` is the subject (a name, or He or She), `{S's}` the same as an owner, `{N}` and `{N's}` always a
 //! name, `{V}` the value, `{R}` the noun beside it, `{he}`, `{his}`, `{him}` the subject's pronouns. The subject comes

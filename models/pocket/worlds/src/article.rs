@@ -1,4 +1,4 @@
-//! Articles about a parish, and questions about them: some with an answer in the article, some without.
+//! Articles about a parish and questions about them; a fifth of the questions cannot be answered.
 
 use fastrand::Rng;
 

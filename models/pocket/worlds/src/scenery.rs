@@ -1,4 +1,4 @@
-//! Sentences that tell no fact: weather, gestures, remarks, what keeps a story from being a list.
+//! Sentences that state no fact: weather, gestures, remarks.
 //!
 //! In a line `{A}` and `{B}` are people of the scene, `{he}`, `{his}`, `{He}` the pronouns of `{A}`, `{T}` a town.
 

@@ -1,0 +1,174 @@
+//! The embedded data set: generated books, quizzes, articles, stories and story requests, compressed in the program.
+//!
+//! The files are in `datasets/embedded`; models/pocket/README.md says how they were generated. This module decompresses
+//! and parses them, and knows nothing of tasks or prompts.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::data::Book;
+
+/// How many books, quizzes, articles and stories there are, of each.
+pub const MOST_EMBEDDED_BOOKS: usize = 64;
+/// How many story requests there are.
+pub const MOST_EMBEDDED_PROMPTS: usize = 1000;
+
+/// A part of a text that can only be predicted by remembering an earlier part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recall {
+    /// The kind of fact: `home`, `trade`, ...
+    pub kind: &'static str,
+    /// Byte at which the latest statement of the fact ends; before `answer`.
+    pub told: usize,
+    /// Bytes of the answer.
+    #[serde(serialize_with = "as_pair", deserialize_with = "from_pair")]
+    pub answer: Range<usize>,
+    /// Values of this kind that the text has named before: guessing among them is right once in `choices` times.
+    pub choices: u32,
+}
+
+fn as_pair<S: Serializer>(range: &Range<usize>, serializer: S) -> Result<S::Ok, S::Error> {
+    [range.start, range.end].serialize(serializer)
+}
+
+fn from_pair<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Range<usize>, D::Error> {
+    let [start, end] = Deserialize::deserialize(deserializer)?;
+    Ok(start..end)
+}
+
+/// A text with questions about it.
+#[derive(Serialize, Deserialize)]
+pub struct Document<Q> {
+    pub name: String,
+    pub text: String,
+    pub questions: Vec<Q>,
+}
+
+/// A question with a short answer.
+#[derive(Serialize, Deserialize)]
+pub struct ArticleQuestion {
+    pub question: String,
+    /// Every accepted answer.
+    pub answers: Vec<String>,
+    /// The kind of fact asked for, or `unanswerable`.
+    pub kind: String,
+}
+
+/// A question answered by a paragraph.
+#[derive(Serialize, Deserialize)]
+pub struct StoryQuestion {
+    pub question: String,
+    /// Four reference summaries.
+    pub summaries: Vec<String>,
+}
+
+static BOOKS: LazyLock<String> =
+    LazyLock::new(|| decompress(include_bytes!("../../datasets/embedded/books.jsonl.zst")));
+static QUIZZES: LazyLock<String> =
+    LazyLock::new(|| decompress(include_bytes!("../../datasets/embedded/quizzes.jsonl.zst")));
+static ARTICLES: LazyLock<String> =
+    LazyLock::new(|| decompress(include_bytes!("../../datasets/embedded/articles.jsonl.zst")));
+static STORIES: LazyLock<String> =
+    LazyLock::new(|| decompress(include_bytes!("../../datasets/embedded/stories.jsonl.zst")));
+static PROMPTS: LazyLock<String> =
+    LazyLock::new(|| decompress(include_bytes!("../../datasets/embedded/prompts.jsonl.zst")));
+
+fn decompress(file: &[u8]) -> String {
+    let bytes = zstd::decode_all(file).expect("the embedded file is a whole zstd frame");
+    String::from_utf8(bytes).expect("the embedded file is UTF-8")
+}
+
+/// The first `count` lines of a file.
+fn parse<T: Deserialize<'static>>(lines: &'static str, count: usize) -> impl Iterator<Item = T> {
+    lines.lines().take(count).map(|line| serde_json::from_str(line).expect("the embedded file has whole lines"))
+}
+
+/// Books of at least 4096 tokens of the pocket model's tokenizer.
+pub fn books(count: usize) -> impl Iterator<Item = Book> {
+    parse(&BOOKS, count)
+}
+
+/// Articles with questions and answers below them, about 4000 tokens in all. Only the answers count as recalls.
+pub fn quizzes(count: usize) -> impl Iterator<Item = Book> {
+    parse(&QUIZZES, count)
+}
+
+/// Articles of about 3000 tokens with the first `questions` of their questions, a fifth of them unanswerable.
+pub fn articles(count: usize, questions: usize) -> impl Iterator<Item = Document<ArticleQuestion>> {
+    parse(&ARTICLES, count).map(move |article| first_questions(article, questions))
+}
+
+/// Stories of about 3000 tokens with the first `questions` of their questions.
+pub fn stories(count: usize, questions: usize) -> impl Iterator<Item = Document<StoryQuestion>> {
+    parse(&STORIES, count).map(move |story| first_questions(story, questions))
+}
+
+/// Requests to write a story.
+pub fn prompts(count: usize) -> impl Iterator<Item = String> {
+    parse(&PROMPTS, count)
+}
+
+fn first_questions<Q>(mut document: Document<Q>, count: usize) -> Document<Q> {
+    document.questions.truncate(count);
+    document
+}
+
+/// The name of a person and of a town that do not occur in `text`, as long as there are unused names. Every `number`
+/// gives other names.
+pub fn stranger(text: &str, number: usize) -> (String, &'static str) {
+    let [women, surnames, towns] =
+        [WOMEN, SURNAMES, TOWNS].map(|list| list.split_whitespace().collect::<Vec<_>>());
+    let unused = |names: &[&'static str], start: usize| {
+        let name = |turn: usize| names[(start + turn) % names.len()];
+        (0..towns.len()).map(name).find(|name| !text.contains(name)).unwrap_or(name(0))
+    };
+    let surname = surnames[11 * number % surnames.len()];
+    (format!("{} {surname}", unused(&women, 5 * number)), unused(&towns, 13 * number))
+}
+
+const WOMEN: &str = "Mara Edda Linnet Rosamund Hester Tilda Wren Sabine Cora Nell Dorcas Petra Ida Greta Lucy Maud Thea Vera \
+     Hannah Brida Clara Jessamy Martha Phoebe Ruth Susan Agnes Beatrice Carrie Della Esther Flora Gwen Hilda \
+     Isobel Judith Kate Lydia Mabel Nora Olive Prudence Rachel Sarah Tess Una Winifred Alice";
+const SURNAMES: &str = "Fenwick Marlow Thorne Ashby Pike Hollis Garrick Loomis Dunmore Farrow Sedley Quill Tarrant Wexley Bramwell \
+     Cotter Drake Ellery Finch Gould Hale Ingram Jessop Kemble Lowell Merrow Nash Orchard Penrose Radley Sharpe \
+     Tully Underhill Vance Waring Yardley Abbot Barlow Crane Dabney Easton Fuller Gage Harker Innes Jarvis Keane \
+     Lock Mercer Norwood Oakes Pell Rook Stroud Trent Upton Vail Weller York Archer Birch Chase Dale Elliot \
+     Foster Grant Hobbs Irving Joyce Knight Lister Moss Noble Osborne Price Rudd Stokes Tate Vaughan Winter";
+const TOWNS: &str = "Oakford Elmsby Tarnwick Wicken Saltmarsh Greyhaven Millbrook Stonebridge Ravenhill Fernley Whitby Barrowdale \
+     Coldwell Dunfield Eastmere Foxcombe Goldcrest Highmoor Ironbank Kingsford Langley Marshend Northgate \
+     Otterburn Pinewood Quarrytown Redcliff Southwell Thornbury Underwood Valecross Westerham Ashdown Blackpool \
+     Cranbrook Deepdale Emberton Fairlight Glenmore Hollowell Inglewood Juniper Kelby Lakeside Meadowby Netherton \
+     Orchardby Pebblebay Riverton Summerfield Tidewater Upperby Violet Windermere Yarrow Applegarth Bellmouth \
+     Copperhill Driftwood Elderby Frostham Gullhaven Hazelby Larkspur";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_hold_as_many_texts_as_sweeps_may_ask_for() {
+        let all = usize::MAX;
+        let counts =
+            [books(all).count(), quizzes(all).count(), articles(all, all).count(), stories(all, all).count()];
+        assert_eq!(counts, [MOST_EMBEDDED_BOOKS; 4]);
+        assert_eq!(prompts(all).count(), MOST_EMBEDDED_PROMPTS);
+    }
+
+    #[test]
+    fn documents_have_only_the_questions_asked_for() {
+        let questions = |most| articles(1, most).next().unwrap().questions.len();
+        assert_eq!((questions(3), questions(usize::MAX)), (3, 52));
+        assert!(stories(2, 4).all(|story| story.questions.len() == 4));
+    }
+
+    /// A change of these texts is a change of the data set: it needs new baselines and an entry in the changelog.
+    #[test]
+    fn the_books_are_unchanged() {
+        let digest = books(2)
+            .flat_map(|book| book.text.into_bytes())
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        assert_eq!(format!("{digest:016x}"), "7cf34398f2cb5237");
+    }
+}
