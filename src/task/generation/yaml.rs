@@ -39,6 +39,7 @@ pub struct WriteYaml {
     pub repetition_penalty: Option<Spanned<f64>>,
     /// Whether requests go through the model's chat template, if it has one. True by default, except for the paper's
     /// story request, which has a frame of its own.
+    #[serde(default)]
     pub chat_template: Option<bool>,
     /// Strings that end a text, in addition to the model's own stop tokens, such as "\n".
     #[serde(default)]

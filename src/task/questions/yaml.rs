@@ -21,9 +21,11 @@ pub struct QuestionsYaml {
     #[schemars(schema_with = "question_sources")]
     dataset: Spanned<String>,
     /// Which published part of the benchmark.
+    #[serde(default)]
     #[schemars(schema_with = "splits")]
     split: Option<Split>,
     /// Whose wording the prompts have.
+    #[serde(default)]
     #[schemars(schema_with = "prompts")]
     prompt: Option<PromptStyle>,
     /// Tokens of prompt and answer together; a prompt that is too long loses its document's end.
