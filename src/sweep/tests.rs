@@ -306,12 +306,7 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
     refused(&qasper(", write: {temperature: 1, top_p: 2}"), "2}", "2 cannot be `top_p`", "to 1");
     refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
-    refused(
-        &qasper(", write: {query_aware: false}"),
-        "false",
-        "needs a prompt that is read in one shot",
-        "prefill: one_shot",
-    );
+    refused(&qasper(", write: {query_aware: false}"), "false", "read in one shot", "prefill: one_shot");
     refused(&qasper(", prompt: mine"), "mine", "unknown name `mine`", "zeroscrolls");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
@@ -378,12 +373,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("length: 128", "bos: yes"), "bos", "string \"yes\" where auto, true or false", "configs/");
     refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
     refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
-    refused(
-        &swap("perplexity:", "perplexty:"),
-        "perplexty",
-        "unknown name `perplexty`",
-        "did you mean `perplexity`",
-    );
+    refused(&swap("perplexity:", "perplexty:"), "perplexty", "unknown name `perplexty`", "`perplexity`");
     refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "appears twice", "keep one");
     refused(&swap("[64, 16]", "64"), "64", "a list was expected", "[one]");
     refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
@@ -395,32 +385,13 @@ fn mistakes_are_reported_with_place_and_hint() {
     let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
     refused(&stretched("{type: ntk, factor: 0.5}"), "{source", "stretched by 0.5", "from 1");
     refused(&stretched("{type: yarn, factor: 2}"), "yarn", "unknown name `yarn`", "ntk");
-    refused(
-        &(SMALL.to_string() + "define: {tova+x: {score: recency, scope: layer}}\n"),
-        "tova+x",
-        "fixed",
-        "my-tova",
-    );
-    refused(
-        &(SMALL.to_string() + "define: {full: {score: recency, scope: layer}}\n"),
-        "full: {score",
-        "fixed",
-        "my-full",
-    );
-    refused(
-        &(SMALL.to_string() + "define: {a b: {score: recency, scope: layer}}\n"),
-        "a b",
-        "not a name",
-        "ASCII",
-    );
-    refused(
-        &(SMALL.to_string() + "define: {a: {score: last, scope: layer}}\n"),
-        "last",
-        "`last`",
-        "last_attention",
-    );
-    let recent = "define: {a: {score: random, scope: layer, keep_recent: 101%}}\n";
-    refused(&(SMALL.to_string() + recent), "keep_recent", "a whole percentage", "configs/");
+    let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
+    refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
+    refused(&define("full: {score: recency, scope: layer}"), "full: {score", "fixed", "my-full");
+    refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
+    refused(&define("a: {score: last, scope: layer}"), "last", "`last`", "last_attention");
+    let recent = "a: {score: random, scope: layer, keep_recent: 101%}";
+    refused(&define(recent), "keep_recent", "a whole percentage", "configs/");
     refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "second document", "remove");
     refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
 }
@@ -458,12 +429,7 @@ fn mistakes_in_timing_are_reported() {
     refused(&swap("128", "128, prompt: 128"), "128}", "leaves nothing to decode", "smaller number");
     refused(&swap("128", "128, repeats: 0"), "0}", "0 cannot be `repeats`", "from 1");
     refused(&swap("128", "128, dataset: x"), "dataset", "unknown key", "");
-    refused(
-        &swap("[full, tova]", "[truncate]"),
-        "timing",
-        "`timing` cannot measure the policy `truncate`",
-        "its own",
-    );
+    refused(&swap("[full, tova]", "[truncate]"), "timing", "cannot measure the policy `truncate`", "its own");
     refused(&swap("random-tiny", "random-tony"), "random-tony", "no shape of a random model", "`random-tiny`");
     refused(&swap("random-tiny", "random-h8-l1-a3-f9-v300"), "random-h8", "no multiple of its 3 heads", "h512");
 }
