@@ -4,7 +4,7 @@
 
 use std::ops::Deref;
 
-use super::keys::{Entries, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
+use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
 use super::model::ModelSpec;
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
@@ -13,7 +13,7 @@ use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
-use crate::yaml::{Checker, ConfigError, Location, Spanned};
+use crate::yaml::{Checker, ConfigError, Entries, Location, Spanned};
 
 /// The names under `policies:` that are not policies.
 pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
@@ -74,7 +74,7 @@ impl SweepChecker<'_> {
 
     fn models(&self, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
         let mut models = Vec::new();
-        for Spanned { value, referenced, .. } in shapes.value {
+        for Spanned { value: ModelYaml(value), referenced } in shapes.value {
             let source = match value.source.parse::<ModelSource>() {
                 Ok(source) => source,
                 Err(error) if value.source.starts_with(RANDOM) && !value.source.contains('/') => {
@@ -116,7 +116,10 @@ impl SweepChecker<'_> {
         Ok(models.into_iter().map(|(model, _)| model).collect())
     }
 
-    fn definitions(&self, define: Entries<PolicyYaml>) -> Result<Vec<(String, Policy)>, ConfigError> {
+    fn definitions(
+        &self,
+        define: Entries<Spanned<String>, PolicyYaml>,
+    ) -> Result<Vec<(String, Policy)>, ConfigError> {
         let mut defined = Vec::new();
         for (Spanned { value: name, referenced, .. }, shape) in define.0 {
             // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.

@@ -4,7 +4,6 @@
 //! checked here; `check` does the rest.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
@@ -15,7 +14,7 @@ use super::schema::{names, rules};
 use crate::eviction::{Amount, Positions, Scope, Score};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
-use crate::yaml::Spanned;
+use crate::yaml::{Entries, Spanned};
 
 /// A sweep of tova-bench: every task by every model under every policy at every cache size.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -35,7 +34,7 @@ pub(super) struct SweepYaml {
     pub policies: Spanned<Vec<Spanned<String>>>,
     /// New policies, by name.
     #[serde(default)]
-    pub define: Entries<PolicyYaml>,
+    pub define: Entries<Spanned<String>, PolicyYaml>,
     /// Cache sizes in entries per layer and key-value head, the protected ones included. `full` has none.
     #[serde(default)]
     #[schemars(inner(range(min = 1, max = u32::MAX)))]
@@ -56,11 +55,7 @@ pub(super) struct SweepYaml {
 
 /// A source alone, or `{source: ..., dtype: ..., rope_scaling: ...}`.
 #[derive(Debug)]
-pub(super) struct ModelYaml {
-    pub source: String,
-    pub dtype: WeightType,
-    pub rope_scaling: Option<RopeOverrideYaml>,
-}
+pub(super) struct ModelYaml(pub ModelMap);
 
 /// A model with the type of its weights, or with stretched positions.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -68,14 +63,14 @@ pub(super) struct ModelYaml {
 pub(super) struct ModelMap {
     /// Which model: a checkpoint folder, a repository of the hub, or one in the program.
     #[schemars(schema_with = "names::models")]
-    source: String,
+    pub source: String,
     /// The type that weights are rounded to.
     #[serde(default)]
     #[schemars(schema_with = "names::weight_types")]
-    dtype: WeightType,
+    pub dtype: WeightType,
     /// Stretched positions, for texts longer than those of the training. Only for checkpoints that have none.
     #[schemars(extend("default" = null))]
-    rope_scaling: Option<RopeOverrideYaml>,
+    pub rope_scaling: Option<RopeOverrideYaml>,
 }
 
 /// How positions are stretched.
@@ -106,12 +101,11 @@ impl<'de> Deserialize<'de> for ModelYaml {
                 )
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelYaml, E> {
-                Ok(ModelYaml { source: source.to_string(), dtype: WeightType::Auto, rope_scaling: None })
+                let source = source.to_string();
+                Ok(ModelYaml(ModelMap { source, dtype: WeightType::Auto, rope_scaling: None }))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelYaml, A::Error> {
-                let ModelMap { source, dtype, rope_scaling } =
-                    ModelMap::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(ModelYaml { source, dtype, rope_scaling })
+                Ok(ModelYaml(ModelMap::deserialize(MapAccessDeserializer::new(map))?))
             }
         }
         deserializer.deserialize_any(Model)
@@ -174,35 +168,5 @@ impl<'de> Deserialize<'de> for AmountYaml {
             }
         }
         deserializer.deserialize_any(Tokens)
-    }
-}
-
-/// A mapping in the order of the file, with the place of each key.
-#[derive(Debug)]
-pub(super) struct Entries<T>(pub Vec<(Spanned<String>, T)>);
-
-impl<T> Default for Entries<T> {
-    fn default() -> Self {
-        Entries(Vec::new())
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Named<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Named<T> {
-            type Value = Entries<T>;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a mapping of names")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Entries(entries))
-            }
-        }
-        deserializer.deserialize_map(Named(PhantomData))
     }
 }

@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::keys::{AmountYaml, Entries, ModelMap, ModelYaml, SweepYaml};
+use super::keys::{AmountYaml, ModelMap, ModelYaml, SweepYaml};
+use crate::yaml::{Entries, Spanned};
 
 /// The schema as indented JSON text, ended by a newline.
 ///
@@ -72,7 +73,7 @@ impl JsonSchema for AmountYaml {
 }
 
 /// Entries are policies by name: the only mapping whose keys are the sweep's own.
-impl<T: JsonSchema> JsonSchema for Entries<T> {
+impl<T: JsonSchema> JsonSchema for Entries<Spanned<String>, T> {
     anonymous!("Entries");
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

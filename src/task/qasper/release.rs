@@ -2,17 +2,13 @@
 //!
 //! The answer of an annotation is chosen as in the release's own evaluator.
 
-use std::fmt;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
 
 use crate::task::questions::{SourceQuestion, nonblank};
-
-/// Articles in the order of the file, which a map would not keep.
-struct Articles(Vec<(String, Article)>);
+use crate::yaml::Entries;
 
 #[derive(Deserialize)]
 struct Article {
@@ -50,30 +46,6 @@ struct Answer {
     extractive_spans: Vec<String>,
     yes_no: Option<bool>,
     free_form_answer: Option<String>,
-}
-
-impl<'de> Deserialize<'de> for Articles {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Articles, D::Error> {
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Articles;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of articles by arXiv id")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Articles, A::Error> {
-                let mut articles = Vec::new();
-                while let Some(article) = map.next_entry()? {
-                    articles.push(article);
-                }
-                Ok(Articles(articles))
-            }
-        }
-
-        deserializer.deserialize_map(InOrder)
-    }
 }
 
 impl Article {
@@ -114,10 +86,10 @@ impl Answer {
 /// # Errors
 /// A text that is not such an object, or an annotation without an answer; the question is named.
 pub fn read(text: &str, file: &str) -> Result<Vec<SourceQuestion>> {
-    let Articles(articles) =
+    let articles: Entries<String, Article> =
         serde_json::from_str(text).with_context(|| format!("{file} is no object of QASPER articles"))?;
     let mut questions = Vec::new();
-    for (id, article) in articles {
+    for (id, article) in articles.0 {
         let document: Rc<str> = article.text().into();
         for question in article.qas {
             let answers = question.answers.iter().map(|annotation| annotation.answer.read());
