@@ -486,7 +486,7 @@ fn mistakes_in_a_sweep_are_told_with_their_place_and_nothing_runs() {
         ),
         (
             Sweep { models: "[random-tiny, random-tiny]", ..SMALL },
-            &["sweep.yaml:1:", "stands twice", "hint: remove one of them"],
+            &["sweep.yaml:1:", "is listed twice", "hint: remove one of them"],
         ),
         (Sweep { models: "[random-tiny", ..SMALL }, &["sweep.yaml:", "hint:"]),
     ] {

@@ -251,7 +251,7 @@ fn layers_that_the_model_lacks_are_named() {
     };
     refused("map_layers: [1]", "map_layers: [2]", 4, &["layer 2", "layers 0 to 1"]);
     refused("map_layers: [1]", "map_layers: []", 2, &["`map_layers` is empty", "wrong.yaml:5:"]);
-    refused("map_layers: [1]", "map_layers: [1, 1]", 2, &["layer 1 stands twice"]);
+    refused("map_layers: [1]", "map_layers: [1, 1]", 2, &["layer 1 is listed twice"]);
     refused("map_layers: [1]", "maps: -1", 2, &["whole number", "wrong.yaml:5:"]);
     refused("map_layers: [1]", "compare_to_full: true", 2, &["compare_to_full", "unknown"]);
     // Without maps there are no layers.
