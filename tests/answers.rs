@@ -180,7 +180,7 @@ fn bad_questions_are_named_and_other_cells_still_run() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let good = "qasper: {dataset: embedded, documents: 1, questions: 1, length: 400, write: {max_new_tokens: 4}}";
-    let references = |row: &str, write: &str, words: &[&str]| {
+    let refused = |row: &str, write: &str, words: &[&str]| {
         fs::write(folder.join("rows.jsonl"), format!("{}\n{row}\n", zeroscrolls_row(&json!({"id": "q0"}))))
             .unwrap();
         let bad = format!("qasper: {{dataset: ./rows.jsonl, length: 300, write: {{{write}}}}}");
@@ -193,12 +193,12 @@ fn bad_questions_are_named_and_other_cells_still_run() {
         assert!(written(folder, "out").iter().all(|row| row.dataset == "embedded"));
     };
     let no_offset = zeroscrolls_row(&json!({"document_end_index": null}));
-    references(&no_offset, "max_new_tokens: 8", &["rows.jsonl", "line 2", "q1", "document_end_index"]);
+    refused(&no_offset, "max_new_tokens: 8", &["rows.jsonl", "line 2", "q1", "document_end_index"]);
     let beyond = zeroscrolls_row(&json!({"query_end_index": 100_000}));
-    references(&beyond, "max_new_tokens: 8", &["rows.jsonl", "q1", "query_end_index"]);
-    references("{\"id\": ", "max_new_tokens: 8", &["rows.jsonl", "line 2"]);
+    refused(&beyond, "max_new_tokens: 8", &["rows.jsonl", "q1", "query_end_index"]);
+    refused("{\"id\": ", "max_new_tokens: 8", &["rows.jsonl", "line 2"]);
     // The prompt is longer than the room beside the answer.
-    references(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "no room for the document"]);
+    refused(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "no room for the document"]);
 }
 
 #[test]

@@ -44,8 +44,7 @@ fn changed_weights_are_reported_and_measured_beside_the_old_rows() {
     let before = measured(&results);
     let former = before[0].model_revision.clone();
     flip(folder.path());
-    let warning =
-        ["warning: ./model has changed since 5 cells of these names in r were measured", &*former];
+    let warning = ["warning: ./model has changed since 5 cells of these names in r were measured", &*former];
     run(folder.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0).says(&warning);
     run(folder.path(), &arguments).with_code(0).says(&warning).says(&["5 cells measured, 0 were there already"]);
     let both = measured(&results);
