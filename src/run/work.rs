@@ -99,44 +99,13 @@ impl Work<'_> {
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<()> {
         let Work { ledger, observe, .. } = *self;
-        let count = |change: &dyn Fn(&mut Outcome)| {
-            change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
-        };
-        let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
         let batches = model_task.samples.batches().into_iter();
         let mut jobs: Vec<BatchJob> = batches.map(|samples| BatchJob { samples, cells: Vec::new() }).collect();
-        for &(index, cell) in cells {
-            let journal = match ledger.journal(&cell.name) {
-                Ok(journal) => journal,
-                Err(error) => match error.downcast_ref::<Taken>() {
-                    Some(Taken::Complete(_)) => {
-                        count(&|outcome| outcome.skipped += 1);
-                        continue;
-                    }
-                    Some(Taken::Busy(_)) => {
-                        count(&|outcome| outcome.taken += 1);
-                        observe(Event::CellTaken { cell });
-                        continue;
-                    }
-                    None => return Err(error),
-                },
-            };
-            let done = journal.done();
-            let mut left = 0;
-            for batch in &mut jobs {
-                let lacking: Vec<usize> = batch.samples.clone().filter(|sample| !done.contains(sample)).collect();
-                left += lacking.len();
-                if !lacking.is_empty() {
-                    batch.cells.push((index, lacking));
-                }
-            }
-            let left = AtomicUsize::new(left);
-            progress.insert(index, Progress { journal, left, failed: AtomicBool::new(false) });
-        }
+        let progress = self.open_journals(cells, &mut jobs)?;
         jobs.retain(|batch| !batch.cells.is_empty());
         let complete = |index: usize| -> Result<()> {
             progress[&index].journal.complete(model_task.samples.len())?;
-            count(&|outcome| outcome.done += 1);
+            self.count(|outcome| outcome.done += 1);
             observe(Event::CellDone { cell: &model_task.cells[index] });
             Ok(())
         };
@@ -155,7 +124,7 @@ impl Work<'_> {
                 let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
                 let waiting: Vec<_> = waiting.map(|(index, _)| &model_task.cells[*index].name).collect();
                 for name in &waiting {
-                    count(&|outcome| outcome.failed += 1);
+                    self.count(|outcome| outcome.failed += 1);
                     ledger.fail(name, &error)?;
                 }
                 let name = format!("{} cells with {}", waiting.len(), model_task.model);
@@ -186,7 +155,7 @@ impl Work<'_> {
                 Err(error) => {
                     let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
                     if !state.failed.swap(true, Ordering::Relaxed) {
-                        count(&|outcome| outcome.failed += 1);
+                        self.count(|outcome| outcome.failed += 1);
                         observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
                         if let Err(error) = ledger.fail(&cell.name, &error) {
                             return end(error);
@@ -225,6 +194,48 @@ impl Work<'_> {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Outcome)) {
+        change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Opens the journals of cells, and adds the cells to the jobs of the batches that they lack. Cells that another
+    /// process completed or is measuring are left out.
+    fn open_journals(
+        &self,
+        cells: &[(usize, &NamedCell)],
+        jobs: &mut [BatchJob],
+    ) -> Result<BTreeMap<usize, Progress>> {
+        let mut progress = BTreeMap::new();
+        for &(index, cell) in cells {
+            let journal = match self.ledger.journal(&cell.name) {
+                Ok(journal) => journal,
+                Err(error) => match error.downcast_ref::<Taken>() {
+                    Some(Taken::Complete(_)) => {
+                        self.count(|outcome| outcome.skipped += 1);
+                        continue;
+                    }
+                    Some(Taken::Busy(_)) => {
+                        self.count(|outcome| outcome.taken += 1);
+                        (self.observe)(Event::CellTaken { cell });
+                        continue;
+                    }
+                    None => return Err(error),
+                },
+            };
+            let done = journal.done();
+            let mut left = 0;
+            for batch in jobs.iter_mut() {
+                let lacking: Vec<usize> = batch.samples.clone().filter(|sample| !done.contains(sample)).collect();
+                left += lacking.len();
+                if !lacking.is_empty() {
+                    batch.cells.push((index, lacking));
+                }
+            }
+            progress.insert(index, Progress { journal, left: left.into(), failed: AtomicBool::new(false) });
+        }
+        Ok(progress)
     }
 
     /// The task's model. A job holds only one, because two models may not fit into memory; jobs on one device share it.
