@@ -106,7 +106,7 @@ impl SweepChecker<'_> {
                     return self.refuse(
                         referenced,
                         format!("positions cannot be stretched by {factor}"),
-                        "write a factor from 1 (as trained) up: the text's length over the trained one",
+                        "write a factor from 1 up: the length of texts over that of the training",
                     );
                 }
             };
