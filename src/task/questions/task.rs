@@ -1,6 +1,6 @@
 //! The task of a question benchmark.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::benchmark::{Benchmark, PromptStyle, Question, Split, questions_digest};
 use super::files::read_questions;
@@ -102,12 +102,15 @@ impl Questions {
                 let [file] = files.as_slice() else { bail!("{repo} has no {archive}, as ZeroSCROLLS has it") };
                 read_questions(benchmark, file, split, prompt)
             }
-            DataSource::Embedded if let Some(embedded) = benchmark.embedded => {
+            DataSource::Embedded => {
+                let embedded = benchmark.embedded.context("the program holds no questions of this benchmark")?;
                 let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
                 let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
                 Ok(embedded(documents, each).into_iter().map(|source| benchmark.ask(prompt, source)).collect())
             }
-            source => bail!("{source} holds no questions for {}", benchmark.name),
+            DataSource::EmbeddedQuestions | DataSource::RandomWords => {
+                bail!("{} holds no questions for {}", self.dataset, benchmark.name)
+            }
         }
     }
 }
