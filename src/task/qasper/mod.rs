@@ -13,7 +13,7 @@ use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuesti
 use super::spec::{TaskSettings, TaskSpec};
 use crate::yaml::{Checker, ConfigError};
 
-/// QASPER: questions about scientific articles, answered in a few words and scored with F1.
+/// QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct QasperYaml(QuestionsYaml);

@@ -37,7 +37,7 @@ pub struct QuestionsYaml {
     /// Only the first questions of each document; null: all of them.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     questions: Option<Spanned<u64>>,
-    /// How answers are written; by default greedily, at most 512 tokens for `squality` and 128 for `qasper`.
+    /// How answers are written; by default greedily, with the benchmark's own limit of tokens.
     #[serde(default)]
     write: WriteYaml,
 }

@@ -11,7 +11,7 @@ use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuesti
 use super::spec::{TaskSettings, TaskSpec};
 use crate::yaml::{Checker, ConfigError};
 
-/// SQuALITY: questions about stories, answered in a paragraph and scored with ROUGE.
+/// SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct SqualityYaml(QuestionsYaml);
