@@ -21,4 +21,4 @@ export TOVA_BENCH_KILL_CREWS=${CREWS:-} TOVA_BENCH_KILL_ARGUMENTS=${*:3}
 TOVA_BENCH_KILL_SWEEP=$(realpath -- "$sweep")
 cd "$(dirname "$0")/.."
 exec cargo test --release ${FEATURES:+--features "$FEATURES"} --test faults -- --exact --nocapture \
-    kills::kills_of_a_sweep_named_by_hand
+    kills::kills_of_a_chosen_sweep

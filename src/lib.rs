@@ -20,3 +20,4 @@ pub mod run;
 pub mod sweep;
 pub mod task;
 pub mod vector;
+pub mod yaml;

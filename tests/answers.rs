@@ -1,4 +1,5 @@
-//! Tasks that write, through the command line: the same answers however the work is cut, and what bad input is told.
+//! Tasks that generate text, through the command line: answers do not depend on how the work is split, and bad input is
+//! named.
 
 mod support;
 
@@ -11,7 +12,7 @@ use support::program::{Ended, run};
 use support::rows::{assert_same, measured};
 use tova_bench::ledger::Row;
 use tova_bench::metric::{Letters, best_f1, best_rouge};
-use tova_bench::task::{Benchmark, PromptStyle, Split, read_questions};
+use tova_bench::task::{PromptStyle, QASPER, SQUALITY, Split, read_questions};
 
 fn sweep(folder: &Path, sizes: &str, more: &str, tasks: &[&str]) {
     let tasks: String = tasks.iter().map(|task| format!("  - {task}\n")).collect();
@@ -24,7 +25,7 @@ fn answer(folder: &Path, results: &str, more: &[&str]) -> Ended {
     run(folder, &[&["run", "sweep.yaml", "--no-report", "--results", results], more].concat())
 }
 
-/// The rows that carry what was written.
+/// The rows that carry generated texts.
 fn written(folder: &Path, results: &str) -> Vec<Row> {
     let mut rows = measured(&folder.join(results));
     rows.retain(|row| row.metric == "new_tokens");
@@ -41,7 +42,7 @@ const QUESTIONS: [&str; 4] = [
 ];
 
 #[test]
-fn threads_shards_and_company_change_no_answer() {
+fn answers_do_not_depend_on_threads_shards_or_other_cells() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sweep(folder, "[128, 256]", "", &QUESTIONS);
@@ -54,16 +55,16 @@ fn threads_shards_and_company_change_no_answer() {
         answer(folder, "shards", &["--shard", shard]).with_code(0);
     }
     assert_same(&measured(&folder.join("shards")), &expected);
-    // Cells one by one share nothing.
+    // Cells that run one by one share nothing.
     for policy in ["tova", "full", "h2o", "window+4", "truncate"] {
         answer(folder, "apart", &["--only", &format!("policy={policy}")]).with_code(0);
     }
     assert_same(&measured(&folder.join("apart")), &expected);
 }
 
-/// A cache that holds everything writes what the full cache writes; a small one does not.
+/// A cache that holds everything generates the same text as the full cache; a small one does not.
 #[test]
-fn a_large_cache_is_the_full_one() {
+fn a_large_cache_answers_like_the_full_cache() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sweep(folder, "[128, 900]", "", &QUESTIONS);
@@ -86,26 +87,26 @@ fn a_large_cache_is_the_full_one() {
         assert!(full.prompt_tokens + full.new_tokens <= full.length, "{}", full.sample);
     }
     assert!(differ > 20, "{differ}");
-    // The baseline's prompts have as many tokens as its size.
+    // The baseline cuts its prompts to its size.
     for row in rows.iter().filter(|row| row.policy == "truncate" && row.cache_size == Some(128)) {
         assert!(row.prompt_tokens <= 128, "{}", row.prompt_tokens);
     }
 }
 
-/// Both benchmarks from both kinds of files, in both wordings, at three sizes.
+/// Both benchmarks, from both kinds of files, in both wordings, at three sizes.
 #[test]
-fn questions_of_real_files_are_answered_and_marked() {
+fn questions_of_real_files_are_answered_and_scored() {
     let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(|data| PathBuf::from(data).join("data")) else {
-        eprintln!("SKIPPED: questions_of_real_files_are_answered_and_marked needs TOVA_BENCH_TEST_DATA");
+        eprintln!("SKIPPED: questions_of_real_files_are_answered_and_scored needs TOVA_BENCH_TEST_DATA");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let files = [
-        (Benchmark::Squality, "squality/dev.jsonl"),
-        (Benchmark::Squality, "squality/zeroscrolls-dev.jsonl"),
-        (Benchmark::Qasper, "qasper/qasper-train10-v0.3.json"),
-        (Benchmark::Qasper, "qasper/zeroscrolls-train10.jsonl"),
+        (&SQUALITY, "squality/dev.jsonl"),
+        (&SQUALITY, "squality/zeroscrolls-dev.jsonl"),
+        (&QASPER, "qasper/qasper-train10-v0.3.json"),
+        (&QASPER, "qasper/zeroscrolls-train10.jsonl"),
     ];
     for style in ["zeroscrolls", "paper"] {
         for (number, (benchmark, file)) in files.iter().enumerate() {
@@ -113,7 +114,7 @@ fn questions_of_real_files_are_answered_and_marked() {
             let task = format!(
                 "{}: {{dataset: {}, split: validation, prompt: {style}, length: 600, documents: 1, questions: 2, \
                  write: {{max_new_tokens: 12}}}}",
-                benchmark.name(),
+                benchmark.name,
                 path.display()
             );
             sweep(folder, "[256, 300, 512]", "", &[&task]);
@@ -121,14 +122,14 @@ fn questions_of_real_files_are_answered_and_marked() {
             answer(folder, &results, &[]).with_code(0);
             let rows = measured(&folder.join(&results));
             let style = if style == "paper" { PromptStyle::Paper } else { PromptStyle::ZeroScrolls };
-            let questions = read_questions(*benchmark, &path, Split::Validation, style).unwrap();
+            let questions = read_questions(benchmark, &path, Split::Validation, style).unwrap();
             let answers: Vec<&Row> = rows.iter().filter(|row| row.output.is_some()).collect();
             assert_eq!(answers.len(), 13 * 2);
             for row in answers {
                 let question = questions.iter().find(|question| question.name == row.sample).unwrap();
                 let text = row.output.as_deref().unwrap();
-                let told: Vec<String> = serde_json::from_str(row.references.as_deref().unwrap()).unwrap();
-                assert_eq!(told, question.references);
+                let references: Vec<String> = serde_json::from_str(row.references.as_deref().unwrap()).unwrap();
+                assert_eq!(references, question.references);
                 assert!(question.prompt.after.contains(row.question.as_deref().unwrap()));
                 assert_eq!(row.metric, "new_tokens");
                 let value = |metric: &str| {
@@ -138,14 +139,11 @@ fn questions_of_real_files_are_answered_and_marked() {
                     });
                     found.unwrap_or_else(|| panic!("no {metric}")).value
                 };
-                match benchmark {
-                    Benchmark::Squality => {
-                        let rouge = best_rouge(text, &question.references);
-                        assert_eq!([rouge.one, rouge.two, rouge.l], ["rouge1", "rouge2", "rougeL"].map(value));
-                    }
-                    Benchmark::Qasper => {
-                        assert_eq!(best_f1(text, &question.references, Letters::AsWritten), value("f1"));
-                    }
+                if **benchmark == SQUALITY {
+                    let rouge = best_rouge(text, &question.references);
+                    assert_eq!([rouge.one, rouge.two, rouge.l], ["rouge1", "rouge2", "rougeL"].map(value));
+                } else {
+                    assert_eq!(best_f1(text, &question.references, Letters::AsWritten), value("f1"));
                 }
             }
         }
@@ -178,11 +176,11 @@ fn zeroscrolls_row(change: &serde_json::Value) -> String {
 }
 
 #[test]
-fn bad_questions_are_named_and_the_sweep_goes_on() {
+fn bad_questions_are_named_and_other_cells_still_run() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let good = "qasper: {dataset: embedded, documents: 1, questions: 1, length: 400, write: {max_new_tokens: 4}}";
-    let told = |row: &str, write: &str, words: &[&str]| {
+    let refused = |row: &str, write: &str, words: &[&str]| {
         fs::write(folder.join("rows.jsonl"), format!("{}\n{row}\n", zeroscrolls_row(&json!({"id": "q0"}))))
             .unwrap();
         let bad = format!("qasper: {{dataset: ./rows.jsonl, length: 300, write: {{{write}}}}}");
@@ -195,16 +193,16 @@ fn bad_questions_are_named_and_the_sweep_goes_on() {
         assert!(written(folder, "out").iter().all(|row| row.dataset == "embedded"));
     };
     let no_offset = zeroscrolls_row(&json!({"document_end_index": null}));
-    told(&no_offset, "max_new_tokens: 8", &["rows.jsonl", "line 2", "q1", "document_end_index"]);
+    refused(&no_offset, "max_new_tokens: 8", &["rows.jsonl", "line 2", "q1", "document_end_index"]);
     let beyond = zeroscrolls_row(&json!({"query_end_index": 100_000}));
-    told(&beyond, "max_new_tokens: 8", &["rows.jsonl", "q1", "query_end_index"]);
-    told("{\"id\": ", "max_new_tokens: 8", &["rows.jsonl", "line 2"]);
-    // The prompt alone is longer than what an answer leaves.
-    told(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "no room for the document"]);
+    refused(&beyond, "max_new_tokens: 8", &["rows.jsonl", "q1", "query_end_index"]);
+    refused("{\"id\": ", "max_new_tokens: 8", &["rows.jsonl", "line 2"]);
+    // The prompt is longer than the room beside the answer.
+    refused(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "no room for the document"]);
 }
 
 #[test]
-fn questions_without_references_are_written_and_exported() {
+fn questions_without_references_are_answered_and_exported() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let rows = [json!({"id": "q0", "output": null}), json!({"id": "q1", "output": null})];

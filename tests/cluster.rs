@@ -1,5 +1,5 @@
-//! One sweep on many machines: shares for the tasks of an array job, jobs side by side, folders that merge, models
-//! fetched before. Whatever way the work is cut, the rows are the same, bit for bit.
+//! One sweep on many machines: shards for the tasks of an array job, jobs side by side, merged folders, models fetched
+//! beforehand. However the work is split, the rows are the same, bit for bit.
 
 // Its faults are the business of tests/hub.rs.
 #[allow(dead_code)]
@@ -16,7 +16,7 @@ use support::checkpoint::copy;
 use support::program::{Ended, command, finish, run};
 use support::rows::{assert_same, measured};
 
-/// Two models, every kind of task that is not timed, and rules that share readings or do not.
+/// Two models, every task that is not timed, and policies with and without shared prefixes.
 const KINDS: &str = "
 models: [random-tiny, random-h32-l2-a4-k2-f64-v257-s32]
 policies: [full, truncate, window, tova, tova@squeezed, h2o-layer, knorm, random]
@@ -39,7 +39,7 @@ fn run_with(folder: &Path, results: &str, more: &[&str]) -> Ended {
     run(folder, &[&RUN[..], &[results], more].concat()).with_code(0)
 }
 
-/// The program inside an array job, by the variables that Slurm sets.
+/// The program inside an array job, with the variables that Slurm sets.
 fn task(folder: &Path, results: &str, [id, first, last, step, count]: [usize; 5]) -> Command {
     let mut command = command(folder);
     command.args(RUN).arg(results);
@@ -49,15 +49,15 @@ fn task(folder: &Path, results: &str, [id, first, last, step, count]: [usize; 5]
     command
 }
 
-/// The number before some words of what was said.
+/// The number before some words of the output.
 #[track_caller]
-fn said(ended: &Ended, words: &str) -> usize {
+fn number_before(ended: &Ended, words: &str) -> usize {
     let (before, _) = ended.stderr.split_once(words).unwrap_or_else(|| panic!("{words:?} in {}", ended.stderr));
     before.rsplit([' ', '\n']).next().unwrap().parse().unwrap()
 }
 
 #[test]
-fn threads_jobs_shards_and_order_change_no_bit() {
+fn rows_do_not_depend_on_threads_jobs_shards_or_order() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_kinds(folder);
@@ -95,7 +95,7 @@ fn threads_jobs_shards_and_order_change_no_bit() {
 }
 
 #[test]
-fn the_tasks_of_an_array_job_make_a_sweep_whole() {
+fn the_tasks_of_an_array_job_complete_a_sweep() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_kinds(folder);
@@ -108,33 +108,33 @@ fn the_tasks_of_an_array_job_make_a_sweep_whole() {
         .map(|task| task.wait().with_code(0))
         .collect();
     let cells: usize =
-        tasks.iter().map(|task| said(task, " cells measured, 0 were there already, 0 failed")).sum();
+        tasks.iter().map(|task| number_before(task, " cells measured, 0 were there already, 0 failed")).sum();
     let all = cells;
     for (ended, share) in tasks.iter().zip(["2/4", "1/4", "4/4", "3/4"]) {
         ended.says(&[&format!("share {share} of the cells"), "Slurm array job"]);
-        let mine = said(ended, " cells measured");
-        assert_eq!(said(ended, " left to other shards"), all - mine);
-        // Of what takes about the same time no share has much more than another.
+        let mine = number_before(ended, " cells measured");
+        assert_eq!(number_before(ended, " left to other shards"), all - mine);
+        // Cells of about the same cost are spread evenly.
         assert!(mine > 0, "{}", ended.stderr);
     }
     assert_same(&measured(&folder.join("array")), &expected);
 
-    // What is said goes before what Slurm says; an array without a step has no shares.
+    // The flag overrides Slurm's variables; an array without a fixed step has no shards.
     let mut whole = task(folder, "whole", [7, 3, 15, 4, 4]);
     whole.args(["--shard", "1/1"]);
     let whole = finish(whole).with_code(0);
     assert!(!whole.stderr.contains("Slurm"), "{}", whole.stderr);
-    assert_eq!(said(&whole, " cells measured"), all);
+    assert_eq!(number_before(&whole, " cells measured"), all);
     let uneven = finish(task(folder, "uneven", [3, 1, 7, 1, 3])).with_code(2);
     uneven.says(&["task 3 of a Slurm array job", "hint: submit with --array=0-7"]);
     assert!(!folder.join("uneven").exists());
 }
 
 #[test]
-fn shares_are_cut_by_what_cells_take_and_stay_as_they_are() {
+fn shards_are_balanced_by_cost_and_stay_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // One task takes thirty times as long as the other: by count alone a share could get all of it.
+    // One task takes thirty times as long as the other: if only cells were counted, one shard could get all of it.
     let text = "models: [random-tiny]\npolicies: [window, tova, h2o, window+4]\ncache_sizes: [16, 32]\ntasks:
   - perplexity: {dataset: random-words, length: 600, books: 10, chunks_per_book: 1}
   - perplexity: {dataset: random-words, length: 64, books: 3, chunks_per_book: 1}\n";
@@ -147,7 +147,7 @@ fn shares_are_cut_by_what_cells_take_and_stay_as_they_are() {
     };
     let before = ["1/4", "2/4", "3/4", "4/4"].map(planned);
     assert_eq!(before, [(2, 2); 4]);
-    // What is measured meanwhile moves no cell from one share to another.
+    // Cells that are done meanwhile do not move others to another shard.
     run_with(folder, "r", &["--shard", "2/4"]);
     let check = |shard: &str| run(folder, &["plan", "sweep.yaml", "--shard", shard, "--results", "r", "--check"]);
     check("2/4").with_code(0);
@@ -156,7 +156,7 @@ fn shares_are_cut_by_what_cells_take_and_stay_as_they_are() {
     assert_eq!(planned("2/4"), (0, 0));
     for shard in ["1/4", "3/4", "4/4"] {
         let ended = run_with(folder, "r", &["--shard", shard]);
-        assert_eq!(said(&ended, " cells measured, 0 were there already"), 4);
+        assert_eq!(number_before(&ended, " cells measured, 0 were there already"), 4);
     }
 }
 
@@ -174,15 +174,15 @@ fn folders_of_shards_merge_into_one() {
     let [a, b, c] = ["part-1", "part-2", "part-3"].map(count);
     let merged = run(folder, &["merge", "all", "part-1", "part-2"]).with_code(0);
     assert_eq!(merged.stdout, format!("part-1: {a} cells copied\npart-2: {b} cells copied\n"));
-    // Once more, with one more.
+    // Again, with one more folder.
     let merged = run(folder, &["merge", "all", "part-2", "part-3"]).with_code(0);
     assert_eq!(merged.stdout, format!("part-2: 0 cells copied, {b} there already\npart-3: {c} cells copied\n"));
     assert_same(&measured(&folder.join("all")), &expected);
     assert_eq!(count("part-3"), c);
     let again = run_with(folder, "all", &[]);
-    assert_eq!(said(&again, " were there already, 0 failed"), a + b + c);
+    assert_eq!(number_before(&again, " were there already, 0 failed"), a + b + c);
 
-    // Cells that were begun are finished in the new folder, from where they stopped.
+    // Partial cells are completed in the new folder.
     let begun = fs::read_dir(folder.join("one/cells")).unwrap().map(|entry| entry.unwrap().path());
     let mut begun: Vec<_> = begun.filter(|path| path.to_string_lossy().contains("perplexity")).collect();
     begun.sort();
@@ -225,7 +225,7 @@ fn journal_line(rows: &[tova_bench::ledger::Row]) -> String {
 }
 
 #[test]
-fn what_is_fetched_first_needs_no_network_later() {
+fn a_fetched_sweep_needs_no_network() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let model = copy(folder, "model");

@@ -1,4 +1,4 @@
-//! Texts far longer than a cache: scored as one, in memory that does not grow, and drawn as a running average.
+//! Texts far longer than a cache: scored as a whole, in constant memory, and drawn as a running average.
 
 mod support;
 
@@ -23,7 +23,7 @@ const POLICIES: [(&str, Positions); 5] = [
 ];
 const SIZE: usize = 50;
 
-/// NLLs of a text in one single read.
+/// The NLLs of a text that is read at once.
 fn in_one_read(model: &LanguageModel, tokens: &[u32], policy: &str, positions: Positions) -> Vec<f32> {
     let policy = presets::by_name(policy).unwrap().at(SIZE).unwrap();
     let mut memory = model.new_memory(&MemoryPlan { positions, ..MemoryPlan::bounded(policy) });
@@ -31,14 +31,14 @@ fn in_one_read(model: &LanguageModel, tokens: &[u32], policy: &str, positions: P
     model.nll(&states.narrow(0, 0, tokens.len() - 1).unwrap(), &tokens[1..]).unwrap()
 }
 
-/// The positions of `kind:first-last`; every end is one of the kind's borders or the text's end.
-fn places(row: &Row, kind: &str) -> Option<Range<usize>> {
+/// The positions of a group `kind:first-last`.
+fn positions_of(row: &Row, kind: &str) -> Option<Range<usize>> {
     let (first, last) = row.group.as_deref()?.strip_prefix(kind)?.split_once('-')?;
     Some(first.parse().unwrap()..last.parse::<usize>().unwrap() + 1)
 }
 
 #[test]
-fn a_long_text_is_scored_piece_by_piece_as_one() {
+fn a_long_text_is_scored_chunk_by_chunk_as_a_whole() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_texts(folder, 2, 2500);
@@ -73,7 +73,7 @@ fn a_long_text_is_scored_piece_by_piece_as_one() {
         let mine: Vec<&Row> = rows.iter().filter(of_cell).collect();
         let mut seen = [0usize; 3];
         for row in mine {
-            let (kind, range) = match (places(row, "position:"), places(row, "piece:")) {
+            let (kind, range) = match (positions_of(row, "position:"), positions_of(row, "piece:")) {
                 (Some(range), _) => (1, range),
                 (_, Some(range)) => (2, range),
                 _ => (0, 0..LENGTH),
@@ -86,10 +86,10 @@ fn a_long_text_is_scored_piece_by_piece_as_one() {
             assert!((row.value - sum).abs() < 1e-9 * sum, "{what}: {} is not {sum}", row.value);
             seen[kind] += range.len();
         }
-        // The whole, and the octaves and the pieces, which leave nobody out and count nobody twice.
+        // The octaves and the pieces each cover the whole exactly once.
         assert_eq!(seen, [LENGTH - 1; 3], "{policy} {}", positions.name());
     }
-    // What a bounded cache holds does not depend on the text's length; the unbounded one grows with it.
+    // A bounded cache does not depend on the text's length; the full cache grows with it.
     let bytes = |policy: &str, length: u32| {
         let of = rows.iter().filter(|row| row.policy == policy && row.length == length);
         of.map(|row| row.peak_cache_bytes).max().unwrap()
@@ -98,11 +98,11 @@ fn a_long_text_is_scored_piece_by_piece_as_one() {
         assert_eq!(bytes(policy, 9000), bytes(policy, 500), "{policy}");
     }
     assert!(bytes("full", 9000) > 10 * bytes("full", 500));
-    assert!(rows.iter().all(|row| row.length == 9000 || places(row, "piece:").is_none()));
+    assert!(rows.iter().all(|row| row.length == 9000 || positions_of(row, "piece:").is_none()));
 }
 
 #[test]
-fn the_report_has_the_running_average() {
+fn the_report_draws_the_running_average() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_texts(folder, 3, 1200);
@@ -129,7 +129,7 @@ fn the_report_has_the_running_average() {
             };
             let line = fields.iter().find(wanted).unwrap_or_else(|| panic!("{label} {group}:\n{report}"));
             let pieces = rows.iter().filter(|row| row.policy == policy && row.metric == "nll");
-            let before = pieces.filter(|row| places(row, "piece:").is_some_and(|place| place.start < end));
+            let before = pieces.filter(|row| positions_of(row, "piece:").is_some_and(|place| place.start < end));
             let (nll, tokens) = before.fold((0.0, 0.0), |sum, row| (sum.0 + row.value, sum.1 + row.weight));
             let shown: f64 = line[column("value")].parse().unwrap();
             assert!((shown - f64::exp(nll / tokens)).abs() < 1e-9 * shown, "{label} {group}: {shown}");
@@ -146,7 +146,7 @@ fn the_report_has_the_running_average() {
 }
 
 #[test]
-fn stretched_positions_are_another_model() {
+fn a_model_with_stretched_positions_has_other_cells() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     Sweep { models: "[random-tiny, {source: random-tiny, rope_scaling: {type: ntk, factor: 4}}]", ..SMALL }

@@ -1,10 +1,10 @@
-//! Recall against the slow and obvious way: a random model, one token at a time, the largest logit by a plain loop.
+//! Recall against an obvious definition: a random model, one token at a time, the largest logit by a plain loop.
 
 use std::collections::BTreeMap;
 
 use tova_bench::eviction::{CacheRule, Positions, presets};
 use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
-use tova_bench::task::{AskedFor, Measured, Prefill, Reading, Sample, Topline, measure};
+use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, Prefill, SampleResult, TextSample, measure};
 
 const TOKENS: usize = 400;
 
@@ -13,7 +13,7 @@ fn model() -> LanguageModel {
 }
 
 /// The most likely next token, the first of equals.
-fn favourite(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
+fn most_likely(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
     let state = model.read(&[token], memory).unwrap();
     let largest = |_, [logits]: [&[f32]; 1]| {
         let mut best = 0;
@@ -27,17 +27,17 @@ fn favourite(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
     model.map_logits([&state], largest).unwrap()[0]
 }
 
-/// A text half of which the unbounded model expects, and recalls all over it.
-fn sample(model: &LanguageModel) -> Sample {
+/// A text of which the model with the full cache predicts half, with recalls everywhere.
+fn sample(model: &LanguageModel) -> TextSample {
     let mut random = fastrand::Rng::with_seed(3);
     let mut memory = model.new_memory(&MemoryPlan::unbounded());
     let mut tokens = vec![0];
     while tokens.len() < TOKENS {
-        let expected = favourite(model, tokens[tokens.len() - 1], &mut memory);
-        // Runs, so that answers of two and three tokens can be found as well.
+        let expected = most_likely(model, tokens[tokens.len() - 1], &mut memory);
+        // Predicted tokens come in runs, so that answers of two and three tokens can be found too.
         tokens.push(if tokens.len() % 16 < 9 { expected } else { random.u32(1..257) });
     }
-    let recall = |at: usize| AskedFor {
+    let recall = |at: usize| LocatedRecall {
         kind: if at.is_multiple_of(2) { "home" } else { "trade" },
         told: at * 37 % (at - 3),
         answer: at..at + 1 + at % 3,
@@ -45,36 +45,36 @@ fn sample(model: &LanguageModel) -> Sample {
     };
     let recalls = (20..TOKENS - 4).step_by(3).map(recall).collect();
     let (name, cluster) = ("sample".into(), "book".into());
-    Sample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, words: 0, recalls }
+    TextSample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, words: 0, recalls }
 }
 
-/// Group to found, measured and chance.
+/// From group to found, measured and chance.
 type Table = BTreeMap<String, [f64; 3]>;
 
-fn slowly(model: &LanguageModel, sample: &Sample, rule: CacheRule) -> Table {
+fn slowly(model: &LanguageModel, sample: &TextSample, rule: CacheRule) -> Table {
     let plan = match rule {
         CacheRule::Evict { policy, size } => MemoryPlan::bounded(policy.at(size).unwrap()),
         _ => MemoryPlan::unbounded(),
     };
     let mut memory = model.new_memory(&plan);
-    let mut favourites = vec![u32::MAX];
+    let mut most_likelys = vec![u32::MAX];
     let mut in_piece = 0;
     for &token in &sample.tokens {
         if let CacheRule::Truncate { size } = rule
             && in_piece == size
         {
-            // The paper's baseline begins anew with BOS; what it expects then is of the token after.
+            // The paper's baseline starts each piece with BOS, which predicts the next token.
             memory = model.new_memory(&plan);
-            favourites.pop();
-            favourites.push(favourite(model, 0, &mut memory));
+            most_likelys.pop();
+            most_likelys.push(most_likely(model, 0, &mut memory));
             in_piece = 1;
         }
-        favourites.push(favourite(model, token, &mut memory));
+        most_likelys.push(most_likely(model, token, &mut memory));
         in_piece += 1;
     }
     let mut table = Table::new();
-    for AskedFor { kind, told, answer, choices } in &sample.recalls {
-        let found = answer.clone().all(|token| favourites[token] == sample.tokens[token]);
+    for LocatedRecall { kind, told, answer, choices } in &sample.recalls {
+        let found = answer.clone().all(|token| most_likelys[token] == sample.tokens[token]);
         let distance = answer.start - told;
         let octave = (0..).map(|power| 1 << power).find(|first| distance < 2 * first).unwrap();
         for group in [String::new(), format!("kind:{kind}"), format!("distance:{octave}-{}", 2 * octave - 1)] {
@@ -87,12 +87,12 @@ fn slowly(model: &LanguageModel, sample: &Sample, rule: CacheRule) -> Table {
     table
 }
 
-fn read(model: &LanguageModel, sample: &Sample, readings: &[Reading]) -> Vec<Measured> {
-    let topline = Topline::read(model, &sample.tokens, readings).unwrap();
-    readings.iter().map(|reading| measure(model, sample, reading, topline.as_ref()).unwrap()).collect()
+fn read(model: &LanguageModel, sample: &TextSample, configs: &[CacheConfig]) -> Vec<SampleResult> {
+    let prefix = FullCachePrefix::read(model, &sample.tokens, configs).unwrap();
+    configs.iter().map(|config| measure(model, sample, config, prefix.as_ref()).unwrap()).collect()
 }
 
-fn table(measured: &Measured) -> Table {
+fn table(measured: &SampleResult) -> Table {
     let mut table = Table::new();
     for mark in measured.sums.iter().filter(|mark| mark.metric.starts_with("recall")) {
         let sums = table.entry(mark.group.clone().unwrap_or_default()).or_default();
@@ -102,7 +102,7 @@ fn table(measured: &Measured) -> Table {
     table
 }
 
-fn readings() -> Vec<Reading> {
+fn configs() -> Vec<CacheConfig> {
     let names =
         ["full", "truncate", "window", "window+4", "tova", "tova-head", "h2o", "h2o-layer", "knorm", "random"];
     let rules = names.iter().flat_map(|name| {
@@ -113,7 +113,7 @@ fn readings() -> Vec<Reading> {
         })
     });
     rules
-        .map(|rule| Reading {
+        .map(|rule| CacheConfig {
             rule,
             positions: Positions::Absolute,
             prefill: Prefill::Stream,
@@ -125,44 +125,44 @@ fn readings() -> Vec<Reading> {
 }
 
 #[test]
-fn every_policy_finds_what_reading_token_by_token_finds() {
+fn every_policy_finds_the_same_as_token_by_token() {
     let model = model();
     let sample = sample(&model);
-    let readings = readings();
+    let configs = configs();
     let mut shares = Vec::new();
-    for (reading, measured) in readings.iter().zip(read(&model, &sample, &readings)) {
-        let expected = slowly(&model, &sample, reading.rule);
+    for (config, measured) in configs.iter().zip(read(&model, &sample, &configs)) {
+        let expected = slowly(&model, &sample, config.rule);
         let found = table(&measured);
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (group, [hits, weight, chance]) in expected {
-            let rule = reading.rule;
+            let rule = config.rule;
             assert_eq!(found[&group][..2], [hits, weight], "{rule:?} {group}");
             assert!((found[&group][2] - chance).abs() < 1e-9, "{rule:?} {group}");
         }
         shares.push(found[""][0] / found[""][1]);
     }
-    // The text was made so that there is something to find and to miss.
+    // The text has answers to find and to miss.
     let (low, high) =
         shares.iter().fold((1.0f64, 0.0f64), |(low, high), share| (low.min(*share), high.max(*share)));
     assert!(low < 0.3 && (0.3..0.8).contains(&high), "{shares:?}");
 }
 
 #[test]
-fn neither_company_nor_threads_nor_a_comparison_change_a_bit() {
+fn results_do_not_depend_on_other_cells_threads_or_comparisons() {
     let model = model();
     let sample = sample(&model);
-    let together = read(&model, &sample, &readings());
-    for (reading, expected) in readings().into_iter().zip(&together) {
-        let compared = Reading { compare: true, ..reading };
-        for (readings, threads) in [([reading], 1), ([reading], 3), ([compared], 2)] {
+    let together = read(&model, &sample, &configs());
+    for (config, expected) in configs().into_iter().zip(&together) {
+        let compared = CacheConfig { compare: true, ..config };
+        for (configs, threads) in [([config], 1), ([config], 3), ([compared], 2)] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let alone = pool.install(|| read(&model, &sample, &readings)).remove(0);
-            let common = |measured: &Measured| {
+            let alone = pool.install(|| read(&model, &sample, &configs)).remove(0);
+            let common = |measured: &SampleResult| {
                 let marks = measured.sums.iter().filter(|mark| !mark.metric.contains("full"));
                 let marks = marks.filter(|mark| !["top1_agreement", "evicted_mass"].contains(&mark.metric));
                 marks.map(|mark| (mark.metric, mark.group.clone(), mark.value.to_bits())).collect::<Vec<_>>()
             };
-            assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", reading.rule);
+            assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", config.rule);
         }
     }
 }

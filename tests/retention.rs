@@ -1,4 +1,4 @@
-//! What is kept: the eviction log of a real small model against its survivors, and `retention` through the command line.
+//! Retention: the eviction log of a small model against its survivors, and the task through the command line.
 
 mod support;
 
@@ -32,7 +32,7 @@ fn read(
     let mut lifetimes = Lifetimes::new(shape.layers, shape.heads.groups(policy.scope()), tokens.len());
     for piece in tokens.chunks(chunk) {
         model.read(piece, &mut memory).unwrap();
-        lifetimes.note(&memory.take_log());
+        lifetimes.add(&memory.take_log());
     }
     assert!(memory.take_log().iter().all(Vec::is_empty), "the log was taken");
     let owned = |groups: &Vec<&[u32]>| groups.iter().map(|born| born.to_vec()).collect();
@@ -40,7 +40,7 @@ fn read(
 }
 
 #[test]
-fn the_log_of_every_policy_leaves_its_survivors_and_the_counting_identity() {
+fn the_log_of_every_policy_agrees_with_its_survivors_and_the_counting_identity() {
     let model = LanguageModel::random(tiny_shape(), 5, WeightType::Auto, &Device::Cpu).unwrap();
     let mut names: Vec<String> = PRESETS.iter().map(|preset| preset.name.to_string()).collect();
     names.extend(["window+4", "tova+4", "h2o+2"].map(String::from));
@@ -71,7 +71,7 @@ fn the_log_of_every_policy_leaves_its_survivors_and_the_counting_identity() {
             }
         }
     }
-    // Nobody notes what nobody asked for.
+    // Nothing is logged unless requested.
     let policy = presets::by_name("tova").unwrap().at(6).unwrap();
     let mut memory = model.new_memory(&MemoryPlan::bounded(policy));
     model.read(&tokens(50), &mut memory).unwrap();
@@ -83,7 +83,7 @@ const SWEEP: &str = "models: [random-tiny]\n\
     cache_sizes: [16, 100, 4096]\n\
     tasks:\n  - retention: {dataset: ./texts, length: 200, chunks_per_book: 2, map_layers: [1], eviction_log: true}\n";
 
-/// A folder with the sweep and two books, the names of which are no names for files of ours.
+/// A folder with the sweep and two books, whose names cannot be used as names of result files.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("sweep.yaml"), SWEEP).unwrap();
@@ -97,7 +97,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn rows_part_what_the_log_says() {
+fn rows_split_the_log_into_groups() {
     let folder = folder();
     let folder = folder.path();
     run(folder, &["run", "sweep.yaml", "--results", "one"]).with_code(0).says(&["16 cells measured"]);
@@ -111,7 +111,7 @@ fn rows_part_what_the_log_says() {
         if policy != "truncate" {
             assert_eq!(value, identity(size.map_or(4096, |size| size as usize)), "{what}");
         }
-        // Layers, places and classes each part all tokens, tags those of words.
+        // Layers, positions and classes each cover all tokens, tags only those of words.
         for kind in ["layer:", "position:", "class:", "tag:"] {
             let parts = rows.iter().filter(|row| {
                 (&row.policy, &row.cache_size, &row.sample, row.metric.as_str())
@@ -144,7 +144,7 @@ fn rows_part_what_the_log_says() {
         rows.map(|row| row.value / row.weight).collect::<Vec<_>>()
     };
     assert!(shares("full").is_empty() && shares("truncate").is_empty());
-    // But for the first steps, when they are recent as well, four entries are not.
+    // Except in the first steps, four entries are not among the recent ones.
     let near =
         |share: &f64| [12.0 / 16.0, 96.0 / 100.0].iter().any(|other| (0.0..0.01).contains(&(share - other)));
     assert!(shares("window+4").iter().all(near), "{:?}", shares("window+4"));
@@ -185,7 +185,7 @@ fn side_files_hold_the_log_and_the_tokens() {
     let rows = measured(&results);
     for cell in ["__tova__16__", "__h2o__100__", "__tova-head__16__"] {
         let files = side_files(&results, cell);
-        // Two samples of each of two books whose names differ in one odd character only.
+        // Two samples of each of two books whose names differ only in one special character.
         assert_eq!(files.len(), 8, "{:?}", files.keys());
         assert!(
             files.keys().all(|name| name.is_ascii() && !name.contains([' ', '\'', '#'])),
@@ -227,14 +227,14 @@ fn side_files_hold_the_log_and_the_tokens() {
     for cell in ["__full__", "__truncate__16__", "__tova__4096__"] {
         assert!(side_files(&results, cell).is_empty(), "{cell}");
     }
-    // Whatever was there already is not measured again, and rows don't depend on who measured them.
+    // Nothing is measured again, and rows do not depend on which run measured them.
     run(folder, &["run", "sweep.yaml", "--no-report", "--results", "two", "--limit", "5", "--threads", "1"])
         .with_code(0);
     run(folder, &["run", "sweep.yaml", "--no-report", "--results", "two", "--threads", "3"])
         .with_code(0)
         .says(&["11 cells measured, 5 were there already"]);
     assert_same(&measured(&folder.join("two")), &rows);
-    // The log changes no row and so no cell.
+    // The log changes no row, and so no cell.
     fs::write(folder.join("sweep.yaml"), SWEEP.replace(", eviction_log: true", "")).unwrap();
     run(folder, &["run", "sweep.yaml", "--no-report", "--results", "one"])
         .with_code(0)
@@ -242,7 +242,7 @@ fn side_files_hold_the_log_and_the_tokens() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_told() {
+fn layers_that_the_model_lacks_are_named() {
     let folder = folder();
     let folder = folder.path();
     let refused = |from: &str, to: &str, code: i32, words: &[&str]| {
@@ -251,10 +251,10 @@ fn what_cannot_be_mapped_is_told() {
     };
     refused("map_layers: [1]", "map_layers: [2]", 4, &["layer 2", "layers 0 to 1"]);
     refused("map_layers: [1]", "map_layers: []", 2, &["`map_layers` is empty", "wrong.yaml:5:"]);
-    refused("map_layers: [1]", "map_layers: [1, 1]", 2, &["layer 1 stands twice"]);
+    refused("map_layers: [1]", "map_layers: [1, 1]", 2, &["layer 1 is listed twice"]);
     refused("map_layers: [1]", "maps: -1", 2, &["whole number", "wrong.yaml:5:"]);
     refused("map_layers: [1]", "compare_to_full: true", 2, &["compare_to_full", "unknown"]);
-    // No map, no layers.
+    // Without maps there are no layers.
     fs::write(folder.join("none.yaml"), SWEEP.replace("map_layers: [1]", "maps: 0")).unwrap();
     run(folder, &["run", "none.yaml", "--results", "none"]).with_code(0);
     assert!(measured(&folder.join("none")).iter().all(|row| row.metric != "kept_until"));

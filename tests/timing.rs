@@ -1,4 +1,4 @@
-//! The task `timing` through the command line: what is counted, resumed and refused. No test asserts a time.
+//! The task `timing` through the command line: counts, resumed runs and refusals. No test asserts a time.
 
 mod support;
 
@@ -38,7 +38,7 @@ const WEIGHTS: u64 = 4 * (2 * 257 * 32 + 2 * (2 * 1024 + 2 * 512 + 3 * 2048 + 2 
 const ENTRY: u64 = 4 * 2 * 2 * 2 * 8;
 
 #[test]
-fn caches_and_batches_are_those_of_a_calculation_by_hand() {
+fn caches_and_batches_by_hand() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     // Room for three sequences of the full cache, and a little.
@@ -81,7 +81,7 @@ fn caches_and_batches_are_those_of_a_calculation_by_hand() {
 }
 
 #[test]
-fn repeats_are_kept_one_by_one_and_a_machine_is_part_of_the_meaning() {
+fn repeats_are_samples_and_the_machine_is_part_of_the_id() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sweep(folder, "[random-tiny]", "[full, tova]", "[8, 16]", "length: 60, memory: 200 kB, repeats: 4");
@@ -94,7 +94,7 @@ fn repeats_are_kept_one_by_one_and_a_machine_is_part_of_the_meaning() {
     let plan = run(folder, &["plan", "sweep.yaml", "--results", "r", "--threads", "1"]).with_code(0);
     assert!(plan.stdout.contains("3 cells: 3 done, nothing to do"), "{}", plan.stdout);
     assert!(plan.stdout.contains("memory: 200 kB for weights and caches"), "{}", plan.stdout);
-    // Another number of threads is another experiment.
+    // Another number of threads means other cells.
     time(folder, "r", &["--no-report", "--threads", "2"])
         .with_code(0)
         .says(&["3 cells measured, 0 were there already"]);
@@ -109,7 +109,7 @@ fn repeats_are_kept_one_by_one_and_a_machine_is_part_of_the_meaning() {
 }
 
 #[test]
-fn a_signal_ends_it_between_steps_and_the_same_command_goes_on() {
+fn a_signal_ends_the_run_between_steps_and_the_same_command_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sweep(folder, "[random-tiny]", "[tova]", "[64]", "length: 1500, memory: 1 MB, repeats: 3");
@@ -126,14 +126,14 @@ fn a_signal_ends_it_between_steps_and_the_same_command_goes_on() {
     assert_eq!(of(&measured(&folder.join("r")), "batch").values().next().unwrap().len(), 3);
 }
 
-/// What is counted is what the process grows by, in a batch that outweighs everything else.
+/// The counted bytes are those by which the process grows, in a batch that outweighs everything else.
 #[cfg(target_os = "linux")]
 #[test]
 fn counted_bytes_are_resident_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let model = "[random-h256-l2-a4-k4-f64-v257]";
-    // Every entry is there before the end: 400 of the full cache, 51 of TOVA's.
+    // The caches are full before the end: 400 entries of the full cache, 51 of TOVA's.
     sweep(folder, model, "[full, tova]", "[50]", "length: 400, prompt: 300, memory: 80 MB, repeats: 1");
     time(folder, "r", &[]).with_code(0);
     let rows = measured(&folder.join("r"));
@@ -144,13 +144,13 @@ fn counted_bytes_are_resident_bytes() {
         assert_eq!(sequences, batch, "{policy:?}");
         let each = resident / sequences;
         eprintln!("{policy:?}: {counted} bytes counted, {each} resident");
-        // Some pages are shared with what was there, and a roster and tables for one step come on top.
+        // Some pages were there before, and the tables of a step come on top.
         assert!((each / counted - 1.0).abs() < 0.12, "{policy:?}: {each} resident, {counted} counted");
     }
 }
 
 #[test]
-fn what_cannot_be_timed_is_told() {
+fn sweeps_that_cannot_be_timed_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     sweep(folder, "[random-tiny]", "[full, tova]", "[8]", "length: 1000, memory: 160 kB");

@@ -1,5 +1,5 @@
-//! GenerationSettings against answers of the slow, obvious definition (and, for the full cache, of transformers, see
-//! `tests/golden/README.md`): the same tokens, however the prompt was cut into reads and whoever is written beside.
+//! Generation against an obvious definition (and, for the full cache, against transformers, see `tests/golden/README.md`):
+//! the same tokens, however the prompt is split into reads and whatever is generated beside it.
 
 mod support;
 
@@ -100,7 +100,7 @@ fn golden() -> PathBuf {
 }
 
 #[test]
-fn written_goldens() {
+fn generated_texts_equal_the_goldens() {
     let bytes = Tokenizer::bytes().unwrap();
     for name in [
         "llama-mha",
@@ -120,7 +120,7 @@ fn written_goldens() {
 }
 
 #[test]
-fn the_pocket_model_writes_what_transformers_writes() {
+fn the_pocket_model_generates_the_same_as_transformers() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/pocket");
     let tokenizer = Tokenizer::read(&folder.join("tokenizer.json"), None, None).unwrap();
     let (cases, tokens) = check(&golden().join("pocket"), &folder, &tokenizer);
@@ -128,9 +128,9 @@ fn the_pocket_model_writes_what_transformers_writes() {
 }
 
 #[test]
-fn shared_written_goldens() {
+fn generated_texts_equal_the_shared_goldens() {
     let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
-        eprintln!("SKIPPED: shared_written_goldens needs TOVA_BENCH_TEST_DATA");
+        eprintln!("SKIPPED: generated_texts_equal_the_shared_goldens needs TOVA_BENCH_TEST_DATA");
         return;
     };
     let checkpoint = data.join("data/checkpoints/TinyStories-656K");
@@ -160,7 +160,7 @@ fn drawn(seed: u64, threads: usize, beside: usize) -> Vec<Generated> {
 }
 
 #[test]
-fn a_seed_decides_whatever_the_threads_and_the_company() {
+fn drawn_texts_depend_on_the_seed_alone() {
     let five = drawn(7, 1, 5);
     assert_eq!(five, drawn(7, 3, 5));
     assert_eq!(five[0], drawn(7, 2, 1)[0]);
@@ -191,9 +191,9 @@ fn tokens_and_strings_end_a_text() {
     assert!(stopped.tokens.len() <= 8 && free.tokens.starts_with(&stopped.tokens));
 }
 
-/// The bounded memory is as large at the end as at the start.
+/// A bounded cache is as large at the end as at the start.
 #[test]
-fn a_bounded_cache_does_not_grow_with_what_is_written() {
+fn a_bounded_cache_does_not_grow_while_generating() {
     let folder = golden().join("llama-mha");
     let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));

@@ -1,7 +1,7 @@
 //! Sweeps and questions.
 
 use tova_bench::sweep::Sweep;
-use tova_bench::task::{Benchmark, PromptStyle, Question, Split, read_questions};
+use tova_bench::task::{Benchmark, PromptStyle, QASPER, Question, SQUALITY, Split, read_questions};
 
 use super::scratch;
 
@@ -26,14 +26,14 @@ pub fn sweep(input: &[u8]) {
 }
 
 pub fn zeroscrolls(input: &[u8]) {
-    questions(Benchmark::Squality, "rows.jsonl", input);
+    questions(&SQUALITY, "rows.jsonl", input);
 }
 
 pub fn qasper(input: &[u8]) {
-    questions(Benchmark::Qasper, "qasper.json", input);
+    questions(&QASPER, "qasper.json", input);
 }
 
-fn questions(benchmark: Benchmark, name: &str, input: &[u8]) {
+fn questions(benchmark: &Benchmark, name: &str, input: &[u8]) {
     let path = scratch::folder("questions").join(name);
     scratch::write(&path, Some(input));
     for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::sweep::ConfigError;
+use crate::yaml::ConfigError;
 
 /// A mistake on the command line: typing something else mends it.
 #[derive(Debug)]

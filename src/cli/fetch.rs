@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let prepared = run::prepare(&sweep, &selection, None, &hub, &Downloads::new(), "")?;
     let mut text = String::new();
     let mut model = None;
-    for group in &prepared.groups {
+    for group in &prepared.model_tasks {
         if model != Some(&group.model) {
             let weights = Bytes(group.files.weight_bytes());
             text += &format!("{}: {weights} of weights, {}\n", group.model, group.revision);

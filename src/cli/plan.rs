@@ -12,8 +12,7 @@ use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, OnlyError, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name, matrix_rate};
-use crate::run::{self, Group, Prepared, Speed, Unavailable, bytes_per_worker};
-use crate::task::TaskSpec;
+use crate::run::{self, ModelTask, Prepared, Speed, Unavailable, bytes_per_worker};
 
 /// Show what `run` would do: cells done and to do, tokens, memory, time, downloads
 #[derive(Debug, Args)]
@@ -36,7 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let hub = HubSettings { offline: true, ..hub };
     let selection = arguments.sweep.selection()?;
     // Only timed cells depend on the machine; other plans do not need the GPU to be there.
-    let timed = sweep.tasks.iter().any(|task| matches!(task, TaskSpec::Timing(_)));
+    let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.device.open()? } else { Device::Cpu };
     let name = machine_name(&device, threads);
     let prepared =
@@ -48,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
     print(&(heading + &describe(&prepared, threads, &device, is_offline)))?;
-    let mut cells = prepared.groups.iter().flat_map(|group| &group.cells);
+    let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     Ok(ExitCode::from(if arguments.check && !is_complete { 4 } else { 0 }))
 }
@@ -65,13 +64,14 @@ fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bo
     let speed = Speed::with_products(matrix_rate(threads).unwrap_or(f64::INFINITY));
     let mut text = String::new();
     let mut seconds = 0.0;
-    for group in &prepared.groups {
-        text += &describe_group(group, threads, &mut seconds, |cell| run::cost(group, cell, device, speed));
+    for model_task in &prepared.model_tasks {
+        let cost = |cell: &_| run::cost(model_task, cell, device, speed);
+        text += &describe_model_task(model_task, threads, &mut seconds, cost);
     }
     for unavailable in &prepared.unavailable {
         text += &describe_unavailable(unavailable, is_offline);
     }
-    let cells = prepared.groups.iter().flat_map(|group| &group.cells);
+    let cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
     let all = cells.count();
     text += &match all - done {
@@ -93,48 +93,46 @@ fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bo
 }
 
 /// A model and a task: a line about both, a table of the cells, a line about memory. Adds to the estimated seconds.
-fn describe_group(
-    group: &Group,
+fn describe_model_task(
+    model_task: &ModelTask,
     threads: usize,
     seconds: &mut f64,
     cost: impl Fn(&run::NamedCell) -> run::Cost,
 ) -> String {
-    let shape = &group.files.shape;
+    let shape = &model_task.files.shape;
     let mut text = format!(
         "\n{} ({} parameters, {} of weights), {} on {} ({}, {} tokens, BOS {})\n",
-        group.model,
+        model_task.model,
         count(shape.parameters()),
-        Bytes(group.files.weight_bytes()),
-        group.task.name(),
-        group.task.dataset(),
-        counted(group.samples.len(), "sample"),
-        count(group.samples.longest_and_all().1 as u64),
-        if group.bos { "yes" } else { "no" },
+        Bytes(model_task.files.weight_bytes()),
+        model_task.task.name(),
+        model_task.task.dataset(),
+        counted(model_task.samples.len(), "sample"),
+        count(model_task.samples.total_work() as u64),
+        if model_task.bos { "yes" } else { "no" },
     );
-    let width = group.cells.iter().map(|cell| cell.cell.label().len()).max().unwrap_or(0).max(12);
+    let width = model_task.cells.iter().map(|cell| cell.cell.label().len()).max().unwrap_or(0).max(12);
     let line = |policy: &str, size: &str, state: &str, cache: &str, time: &str| {
         format!("  {policy:<width$} {size:>6}  {state:<28} {cache:>12} {time:>10}\n")
     };
     text += &line("policy", "size", "state", "cache", "time");
     let mut shared = 0.0_f64;
-    for cell in &group.cells {
+    for cell in &model_task.cells {
         let cost = cost(cell);
         // The unbounded cache's pass over a sample is shared by all cells.
         let own = cost.own + (cost.shared - shared).max(0.0);
         shared = shared.max(cost.shared);
         *seconds += own;
         let size = cell.cell.size().map_or("-".into(), |size| size.to_string());
-        let cache = Bytes(shape.cache_bytes(run::entries(group, cell))).to_string();
-        let state = state(&cell.status, group.samples.len());
+        let cache = Bytes(shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule))).to_string();
+        let state = state(&cell.status, model_task.samples.len());
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(own));
     }
-    text + &match &group.task {
-        TaskSpec::Timing(timing) => {
-            format!("  memory: {} for weights and caches, set by the task\n", timing.memory)
-        }
-        _ => format!(
+    text + &match model_task.task.granted_memory() {
+        Some(memory) => format!("  memory: {memory} for weights and caches, set by the task\n"),
+        None => format!(
             "  memory: the weights, and up to {} for each text read in parallel (at most {threads})\n",
-            Bytes(bytes_per_worker(group)),
+            Bytes(bytes_per_worker(model_task)),
         ),
     }
 }

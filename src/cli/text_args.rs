@@ -13,7 +13,7 @@ use crate::bounded_read;
 use crate::eviction::{CacheRule, Policy, Positions, presets};
 use crate::lm::source::{HubSettings, ModelSource};
 use crate::lm::{LanguageModel, ModelFiles, Tokenizer, WeightType};
-use crate::task::{AT_ONCE, read_text};
+use crate::task::{CHUNK, read_text};
 
 /// The most bytes a file of token ids may have.
 const TOKENS_LIMIT: u64 = 256 << 20;
@@ -40,7 +40,7 @@ pub(super) struct TextArguments {
     #[arg(long, default_value = "absolute", value_parser = parse_positions)]
     pub(super) positions: Positions,
     /// Tokens read at a time; results do not depend on it
-    #[arg(long, value_name = "N", default_value_t = AT_ONCE as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = CHUNK as u64, value_parser = clap::value_parser!(u64).range(1..))]
     chunk: u64,
     /// Type that weights are rounded to: auto, f32, f16 or bf16
     #[arg(long, default_value = "auto", value_parser = parse_dtype)]

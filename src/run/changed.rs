@@ -1,37 +1,37 @@
-//! Models that are not what they were when cells of the same names were measured.
+//! Warns of models whose files have changed since cells of the same names were measured.
 //!
-//! Nothing is mixed up where that happens, as revisions are part of every id and every row; but somebody who replaced a
-//! checkpoint by mistake wants to know before hours of work.
+//! Results are never mixed up, because revisions are part of every id and row. But users who replaced a checkpoint by
+//! mistake want to know before hours of work.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::prepare::{Group, Prepared};
+use super::prepare::{ModelTask, Prepared};
 use crate::ledger::{CellName, Ledger, Status};
 
-/// What to tell a user about such models, one sentence each.
+/// A warning for each such model.
 ///
 /// # Errors
 /// A results folder that can't be read.
 pub fn changed_models(prepared: &Prepared, ledger: &Ledger) -> Result<Vec<String>> {
-    // Where one cell of a model and a task is known, the model is what it was.
-    let is_new = |group: &&Group| group.cells.iter().all(|cell| cell.status == Status::Missing);
+    // If any cell of a model and a task is known, the model has not changed.
+    let is_new = |model_task: &&ModelTask| model_task.cells.iter().all(|cell| cell.status == Status::Missing);
     let mut models: BTreeMap<(String, &str), Vec<&CellName>> = BTreeMap::new();
-    for group in prepared.groups.iter().filter(is_new) {
-        let names = models.entry((group.model.to_string(), &group.revision)).or_default();
-        names.extend(group.cells.iter().map(|cell| &cell.name));
+    for model_task in prepared.model_tasks.iter().filter(is_new) {
+        let names = models.entry((model_task.model.to_string(), &model_task.revision)).or_default();
+        names.extend(model_task.cells.iter().map(|cell| &cell.name));
     }
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     for ((model, revision), names) in models {
         for (other, cells) in ledger.other_revisions(&names, &model, revision)? {
             let cells = if cells == 1 { "a cell".to_string() } else { format!("{cells} cells") };
-            told.push(format!(
-                "{model} has other files than when {cells} of these names in {} were measured: its revision was {other}, \
-                 and is {revision}; those rows stay, and it is measured anew beside them",
+            warnings.push(format!(
+                "{model} has changed since {cells} of these names in {} were measured: its revision was {other} and is now \
+                 {revision}; those rows are kept, and the new ones are added beside them",
                 ledger.folder().display()
             ));
         }
     }
-    Ok(told)
+    Ok(warnings)
 }

@@ -1,12 +1,12 @@
-//! What a cell will take, before anything is measured: about as many seconds, and entries of its cache.
+//! Estimates the run time of cells from shapes and lengths alone.
 //!
-//! Arithmetic over shapes and lengths; it loads nothing. It is right to a factor of two where a model is large, and
-//! knows best how cells compare with each other, which is what shares are cut by.
+//! Estimates are right within a factor of two for large models. They are best at comparing cells with each other, which
+//! is what balances shards.
 
-use super::prepare::{Group, NamedCell};
+use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::{CacheRule, Positions};
 use crate::lm::Device;
-use crate::task::{Effort, TaskSpec, Timing};
+use crate::task::{Batch, TokenCost};
 
 /// How fast a machine is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,146 +18,133 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// Bytes a second that decoding gets from memory, about: what machines with a few cores have.
+    /// Bytes a second that decoding gets from memory, typical of machines with a few cores.
     const MEMORY: f64 = 15e9;
 
-    /// A machine whose products were measured.
+    /// A machine on which the speed of products was measured.
     pub fn with_products(products: f64) -> Speed {
         Speed { products, memory: Speed::MEMORY }
     }
 
-    /// One of no particular machine. Shares of one sweep are cut on different machines, and must fit together.
+    /// No particular machine. The shards of one sweep are computed on different machines, and must fit together.
     pub(super) const NOMINAL: Speed = Speed { products: 60e9, memory: Speed::MEMORY };
 }
 
-/// Products of a token are this much slower while texts are written than while they are read.
+/// Products for one token are this much slower while generating than while reading.
 const FEW_ROWS: f64 = 1.5;
 
-/// What attention costs beside its products, for each head and entry: softmax, scores, and the choice of who leaves.
+/// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
 const SCAN: f64 = 0.3e-9;
 
-/// What a token costs beside products, for each layer and number of its state: rotation, norms, copies.
+/// Seconds of a token beside its products, for each layer and number of its state: rotation, norms, copies.
 const REST: f64 = 4.0e-9;
 
-/// A step of a text that is written costs at least this much for each layer.
+/// The least seconds of a generation step, for each layer.
 const STEP: f64 = 3e-6;
 
-/// Writing a cell's file down.
+/// Seconds to write a cell's file.
 const FILE: f64 = 5e-3;
 
-/// Entries of the cell's cache, per layer and key-value head. While its newest attends a bounded one holds one more.
-pub fn entries(group: &Group, cell: &NamedCell) -> usize {
-    let length = group.task.length();
-    match cell.cell.rule {
-        CacheRule::Unbounded => length,
-        CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => match group.task {
-            TaskSpec::Timing(_) => size.saturating_add(1).min(length),
-            _ => size.min(length),
-        },
-    }
-}
-
-/// Seconds of a cell, in two parts.
+/// The estimated seconds of a cell, in two parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// What the cell takes for itself.
+    /// The cell's own part.
     pub own: f64,
-    /// What its share of the unbounded reading takes. Cells that are measured together need only the largest.
+    /// The full-cache prefix. Cells that are measured together need only the longest of their prefixes.
     pub shared: f64,
 }
 
-/// What a cell still takes: all of it, or what its journal lacks.
-pub fn cost(group: &Group, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
-    let left = group.samples.len().saturating_sub(cell.samples_done());
-    share_of(whole(group, cell, device, speed), left as f64 / group.samples.len().max(1) as f64)
+/// The remaining cost of a cell, without the samples in its journal.
+pub fn cost(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
+    let left = model_task.samples.len().saturating_sub(cell.samples_done());
+    share_of(whole(model_task, cell, device, speed), left as f64 / model_task.samples.len().max(1) as f64)
 }
 
 fn share_of(cost: Cost, share: f64) -> Cost {
     Cost { own: cost.own * share, shared: cost.shared * share }
 }
 
-/// What a cell takes from its first sample to its last.
-pub(super) fn whole(group: &Group, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
-    if let TaskSpec::Timing(timing) = &group.task {
-        let repeats = group.samples.len() as f64;
-        return Cost { own: FILE + repeats * decoding(timing, group, cell, device, speed), shared: 0.0 };
-    }
-    let reading = cell.reading();
-    let token = Token { group, cell, speed };
+/// The cost of all samples of a cell.
+pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
+    let config = cell.cache_config();
+    let token = Token { model_task, cell, speed };
     let mut cost = Cost { own: FILE, shared: 0.0 };
-    for job in group.samples.jobs() {
-        let wanted: Vec<usize> = job.clone().collect();
-        let effort = group.samples.effort(job, &wanted, &reading);
-        cost.own += token.own(&effort);
-        cost.shared += token.shared(&effort);
+    for batch in model_task.samples.batches() {
+        let samples: Vec<usize> = batch.clone().collect();
+        let tokens = model_task.samples.cost(&Batch { all: batch, samples: &samples }, &config);
+        if model_task.task.is_timed() {
+            cost.own += timed(&tokens, model_task, cell, device, speed);
+        } else {
+            cost.own += token.own(&tokens);
+            cost.shared += token.shared(&tokens);
+        }
     }
     cost
 }
 
-/// What opening a group's model takes, for whoever measures the first of its cells.
-pub(super) fn opening(group: &Group, speed: Speed) -> f64 {
-    let bytes = group.files.weight_bytes() as f64;
-    // Weights are read, and on the CPU those of small models are widened.
+/// The seconds of loading a task's model, which its first cell takes.
+pub(super) fn loading(model_task: &ModelTask, speed: Speed) -> f64 {
+    let bytes = model_task.files.weight_bytes() as f64;
+    // Weights are read, and on the CPU those of small models are converted to f32.
     3.0 * bytes / speed.memory
 }
 
-/// What the tokens of a group cost.
+/// The cost of tokens in seconds.
 struct Token<'a> {
-    group: &'a Group,
+    model_task: &'a ModelTask,
     cell: &'a NamedCell,
     speed: Speed,
 }
 
 impl Token<'_> {
-    fn own(&self, effort: &Effort) -> f64 {
-        let reading = self.slowness() * effort.read as f64 * (self.body() + self.attention(effort.attended));
-        let again = effort.read_again as f64;
+    fn own(&self, tokens: &TokenCost) -> f64 {
+        let reading = self.slowness() * tokens.read as f64 * (self.body() + self.attention(tokens.attended));
+        let again = tokens.read_again as f64;
         let again =
-            again * (self.body() + self.head() + self.attention(again / 2.0 / effort.side_by_side.max(1) as f64));
-        reading + effort.scored as f64 * self.head() + self.writing(effort) + again
+            again * (self.body() + self.head() + self.attention(again / 2.0 / tokens.side_by_side.max(1) as f64));
+        reading + tokens.scored as f64 * self.head() + self.writing(tokens) + again
     }
 
-    fn shared(&self, effort: &Effort) -> f64 {
-        effort.shared as f64 * (self.body() + self.attention(effort.shared as f64 / 2.0))
+    fn shared(&self, tokens: &TokenCost) -> f64 {
+        tokens.shared as f64 * (self.body() + self.attention(tokens.shared as f64 / 2.0))
     }
 
-    /// Products with the weights of the layers, and what else a state goes through.
+    /// The layers without attention.
     fn body(&self) -> f64 {
-        let shape = &self.group.files.shape;
+        let shape = &self.model_task.files.shape;
         let products = 2.0 * (shape.layers * shape.layer_weights()) as f64 / self.speed.products;
         products + REST * (shape.layers * shape.hidden) as f64
     }
 
     /// The product with the output matrix, and the softmax over it.
     fn head(&self) -> f64 {
-        let shape = &self.group.files.shape;
+        let shape = &self.model_task.files.shape;
         2.0 * (shape.vocab * shape.hidden) as f64 / self.speed.products + SCAN * shape.vocab as f64
     }
 
     fn attention(&self, entries: f64) -> f64 {
-        let shape = &self.group.files.shape;
+        let shape = &self.model_task.files.shape;
         let heads = (shape.layers * shape.heads.heads) as f64;
         heads * entries * (4.0 * shape.head_dim as f64 / self.speed.products + SCAN)
     }
 
-    /// Texts written side by side: a step reads the weights or multiplies them, whichever takes longer.
-    fn writing(&self, effort: &Effort) -> f64 {
-        if effort.steps == 0 {
+    /// Texts generated side by side: a step reads the weights or multiplies them, whichever takes longer.
+    fn writing(&self, tokens: &TokenCost) -> f64 {
+        if tokens.steps == 0 {
             return 0.0;
         }
-        let shape = &self.group.files.shape;
-        let batch = effort.side_by_side as f64;
+        let shape = &self.model_task.files.shape;
+        let batch = tokens.side_by_side as f64;
         let weights = 4.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
         let entries = match self.cell.cell.size() {
-            Some(size) => effort.attended.min(size as f64),
-            None => 2.0 * effort.attended,
+            Some(size) => tokens.attended.min(size as f64),
+            None => 2.0 * tokens.attended,
         };
         let each = FEW_ROWS * (self.body() + self.head()) + self.attention(entries);
-        effort.steps as f64 * ((weights / self.speed.memory).max(batch * each) + STEP * shape.layers as f64)
+        tokens.steps as f64 * ((weights / self.speed.memory).max(batch * each) + STEP * shape.layers as f64)
     }
 
-    /// Rules whose logits come row by row, which compute in f64, or which read few tokens at a time are this much
-    /// slower.
+    /// The factor for policies that compute logits row by row or in f64, or that read few tokens at a time.
     fn slowness(&self) -> f64 {
         let cell = &self.cell.cell;
         match cell.rule {
@@ -169,19 +156,19 @@ impl Token<'_> {
     }
 }
 
-/// A repeat: one sequence, then as many as fit. A step reads the weights or multiplies them, whichever takes longer,
-/// and reads every cache.
-fn decoding(timing: &Timing, group: &Group, cell: &NamedCell, device: &Device, speed: Speed) -> f64 {
-    let shape = &group.files.shape;
-    let weights = group.files.held_bytes(group.model.dtype, device);
-    let cache = shape.cache_bytes(entries(group, cell));
-    // Without room for one the cell fails, and takes no time.
-    let Ok(batch) = timing.batch(weights, cache) else { return 0.0 };
+/// A repeat of a timed task: one sequence, then as many as fit. A step reads the weights or multiplies them, whichever
+/// takes longer, and reads every cache.
+fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> f64 {
+    let shape = &model_task.files.shape;
+    let weights = model_task.files.held_bytes(model_task.model.dtype, device);
+    let cache = shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
+    // Without room for one sequence the cell fails, and takes no time.
+    let Some(batch) = model_task.samples.timed_batch(weights, cache) else { return 0.0 };
     let flops = 2.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
-    // A cache that grows is half full in the mean.
+    // A growing cache is half full on average.
     let read = cache as f64 * if cell.cell.rule == CacheRule::Unbounded { 0.5 } else { 1.5 };
     let step = |batch: f64| {
         (weights as f64 / speed.memory).max(batch * flops / speed.products) + batch * read / speed.memory
     };
-    timing.decoded() as f64 * (step(1.0) + step(batch as f64))
+    tokens.steps as f64 * (step(1.0) + step(batch as f64))
 }

@@ -1,11 +1,11 @@
-//! What a run tells whoever watches it, and how it ended.
+//! The events of a run, and its outcome.
 
 use super::prepare::NamedCell;
 
 /// What happens during a run.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Work begins: so many tokens are to be read, over all cells.
+    /// Work begins; `tokens` are to be read, over all cells.
     Started {
         tokens: u64,
         cells: usize,
@@ -14,7 +14,7 @@ pub enum Event<'a> {
     Loading {
         model: &'a str,
     },
-    /// A sample of a cell is measured and written down.
+    /// A sample of a cell is measured and in its journal.
     Sample {
         cell: &'a NamedCell,
         sample: &'a str,
@@ -29,14 +29,14 @@ pub enum Event<'a> {
         cell: &'a str,
         error: &'a anyhow::Error,
     },
-    /// Another process measures this cell.
+    /// Another process is measuring this cell.
     CellTaken {
         cell: &'a NamedCell,
     },
     Warning(String),
 }
 
-/// How a run ended.
+/// The outcome of a run, in cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub done: usize,

@@ -1,25 +1,24 @@
-//! The machine a run has: devices, threads and memory, and how its jobs share them.
+//! The machine that runs a sweep: devices, threads and memory, and how jobs share them.
 //!
-//! Knows what cells take in memory, not what they are. Nothing here changes a number of a row, except that what is timed
-//! has the whole machine.
+//! Nothing here changes the number in a row, except that timed cells have the whole machine.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 
-use super::prepare::{Group, NamedCell};
+use super::prepare::{ModelTask, NamedCell};
 use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, available_memory};
-use crate::task::{AT_ONCE, Samples};
+use crate::task::CHUNK;
 
-/// Settings of a run that change no number.
+/// Settings of a run that change no result.
 pub struct Machine {
-    /// One for each job: jobs measure cells of different groups at the same time. At least one.
+    /// One for each job, at least one. Jobs measure different cells at the same time.
     pub devices: Vec<Device>,
-    /// Of all jobs together.
+    /// The threads of all jobs together.
     pub threads: usize,
-    /// Ends the run after the layer in hand.
+    /// Ends the run after the current layer.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -27,19 +26,19 @@ pub struct Machine {
 pub(super) struct Job<'a> {
     pub device: &'a Device,
     pub threads: usize,
-    /// How many there are; they share the memory.
+    /// The number of jobs, which share the memory.
     jobs: usize,
     pub stop: &'a Arc<AtomicBool>,
 }
 
 impl Machine {
-    /// All of it, for what nothing may run beside.
+    /// One job with the whole machine, for timed cells.
     pub(super) fn whole(&self) -> Result<Job<'_>> {
         let device = self.devices.first().context("a machine has a device")?;
         Ok(Job { device, threads: self.threads, jobs: 1, stop: &self.stop })
     }
 
-    /// A job for each device, with its part of the threads.
+    /// A job for each device, with a part of the threads.
     pub(super) fn parts(&self) -> impl Iterator<Item = Job<'_>> {
         let jobs = self.devices.len();
         self.devices.iter().enumerate().map(move |(index, device)| {
@@ -49,17 +48,16 @@ impl Machine {
     }
 }
 
-/// A batch that fits the memory a task grants fills it, so the machine must have it.
+/// A timed task fills the memory that it grants, so the machine must have it.
 ///
 /// # Errors
 /// Less memory than that.
-pub(super) fn check_memory(group: &Group, model: &LanguageModel) -> Result<()> {
-    let Samples::Repeats(timing, _) = &group.samples else { return Ok(()) };
-    let caches = timing.memory.0.saturating_sub(model.weight_bytes());
+pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Result<()> {
+    let Some(granted) = model_task.task.granted_memory() else { return Ok(()) };
+    let caches = granted.0.saturating_sub(model.weight_bytes());
     match available_memory() {
         Some(free) if caches > free => bail!(
-            "the task's `memory` of {} leaves {} to caches, and this machine has {} free; grant it less",
-            timing.memory,
+            "the task's `memory` of {granted} leaves {} to caches, and this machine has {} free; grant it less",
             Bytes(caches),
             Bytes(free)
         ),
@@ -67,36 +65,33 @@ pub(super) fn check_memory(group: &Group, model: &LanguageModel) -> Result<()> {
     }
 }
 
-/// Workers, and threads for each of their products: as many texts side by side as cores and memory allow. Against the
-/// clock nothing runs beside.
-pub(super) fn workers(group: &Group, job: &Job<'_>) -> (usize, usize) {
-    if group.is_timed() {
+/// The number of workers and the threads of each: as many texts side by side as cores and memory allow. Timed tasks have
+/// one worker.
+pub(super) fn workers(model_task: &ModelTask, job: &Job<'_>) -> (usize, usize) {
+    if model_task.task.is_timed() {
         return (1, job.threads);
     }
-    let per_worker = bytes_per_worker(group) * group.samples.side_by_side() as u64 * job.jobs as u64;
+    let side_by_side = model_task.samples.largest_batch() as u64;
+    let per_worker = bytes_per_worker(model_task) * side_by_side * job.jobs as u64;
     let room = available_memory().map_or(usize::MAX, |bytes| (bytes * 8 / 10 / per_worker.max(1)) as usize);
     let workers = job.threads.min(room).max(1);
     (workers, (job.threads / workers).max(1))
 }
 
-/// Bytes a worker holds at most while it measures a group: as much of the unbounded cache as somebody needs, a bounded
-/// one, the states of both, and the logits of a block.
-pub fn bytes_per_worker(group: &Group) -> u64 {
-    let shape = &group.files.shape;
-    let (longest, _) = group.samples.longest_and_all();
-    let most = |of: &dyn Fn(&NamedCell) -> usize| group.cells.iter().map(of).max().unwrap_or(0);
-    let unbounded = match &group.samples {
-        Samples::Texts(_) => most(&|cell| cell.reading().needs(longest)),
-        Samples::Requests(..) => longest,
-        // What the unbounded cache keeps is known without it, and a timing says itself what it takes.
-        Samples::Kept(..) | Samples::Repeats(..) => 0,
-    };
-    let bounded = most(&|cell| cell.cell.size().unwrap_or(0)).saturating_add(BLOCK).min(longest);
-    let at_once = unbounded.max(longest.min(AT_ONCE));
+/// The most bytes that a worker holds while it measures a task: the needed part of the full cache, a bounded cache, the
+/// states of both, and the logits of a block.
+pub fn bytes_per_worker(model_task: &ModelTask) -> u64 {
+    let shape = &model_task.files.shape;
+    let longest = model_task.samples.longest();
+    let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
+    let full = model_task.samples.full_cache_tokens(&configs);
+    let largest = model_task.cells.iter().filter_map(|cell| cell.cell.size()).max().unwrap_or(0);
+    let bounded = largest.saturating_add(BLOCK).min(longest);
+    let at_once = full.max(longest.min(CHUNK));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
     let segment = (512 * (8 * shape.hidden + 3 * shape.intermediate) * size_of::<f32>()) as u64;
-    let columns = unbounded.max(bounded) + BLOCK;
+    let columns = full.max(bounded) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
-    // Keys whose positions move are kept twice.
-    shape.cache_bytes(unbounded) + shape.cache_bytes(bounded) * 3 / 2 + states + segment + blocks + (64 << 20)
+    // Keys whose positions change are kept twice.
+    shape.cache_bytes(full) + shape.cache_bytes(bounded) * 3 / 2 + states + segment + blocks + (64 << 20)
 }

@@ -1,7 +1,7 @@
-//! The loop: open each model once, measure what the ledger lacks, write every finished sample down.
+//! Runs a sweep: loads each model once, measures what the ledger lacks, and appends every finished sample to a journal.
 //!
-//! Knows cells and where their rows go; it prints nothing, but tells an observer what happens. A failing cell never
-//! ends the sweep; a full disk and an interruption do.
+//! Nothing is printed; an observer gets [`Event`]s. A failing cell never ends the sweep; a full disk and an interruption
+//! do.
 
 mod changed;
 mod cost;
@@ -11,7 +11,7 @@ mod models;
 mod prepare;
 mod rows;
 mod schedule;
-mod shares;
+mod shards;
 mod work;
 
 use std::sync::atomic::Ordering;
@@ -20,18 +20,18 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 
 pub use changed::changed_models;
-pub use cost::{Cost, Speed, cost, entries};
+pub use cost::{Cost, Speed, cost};
 pub use event::{Event, Outcome};
 use machine::Job;
 pub use machine::{Machine, bytes_per_worker};
 use models::Models;
-pub use prepare::{Group, NamedCell, Prepared, Unavailable, prepare};
+pub use prepare::{ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;
 
 use crate::ledger::{Ledger, Status};
 
-/// Measures what the ledger lacks: first what is timed, with the whole machine and one after the other, then the rest
-/// with all jobs side by side.
+/// Measures what the ledger lacks: first the timed cells, one after the other with the whole machine, then the others with
+/// all jobs side by side.
 ///
 /// # Errors
 /// A ledger that cannot be written (a full disk, say). Cells that fail are counted, not returned.
@@ -48,18 +48,17 @@ pub fn run(
         let name = format!("{} cells of {} with {}", unavailable.cells, unavailable.task, unavailable.model);
         observe(Event::CellFailed { cell: &name, error: &unavailable.error });
     }
-    let groups = prepared.groups.iter();
-    outcome.skipped = groups.clone().flat_map(|g| &g.cells).filter(|cell| cell.status == Status::Done).count();
-    let (tokens, cells) = groups.clone().fold((0, 0), |(tokens, cells), group| {
-        (tokens + left(group), cells + group.cells.iter().filter(|cell| cell.status != Status::Done).count())
-    });
+    let all = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
+    outcome.skipped = all.clone().filter(|cell| cell.status == Status::Done).count();
+    let cells = all.count() - outcome.skipped;
+    let tokens = prepared.model_tasks.iter().map(tokens_left).sum();
     observe(Event::Started { tokens, cells, skipped: outcome.skipped });
     let outcome = Mutex::new(outcome);
     let work = Work { sweep, prepared, ledger, models: Models::default(), outcome: &outcome, observe };
-    work.measure(&machine.whole()?, |group, _| group.is_timed())?;
+    work.measure(&machine.whole()?, |model_task, _| model_task.task.is_timed())?;
     let jobs: Vec<Job<'_>> = machine.parts().collect();
     match jobs.as_slice() {
-        [job] => work.measure(job, |group, _| !group.is_timed())?,
+        [job] => work.measure(job, |model_task, _| !model_task.task.is_timed())?,
         jobs => work.measure_side_by_side(jobs)?,
     }
     let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -67,10 +66,10 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Tokens a group still has to read, over its cells.
-fn left(group: &Group) -> u64 {
-    let tokens = group.samples.longest_and_all().1 as u64;
-    let samples = group.samples.len() as u64;
-    let cells = group.cells.iter();
+/// Tokens that the cells of a task have still to read.
+fn tokens_left(model_task: &ModelTask) -> u64 {
+    let tokens = model_task.samples.total_work() as u64;
+    let samples = model_task.samples.len() as u64;
+    let cells = model_task.cells.iter();
     cells.map(|cell| tokens * samples.saturating_sub(cell.samples_done() as u64) / samples).sum()
 }

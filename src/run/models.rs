@@ -1,6 +1,4 @@
-//! The models in memory, each once for all jobs that use it.
-//!
-//! Knows names and loads, not what a model is for.
+//! The models in memory, each loaded once for all jobs that use it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,7 +7,7 @@ use anyhow::Result;
 
 use crate::lm::LanguageModel;
 
-/// The models somebody holds, by revision, type and device.
+/// The models in use, by revision, type and device.
 #[derive(Default)]
 pub(super) struct Models(Mutex<BTreeMap<String, Arc<Mutex<Weak<LanguageModel>>>>>);
 
@@ -18,8 +16,8 @@ impl Models {
         Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_string()).or_default())
     }
 
-    /// Puts the model of that name into a job's hands, loaded if nobody has it. What the job held before is let go
-    /// first. Jobs that want the same model wait for the one that loads it.
+    /// Gives a job the model of that name, and loads it if no job has it. The model that the job held before is dropped
+    /// first. Jobs that need the same model wait for the one that loads it.
     pub fn take(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! Before anything is measured: models found, texts cut, cells named, and what the ledger knows of them.
+//! Prepares a sweep: finds models, makes samples, names cells, and looks them up in the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,31 +6,24 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::cost::{self, Cost, Speed};
-use super::shares::{self, Common, Piece};
+use super::shards::{self, Common, Piece};
+use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Status};
 use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::lm::{Device, ModelFiles};
 use crate::sweep::{Cell, ModelSpec, Selection, Shard, Sweep};
-use crate::task::{Asking, Reading, Samples, TaskSpec};
+use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec};
 
-/// One model and one task: what is opened together.
-pub struct Group {
+/// One model with one task, and their cells.
+pub struct ModelTask {
     pub model: ModelSpec,
     pub task: TaskSpec,
     pub files: Arc<ModelFiles>,
-    /// Tells the model's weights from others.
+    /// Identifies the model's weights.
     pub revision: Arc<str>,
-    pub samples: Samples,
-    pub data_digest: String,
+    pub samples: Box<dyn Samples>,
     pub bos: bool,
     pub cells: Vec<NamedCell>,
-}
-
-impl Group {
-    /// Whether it is measured against the clock.
-    pub(super) fn is_timed(&self) -> bool {
-        matches!(self.samples, Samples::Repeats(..))
-    }
 }
 
 /// A cell and what the ledger knew of it when the run started.
@@ -42,20 +35,20 @@ pub struct NamedCell {
 }
 
 impl NamedCell {
-    /// How this cell reads a sample.
-    pub fn reading(&self) -> Reading {
+    /// The cache that the cell is measured with.
+    pub fn cache_config(&self) -> CacheConfig {
         let task = &self.cell.task;
-        Reading {
+        CacheConfig {
             rule: self.cell.rule,
             positions: self.cell.positions,
             prefill: task.prefill(),
-            query_aware: task.style().is_none_or(|style| style.query_aware),
+            query_aware: task.generation().is_none_or(|generation| generation.query_aware),
             seed: self.cell.seed,
-            compare: matches!(task, TaskSpec::Perplexity(perplexity) if perplexity.compare_to_full),
+            compare: task.compares_to_full(),
         }
     }
 
-    /// Samples that are measured already.
+    /// Samples that are already measured.
     pub fn samples_done(&self) -> usize {
         match &self.status {
             Status::Done => usize::MAX,
@@ -65,7 +58,7 @@ impl NamedCell {
     }
 }
 
-/// Cells that cannot even be named, as their model or their texts cannot be had.
+/// Cells whose model or texts are missing, so that they have no id.
 pub struct Unavailable {
     pub model: String,
     pub task: String,
@@ -73,19 +66,19 @@ pub struct Unavailable {
     pub error: anyhow::Error,
 }
 
-/// What a sweep comes down to on this machine.
+/// A sweep, ready to run.
 pub struct Prepared {
-    pub groups: Vec<Group>,
+    pub model_tasks: Vec<ModelTask>,
     pub unavailable: Vec<Unavailable>,
     /// Cells another shard takes.
     pub elsewhere: usize,
 }
 
-/// Prepares a sweep. `machine` names the machine in the meaning of cells that are timed.
+/// Prepares a sweep. `machine` is the machine's name, which is part of the meaning of timed cells.
 ///
 /// # Errors
-/// A selection that selects nothing, or a ledger that cannot be read; a model or a data set that cannot be had fails
-/// its own cells only.
+/// A selection that selects nothing, or a ledger that cannot be read. A missing model or data set fails only its own
+/// cells.
 pub fn prepare(
     sweep: &Sweep,
     selection: &Selection,
@@ -95,15 +88,14 @@ pub fn prepare(
     machine: &str,
 ) -> Result<Prepared> {
     let cells = selection.of(sweep.expand())?;
-    let mut prepared = Prepared { groups: Vec::new(), unavailable: Vec::new(), elsewhere: 0 };
+    let mut prepared = Prepared { model_tasks: Vec::new(), unavailable: Vec::new(), elsewhere: 0 };
     let mut rest = cells.as_slice();
     let mut found: Option<(ModelSpec, Found)> = None;
     while let Some(first) = rest.first() {
-        // Cells come ordered by model, then by task.
-        // What the unbounded cache cannot notice does not decide which samples a task has: cells that agree in the rest
-        // share their readings.
-        let task = first.task.clone().unbounded();
-        let same = |cell: &&Cell| cell.model == first.model && cell.task.clone().unbounded() == task;
+        // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
+        // samples, so cells that agree in the others share their prefixes.
+        let task = first.task.for_rule(CacheRule::Unbounded);
+        let same = |cell: &&Cell| cell.model == first.model && cell.task.for_rule(CacheRule::Unbounded) == task;
         let together = rest.iter().take_while(same).count();
         let (cells, others) = rest.split_at(together);
         rest = others;
@@ -111,12 +103,14 @@ pub fn prepare(
             Some((model, files)) if *model == first.model => Ok(files.clone()),
             _ => find(&first.model, hub, progress),
         };
-        let group = files.and_then(|files| {
+        let model_task = files.and_then(|files| {
             found = Some((first.model.clone(), files.clone()));
-            group(files, &task, cells, (hub, progress), machine)
+            let context = PrepareContext { files: &files.0, hub, progress, machine };
+            let task_samples = task.prepare(&context)?;
+            Ok(model_task(files, &task, cells, task_samples))
         });
-        match group {
-            Ok(group) => prepared.groups.push(group),
+        match model_task {
+            Ok(model_task) => prepared.model_tasks.push(model_task),
             Err(error) => prepared.unavailable.push(Unavailable {
                 model: first.model.to_string(),
                 task: first.task.name().into(),
@@ -126,10 +120,10 @@ pub fn prepare(
         }
     }
     if let Some(shard) = selection.shard {
-        prepared.keep_share(shard);
+        prepared.keep_shard(shard);
     }
     if let Some(ledger) = ledger {
-        for named in prepared.groups.iter_mut().flat_map(|group| &mut group.cells) {
+        for named in prepared.model_tasks.iter_mut().flat_map(|model_task| &mut model_task.cells) {
             named.status = ledger.status(&named.name)?;
         }
     }
@@ -137,45 +131,46 @@ pub fn prepare(
 }
 
 impl Prepared {
-    /// Leaves the cells of one share. Whatever of them is measured already, and whatever the machine, the shares of a
-    /// sweep are the same, so that the tasks of an array job need not speak to each other.
-    fn keep_share(&mut self, shard: Shard) {
-        let shares =
-            self.shares(shard.count(), |group, cell| cost::whole(group, cell, &Device::Cpu, Speed::NOMINAL));
-        for group in &mut self.groups {
-            let all = group.cells.len();
-            group.cells.retain(|named| shares[&named.name.id()] == shard.index());
-            self.elsewhere += all - group.cells.len();
+    /// Keeps the cells of one shard. Shards depend neither on the machine nor on what is already measured, so the tasks of
+    /// an array job need no communication.
+    fn keep_shard(&mut self, shard: Shard) {
+        let cost =
+            |model_task: &ModelTask, cell: &NamedCell| cost::whole(model_task, cell, &Device::Cpu, Speed::NOMINAL);
+        let shards = self.shards(shard.count(), cost);
+        for model_task in &mut self.model_tasks {
+            let all = model_task.cells.len();
+            model_task.cells.retain(|named| shards[&named.name.id()] == shard.index());
+            self.elsewhere += all - model_task.cells.len();
         }
     }
 
-    /// The cells cut into `count` shares of about the same time: the share of each, from 0.
-    pub(super) fn shares(
+    /// Splits the cells into `count` shards of about the same run time. Returns the shard of each, from 0.
+    pub(super) fn shards(
         &self,
         count: usize,
-        cost: impl Fn(&Group, &NamedCell) -> Cost,
+        cost: impl Fn(&ModelTask, &NamedCell) -> Cost,
     ) -> BTreeMap<CellId, usize> {
         let mut models: Vec<(&str, &ModelSpec)> = Vec::new();
         let mut commons = Vec::new();
         let mut pieces = Vec::new();
         let mut ids = Vec::new();
-        for (index, group) in self.groups.iter().enumerate() {
-            let model = (&*group.revision, &group.model);
+        for (index, model_task) in self.model_tasks.iter().enumerate() {
+            let model = (&*model_task.revision, &model_task.model);
             let model = models.iter().position(|known| *known == model).unwrap_or_else(|| {
                 models.push(model);
                 models.len() - 1
             });
-            commons.push(Common { model, opening: cost::opening(group, Speed::NOMINAL) });
-            for cell in &group.cells {
-                pieces.push(Piece { group: index, cost: cost(group, cell) });
+            commons.push(Common { model, loading: cost::loading(model_task, Speed::NOMINAL) });
+            for cell in &model_task.cells {
+                pieces.push(Piece { model_task: index, cost: cost(model_task, cell) });
                 ids.push(cell.name.id());
             }
         }
-        ids.into_iter().zip(shares::cut(&pieces, &commons, count)).collect()
+        ids.into_iter().zip(shards::split(&pieces, &commons, count)).collect()
     }
 }
 
-/// A model's files, and what tells its weights from others.
+/// A model's files, and its revision.
 type Found = (Arc<ModelFiles>, Arc<str>);
 
 fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Found> {
@@ -188,26 +183,19 @@ fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -
     Ok((Arc::new(files), revision))
 }
 
-fn group(
-    (files, revision): Found,
-    task: &TaskSpec,
-    cells: &[Cell],
-    (hub, progress): (&HubSettings, &dyn DownloadProgress),
-    machine: &str,
-) -> Result<Group> {
-    let Asking { samples, digest: data_digest, bos } = Asking::prepare(task, &files, hub, progress, machine)?;
+fn model_task((files, revision): Found, task: &TaskSpec, cells: &[Cell], prepared: PreparedTask) -> ModelTask {
+    let PreparedTask { samples, digest, bos } = prepared;
     let named = cells.iter().map(|cell| {
-        let name = cell.name(cell.id(&revision, &data_digest));
+        let name = cell.name(cell.id(&revision, &digest));
         NamedCell { cell: cell.clone(), name, status: Status::Missing }
     });
-    Ok(Group {
+    ModelTask {
         model: cells[0].model.clone(),
         task: task.clone(),
         cells: named.collect(),
         revision,
         files,
         samples,
-        data_digest,
         bos,
-    })
+    }
 }

@@ -1,8 +1,7 @@
-//! Several samples at once, each on its own thread: small products want one thread each, and cells of a sample
-//! share its unbounded reading.
+//! Measures several samples at once, each on its own thread, because small products are fastest on one thread.
 //!
-//! A worker takes a sample, reads it once without a bound, and leaves its cells for whoever is free; cells go before
-//! new samples, so no more samples are in memory than there are workers.
+//! A worker takes a batch of samples, reads its full-cache prefix once, and queues its cells for all workers. Cells come
+//! before new batches, so no more batches are in memory than there are workers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,22 +9,22 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use anyhow::Result;
 
-use super::prepare::Group;
+use super::prepare::ModelTask;
 use crate::lm::{LanguageModel, clone_error};
-use crate::task::{Measured, Reading, Topline};
+use crate::task::{Batch, CacheConfig, FullCachePrefix, SampleResult};
 
-/// Samples that share what is read, and the cells they are still to be measured under.
-pub(super) struct SampleJob {
+/// Samples that share a prefix, and the cells that lack some of them.
+pub(super) struct BatchJob {
     pub samples: Range<usize>,
-    /// Indices into the group's cells, each with the samples it lacks.
+    /// Indices of cells, each with the samples it lacks.
     pub cells: Vec<(usize, Vec<usize>)>,
 }
 
-/// Who is told about a measurement: cell, sample, result. Returning false ends the work.
-pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<Measured>) -> bool + Sync);
+/// Receives each result, with its cell and sample. Returning false ends the work.
+pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<SampleResult>) -> bool + Sync);
 
 struct Queue {
-    samples: VecDeque<SampleJob>,
+    batches: VecDeque<BatchJob>,
     cells: VecDeque<(Arc<Shared>, usize, Vec<usize>)>,
     /// Workers that may still add cells.
     busy: usize,
@@ -34,23 +33,23 @@ struct Queue {
 
 struct Shared {
     samples: Range<usize>,
-    topline: Option<Topline>,
+    prefix: Option<FullCachePrefix>,
 }
 
 enum Job {
-    Sample(SampleJob),
+    Batch(BatchJob),
     Cell(Arc<Shared>, usize, Vec<usize>),
 }
 
 /// Works through the jobs with `workers` threads of `threads` product threads each.
 pub(super) fn work(
     model: &LanguageModel,
-    group: &Group,
-    jobs: Vec<SampleJob>,
+    model_task: &ModelTask,
+    jobs: Vec<BatchJob>,
     (workers, threads): (usize, usize),
     report: Report<'_>,
 ) -> Result<()> {
-    let queue = Mutex::new(Queue { samples: jobs.into(), cells: VecDeque::new(), busy: 0, ended: false });
+    let queue = Mutex::new(Queue { batches: jobs.into(), cells: VecDeque::new(), busy: 0, ended: false });
     let changed = Condvar::new();
     std::thread::scope(|scope| {
         let mut pools = Vec::new();
@@ -58,7 +57,7 @@ pub(super) fn work(
             pools.push(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
         }
         for pool in pools {
-            let worker = Worker { model, group, queue: &queue, changed: &changed, report };
+            let worker = Worker { model, model_task, queue: &queue, changed: &changed, report };
             scope.spawn(move || pool.install(|| worker.run()));
         }
         Ok(())
@@ -68,14 +67,14 @@ pub(super) fn work(
 #[derive(Clone, Copy)]
 struct Worker<'a> {
     model: &'a LanguageModel,
-    group: &'a Group,
+    model_task: &'a ModelTask,
     queue: &'a Mutex<Queue>,
     changed: &'a Condvar,
     report: Report<'a>,
 }
 
-/// A job in hand. However it ends, the other workers learn of it: after a panic they stop too, or they would wait
-/// for ever.
+/// A job that a worker is doing. However it ends, the other workers are notified: after a panic they stop too, instead of
+/// waiting for ever.
 struct Turn<'a> {
     worker: Worker<'a>,
     go_on: bool,
@@ -95,8 +94,8 @@ impl Worker<'_> {
         while let Some(job) = self.next() {
             let mut turn = Turn { worker: self, go_on: false };
             turn.go_on = match job {
-                Job::Sample(job) => self.read_sample(job),
-                Job::Cell(shared, cell, wanted) => self.measure_cell(&shared, cell, &wanted),
+                Job::Batch(job) => self.read_batch(job),
+                Job::Cell(shared, cell, samples) => self.measure_cell(&shared, cell, &samples),
             };
         }
     }
@@ -112,8 +111,8 @@ impl Worker<'_> {
                 return None;
             }
             let job = match queue.cells.pop_front() {
-                Some((shared, cell, wanted)) => Some(Job::Cell(shared, cell, wanted)),
-                None => queue.samples.pop_front().map(Job::Sample),
+                Some((shared, cell, samples)) => Some(Job::Cell(shared, cell, samples)),
+                None => queue.batches.pop_front().map(Job::Batch),
             };
             if job.is_some() {
                 queue.busy += 1;
@@ -126,31 +125,31 @@ impl Worker<'_> {
         }
     }
 
-    fn reading(&self, cell: usize) -> Reading {
-        self.group.cells[cell].reading()
+    fn config(&self, cell: usize) -> CacheConfig {
+        self.model_task.cells[cell].cache_config()
     }
 
-    fn read_sample(&self, job: SampleJob) -> bool {
-        let readings: Vec<Reading> = job.cells.iter().map(|(cell, _)| self.reading(*cell)).collect();
-        match self.group.samples.begin(self.model, job.samples.clone(), &readings) {
-            Ok(topline) => {
-                let shared = Arc::new(Shared { samples: job.samples, topline });
+    fn read_batch(&self, job: BatchJob) -> bool {
+        let configs: Vec<CacheConfig> = job.cells.iter().map(|(cell, _)| self.config(*cell)).collect();
+        match self.model_task.samples.read_prefix(self.model, job.samples.clone(), &configs) {
+            Ok(prefix) => {
+                let shared = Arc::new(Shared { samples: job.samples, prefix });
                 let cells = job.cells.into_iter();
-                self.lock().cells.extend(cells.map(|(cell, wanted)| (Arc::clone(&shared), cell, wanted)));
+                self.lock().cells.extend(cells.map(|(cell, samples)| (Arc::clone(&shared), cell, samples)));
                 true
             }
-            // Every cell of the samples fails for the same reason.
-            Err(error) => job.cells.iter().all(|(cell, wanted)| {
-                wanted.iter().all(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))
+            // Every cell fails for the same reason.
+            Err(error) => job.cells.iter().all(|(cell, samples)| {
+                samples.iter().all(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))
             }),
         }
     }
 
-    fn measure_cell(&self, shared: &Shared, cell: usize, wanted: &[usize]) -> bool {
-        let together = (shared.samples.clone(), wanted);
-        let measured =
-            self.group.samples.measure(self.model, together, &self.reading(cell), shared.topline.as_ref());
-        measured.into_iter().all(|(sample, measured)| (self.report)(cell, sample, measured))
+    fn measure_cell(&self, shared: &Shared, cell: usize, samples: &[usize]) -> bool {
+        let batch = Batch { all: shared.samples.clone(), samples };
+        let results =
+            self.model_task.samples.measure(self.model, &batch, &self.config(cell), shared.prefix.as_ref());
+        results.into_iter().all(|(sample, result)| (self.report)(cell, sample, result))
     }
 }
 
@@ -170,29 +169,29 @@ mod tests {
         let sweep = Sweep::parse(text, "a.yaml").unwrap();
         let hub = HubSettings::with_cache_dir("nowhere");
         let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
-        let group = &prepared.groups[0];
-        let model = group.files.load(WeightType::Auto, &Device::Cpu).unwrap();
+        let model_task = &prepared.model_tasks[0];
+        let model = model_task.files.load(WeightType::Auto, &Device::Cpu).unwrap();
         let jobs = || {
-            let jobs = group.samples.jobs().into_iter();
+            let jobs = model_task.samples.batches().into_iter();
             let cells = |sample: usize| vec![(0, vec![sample]), (1, vec![sample])];
-            jobs.map(|samples| SampleJob { cells: cells(samples.start), samples }).collect()
+            jobs.map(|samples| BatchJob { cells: cells(samples.start), samples }).collect()
         };
-        let told = AtomicUsize::new(0);
+        let seen = AtomicUsize::new(0);
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            work(&model, group, jobs(), (3, 1), &|_, _, measured| {
+            work(&model, model_task, jobs(), (3, 1), &|_, _, measured| {
                 measured.unwrap();
-                assert!(told.fetch_add(1, Ordering::Relaxed) != 3, "the panic of this test, which is fine to see");
+                assert!(seen.fetch_add(1, Ordering::Relaxed) != 3, "the panic of this test, which is fine to see");
                 true
             })
         }));
         assert!(ended.is_err());
 
-        told.store(10, Ordering::Relaxed);
-        work(&model, group, jobs(), (3, 1), &|_, _, measured| {
-            told.fetch_add(1, Ordering::Relaxed);
+        seen.store(10, Ordering::Relaxed);
+        work(&model, model_task, jobs(), (3, 1), &|_, _, measured| {
+            seen.fetch_add(1, Ordering::Relaxed);
             measured.is_ok()
         })
         .unwrap();
-        assert_eq!(told.into_inner(), 10 + 8);
+        assert_eq!(seen.into_inner(), 10 + 8);
     }
 }

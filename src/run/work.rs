@@ -1,6 +1,6 @@
-//! What jobs do: group by group they open the model, measure what a cell lacks and write it down.
+//! The work of a job: for each model and task it loads the model and measures the samples that cells lack.
 //!
-//! Knows journals and failures: a failing cell never ends the sweep, a ledger that cannot be written does.
+//! Results go to the cells' journals. A failing cell never ends the sweep; a ledger that cannot be written does.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,21 +12,22 @@ use super::cost::{Cost, Speed, cost};
 use super::event::{Event, Outcome};
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
-use super::prepare::{Group, NamedCell, Prepared};
+use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rows::Provenance;
-use super::schedule::{self, SampleJob};
+use super::schedule::{self, BatchJob};
 use crate::ledger::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
 use crate::lm::{Device, Interrupted, LanguageModel, device_name, machine_name};
-use crate::task::{Measured, Samples};
+use crate::task::SampleResult;
 
-/// A cell in the making.
+/// A cell that is being measured.
 struct Progress {
     journal: Journal,
+    /// Samples that it lacks.
     left: AtomicUsize,
     failed: AtomicBool,
 }
 
-/// What the jobs of a run have in common.
+/// What all jobs of a run share.
 pub(super) struct Work<'a> {
     pub sweep: &'a str,
     pub prepared: &'a Prepared,
@@ -37,40 +38,44 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Measures the cells that are `mine`, group by group.
-    pub fn measure(&self, job: &Job<'_>, mine: impl Fn(&Group, &NamedCell) -> bool) -> Result<()> {
+    /// Measures the selected cells that are not done.
+    pub fn measure(&self, job: &Job<'_>, selected: impl Fn(&ModelTask, &NamedCell) -> bool) -> Result<()> {
         let mut loaded = None;
-        for group in &self.prepared.groups {
+        for model_task in &self.prepared.model_tasks {
             if job.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let open = |(_, cell): &(usize, &NamedCell)| cell.status != Status::Done && mine(group, cell);
-            let cells: Vec<(usize, &NamedCell)> = group.cells.iter().enumerate().filter(open).collect();
+            let open = |(_, cell): &(usize, &NamedCell)| cell.status != Status::Done && selected(model_task, cell);
+            let cells: Vec<(usize, &NamedCell)> = model_task.cells.iter().enumerate().filter(open).collect();
             if !cells.is_empty() {
-                self.measure_group(group, &cells, job, &mut loaded)?;
+                self.measure_task(model_task, &cells, job, &mut loaded)?;
             }
         }
         Ok(())
     }
 
-    /// Cuts what is left into as many shares of about the same time as there are jobs, and measures all at once. The
+    /// Splits the remaining cells into one shard of about the same run time for each job, and measures all at once. The
     /// first error ends all of them.
     pub fn measure_side_by_side(&self, jobs: &[Job<'_>]) -> Result<()> {
-        let left = |group: &Group, cell: &NamedCell| {
-            if group.is_timed() { Cost::default() } else { cost(group, cell, &Device::Cpu, Speed::NOMINAL) }
+        let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
+            if model_task.task.is_timed() {
+                Cost::default()
+            } else {
+                cost(model_task, cell, &Device::Cpu, Speed::NOMINAL)
+            }
         };
-        let shares = self.prepared.shares(jobs.len(), left);
+        let shards = self.prepared.shards(jobs.len(), cost_left);
         let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
             let running: Vec<_> = jobs
                 .iter()
                 .enumerate()
                 .map(|(index, job)| {
-                    let shares = &shares;
+                    let shards = &shards;
                     scope.spawn(move || {
-                        let mine = |group: &Group, cell: &NamedCell| {
-                            !group.is_timed() && shares.get(&cell.name.id()) == Some(&index)
+                        let selected = |model_task: &ModelTask, cell: &NamedCell| {
+                            !model_task.task.is_timed() && shards.get(&cell.name.id()) == Some(&index)
                         };
-                        let outcome = self.measure(job, mine);
+                        let outcome = self.measure(job, selected);
                         if outcome.is_err() {
                             job.stop.store(true, Ordering::Relaxed);
                         }
@@ -86,57 +91,25 @@ impl Work<'_> {
         outcomes.into_iter().collect()
     }
 
-    fn measure_group(
+    fn measure_task(
         &self,
-        group: &Group,
+        model_task: &ModelTask,
         cells: &[(usize, &NamedCell)],
         job: &Job<'_>,
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<()> {
         let Work { ledger, observe, .. } = *self;
-        let count = |change: &dyn Fn(&mut Outcome)| {
-            change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
-        };
-        let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
-        let mut jobs: Vec<SampleJob> =
-            group.samples.jobs().into_iter().map(|samples| SampleJob { samples, cells: Vec::new() }).collect();
-        for &(index, cell) in cells {
-            let journal = match ledger.journal(&cell.name) {
-                Ok(journal) => journal,
-                Err(error) => match error.downcast_ref::<Taken>() {
-                    Some(Taken::Complete(_)) => {
-                        count(&|outcome| outcome.skipped += 1);
-                        continue;
-                    }
-                    Some(Taken::Busy(_)) => {
-                        count(&|outcome| outcome.taken += 1);
-                        observe(Event::CellTaken { cell });
-                        continue;
-                    }
-                    None => return Err(error),
-                },
-            };
-            let done = journal.done();
-            let mut left = 0;
-            for together in &mut jobs {
-                let wanted: Vec<usize> =
-                    together.samples.clone().filter(|sample| !done.contains(sample)).collect();
-                left += wanted.len();
-                if !wanted.is_empty() {
-                    together.cells.push((index, wanted));
-                }
-            }
-            let left = AtomicUsize::new(left);
-            progress.insert(index, Progress { journal, left, failed: AtomicBool::new(false) });
-        }
-        jobs.retain(|together| !together.cells.is_empty());
+        let batches = model_task.samples.batches().into_iter();
+        let mut jobs: Vec<BatchJob> = batches.map(|samples| BatchJob { samples, cells: Vec::new() }).collect();
+        let progress = self.open_journals(cells, &mut jobs)?;
+        jobs.retain(|batch| !batch.cells.is_empty());
         let complete = |index: usize| -> Result<()> {
-            progress[&index].journal.complete(group.samples.len())?;
-            count(&|outcome| outcome.done += 1);
-            observe(Event::CellDone { cell: &group.cells[index] });
+            progress[&index].journal.complete(model_task.samples.len())?;
+            self.count(|outcome| outcome.done += 1);
+            observe(Event::CellDone { cell: &model_task.cells[index] });
             Ok(())
         };
-        // A run can end between a cell's last sample and its file.
+        // An earlier run may have ended between a cell's last sample and its file.
         for (&index, cell) in &progress {
             if cell.left.load(Ordering::Relaxed) == 0 {
                 complete(index)?;
@@ -145,25 +118,26 @@ impl Work<'_> {
         if jobs.is_empty() {
             return Ok(());
         }
-        let model = match self.open(group, job, loaded) {
+        let model = match self.load(model_task, job, loaded) {
             Ok(model) => model,
             Err(error) => {
                 let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
-                let waiting: Vec<_> = waiting.map(|(index, _)| &group.cells[*index].name).collect();
+                let waiting: Vec<_> = waiting.map(|(index, _)| &model_task.cells[*index].name).collect();
                 for name in &waiting {
-                    count(&|outcome| outcome.failed += 1);
+                    self.count(|outcome| outcome.failed += 1);
                     ledger.fail(name, &error)?;
                 }
-                let name = format!("{} cells with {}", waiting.len(), group.model);
+                let name = format!("{} cells with {}", waiting.len(), model_task.model);
                 observe(Event::CellFailed { cell: &name, error: &error });
                 return Ok(());
             }
         };
         let provenance = Provenance {
             sweep: self.sweep.to_string(),
-            device: match &group.samples {
-                Samples::Repeats(..) => machine_name(job.device, job.threads),
-                _ => device_name(job.device),
+            device: if model_task.task.is_timed() {
+                machine_name(job.device, job.threads)
+            } else {
+                device_name(job.device)
             },
             dtype: model.dtype().to_string(),
         };
@@ -172,16 +146,16 @@ impl Work<'_> {
             fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             false
         };
-        let report = |index: usize, sample: usize, measured: Result<Measured>| -> bool {
-            let (cell, state) = (&group.cells[index], &progress[&index]);
-            let (name, _) = group.samples.name(sample);
-            let measured = match measured {
-                Ok(measured) => measured,
+        let report = |index: usize, sample: usize, result: Result<SampleResult>| -> bool {
+            let (cell, state) = (&model_task.cells[index], &progress[&index]);
+            let (name, _) = model_task.samples.name(sample);
+            let result = match result {
+                Ok(result) => result,
                 Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return false,
                 Err(error) => {
                     let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
                     if !state.failed.swap(true, Ordering::Relaxed) {
-                        count(&|outcome| outcome.failed += 1);
+                        self.count(|outcome| outcome.failed += 1);
                         observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
                         if let Err(error) = ledger.fail(&cell.name, &error) {
                             return end(error);
@@ -190,12 +164,12 @@ impl Work<'_> {
                     return true;
                 }
             };
-            // Before the rows: a sample that is written down has its files.
-            let kept = measured
+            // Before the rows, so that a sample in the journal always has its files.
+            let kept = result
                 .side_files
                 .iter()
                 .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
-            let rows = || provenance.rows(group, cell, sample, &measured);
+            let rows = || provenance.rows(model_task, cell, sample, &result);
             if let Err(error) = kept.and_then(|()| state.journal.append(sample, rows())) {
                 let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
                 return end(error.context(hint));
@@ -204,9 +178,9 @@ impl Work<'_> {
             observe(Event::Sample {
                 cell,
                 sample: name,
-                tokens: group.samples.work(sample) as u64,
+                tokens: model_task.samples.work(sample) as u64,
                 samples_left: left,
-                seconds: measured.seconds,
+                seconds: result.seconds,
             });
             if left == 0
                 && let Err(error) = complete(index)
@@ -215,35 +189,77 @@ impl Work<'_> {
             }
             !job.stop.load(Ordering::Relaxed)
         };
-        schedule::work(&model, group, jobs, workers(group, job), &report)?;
+        schedule::work(&model, model_task, jobs, workers(model_task, job), &report)?;
         match fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
             None => Ok(()),
         }
     }
 
-    /// The group's model. A job holds one, as two models need not fit into memory at once; jobs on one device share it.
-    fn open(
+    fn count(&self, change: impl FnOnce(&mut Outcome)) {
+        change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Opens the journals of cells, and adds the cells to the jobs of the batches that they lack. Cells that another
+    /// process completed or is measuring are left out.
+    fn open_journals(
         &self,
-        group: &Group,
+        cells: &[(usize, &NamedCell)],
+        jobs: &mut [BatchJob],
+    ) -> Result<BTreeMap<usize, Progress>> {
+        let mut progress = BTreeMap::new();
+        for &(index, cell) in cells {
+            let journal = match self.ledger.journal(&cell.name) {
+                Ok(journal) => journal,
+                Err(error) => match error.downcast_ref::<Taken>() {
+                    Some(Taken::Complete(_)) => {
+                        self.count(|outcome| outcome.skipped += 1);
+                        continue;
+                    }
+                    Some(Taken::Busy(_)) => {
+                        self.count(|outcome| outcome.taken += 1);
+                        (self.observe)(Event::CellTaken { cell });
+                        continue;
+                    }
+                    None => return Err(error),
+                },
+            };
+            let done = journal.done();
+            let mut left = 0;
+            for batch in jobs.iter_mut() {
+                let lacking: Vec<usize> = batch.samples.clone().filter(|sample| !done.contains(sample)).collect();
+                left += lacking.len();
+                if !lacking.is_empty() {
+                    batch.cells.push((index, lacking));
+                }
+            }
+            progress.insert(index, Progress { journal, left: left.into(), failed: AtomicBool::new(false) });
+        }
+        Ok(progress)
+    }
+
+    /// The task's model. A job holds only one, because two models may not fit into memory; jobs on one device share it.
+    fn load(
+        &self,
+        model_task: &ModelTask,
         job: &Job<'_>,
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<Arc<LanguageModel>> {
-        let key = format!("{} {} {:?}", group.revision, group.model.dtype.name(), job.device.location());
+        let key = format!("{} {} {:?}", model_task.revision, model_task.model.dtype.name(), job.device.location());
         let model = self.models.take(&key, loaded, || {
-            (self.observe)(Event::Loading { model: &group.model.to_string() });
-            let mut model = group.files.load(group.model.dtype, job.device)?;
+            (self.observe)(Event::Loading { model: &model_task.model.to_string() });
+            let mut model = model_task.files.load(model_task.model.dtype, job.device)?;
             model.stop_on(Arc::clone(job.stop));
             Ok(model)
         })?;
-        let (longest, _) = group.samples.longest_and_all();
-        if longest > group.files.shape.max_positions {
+        let longest = model_task.samples.longest();
+        if longest > model_task.files.shape.max_positions {
             (self.observe)(Event::Warning(format!(
-                "{} was trained on texts of {} tokens, and samples have {longest}: its perplexity beyond is its own",
-                group.model, group.files.shape.max_positions
+                "{} was trained on texts of {} tokens, and samples have {longest}: it may predict poorly beyond its training",
+                model_task.model, model_task.files.shape.max_positions
             )));
         }
-        check_memory(group, &model)?;
+        check_memory(model_task, &model)?;
         Ok(model)
     }
 }

@@ -1,8 +1,8 @@
-//! A cell: one experiment, named by what it means.
+//! A cell: one experiment, identified by its meaning.
 //!
-//! The id of a cell is a hash of a canonical text of its meaning ([`Cell::canonical_text`]), so equal experiments
-//! share a result file whatever the sweep called them, and different ones never do. A display name, a device, a
-//! date or a commit is no part of the meaning. Once published, an id must not change silently: a test pins one.
+//! The id of a cell is a hash of a canonical text ([`Cell::canonical_text`]), so equal experiments share a result file
+//! whatever the sweep calls them, and different ones never do. Display names, devices, dates and commits are not part of
+//! the meaning. Once published, an id must not change silently: a test pins one.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use super::model::ModelSpec;
 use crate::eviction::{CacheRule, Positions};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::source::ModelSource;
-use crate::task::TaskSpec;
+use crate::task::{GenerationConfig, TaskSpec};
 
 /// One experiment: one model under one cache rule doing one task.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub model: ModelSpec,
     /// The policy as the sweep calls it: `full`, `truncate`, a preset, or a name under `define:`.
@@ -21,7 +21,7 @@ pub struct Cell {
     pub rule: CacheRule,
     pub positions: Positions,
     pub task: TaskSpec,
-    /// Only a random score, or writing that draws, uses it.
+    /// Used only by a random score, or by texts drawn at a temperature.
     pub seed: u64,
 }
 
@@ -44,13 +44,13 @@ impl Cell {
 
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
-        let draws = self.task.style().is_some_and(crate::task::Style::draws);
-        draws || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.is_random())
+        let samples = self.task.generation().is_some_and(GenerationConfig::samples);
+        samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.is_random())
     }
 
-    /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is
-    /// the hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts; of a timing it names
-    /// the machine, which is no part of any other meaning.
+    /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the
+    /// hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts. For timed tasks it names the
+    /// machine, which is not part of other meanings.
     ///
     /// ```text
     /// schema=3
@@ -59,11 +59,11 @@ impl Cell {
     /// dtype=auto | f32 | f16 | bf16
     /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
     /// positions=absolute | slot | squeezed
-    /// task=perplexity | retention | squality | qasper | story | needle | timing
+    /// task=<name>
     /// length=<tokens>                   and the other settings of the task, as its `Display` gives them
     /// ...
     /// data=<digest>
-    /// seed=<n>                          only where the score or the writing is random
+    /// seed=<n>                          only if it can change a number
     /// ```
     pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {
         let mut text = format!("schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\n");
@@ -97,7 +97,7 @@ impl Cell {
     /// The names of the cell's files.
     pub fn name(&self, id: CellId) -> CellName {
         let source = self.model.source.to_string();
-        // Of a folder only the last part: the path to it says where, not what.
+        // Only the last part of a folder: the path to it does not say what it is.
         let model = match &self.model.source {
             ModelSource::Folder(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,

@@ -1,31 +1,29 @@
-//! From the shape of a sweep file to a [`Sweep`]: every name known, every number in range, nothing said twice.
+//! Checks a sweep file: names are known, numbers in range, and nothing is listed twice.
 //!
-//! Everything that is wrong with a sweep and can be told without loading a model or a text is told here, with the
-//! place in the file.
+//! Everything that can be found wrong without loading a model or a text is reported here, with its place in the file.
 
-use std::collections::HashSet;
-use std::hash::Hash;
+use std::ops::Deref;
 
+use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
 use super::model::ModelSpec;
-use super::shape::{Entries, MAX_ROPE_FACTOR, PolicyShape, RopeOverrideShape, SweepShape};
-use super::yaml::{ConfigError, Location, Spanned};
 use super::{NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
+use crate::task::{Prefill, TaskSpec, TaskYaml};
+use crate::yaml::{Checker, ConfigError, Entries, Location, Spanned};
 
 /// The names under `policies:` that are not policies.
 pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
 
-/// Cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
+/// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
-const MOST_DEFINED: usize = 1000;
 
-/// Checks one file; `file` is what errors call it, `stem` names the sweep if the file does not.
-pub(super) fn check(shape: SweepShape, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
-    let checker = Checker { file };
+/// Checks one file. Errors call it `file`; `stem` is the sweep's name if the file has none.
+pub(super) fn check(shape: SweepYaml, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
+    let checker = SweepChecker(Checker { file });
     checker.size(&shape)?;
     let name = match shape.name {
         Some(name) => checker.sweep_name(name)?,
@@ -39,23 +37,20 @@ pub(super) fn check(shape: SweepShape, file: &str, stem: &str) -> Result<Sweep, 
     Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
 }
 
-/// What errors are told with.
-pub(super) struct Checker<'a> {
-    file: &'a str,
+/// Checks the parts of a sweep.
+struct SweepChecker<'a>(Checker<'a>);
+
+impl<'a> Deref for SweepChecker<'a> {
+    type Target = Checker<'a>;
+
+    fn deref(&self) -> &Checker<'a> {
+        &self.0
+    }
 }
 
-impl Checker<'_> {
-    pub(super) fn refuse<T>(
-        &self,
-        location: Location,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Result<T, ConfigError> {
-        Err(ConfigError::at(self.file, location, message, hint))
-    }
-
-    /// Refuses a sweep of more cells than anybody runs, before any list of it is compared with another.
-    fn size(&self, shape: &SweepShape) -> Result<(), ConfigError> {
+impl SweepChecker<'_> {
+    /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
+    fn size(&self, shape: &SweepYaml) -> Result<(), ConfigError> {
         let lists = [
             shape.models.value.len(),
             shape.tasks.value.len(),
@@ -65,12 +60,7 @@ impl Checker<'_> {
         let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
         if cells > MOST_CELLS {
             let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
-            return self.refuse(shape.models.referenced, message, "make several sweeps of it");
-        }
-        let names = shape.define.0.len();
-        if names > MOST_DEFINED {
-            let message = format!("{names} policies under `define:` are more than {MOST_DEFINED}");
-            return self.refuse(shape.policies.referenced, message, "make several sweeps of it");
+            return self.refuse(shape.models.referenced, message, "split it into several sweeps");
         }
         Ok(())
     }
@@ -82,37 +72,9 @@ impl Checker<'_> {
         Ok(name.value)
     }
 
-    /// Refuses an empty list, and the second of two equal entries.
-    pub(super) fn distinct<T: Eq + Hash>(
-        &self,
-        what: &str,
-        list: Location,
-        entries: &[(T, Location)],
-        spell: impl Fn(&T) -> String,
-    ) -> Result<(), ConfigError> {
-        if entries.is_empty() {
-            return self.refuse(
-                list,
-                format!("`{what}` is empty"),
-                "name at least one, or there is nothing to run",
-            );
-        }
-        let mut seen = HashSet::new();
-        for (entry, location) in entries {
-            if !seen.insert(entry) {
-                let message = format!("{} stands twice under `{what}`", spell(entry));
-                return self.refuse(*location, message, "remove one of them");
-            }
-        }
-        Ok(())
-    }
-
-    fn models(
-        &self,
-        shapes: Spanned<Vec<Spanned<super::shape::ModelShape>>>,
-    ) -> Result<Vec<ModelSpec>, ConfigError> {
+    fn models(&self, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
         let mut models = Vec::new();
-        for Spanned { value, referenced, .. } in shapes.value {
+        for Spanned { value: ModelYaml(value), referenced } in shapes.value {
             let source = match value.source.parse::<ModelSource>() {
                 Ok(source) => source,
                 Err(error) if value.source.starts_with(RANDOM) && !value.source.contains('/') => {
@@ -137,14 +99,14 @@ impl Checker<'_> {
             };
             let rope_scaling = match value.rope_scaling {
                 None => None,
-                Some(RopeOverrideShape { kind, factor }) if (1.0..=MAX_ROPE_FACTOR).contains(&factor) => {
+                Some(RopeOverrideYaml { kind, factor }) if (1.0..=MAX_ROPE_FACTOR).contains(&factor) => {
                     Some(RopeOverride { kind, factor: Real(factor) })
                 }
-                Some(RopeOverrideShape { factor, .. }) => {
+                Some(RopeOverrideYaml { factor, .. }) => {
                     return self.refuse(
                         referenced,
                         format!("positions cannot be stretched by {factor}"),
-                        "write a factor from 1 (as trained) up: the text's length over the trained one",
+                        "write a factor from 1 up: the length of texts over that of the training",
                     );
                 }
             };
@@ -154,7 +116,10 @@ impl Checker<'_> {
         Ok(models.into_iter().map(|(model, _)| model).collect())
     }
 
-    fn definitions(&self, define: Entries<PolicyShape>) -> Result<Vec<(String, Policy)>, ConfigError> {
+    fn definitions(
+        &self,
+        define: Entries<Spanned<String>, PolicyYaml>,
+    ) -> Result<Vec<(String, Policy)>, ConfigError> {
         let mut defined = Vec::new();
         for (Spanned { value: name, referenced, .. }, shape) in define.0 {
             // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
@@ -174,7 +139,7 @@ impl Checker<'_> {
                     "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
                 );
             }
-            let PolicyShape { score, scope, keep_first, keep_recent } = shape;
+            let PolicyYaml { score, scope, keep_first, keep_recent } = shape;
             let policy = Policy { score, scope, keep_first: keep_first as usize, keep_recent: keep_recent.0 };
             defined.push((name, policy));
         }
@@ -224,11 +189,11 @@ impl Checker<'_> {
         Ok(policies)
     }
 
-    /// The part of `policy@own` that says where its keys stand.
+    /// The positions after the `@` of a policy.
     fn positions(&self, own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
         let names = POSITIONS.map(|positions| positions.name);
         if RESERVED.contains(&policy) {
-            let message = format!("`{policy}` evicts nobody, so its keys stay where they are");
+            let message = format!("`{policy}` never evicts, so its keys never move");
             return self.refuse(place, message, format!("write `{policy}`"));
         }
         match Positions::from_name(own) {
@@ -236,7 +201,7 @@ impl Checker<'_> {
             None => self.refuse(
                 place,
                 format!("unknown positions `{own}` of `{policy}`"),
-                format!("{}after @ stands {}", did_you_mean(own, names), names.join(", ")),
+                format!("{}after @ write {}", did_you_mean(own, names), names.join(", ")),
             ),
         }
     }
@@ -286,15 +251,38 @@ impl Checker<'_> {
         Ok(sizes)
     }
 
-    /// A number of tokens or things: at least `least`, and small enough for a column of the result rows.
-    pub(super) fn count(&self, what: &str, number: &Spanned<u64>, least: u32) -> Result<usize, ConfigError> {
-        match u32::try_from(number.value) {
-            Ok(count) if count >= least => Ok(count as usize),
-            _ => self.refuse(
-                number.referenced,
-                format!("{} cannot be {what}", number.value),
-                format!("write a whole number from {least} to {}", u32::MAX),
-            ),
+    fn tasks(
+        &self,
+        entries: Spanned<Vec<Spanned<TaskYaml>>>,
+        policies: &[NamedPolicy],
+    ) -> Result<Vec<TaskSpec>, ConfigError> {
+        let moving = policies.iter().map(|policy| policy.positions).find(|own| *own != Positions::Absolute);
+        let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
+        let mut tasks = Vec::new();
+        for Spanned { value: task, referenced } in entries.value {
+            let task = task.check(self.0)?;
+            if truncates && !task.can_truncate() {
+                let name = task.name();
+                return self.refuse(
+                    referenced,
+                    format!(
+                        "`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"
+                    ),
+                    format!("remove the policy, or put `{name}` into a sweep of its own"),
+                );
+            }
+            if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
+                return self.refuse(
+                    referenced,
+                    format!("`prefill: one_shot` needs `positions: absolute`, not {}", positions.name()),
+                    "a prompt that is read whole keeps its positions; write `prefill: stream`, or leave out `positions`",
+                );
+            }
+            tasks.push((task, referenced));
         }
+        self.distinct("tasks", entries.referenced, &tasks, |task| {
+            format!("the same task ({} of {})", task.name(), task.dataset())
+        })?;
+        Ok(tasks.into_iter().map(|(task, _)| task).collect())
     }
 }

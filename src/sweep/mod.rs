@@ -1,19 +1,16 @@
-//! Which experiments: a strict YAML file becomes cells, each named by what it means.
+//! From a sweep file to its cells: every combination of its models, policies, cache sizes and tasks.
 //!
-//! Knows the sweep file, the identity of a cell and the selection of cells. Loads nothing, runs nothing: whether a
-//! model or a text exists is found out by `lm` and `task`.
+//! Has the sweep file, the identity of cells and their selection. Nothing is loaded or run here; whether a model or a text
+//! exists is found by `lm` and `task`.
 
 mod cell;
 mod check;
+mod keys;
 mod model;
 mod schema;
 mod select;
-mod shape;
-mod task_shape;
-mod tasks;
 #[cfg(test)]
 mod tests;
-mod yaml;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,10 +19,10 @@ pub use cell::Cell;
 pub use model::ModelSpec;
 pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
-pub use yaml::{ConfigError, read_yaml};
 
 use crate::eviction::{CacheRule, Policy, Positions};
 use crate::task::TaskSpec;
+use crate::yaml::{ConfigError, parse_yaml, read_yaml};
 
 /// A checked sweep: every combination of its parts is a valid cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +44,7 @@ pub struct NamedPolicy {
     /// Without its positions.
     pub name: String,
     pub rule: Rule,
-    /// Its own, written `tova@squeezed`, or the sweep's.
+    /// Its own, as in `tova@squeezed`, or the sweep's.
     pub positions: Positions,
 }
 
@@ -80,17 +77,17 @@ impl Sweep {
         check::check(read_yaml(path)?, &path.display().to_string(), &stem)
     }
 
-    /// Checks the text of a sweep file; errors call it `file`, and so is the sweep called unless the text names it.
+    /// Checks the text of a sweep file. Errors call it `file`, which also names the sweep if the text does not.
     ///
     /// # Errors
     /// As [`Sweep::read`].
     pub fn parse(text: &str, file: &str) -> Result<Sweep, ConfigError> {
         let stem = Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy());
-        check::check(yaml::parse_yaml(text, file)?, file, &stem)
+        check::check(parse_yaml(text, file)?, file, &stem)
     }
 
-    /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells that mean
-    /// the same are one, under the name that came first.
+    /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same
+    /// meaning are one, under the first name.
     pub fn expand(&self) -> Vec<Cell> {
         let mut seen = HashSet::new();
         let mut cells = Vec::new();
@@ -111,15 +108,11 @@ impl Sweep {
         cells
     }
 
-    /// One cell, with the settings erased that cannot change its numbers.
+    /// One cell, without the settings that cannot change its numbers.
     fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: usize) -> Cell {
         let rule = policy.rule.at(size);
-        let task = match rule {
-            CacheRule::Unbounded => task.clone().unbounded(),
-            CacheRule::Truncate { .. } => task.clone().uncut(),
-            CacheRule::Evict { .. } => task.clone(),
-        };
-        // Where nothing leaves, the three kinds of positions are the same.
+        let task = task.for_rule(rule);
+        // Where nothing is evicted, the three kinds of positions are the same.
         let positions =
             if matches!(rule, CacheRule::Evict { .. }) { policy.positions } else { Positions::Absolute };
         Cell { model: model.clone(), policy: policy.name.clone(), rule, positions, task, seed: self.seed }

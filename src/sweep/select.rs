@@ -1,7 +1,7 @@
 //! Which of a sweep's cells one command runs. Flags only select: no flag changes what a cell means.
 //!
-//! `--only` and `--limit` need the cells alone; what `--shard` leaves is known once models and texts are found, as
-//! shares are cut by what cells take.
+//! `--only` and `--limit` need only the cells. What `--shard` selects is known once models and texts are found, because
+//! shards are balanced by estimated run time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,13 +14,13 @@ use crate::ledger::{Field, Only, OnlyError};
 pub struct Selection {
     /// All must hold.
     pub only: Vec<Only>,
-    /// The first n cells of those `only` leaves, before sharding, so that every shard cuts the same list.
+    /// The first n cells of those that `only` selects, before sharding, so that all shards split the same list.
     pub limit: Option<usize>,
     pub shard: Option<Shard>,
 }
 
 impl Selection {
-    /// The cells that `only` and `limit` leave.
+    /// The cells that `only` and `limit` select.
     ///
     /// # Errors
     /// A value of `--only` that no cell of the sweep has.
@@ -44,7 +44,7 @@ fn value_of(cell: &Cell, field: Field) -> Option<String> {
     }
 }
 
-/// One `--shard i/n`, counted from 1: the i-th of n shares that take about the same time.
+/// One `--shard i/n`, counted from 1: the i-th of n shards that take about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     index: usize,
@@ -52,37 +52,37 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// More than any cluster runs at once; what is beyond is a slip.
+    /// More than any cluster runs at once.
     const MOST: usize = 1 << 20;
 
-    /// Which share, from 0.
+    /// The shard's index, from 0.
     pub fn index(self) -> usize {
         self.index
     }
 
-    /// How many shares there are.
+    /// The number of shards.
     pub fn count(self) -> usize {
         self.count
     }
 
-    /// The share of a task of a Slurm array job, by the variables Slurm gives it: arrays need not begin at 0, and may
-    /// have steps. `None` outside an array job.
+    /// The shard of a task of a Slurm array job, from Slurm's variables. Arrays need not begin at 0, and may have steps.
+    /// `None` outside an array job.
     ///
     /// # Errors
-    /// Variables that no array with a fixed step has; then nobody can say which share is meant.
+    /// Variables of an array without a fixed step, whose shards are not known.
     pub fn of_slurm(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
         let Some(task) = variable("SLURM_ARRAY_TASK_ID") else { return Ok(None) };
-        let said = |name: &str| variable(name).and_then(|text| text.trim().parse::<usize>().ok());
+        let number = |name: &str| variable(name).and_then(|text| text.trim().parse::<usize>().ok());
         let irregular = || ShardError::Array { task: task.clone() };
         let id = task.trim().parse::<usize>().map_err(|_| irregular())?;
-        let (Some(first), Some(count)) = (said("SLURM_ARRAY_TASK_MIN"), said("SLURM_ARRAY_TASK_COUNT")) else {
+        let (Some(first), Some(count)) = (number("SLURM_ARRAY_TASK_MIN"), number("SLURM_ARRAY_TASK_COUNT")) else {
             return Err(irregular());
         };
-        let step = said("SLURM_ARRAY_TASK_STEP").filter(|step| *step > 0).unwrap_or(1);
-        let last = said("SLURM_ARRAY_TASK_MAX");
+        let step = number("SLURM_ARRAY_TASK_STEP").filter(|step| *step > 0).unwrap_or(1);
+        let last = number("SLURM_ARRAY_TASK_MAX");
         let offset = id.checked_sub(first).filter(|offset| offset % step == 0).ok_or_else(irregular)?;
         let index = offset / step;
-        // `--array=1,3,7` has three tasks and a step of its own making.
+        // `--array=1,3,7` has three tasks, but no fixed step.
         let regular = last.is_none_or(|last| last.checked_sub(first).is_some_and(|span| span / step + 1 == count));
         if index < count && count <= Shard::MOST && regular {
             Ok(Some(Shard { index, count }))
@@ -106,19 +106,19 @@ impl FromStr for Shard {
         let (index, count) = text.split_once('/').ok_or_else(refused)?;
         let number = |digits: &str| digits.trim().parse::<usize>().map_err(|_| refused());
         let (index, count) = (number(index)?, number(count)?);
-        let is_share = (1..=count).contains(&index) && count <= Shard::MOST;
-        if is_share { Ok(Shard { index: index - 1, count }) } else { Err(refused()) }
+        let is_shard = (1..=count).contains(&index) && count <= Shard::MOST;
+        if is_shard { Ok(Shard { index: index - 1, count }) } else { Err(refused()) }
     }
 }
 
-/// Why it is not known which share is meant.
+/// Why a shard is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardError {
     #[error("`--shard {text}` is not understood\nhint: write I/N with I from 1 to N, for example 2/8")]
     Shard { text: String },
     #[error(
-        "this is task {task} of a Slurm array job whose tasks are not numbered evenly, so its share is not known\n\
-         hint: submit with --array=0-7 or --array=1-15:2, or say the share with --shard I/N (1/1 for all)"
+        "this is task {task} of a Slurm array job whose tasks are not numbered evenly, so its shard is not known\n\
+         hint: submit with --array=0-7 or --array=1-15:2, or name the shard with --shard I/N (1/1 for all)"
     )]
     Array { task: String },
 }

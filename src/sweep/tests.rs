@@ -1,8 +1,8 @@
-//! Sweeps as snapshots: what a file means, which ids it gets, and what wrong files are told.
+//! What sweep files mean, which ids their cells get, and which errors wrong files give.
 
 use super::*;
-use crate::lm::{Real, WeightType};
-use crate::task::{Answering, Benchmark, Bos, Perplexity, Prefill, PromptStyle, Split, Style, Tail, Texts};
+use crate::lm::WeightType;
+use crate::task::GenerationConfig;
 
 const SMALL: &str = "\
 models: [random-tiny]
@@ -33,7 +33,7 @@ fn id_of(policy: &str, size: &str, task: &str, rest: &str) -> String {
 
 #[track_caller]
 fn refused(yaml: &str, at: &str, message: &str, hint: &str) {
-    // `at` begins at the place; the last of several.
+    // The error must point to the last occurrence of `at`.
     let before = &yaml[..yaml.rfind(at).expect(at)];
     let (line, start) = (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |end| end + 1));
     let place = (line as u64, (before.len() - start + 1) as u64);
@@ -65,7 +65,7 @@ fn cells_come_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_published_id_stays() {
+fn a_published_id_is_stable() {
     let cells = sweep(SMALL).expand();
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
@@ -107,7 +107,7 @@ fn equal_meanings_have_equal_ids() {
     // "No overlap" in two spellings, once BOS is known.
     assert_eq!(id_of("tova", "64", ", bos: true", ""), id_of("tova", "64", ", bos: true, stride: 4095", ""));
     assert_eq!(id_of("tova", "64", ", bos: false", ""), id_of("tova", "64", ", bos: false, stride: 4096", ""));
-    // Recency knows neither scope nor a protected end; the unbounded cache knows neither positions nor itself.
+    // Recency has neither scope nor protected recent entries; the full cache has neither positions nor a comparison.
     let recency = "define: {mine: {score: recency, scope: head, keep_recent: 10%}}";
     assert_eq!(id_of("window", "64", "", ""), id_of("mine", "64", "", recency));
     assert_eq!(id_of("full", "", "", ""), id_of("full", "64", "", "positions: slot"));
@@ -115,7 +115,7 @@ fn equal_meanings_have_equal_ids() {
 }
 
 #[test]
-fn what_is_kept_has_an_id_without_its_log() {
+fn the_eviction_log_is_not_part_of_an_id() {
     let text = |settings: &str| {
         let task = format!("retention: {{dataset: ./texts, length: 128{settings}}}");
         let yaml = format!("models: [random-tiny]\npolicies: [tova]\ncache_sizes: [16]\ntasks: [{task}]\n");
@@ -142,7 +142,7 @@ fn different_settings_have_different_ids() {
         id_of("h2o", "64", "", ""),
         id_of("mine", "64", "", "define: {mine: {score: last_attention, scope: layer, keep_recent: 1}}"),
         id_of("tova", "65", "", ""),
-        // At least the whole text fits: still cells of their own.
+        // Sizes beyond the text are cells of their own too.
         id_of("tova", "4096", "", ""),
         id_of("tova", "4097", "", ""),
         id_of("tova", "64", "", "positions: slot"),
@@ -164,14 +164,14 @@ fn different_settings_have_different_ids() {
     ids.extend(
         [cell.id("r", "d"), cell.id("r2", "d"), cell.id("r", "d2"), other.id("r", "d")].map(|i| i.to_string()),
     );
-    // A line break in a value must not forge another line.
+    // A line break in a value must not make another line.
     ids.push(cell.id("r\ndtype=f32", "d").to_string());
     let distinct: HashSet<_> = ids.iter().collect();
     assert_eq!(distinct.len(), ids.len());
 }
 
 #[test]
-fn equal_meanings_collapse_under_the_first_name() {
+fn cells_with_equal_meanings_are_one_under_the_first_name() {
     let yaml = SMALL.replace("[full, truncate, window+4, tova]", "[window, window+0, mine, full]")
         + "define: {mine: {score: recency, scope: head}}\n";
     let cells = sweep(&yaml).expand();
@@ -216,20 +216,15 @@ seed: 42
     assert_eq!(h2o.keep_recent.of(64), 7);
     let positions: Vec<_> = sweep.policies.iter().map(|policy| policy.positions).collect();
     assert_eq!((positions, sweep.seed), (vec![Positions::Slot, Positions::Squeezed], 42));
-    let TaskSpec::Perplexity(task) = &sweep.tasks[0] else { panic!("perplexity") };
-    let texts = Texts {
-        dataset: "emozilla/pg19-test".parse().unwrap(),
-        length: 1024,
-        stride: Some(512),
-        bos: Bos::Never,
-        tail: Tail::Keep,
-        books: Some(3),
-        chunks_per_book: Some(2),
-    };
-    assert_eq!(*task, Perplexity { texts, compare_to_full: true });
+    assert_eq!(sweep.tasks[0].dataset(), "emozilla/pg19-test");
+    assert_eq!(
+        sweep.tasks[0].to_string(),
+        "task=perplexity\nlength=1024\nstride=512\nbos=false\ntail=keep\nbooks=3\nchunks_per_book=2\n\
+         compare_to_full=true\n"
+    );
 }
 
-/// A sweep of one task that writes.
+/// A sweep of one task that generates text.
 fn writes(task: &str, more: &str) -> String {
     format!("models: [random-tiny]\npolicies: [full, truncate, tova]\ncache_sizes: [64]\ntasks: [{task}]\n{more}")
 }
@@ -243,30 +238,14 @@ fn every_setting_of_writing_is_read() {
         "",
     );
     let sweep = sweep(&yaml);
-    let TaskSpec::Answering(task) = &sweep.tasks[0] else { panic!("questions") };
-    let style = Style {
-        prefill: Prefill::OneShot,
-        query_aware: false,
-        max_new_tokens: 100,
-        temperature: Real(0.7),
-        top_k: Some(40),
-        top_p: Some(Real(0.9)),
-        repetition_penalty: Real(1.2),
-        chat_template: false,
-        stop: vec!["\n".into()],
-    };
-    let expected = Answering {
-        benchmark: Benchmark::Squality,
-        dataset: "./s".parse().unwrap(),
-        split: Split::Validation,
-        prompt: PromptStyle::Paper,
-        length: 2048,
-        documents: Some(3),
-        questions: Some(2),
-        style,
-    };
-    assert_eq!(*task, expected);
-    // What a cache that evicts nobody cannot notice is no part of its meaning.
+    assert_eq!(sweep.tasks[0].dataset(), "./s");
+    assert_eq!(
+        sweep.tasks[0].to_string(),
+        "task=squality\nsplit=validation\nprompt=paper\nlength=2048\ndocuments=3\nquestions=2\nmax_new_tokens=100\n\
+         temperature=0.7\ntop_k=40\ntop_p=0.9\nrepetition_penalty=1.2\nchat_template=false\nstop=\\n\n\
+         prefill=one_shot\nquery_aware=false\n"
+    );
+    // A cache that never evicts has no prefill settings.
     let cells = sweep.expand();
     assert_eq!(
         cells.iter().map(|cell| cell.task.prefill_name()).collect::<Vec<_>>(),
@@ -275,14 +254,14 @@ fn every_setting_of_writing_is_read() {
 }
 
 #[test]
-fn writing_has_the_fields_defaults() {
-    let style = |task: &str| sweep(&writes(task, "")).tasks[0].style().unwrap().clone();
-    assert_eq!(style("{squality: {dataset: ./s}}"), Style::greedy(512));
-    assert_eq!(style("{qasper: {dataset: tau/zero_scrolls}}"), Style::greedy(128));
-    assert_eq!(style("{needle: {dataset: ./texts}}"), Style::greedy(32));
-    assert!(style("story: {}").draws());
-    // The paper's request brings its own frame.
-    assert!(!style("story: {}").chat_template && style("{story: {request: Of rain.}}").chat_template);
+fn write_has_the_expected_defaults() {
+    let generation = |task: &str| sweep(&writes(task, "")).tasks[0].generation().unwrap().clone();
+    assert_eq!(generation("{squality: {dataset: ./s}}"), GenerationConfig::greedy(512));
+    assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), GenerationConfig::greedy(128));
+    assert_eq!(generation("{needle: {dataset: ./texts}}"), GenerationConfig::greedy(32));
+    assert!(generation("story: {}").samples());
+    // The paper's request has a frame of its own.
+    assert!(!generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
     let id = |task: &str, seed: &str| sweep(&writes(task, seed)).expand()[2].id("r", "d");
     assert_eq!(id("{qasper: {dataset: ./q}}", ""), id("{qasper: {dataset: ./q}}", "seed: 3"));
@@ -319,7 +298,7 @@ fn writing_has_the_fields_defaults() {
 }
 
 #[test]
-fn mistakes_in_writing_are_told() {
+fn mistakes_under_write_are_reported() {
     let qasper = |rest: &str| writes(&format!("{{qasper: {{dataset: ./q{rest}}}}}"), "");
     refused(&qasper(", write: {max_new_tokens: 5000}"), "5000", "leave no room", "larger `length`");
     refused(&qasper(", write: {temperature: -1}"), "-1", "-1 cannot be `temperature`", "from 0");
@@ -327,12 +306,7 @@ fn mistakes_in_writing_are_told() {
     refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
     refused(&qasper(", write: {temperature: 1, top_p: 2}"), "2}", "2 cannot be `top_p`", "to 1");
     refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
-    refused(
-        &qasper(", write: {query_aware: false}"),
-        "false",
-        "where a prompt read in one shot",
-        "prefill: one_shot",
-    );
+    refused(&qasper(", write: {query_aware: false}"), "false", "read in one shot", "prefill: one_shot");
     refused(&qasper(", prompt: mine"), "mine", "unknown name `mine`", "zeroscrolls");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
@@ -360,13 +334,13 @@ fn positions_can_be_a_policy_s_own() {
         ids(own)[1..3],
         [ids(cells("[window+4]", "positions: slot"))[0], ids(cells("[tova]", "positions: squeezed"))[0],]
     );
-    // The sweep's own holds for the others, and saying it twice is saying it once.
+    // Other policies have the sweep's positions; repeating them changes nothing.
     let all = cells("[full, tova, tova@slot, tova@absolute]", "positions: slot");
     assert_eq!(all.iter().map(Cell::label).collect::<Vec<_>>(), ["full", "tova@slot", "tova"]);
 }
 
 #[test]
-fn mistakes_are_told_with_place_and_hint() {
+fn mistakes_are_reported_with_place_and_hint() {
     let swap = |from: &str, to: &str| {
         assert!(SMALL.contains(from));
         SMALL.replace(from, to)
@@ -375,16 +349,16 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&swap("length:", "lenght:"), "lenght", "unknown key `lenght`", "did you mean `length`?");
     refused(&swap("tova]", "toav]"), "toav", "unknown policy `toav`", "did you mean `tova`");
     refused(&swap("tova]", "snapkv]"), "snapkv", "unknown policy `snapkv`", "`define:`");
-    refused(&swap("tova]", "full]"), "full]", "policy `full` stands twice", "remove");
+    refused(&swap("tova]", "full]"), "full]", "policy `full` is listed twice", "remove");
     refused(&swap("64, 16", "64, 0"), "0]", "0 cannot be a cache size", "from 1");
     refused(&swap("64, 16", "64, -1"), "-1", "whole number", "configs/");
-    refused(&swap("64, 16", "64, 64"), "64]", "size 64 stands twice", "remove");
+    refused(&swap("64, 16", "64, 64"), "64]", "size 64 is listed twice", "remove");
     refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
     refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
     refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
     refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` names no model", "owner/name");
-    refused(&swap("random-tiny", "random-tiny, random-tiny"), "random-tiny]", "stands twice", "remove");
+    refused(&swap("random-tiny", "random-tiny, random-tiny"), "random-tiny]", "is listed twice", "remove");
     refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
     refused(&swap("[random-tiny]", "[{source: ./m, dtype: f8}]"), "f8", "unknown name `f8`", "bf16");
     refused(&swap("[random-tiny]", "[{sauce: ./m}]"), "sauce", "unknown key `sauce`", "source");
@@ -399,12 +373,7 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&swap("length: 128", "bos: yes"), "bos", "string \"yes\" where auto, true or false", "configs/");
     refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
     refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
-    refused(
-        &swap("perplexity:", "perplexty:"),
-        "perplexty",
-        "unknown name `perplexty`",
-        "did you mean `perplexity`",
-    );
+    refused(&swap("perplexity:", "perplexty:"), "perplexty", "unknown name `perplexty`", "`perplexity`");
     refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "appears twice", "keep one");
     refused(&swap("[64, 16]", "64"), "64", "a list was expected", "[one]");
     refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
@@ -412,36 +381,17 @@ fn mistakes_are_told_with_place_and_hint() {
     refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
     refused(&(SMALL.to_string() + "positions: rotated\n"), "rotated", "unknown name `rotated`", "squeezed");
     refused(&swap("tova]", "tova@sloth]"), "tova@sloth", "unknown positions `sloth`", "did you mean `slot`");
-    refused(&swap("full, ", "full@slot, "), "full@slot", "evicts nobody", "write `full`");
+    refused(&swap("full, ", "full@slot, "), "full@slot", "never evicts", "write `full`");
     let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
     refused(&stretched("{type: ntk, factor: 0.5}"), "{source", "stretched by 0.5", "from 1");
     refused(&stretched("{type: yarn, factor: 2}"), "yarn", "unknown name `yarn`", "ntk");
-    refused(
-        &(SMALL.to_string() + "define: {tova+x: {score: recency, scope: layer}}\n"),
-        "tova+x",
-        "fixed",
-        "my-tova",
-    );
-    refused(
-        &(SMALL.to_string() + "define: {full: {score: recency, scope: layer}}\n"),
-        "full: {score",
-        "fixed",
-        "my-full",
-    );
-    refused(
-        &(SMALL.to_string() + "define: {a b: {score: recency, scope: layer}}\n"),
-        "a b",
-        "not a name",
-        "ASCII",
-    );
-    refused(
-        &(SMALL.to_string() + "define: {a: {score: last, scope: layer}}\n"),
-        "last",
-        "`last`",
-        "last_attention",
-    );
-    let recent = "define: {a: {score: random, scope: layer, keep_recent: 101%}}\n";
-    refused(&(SMALL.to_string() + recent), "keep_recent", "a whole percentage", "configs/");
+    let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
+    refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
+    refused(&define("full: {score: recency, scope: layer}"), "full: {score", "fixed", "my-full");
+    refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
+    refused(&define("a: {score: last, scope: layer}"), "last", "`last`", "last_attention");
+    let recent = "a: {score: random, scope: layer, keep_recent: 101%}";
+    refused(&define(recent), "keep_recent", "a whole percentage", "configs/");
     refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "second document", "remove");
     refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
 }
@@ -471,7 +421,7 @@ fn timing_means_its_settings() {
 }
 
 #[test]
-fn what_cannot_be_timed_is_refused() {
+fn mistakes_in_timing_are_reported() {
     let swap = |from: &str, to: &str| TIMED.replace(from, to);
     refused(&swap("8 GiB", "8 gigs"), "8 gigs", "`8 gigs` is no amount of memory", "8 GiB");
     refused(&swap("8 GiB", "8"), "8,", "`8` is no amount", "a number and a unit");
@@ -479,12 +429,7 @@ fn what_cannot_be_timed_is_refused() {
     refused(&swap("128", "128, prompt: 128"), "128}", "leaves nothing to decode", "smaller number");
     refused(&swap("128", "128, repeats: 0"), "0}", "0 cannot be `repeats`", "from 1");
     refused(&swap("128", "128, dataset: x"), "dataset", "unknown key", "");
-    refused(
-        &swap("[full, tova]", "[truncate]"),
-        "timing",
-        "`timing` cannot measure the policy `truncate`",
-        "its own",
-    );
+    refused(&swap("[full, tova]", "[truncate]"), "timing", "cannot measure the policy `truncate`", "its own");
     refused(&swap("random-tiny", "random-tony"), "random-tony", "no shape of a random model", "`random-tiny`");
     refused(&swap("random-tiny", "random-h8-l1-a3-f9-v300"), "random-h8", "no multiple of its 3 heads", "h512");
 }
@@ -512,7 +457,7 @@ fn selections_select() {
 }
 
 #[test]
-fn the_share_of_a_slurm_task_by_hand() {
+fn the_shard_of_a_slurm_task_by_hand() {
     let share = |variables: &[(&str, &str)]| {
         let found = Shard::of_slurm(|name| {
             let name = name.strip_prefix("SLURM_ARRAY_TASK_")?;
@@ -530,7 +475,7 @@ fn the_share_of_a_slurm_task_by_hand() {
     assert_eq!(task("11", "3", "15", "4", "4"), Ok(Some("3/4".into())));
     assert_eq!(task("19", "10", "19", "3", "4"), Ok(Some("4/4".into())));
     assert_eq!(task("5", "5", "5", "1", "1"), Ok(Some("1/1".into())));
-    // Slurm's older versions say no largest number; a bound of tasks at once, as in 0-7%2, is nowhere said.
+    // Older versions of Slurm do not set the largest number.
     assert_eq!(share(&[("ID", "4"), ("MIN", "2"), ("STEP", "2"), ("COUNT", "3")]), Ok(Some("2/3".into())));
     // --array=1,3,7 has no step, --array=0-3,10-13 a gap.
     for (id, min, max, step, count) in [
@@ -585,6 +530,8 @@ fn every_committed_sweep_is_valid() {
             continue;
         }
         let sweep = Sweep::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# yaml-language-server: $schema=sweep.schema.json\n"), "{}", path.display());
         assert!(!sweep.expand().is_empty(), "{}", path.display());
         seen += 1;
     }

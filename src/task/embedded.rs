@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::texts::Book;
+use super::data::Book;
 
 /// How many books, quizzes, articles and stories there are, of each.
 pub const MOST_EMBEDDED_BOOKS: usize = 64;

@@ -1,58 +1,37 @@
-//! What is asked of a model, and how the answer is marked.
+//! The tasks: what a model is asked to do under a bounded cache, and how the results are measured.
 //!
-//! Knows texts, their cutting and the marks of an answer; which experiments exist, and where their results go, is not
-//! known here.
+//! Each task is a folder with its settings in YAML, its samples and its measurement, behind the traits [`Task`] and
+//! [`Samples`]; `registry` lists them. Tasks that generate text share `generation`, question benchmarks also share
+//! `questions`. Which combinations of tasks, models and policies exist, and where results go, is not known here.
 
-mod answers;
-mod archive;
-mod asking;
-mod classes;
-mod data_source;
-mod decoding;
-mod effort;
+mod cache;
+mod cost;
+mod data;
 pub(crate) mod embedded;
-mod labels;
-mod lifetimes;
+mod generation;
 mod needle;
 mod perplexity;
-mod prompt;
+mod prepared;
 mod qasper;
-mod question;
 mod questions;
-mod reading;
-mod recall;
-mod requests;
+mod registry;
 mod retention;
-mod samples;
-mod settings;
-mod source;
-mod speech;
+mod spec;
 mod squality;
 mod story;
-mod story_prompt;
-mod style;
-mod texts;
 mod timing;
-mod zeroscrolls;
 
-pub use asking::{Asking, Samples};
-pub use data_source::{DataSource, EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS};
-pub use effort::Effort;
+pub use cache::{CacheConfig, FullCachePrefix};
+pub use cost::TokenCost;
+pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, read_books, read_text};
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
-pub use lifetimes::Lifetimes;
-pub use perplexity::{AT_ONCE, Measured, SideFile, measure};
-pub use prompt::{Fitted, Prompt};
-pub use question::{Benchmark, PromptStyle, Question, Split, questions_digest, require_references};
-pub use reading::{Reading, Topline};
-pub use recall::AskedFor;
-pub use requests::{Asked, Request, Requests};
-pub use samples::{Sample, cut, resolve_bos};
-pub use settings::{
-    Answering, Bos, Fact, Needle, Perplexity, Retention, StoryRequest, Storytelling, Tail, TaskSpec, Texts,
-};
-pub use source::read_questions;
-pub use story::request_of;
-pub use story_prompt::{STORY_PROMPT, STORY_REQUEST};
-pub use style::{Prefill, Style};
-pub use texts::{Book, digest, read_books, read_text};
-pub use timing::Timing;
+pub use generation::{GenerationConfig, Prefill, Prompt};
+pub use perplexity::measure;
+pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile};
+pub use qasper::QASPER;
+pub use questions::{Benchmark, PromptStyle, Question, Split, questions_digest, read_questions};
+pub use registry::TaskYaml;
+pub use retention::Lifetimes;
+pub use spec::{PrepareContext, Task, TaskSettings, TaskSpec};
+pub use squality::SQUALITY;
+pub use story::{STORY_REQUEST, request_of};

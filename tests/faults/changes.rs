@@ -1,4 +1,4 @@
-//! Files and clocks that change: between two runs, between a digest and its use, while a model is read.
+//! Files and clocks that change between two runs, between a digest and its use, or while a model is read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn of_revision(rows: &[Row], revision: &str) -> Vec<Row> {
 }
 
 #[test]
-fn other_weights_of_one_name_are_told_and_measured_beside_the_former_ones() {
+fn changed_weights_are_reported_and_measured_beside_the_old_rows() {
     let folder = scene("[./model]");
     let results = folder.path().join("r");
     let arguments = ["run", "sweep.yaml", "--no-report", "--results", "r"];
@@ -44,14 +44,13 @@ fn other_weights_of_one_name_are_told_and_measured_beside_the_former_ones() {
     let before = measured(&results);
     let former = before[0].model_revision.clone();
     flip(folder.path());
-    let warning =
-        ["warning: ./model has other files than when 5 cells of these names in r were measured", &*former];
+    let warning = ["warning: ./model has changed since 5 cells of these names in r were measured", &*former];
     run(folder.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0).says(&warning);
     run(folder.path(), &arguments).with_code(0).says(&warning).says(&["5 cells measured, 0 were there already"]);
     let both = measured(&results);
     assert_eq!(both.len(), 2 * before.len());
     assert_same(&of_revision(&both, &former), &before);
-    // Once they are measured, there is nothing more to say; the former weights are found again, too.
+    // Once they are measured there is no warning; the old weights are recognised too.
     for _ in 0..2 {
         let again = run(folder.path(), &arguments).with_code(0);
         assert!(!again.stderr.contains("warning:"), "{}", again.stderr);
@@ -81,7 +80,7 @@ fn weights_that_change_after_their_digest_fail_their_own_cells() {
 }
 
 #[test]
-fn files_that_change_or_go_while_they_are_measured_change_nothing() {
+fn files_that_change_or_vanish_during_a_run_change_nothing() {
     let folder = scene("[./model]");
     run(folder.path(), &["run", "sweep.yaml", "--no-report", "--results", "expected"]).with_code(0);
     let results = folder.path().join("r");
@@ -90,7 +89,7 @@ fn files_that_change_or_go_while_they_are_measured_change_nothing() {
     let mut running = start(command);
     running.until(|| kept(&results).samples > 0);
     assert!(running.goes_on(), "the run was over before the files changed");
-    // What was digested is what is in memory: books since they were read, weights since they were loaded.
+    // Books and weights are in memory.
     checkpoint::cut_short(&folder.path().join("model/model.safetensors"), 100);
     fs::remove_file(folder.path().join("model/tokenizer.json")).unwrap();
     fs::write(folder.path().join("texts/book-0.txt"), "another text").unwrap();
@@ -100,7 +99,7 @@ fn files_that_change_or_go_while_they_are_measured_change_nothing() {
 }
 
 #[test]
-fn texts_of_one_name_that_differ_are_other_cells() {
+fn changed_texts_make_other_cells() {
     let folder = scene("[random-tiny]");
     let results = folder.path().join("r");
     let arguments = ["run", "sweep.yaml", "--no-report", "--results", "r"];
@@ -126,7 +125,7 @@ fn faketime() -> Option<PathBuf> {
 }
 
 #[test]
-fn clocks_that_stand_wrong_or_jump_change_dates_only() {
+fn wrong_or_jumping_clocks_change_only_dates() {
     let Some(library) = faketime() else {
         say("SKIPPED: clocks_that_stand_wrong_or_jump needs libfaketime (Debian: apt-get install faketime)");
         return;
@@ -134,7 +133,7 @@ fn clocks_that_stand_wrong_or_jump_change_dates_only() {
     let folder = scene("[random-tiny]");
     run(folder.path(), &["run", "sweep.yaml", "--no-report", "--results", "expected"]).with_code(0);
     let expected = measured(&folder.path().join("expected"));
-    // Seconds are taken from a clock that nobody sets.
+    // Seconds come from a monotonic clock.
     let faked = |results: &str| {
         let mut command = command(folder.path());
         command.args(["run", "sweep.yaml", "--results", results]);
@@ -172,6 +171,6 @@ fn clocks_that_stand_wrong_or_jump_change_dates_only() {
     check("jumps", &["19", "20", "21"]);
     let dates = tova_bench::ledger::Ledger::existing(&results).unwrap().rows().unwrap();
     let years: std::collections::BTreeSet<_> = dates.iter().map(|row| row.date[..4].to_string()).collect();
-    // How many of the three jumps meet a sample is for the machine to say.
+    // How many of the three jumps hit a sample depends on the machine.
     assert!(years.len() > 1, "the clock did not jump: {years:?}");
 }

@@ -10,7 +10,7 @@ use crate::support::rows::{assert_same, measured};
 use crate::support::sweep::{SMALL, Sweep};
 
 #[test]
-fn a_damaged_result_is_named_and_measured_again_once_removed() {
+fn a_damaged_result_is_named_and_measured_again_after_its_removal() {
     let folder = tempfile::tempdir().unwrap();
     SMALL.write(folder.path());
     let arguments = ["run", "sweep.yaml", "--results", "r"];
@@ -45,12 +45,12 @@ fn a_file_in_the_place_of_the_results_is_named() {
     assert_eq!(fs::read_to_string(folder.path().join("taken")).unwrap(), "a file");
 }
 
-/// A shell in a mount namespace of its own: what it mounts is gone with it, even if it is killed. `None`, said aloud,
-/// where the system does not let us.
+/// A shell in a mount namespace of its own, whose mounts end with it, even if it is killed. `None`, with a message, where
+/// the system does not allow it.
 pub fn with_mounts(test: &str, folder: &Path, script: &str) -> Option<Ended> {
     let shell = |script: &str| {
         let mut unshare = isolated(Command::new("unshare"), folder);
-        // The own user namespace lets a user who is not root mount too.
+        // In a user namespace, users who are not root can mount too.
         unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
         unshare.arg("sh").arg(env!("CARGO_BIN_EXE_tova-bench"));
         unshare
@@ -80,7 +80,7 @@ fn a_read_only_folder_is_refused_before_anything_is_measured() {
 }
 
 #[test]
-fn a_full_disk_keeps_what_was_measured_and_the_run_goes_on_once_there_is_room() {
+fn a_full_disk_keeps_finished_samples_and_the_run_resumes_once_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let sweep = Sweep {
         policies: "[full, tova, h2o, truncate]",
@@ -91,8 +91,7 @@ fn a_full_disk_keeps_what_was_measured_and_the_run_goes_on_once_there_is_room() 
     sweep.write(folder.path());
     run(folder.path(), &["run", "sweep.yaml", "--results", "expected"]).with_code(0);
     let expected = measured(&folder.path().join("expected"));
-    // Nothing can be written, not even the first file; some samples are; all are, and the cells are not; all but
-    // the figures.
+    // Room for nothing at all, for some samples, for all samples but no cells, and for all but the figures.
     for (room, says) in [
         (0, "results cannot be written to disk/r"),
         (28, "the disk is full"),

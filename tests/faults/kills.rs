@@ -8,7 +8,7 @@ use crate::support::program::{Running, command, plain, say, start};
 use crate::support::rows::{Kept, kept};
 use crate::support::sweep::{SMALL, Sweep};
 
-/// Who works on a folder at the same time: a word for it, and the arguments of each process.
+/// Processes that work on a folder at the same time: a name, and the arguments of each.
 type Crew = (&'static str, &'static [&'static [&'static str]]);
 
 const CREWS: [Crew; 3] = [
@@ -17,12 +17,12 @@ const CREWS: [Crew; 3] = [
     ("four-alike", &[&[], &[], &[], &[]]),
 ];
 
-/// Kills one process of a crew, or all of them, at random moments, restarts whoever is not at work each time, and in the end
-/// finds the rows unchanged.
+/// Kills one process of a crew, or all of them, at random moments, restarts those that ended, and finds the rows unchanged
+/// in the end.
 fn kill(scene: &Scene, (word, crew): Crew, kills: usize, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut hit, mut rounds, mut at_work, mut resumed, mut temporary) = (0, 0, 0, Kept::default(), 0);
-    // Where a sweep is complete before its last kill, the next one goes on in a new folder.
+    // If the sweep is complete before the last kill, it starts again in a new folder.
     while hit < kills {
         assert!(rounds < kills, "only {hit} kills hit a running process in {rounds} sweeps");
         let name = format!("{word}-{rounds}");
@@ -32,7 +32,7 @@ fn kill(scene: &Scene, (word, crew): Crew, kills: usize, seed: u64) {
         let mut at_it: Vec<Option<Running>> = crew.iter().map(|_| None).collect();
         while hit < kills && before.cells < scene.cells {
             for (place, arguments) in at_it.iter_mut().zip(crew) {
-                // Who has ended had nothing left to do that another was not doing.
+                // A process that ended had nothing left that another was not doing.
                 if place.as_mut().is_some_and(|running| !running.goes_on()) {
                     place.take().unwrap().wait().with_code(0);
                 }
@@ -88,7 +88,7 @@ fn one_of(random: &mut fastrand::Rng, places: usize) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn kills_at_random_moments_change_no_bit() {
+fn kills_at_random_moments_change_no_row() {
     let scene = Scene::new();
     for (crew, seed) in CREWS.into_iter().zip(20..) {
         kill(&scene, crew, 10, seed);
@@ -96,10 +96,10 @@ fn kills_at_random_moments_change_no_bit() {
 }
 
 #[test]
-fn kills_of_a_sweep_named_by_hand() {
+fn kills_of_a_chosen_sweep() {
     let variable = |name: &str| std::env::var_os(format!("TOVA_BENCH_KILL{name}"));
     let Some(sweep) = variable("_SWEEP") else {
-        say("SKIPPED: kills_of_a_sweep_named_by_hand is for scripts/kill-test.sh, which names a sweep");
+        say("SKIPPED: kills_of_a_chosen_sweep is for scripts/kill-test.sh, which names a sweep");
         return;
     };
     let text = |name: &str| variable(name).unwrap_or_default().into_string().unwrap();
@@ -120,7 +120,7 @@ fn kills_of_a_sweep_named_by_hand() {
 }
 
 #[test]
-fn signals_end_a_run_with_their_code_and_the_next_one_goes_on() {
+fn signals_end_a_run_with_their_code_and_the_next_run_resumes() {
     let scene = Scene::new();
     for (number, code) in [(libc::SIGTERM, 143), (libc::SIGINT, 130), (libc::SIGUSR1, 138)] {
         let name = format!("signal-{number}");
@@ -144,30 +144,30 @@ fn signals_end_a_run_with_their_code_and_the_next_one_goes_on() {
 fn a_signal_while_files_are_fetched_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     Sweep { models: "[o/n]", ..SMALL }.write(folder.path());
-    // A hub that takes calls and never answers.
+    // A hub that accepts connections and never answers.
     let hub = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut command = command(folder.path());
     command.args(["run", "sweep.yaml"]).env("HF_ENDPOINT", format!("http://{}", hub.local_addr().unwrap()));
     let mut running = start(command);
     let call = hub.accept().unwrap();
-    // Not SIGINT, which shells without job control let the programs ignore that they start in the background.
+    // Not SIGINT, which background programs of shells without job control ignore.
     assert!(running.signal(libc::SIGTERM), "the run was over before the signal");
     let ended = running.wait();
     ended.sound();
-    // The signal itself ended it: a shell makes 143 of that.
+    // The signal itself ended it, which a shell reports as 143.
     assert_eq!(ended.code, None, "{}", ended.stderr);
     drop(call);
 }
 
 #[test]
-fn a_journal_that_was_cut_anywhere_costs_only_its_samples() {
+fn a_truncated_journal_loses_only_its_last_samples() {
     let scene = Scene::new();
     let results = scene.results("torn");
     let mut running = scene.start("torn");
     running.until(|| kept(&results).samples > 60);
     assert!(running.signal(libc::SIGKILL), "the run was over before the kill");
     drop(running);
-    // As after a power cut: every other journal lacks its end, some are all zeros from somewhere on.
+    // As after a power cut: every second journal lacks its end, and some end in zeros.
     let mut random = fastrand::Rng::with_seed(3);
     let mut journals: Vec<PathBuf> =
         fs::read_dir(results.join("partial")).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! A sweep, a folder for its results, and its rows when nothing happens.
+//! A sweep, a folder for its results, and its rows when nothing disturbs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub const LONG: Sweep<'static> = Sweep {
     ..SMALL
 };
 
-/// What a run comes to that nobody disturbs.
+/// The outcome of an undisturbed run.
 #[derive(Clone)]
 struct Undisturbed {
     rows: Vec<Row>,
@@ -34,7 +34,7 @@ struct Undisturbed {
 
 pub struct Scene {
     pub folder: TempDir,
-    /// Starts the program where the sweep's paths begin, with everything but the results folder.
+    /// Starts the program in the folder of the sweep, without the results folder.
     program: Box<dyn Fn() -> Command>,
     pub cells: usize,
     pub expected: Vec<Row>,
@@ -43,7 +43,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// The long sweep, which is measured undisturbed once for all tests.
+    /// The long sweep, whose undisturbed run is shared by all tests.
     pub fn new() -> Scene {
         static KNOWN: OnceLock<Undisturbed> = OnceLock::new();
         let folder = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ impl Scene {
         scene
     }
 
-    /// The sweep of any program.
+    /// Any sweep.
     pub fn of(folder: TempDir, program: impl Fn() -> Command + 'static) -> Scene {
         let mut scene = Scene::unknown(folder, program);
         scene.expect(scene.undisturbed());
@@ -106,7 +106,7 @@ impl Scene {
         ended
     }
 
-    /// Runs the sweep while another process has cells of it in hand.
+    /// Runs the sweep while another process is measuring cells of it.
     #[track_caller]
     pub fn run_beside(&self, name: &str) -> Ended {
         self.start(name).unhurried().wait().with_code(0)
@@ -118,14 +118,14 @@ impl Scene {
     }
 }
 
-/// Cells a run says it found complete.
+/// The number of cells that a run reports as already done.
 pub fn skipped(ended: &Ended) -> usize {
     let (before, _) =
         ended.stderr.rsplit_once(" were there already").unwrap_or_else(|| panic!("{}", ended.stderr));
     before.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// Files that are no result: journals, locks, messages, and temporary files of writers that were killed.
+/// Files that are not results: journals, locks, error messages, and temporary files of killed writers.
 pub fn leftovers(results: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![results.to_path_buf()];
@@ -143,7 +143,7 @@ pub fn leftovers(results: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether so much was measured that the first task is complete, whose cells have two samples, and the second has begun.
+/// Whether the first task, whose cells have two samples, is complete and the second has begun.
 pub fn under_way(results: &Path) -> bool {
     let Kept { cells, samples, .. } = kept(results);
     cells >= 19 && samples > 20

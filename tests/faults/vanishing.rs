@@ -1,4 +1,4 @@
-//! Results folders that vanish under a run: removed, moved, unmounted, or robbed of their journals.
+//! Results folders that vanish during a run: removed, moved, unmounted, or without their journals.
 
 use std::fs;
 
@@ -8,13 +8,13 @@ use crate::support::rows::{assert_same, kept, measured};
 use crate::support::sweep::{SMALL, Sweep};
 
 #[test]
-fn a_removed_folder_ends_the_run_and_costs_complete_cells_only() {
+fn a_removed_folder_ends_the_run_and_loses_only_its_cells() {
     let scene = Scene::new();
     let results = scene.results("removed");
     let mut running = scene.start("removed");
     running.until(|| under_way(&results));
     let before = kept(&results).samples;
-    // What is written meanwhile is in the way of a removal, as of a user's.
+    // Files that are written meanwhile hinder the removal, as they would a user's.
     while fs::remove_dir_all(&results).is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {}
     let ended = running.wait().with_code(1);
     ended.says(&["error:", "removed", "hint:"]);
@@ -26,7 +26,7 @@ fn a_removed_folder_ends_the_run_and_costs_complete_cells_only() {
 }
 
 #[test]
-fn a_moved_folder_ends_the_run_and_costs_nothing() {
+fn a_moved_folder_ends_the_run_and_loses_nothing() {
     let scene = Scene::new();
     let (here, there) = (scene.results("here"), scene.results("there"));
     let mut running = scene.start("here");
@@ -66,14 +66,14 @@ fn journals_that_are_removed_are_written_again() {
 }
 
 #[test]
-fn an_unmounted_disk_ends_the_run_and_costs_nothing() {
+fn an_unmounted_disk_ends_the_run_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tasks = &["dataset: random-words, length: 512, books: 4, chunks_per_book: 8"];
     let sweep = Sweep { policies: "[full, tova, h2o]", cache_sizes: "[8, 32]", tasks, ..SMALL };
     sweep.write(folder.path());
     crate::support::program::run(folder.path(), &["run", "sweep.yaml", "--results", "expected"]).with_code(0);
     let expected = measured(&folder.path().join("expected"));
-    // A second mount of the disk keeps it while the first is taken away.
+    // A second mount keeps the disk while the first is removed.
     let script = "mkdir -p disk kept && mount -t tmpfs none disk && mount --bind disk kept
          \"$1\" run sweep.yaml --results disk/r > unmounted.out &
          run=$!

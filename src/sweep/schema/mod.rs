@@ -1,10 +1,8 @@
 //! The JSON Schema of a sweep file, for editors to complete and check with.
 //!
-//! Made of the very types that read a sweep, so a key cannot be in one and not in the other. What those types cannot say
-//! stands in `names` (words with a meaning) and `rules` (what `check` and `tasks` refuse). It is draft 07, which is all
-//! that the language servers of editors understand. It says nothing that needs more than one look at a value: whether a
-//! cache is too small for what it protects, or a prompt too long, only [`Sweep::parse`](super::Sweep::parse) knows; and of
-//! several spellings of a value, such as 64 and "64", it has the plain one.
+//! Made of the same types that read a sweep, so both always have the same keys. `names` adds the words and what they mean,
+//! `rules` the conditions. Some checks are left to [`Sweep::parse`](super::Sweep::parse), such as a cache too small for what
+//! it protects; and of several spellings of a value, such as 64 and "64", the schema has only the plain one.
 
 pub(super) mod names;
 pub(super) mod rules;
@@ -16,9 +14,8 @@ use std::borrow::Cow;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::shape::{AmountShape, Entries, ModelMap, ModelShape, SweepShape};
-use super::task_shape::BosShape;
-use super::yaml::Spanned;
+use super::keys::{AmountYaml, ModelMap, ModelYaml, SweepYaml};
+use crate::yaml::{Entries, Spanned};
 
 /// The schema as indented JSON text, ended by a newline.
 ///
@@ -26,13 +23,13 @@ use super::yaml::Spanned;
 /// None that can happen: what is written is made here.
 pub fn json_schema() -> serde_json::Result<String> {
     let mut settings = SchemaSettings::draft07();
-    // In draft 07 nothing may stand beside a reference, so a key would lose its own description to its type's.
+    // In draft 07 nothing may be beside a reference, so a key would lose its description to that of its type.
     settings.inline_subschemas = true;
-    let schema = settings.into_generator().into_root_schema_for::<SweepShape>();
+    let schema = settings.into_generator().into_root_schema_for::<SweepYaml>();
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
 
-/// A type whose schema stands where it is used, under no name of its own.
+/// A type whose schema is inlined.
 macro_rules! anonymous {
     ($name:literal) => {
         fn schema_name() -> Cow<'static, str> {
@@ -45,25 +42,7 @@ macro_rules! anonymous {
     };
 }
 
-impl<T: JsonSchema> JsonSchema for Spanned<T> {
-    fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        T::schema_id()
-    }
-
-    fn inline_schema() -> bool {
-        T::inline_schema()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        T::json_schema(generator)
-    }
-}
-
-impl JsonSchema for ModelShape {
+impl JsonSchema for ModelYaml {
     anonymous!("Model");
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
@@ -78,7 +57,7 @@ impl JsonSchema for ModelShape {
     }
 }
 
-impl JsonSchema for AmountShape {
+impl JsonSchema for AmountYaml {
     anonymous!("Amount");
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -93,16 +72,8 @@ impl JsonSchema for AmountShape {
     }
 }
 
-impl JsonSchema for BosShape {
-    anonymous!("Bos");
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"enum": ["auto", true, false], "default": "auto"})
-    }
-}
-
 /// Entries are policies by name: the only mapping whose keys are the sweep's own.
-impl<T: JsonSchema> JsonSchema for Entries<T> {
+impl<T: JsonSchema> JsonSchema for Entries<Spanned<String>, T> {
     anonymous!("Entries");
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

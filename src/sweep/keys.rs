@@ -1,0 +1,172 @@
+//! The keys of a sweep file, as serde reads them, each value with its place in the file.
+//!
+//! The comment above a key is what editors show for it, as the JSON Schema is made of these types. Only types are
+//! checked here; `check` does the rest.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::schema::{names, rules};
+use crate::eviction::{Amount, Positions, Scope, Score};
+use crate::lm::{RopeOverrideKind, WeightType};
+use crate::task::TaskYaml;
+use crate::yaml::{Entries, Spanned};
+
+/// A sweep of tova-bench: every task by every model under every policy at every cache size.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "tova-bench sweep")]
+#[schemars(transform = rules::known_policies, transform = rules::sizes_where_needed)]
+pub(super) struct SweepYaml {
+    /// The name of the sweep and of its results folder; by default that of the file.
+    #[schemars(regex(pattern = r"\S"))]
+    pub name: Option<Spanned<String>>,
+    /// The models to measure.
+    #[schemars(length(min = 1), extend("uniqueItems" = true))]
+    pub models: Spanned<Vec<Spanned<ModelYaml>>>,
+    /// The cache policies to compare, in the order of legends. `full` is the unbounded cache, which others are measured
+    /// against. Write name+I to protect the first I tokens, and name@slot or name@squeezed for positions of its own.
+    #[schemars(schema_with = "names::policies")]
+    pub policies: Spanned<Vec<Spanned<String>>>,
+    /// New policies, by name.
+    #[serde(default)]
+    pub define: Entries<Spanned<String>, PolicyYaml>,
+    /// Cache sizes in entries per layer and key-value head, the protected ones included. `full` has none.
+    #[serde(default)]
+    #[schemars(inner(range(min = 1, max = u32::MAX)))]
+    #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = []))]
+    #[schemars(extend("examples" = [[64, 128, 256, 512, 1024, 2048, 4096]]))]
+    pub cache_sizes: Vec<Spanned<u64>>,
+    /// Where keys are rotated after evictions, for every policy that does not set its own.
+    #[serde(default)]
+    #[schemars(schema_with = "names::positions")]
+    pub positions: Positions,
+    /// What is measured.
+    #[schemars(length(min = 1), extend("uniqueItems" = true))]
+    pub tasks: Spanned<Vec<Spanned<TaskYaml>>>,
+    /// The seed of the policy `random` and of texts that are drawn at a temperature.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// A source alone, or `{source: ..., dtype: ..., rope_scaling: ...}`.
+#[derive(Debug)]
+pub(super) struct ModelYaml(pub ModelMap);
+
+/// A model with the type of its weights, or with stretched positions.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ModelMap {
+    /// Which model: a checkpoint folder, a repository of the hub, or one in the program.
+    #[schemars(schema_with = "names::models")]
+    pub source: String,
+    /// The type that weights are rounded to.
+    #[serde(default)]
+    #[schemars(schema_with = "names::weight_types")]
+    pub dtype: WeightType,
+    /// Stretched positions, for texts longer than those of the training. Only for checkpoints that have none.
+    #[schemars(extend("default" = null))]
+    pub rope_scaling: Option<RopeOverrideYaml>,
+}
+
+/// How positions are stretched.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RopeOverrideYaml {
+    /// The method of stretching.
+    #[serde(rename = "type")]
+    #[schemars(schema_with = "names::rope_overrides")]
+    pub kind: RopeOverrideKind,
+    /// The length of texts over that of the training; 1 changes nothing.
+    #[schemars(range(min = 1.0, max = MAX_ROPE_FACTOR))]
+    pub factor: f64,
+}
+
+/// The largest factor of stretched positions.
+pub(super) const MAX_ROPE_FACTOR: f64 = 1e6;
+
+impl<'de> Deserialize<'de> for ModelYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Model;
+        impl<'de> Visitor<'de> for Model {
+            type Value = ModelYaml;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str(
+                    "a model: a folder (./ ../ /), owner/name[@revision], pocket, random-tiny, \
+                     random-h512-l8-... of a stated shape, or {source, dtype, rope_scaling}",
+                )
+            }
+            fn visit_str<E: Error>(self, source: &str) -> Result<ModelYaml, E> {
+                let source = source.to_string();
+                Ok(ModelYaml(ModelMap { source, dtype: WeightType::Auto, rope_scaling: None }))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelYaml, A::Error> {
+                Ok(ModelYaml(ModelMap::deserialize(MapAccessDeserializer::new(map))?))
+            }
+        }
+        deserializer.deserialize_any(Model)
+    }
+}
+
+/// A policy: when the cache exceeds its size, the entry with the lowest score is evicted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PolicyYaml {
+    /// What ranks the entries.
+    #[schemars(schema_with = "names::scores")]
+    pub score: Score,
+    /// Which heads decide together.
+    #[schemars(schema_with = "names::scopes")]
+    pub scope: Scope,
+    /// The first tokens of a text that are never evicted.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = u32::MAX))]
+    pub keep_first: u32,
+    /// The newest entries that are never evicted: tokens such as 16, or a whole percentage of the cache size such as "10%".
+    #[serde(default)]
+    pub keep_recent: AmountYaml,
+}
+
+/// Tokens, or a percentage in text: `16` or `10%`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AmountYaml(pub Amount);
+
+impl Default for AmountYaml {
+    fn default() -> Self {
+        AmountYaml(Amount::Tokens(0))
+    }
+}
+
+impl<'de> Deserialize<'de> for AmountYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tokens;
+        impl Visitor<'_> for Tokens {
+            type Value = AmountYaml;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a number of tokens such as 16, or a whole percentage of the cache such as 10%")
+            }
+            fn visit_u64<E: Error>(self, tokens: u64) -> Result<AmountYaml, E> {
+                let tokens =
+                    u32::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))?;
+                Ok(AmountYaml(Amount::Tokens(tokens as usize)))
+            }
+            fn visit_i64<E: Error>(self, tokens: i64) -> Result<AmountYaml, E> {
+                let tokens =
+                    u64::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))?;
+                self.visit_u64(tokens)
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<AmountYaml, E> {
+                let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+                match percent {
+                    Some(percent @ 0..=100u8) => Ok(AmountYaml(Amount::Percent(percent))),
+                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Tokens)
+    }
+}

@@ -1,0 +1,224 @@
+//! Cuts books into samples: the tokens a model reads at once, and those that are scored.
+
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail};
+use rayon::prelude::*;
+
+use super::recall::{self, LocatedRecall};
+use super::settings::{Bos, Tail, Texts};
+use super::texts::Book;
+use crate::lm::Tokenizer;
+
+/// One text for the model, cut from a book.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextSample {
+    /// `10146.txt#3`: the fourth piece of a book.
+    pub name: String,
+    /// The book.
+    pub cluster: String,
+    /// BOS, if there is one, then the text.
+    pub tokens: Vec<u32>,
+    pub bos: Option<u32>,
+    /// Tokens that are scored. Those before are only context, because the previous sample scored them.
+    pub scored: Range<usize>,
+    /// Words that start in the scored part of the text.
+    pub words: usize,
+    /// Facts told in the sample whose answers are scored, in the sample's tokens.
+    pub recalls: Vec<LocatedRecall>,
+}
+
+impl TextSample {
+    /// The tokens that answer a recall, each once, ascending.
+    pub fn answer_tokens(&self) -> Vec<usize> {
+        let mut tokens: Vec<usize> = self.recalls.iter().flat_map(|recall| recall.answer.clone()).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+}
+
+/// Whether samples start with BOS.
+pub fn resolve_bos(settings: &Texts, tokenizer: &Tokenizer) -> Result<Option<u32>> {
+    let wanted = match settings.bos {
+        Bos::Auto => tokenizer.adds_bos(),
+        Bos::Always => true,
+        Bos::Never => false,
+    };
+    wanted.then(|| tokenizer.bos()).transpose()
+}
+
+/// Tokenises and cuts books. Of overlapping samples, each scores only what the previous one did not.
+///
+/// # Errors
+/// A book that cannot be tokenised, or no sample at all.
+pub fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<Vec<TextSample>> {
+    cut_with(books, settings, tokenizer, |_, sample, _| Ok(sample))
+}
+
+/// The same, with something made of each sample, its book, and the bytes of the book that its text tokens cover.
+pub fn cut_with<T: Send>(
+    books: &[Book],
+    settings: &Texts,
+    tokenizer: &Tokenizer,
+    make: impl Fn(&Book, TextSample, &[Range<usize>]) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let bos = resolve_bos(settings, tokenizer)?;
+    let samples: Vec<Vec<T>> = books
+        .par_iter()
+        .map(|book| cut_book(book, settings, tokenizer, bos, &make).with_context(|| format!("book {}", book.name)))
+        .collect::<Result<_>>()?;
+    let samples: Vec<T> = samples.into_iter().flatten().collect();
+    if samples.is_empty() {
+        bail!(
+            "none of the {} books has {} tokens; use a smaller length, or tail: keep",
+            books.len(),
+            settings.length
+        );
+    }
+    Ok(samples)
+}
+
+fn cut_book<T>(
+    book: &Book,
+    settings: &Texts,
+    tokenizer: &Tokenizer,
+    bos: Option<u32>,
+    make: &impl Fn(&Book, TextSample, &[Range<usize>]) -> Result<T>,
+) -> Result<Vec<T>> {
+    let text = tokenizer.encode(&book.text)?;
+    let (whole, stride) = (settings.text_tokens(bos.is_some()), settings.stride(bos.is_some()));
+    let lead = usize::from(bos.is_some());
+    let starts = word_starts(&book.text);
+    let recalls = recall::locate(&book.recalls, &text);
+    let mut samples = Vec::new();
+    for (index, start) in (0..text.ids.len()).step_by(stride).enumerate() {
+        if samples.len() == settings.chunks_per_book.unwrap_or(usize::MAX) {
+            break;
+        }
+        let end = (start + whole).min(text.ids.len());
+        // Where samples overlap, the previous one has scored everything up to its end.
+        let fresh = if index == 0 { start } else { start.max(start - stride + whole) };
+        let short = end - start < whole;
+        // Without BOS a sample's first token has nothing before it.
+        let scored = (fresh - start + lead).max(1)..end - start + lead;
+        if short && settings.tail == Tail::Drop || scored.is_empty() || fresh >= end {
+            break;
+        }
+        let from = text.places[start + scored.start - lead].start;
+        let to = text.places[end - 1].end;
+        let words = starts.partition_point(|at| *at < to) - starts.partition_point(|at| *at < from);
+        let inside = recalls.iter().filter(|recall| recall.told >= start).filter_map(|recall| {
+            let [told, first, last] =
+                [recall.told, recall.answer.start, recall.answer.end].map(|token| token - start + lead);
+            let is_scored = first >= scored.start && last <= scored.end;
+            is_scored.then(|| LocatedRecall { told, answer: first..last, ..recall.clone() })
+        });
+        let sample = TextSample {
+            name: format!("{}#{index}", book.name),
+            cluster: book.name.clone(),
+            tokens: bos.into_iter().chain(text.ids[start..end].iter().copied()).collect(),
+            bos,
+            recalls: inside.collect(),
+            scored,
+            words,
+        };
+        samples.push(make(book, sample, &text.places[start..end])?);
+        if short {
+            break;
+        }
+    }
+    Ok(samples)
+}
+
+/// Bytes where a word starts: a character that is not a space, after one that is.
+fn word_starts(text: &str) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut in_word = false;
+    for (at, c) in text.char_indices() {
+        if c.is_whitespace() {
+            in_word = false;
+        } else if !in_word {
+            in_word = true;
+            starts.push(at);
+        }
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::embedded::Recall;
+
+    fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Texts {
+        Texts { dataset: "./x".parse().unwrap(), length, stride, bos, tail, books: None, chunks_per_book: None }
+    }
+
+    fn samples(text: &str, settings: &Texts) -> Vec<(usize, Range<usize>, usize)> {
+        let book = Book { name: "b".into(), text: text.into(), ..Book::default() };
+        let cut = cut(&[book], settings, &Tokenizer::bytes().unwrap()).unwrap();
+        cut.into_iter().map(|s| (s.tokens.len(), s.scored, s.words)).collect()
+    }
+
+    // Bytes are tokens here: "aa bb cc d" has 10 of them.
+    const TEXT: &str = "aa bb cc d";
+
+    #[test]
+    fn every_text_token_is_scored_after_bos() {
+        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Drop));
+        // "aa b", "b cc": the word bb starts in the first
+        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1)]);
+        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Keep));
+        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1), (3, 1..3, 1)]);
+    }
+
+    #[test]
+    fn the_first_token_is_not_scored_without_bos() {
+        let found = samples(TEXT, &settings(5, None, Bos::Never, Tail::Drop));
+        assert_eq!(found.iter().map(|s| (s.0, s.1.clone())).collect::<Vec<_>>(), [(5, 1..5), (5, 1..5)]);
+    }
+
+    #[test]
+    fn overlapping_samples_score_each_token_once() {
+        let found = samples(TEXT, &settings(5, Some(2), Bos::Always, Tail::Drop));
+        // text tokens 0..4, 2..6, 4..8, 6..10; of the later ones the last two are new
+        let scored: Vec<_> = found.iter().map(|s| s.1.clone()).collect();
+        assert_eq!(scored, [1..5, 3..5, 3..5, 3..5]);
+        let words: usize = found.iter().map(|s| s.2).sum();
+        assert_eq!(words, 4);
+    }
+
+    #[test]
+    fn a_stride_beyond_the_sample_skips_text() {
+        let found = samples(TEXT, &settings(3, Some(6), Bos::Always, Tail::Drop));
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].1, 1..3);
+    }
+
+    #[test]
+    fn a_recall_needs_its_fact_in_the_sample_and_its_answer_in_the_scored_part() {
+        let recall = |told, answer| Recall { kind: "home", told, answer, choices: 2 };
+        let recalls = vec![recall(1, 2..4), recall(1, 6..7), recall(5, 7..9), recall(6, 7..8)];
+        let book = Book { name: "b".into(), text: TEXT.into(), recalls };
+        let cut = |stride| {
+            let settings = settings(5, stride, Bos::Always, Tail::Drop);
+            let cut = cut(std::slice::from_ref(&book), &settings, &Tokenizer::bytes().unwrap()).unwrap();
+            cut.into_iter()
+                .map(|s| s.recalls.into_iter().map(|r| (r.told, r.answer)).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
+        // Text tokens 0..4 and 4..8 after BOS: one answer ends outside, one telling is in the first sample.
+        assert_eq!(cut(None), [vec![(1, 3..5)], vec![(2, 4..5)]]);
+        // 0..4, 2..6, 4..8, 6..10: the telling at 5 is in the last sample's past, and its answer crosses what the
+        // third scores.
+        assert_eq!(cut(Some(2)), [vec![(1, 3..5)], vec![], vec![(2, 4..5)], vec![]]);
+    }
+
+    #[test]
+    fn texts_that_are_too_short_are_an_error() {
+        let book = Book { name: "b".into(), text: TEXT.into(), ..Book::default() };
+        let error = cut(&[book], &settings(50, None, Bos::Always, Tail::Drop), &Tokenizer::bytes().unwrap());
+        assert!(error.unwrap_err().to_string().contains("tail: keep"));
+    }
+}

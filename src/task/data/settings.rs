@@ -1,0 +1,206 @@
+//! How long texts are cut into samples: the settings that `perplexity` and `retention` share.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::source::{DataSource, TEXT_FORMS, check_source, limit_embedded};
+use super::texts::{Book, read_books};
+use crate::task::spec::{PrepareContext, limit_text};
+use crate::yaml::schema::{Named, setting};
+use crate::yaml::{Checker, ConfigError, Spanned};
+
+/// Whether a sample starts with the tokenizer's BOS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bos {
+    /// As the model's tokenizer does.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Bos {
+    /// The name in YAML and cell ids.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bos::Auto => "auto",
+            Bos::Always => "true",
+            Bos::Never => "false",
+        }
+    }
+}
+
+/// What happens to a book's last sample when it is shorter than the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tail {
+    #[default]
+    Drop,
+    Keep,
+}
+
+const TAILS: &[Named] = &[("drop", "it is left out"), ("keep", "it is a sample of its own")];
+
+pub fn tails(_: &mut SchemaGenerator) -> Schema {
+    setting(TAILS, "drop", false)
+}
+
+impl Tail {
+    /// The name in YAML, cell ids and result rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tail::Drop => "drop",
+            Tail::Keep => "keep",
+        }
+    }
+}
+
+/// Long texts, cut into samples of `length` tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Texts {
+    pub dataset: DataSource,
+    /// Tokens of a sample, BOS included.
+    pub length: usize,
+    /// Text tokens from the start of one sample to the next; `None`: no overlap.
+    pub stride: Option<usize>,
+    pub bos: Bos,
+    pub tail: Tail,
+    /// Only the first books; `None`: all.
+    pub books: Option<usize>,
+    /// Only the first samples of each book; `None`: all.
+    pub chunks_per_book: Option<usize>,
+}
+
+impl Texts {
+    /// Tokens of a sample unless the sweep says otherwise: the training length of the paper's models.
+    pub const DEFAULT_LENGTH: usize = 4096;
+
+    /// Text tokens of a whole sample, once it is known whether it starts with BOS.
+    pub fn text_tokens(&self, bos: bool) -> usize {
+        self.length - usize::from(bos)
+    }
+
+    /// The stride in text tokens, once it is known whether samples start with BOS.
+    pub fn stride(&self, bos: bool) -> usize {
+        self.stride.unwrap_or_else(|| self.text_tokens(bos))
+    }
+
+    /// The stride in ids: `sample` for no overlap, however the file spelled it. With `bos: auto` a number stays a
+    /// number, because only the tokenizer knows whether it is a whole sample.
+    fn canonical_stride(&self) -> String {
+        let whole = match self.bos {
+            Bos::Auto => None,
+            Bos::Always => Some(self.text_tokens(true)),
+            Bos::Never => Some(self.text_tokens(false)),
+        };
+        match self.stride {
+            Some(stride) if Some(stride) != whole => stride.to_string(),
+            _ => "sample".to_string(),
+        }
+    }
+
+    /// Reads the books.
+    ///
+    /// # Errors
+    /// As [`read_books`].
+    pub fn read(&self, context: &PrepareContext<'_>) -> anyhow::Result<Vec<Book>> {
+        read_books(&self.dataset, self.books, context.hub, context.progress)
+    }
+
+    /// The lines that enter cell ids.
+    pub fn canonical(&self) -> String {
+        format!(
+            "length={}\nstride={}\nbos={}\ntail={}\nbooks={}\nchunks_per_book={}\n",
+            self.length,
+            self.canonical_stride(),
+            self.bos.name(),
+            self.tail.name(),
+            limit_text(self.books),
+            limit_text(self.chunks_per_book),
+        )
+    }
+}
+
+/// The keys of long texts, as read.
+pub struct TextKeys {
+    pub dataset: Spanned<String>,
+    pub length: Option<Spanned<u64>>,
+    pub stride: Option<Spanned<u64>>,
+    pub bos: BosYaml,
+    pub tail: Tail,
+    pub books: Option<Spanned<u64>>,
+    pub chunks_per_book: Option<Spanned<u64>>,
+}
+
+impl TextKeys {
+    pub fn check(self, checker: Checker<'_>) -> Result<Texts, ConfigError> {
+        let dataset = check_source(checker, &self.dataset, TEXT_FORMS)?;
+        Ok(Texts {
+            books: limit_embedded(checker, &dataset, "`books`", &self.books)?,
+            dataset,
+            length: length(checker, &self.length)?,
+            stride: checker.limit("`stride`", &self.stride)?,
+            bos: self.bos.0,
+            tail: self.tail,
+            chunks_per_book: checker.limit("`chunks_per_book`", &self.chunks_per_book)?,
+        })
+    }
+}
+
+/// The key `length`, which most tasks have.
+pub fn length(checker: Checker<'_>, length: &Option<Spanned<u64>>) -> Result<usize, ConfigError> {
+    match length {
+        Some(length) => checker.count("`length`", length, 2),
+        None => Ok(Texts::DEFAULT_LENGTH),
+    }
+}
+
+/// `auto`, `true` or `false`.
+#[derive(Debug, Default)]
+pub struct BosYaml(pub Bos);
+
+impl<'de> Deserialize<'de> for BosYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Word;
+        impl Visitor<'_> for Word {
+            type Value = BosYaml;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("auto, true or false")
+            }
+            fn visit_bool<E: Error>(self, bos: bool) -> Result<BosYaml, E> {
+                Ok(BosYaml(if bos { Bos::Always } else { Bos::Never }))
+            }
+            fn visit_str<E: Error>(self, word: &str) -> Result<BosYaml, E> {
+                match word {
+                    "auto" => Ok(BosYaml(Bos::Auto)),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Word)
+    }
+}
+
+impl JsonSchema for BosYaml {
+    fn schema_name() -> Cow<'static, str> {
+        "Bos".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"enum": ["auto", true, false], "default": "auto"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_has_every_word() {
+        crate::yaml::schema::assert_words::<Tail>(TAILS);
+    }
+}

@@ -1,0 +1,141 @@
+//! Where a task's texts come from, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::format::did_you_mean;
+use crate::lm::source::RepoId;
+use crate::task::embedded::MOST_EMBEDDED_BOOKS;
+use crate::yaml::schema::{HUB_PART, Named, one_of};
+use crate::yaml::{Checker, ConfigError, Spanned};
+
+/// Seeded random words.
+const RANDOM_WORDS: &str = "random-words";
+
+/// What `timing` decodes from: random tokens, no data set.
+pub const RANDOM_TOKENS: &str = "random-tokens";
+
+/// Texts in the program, in which the recall of facts is measured too.
+pub const EMBEDDED: &str = "embedded";
+
+/// Articles in the program, with questions and answers below them.
+const EMBEDDED_QUESTIONS: &str = "embedded-questions";
+
+/// What long texts can be read from.
+pub const TEXT_FORMS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set \
+                              owner/name, embedded, embedded-questions or random-words";
+
+/// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataSource {
+    RandomWords,
+    /// The texts in the program.
+    Embedded,
+    /// The articles in the program, with questions and answers below them.
+    EmbeddedQuestions,
+    /// A folder of `.txt` files, or a `.parquet` file with a `text` column.
+    Path(String),
+    /// A data set of the hub, of which the Parquet files of the test split are read.
+    Hub(RepoId),
+}
+
+impl FromStr for DataSource {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<DataSource> {
+        let path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start));
+        Ok(match text {
+            RANDOM_WORDS => DataSource::RandomWords,
+            EMBEDDED => DataSource::Embedded,
+            EMBEDDED_QUESTIONS => DataSource::EmbeddedQuestions,
+            "." | ".." => DataSource::Path(text.to_string()),
+            _ if path || text.ends_with(".parquet") => DataSource::Path(text.to_string()),
+            _ => DataSource::Hub(text.parse()?),
+        })
+    }
+}
+
+impl fmt::Display for DataSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DataSource::RandomWords => f.write_str(RANDOM_WORDS),
+            DataSource::Embedded => f.write_str(EMBEDDED),
+            DataSource::EmbeddedQuestions => f.write_str(EMBEDDED_QUESTIONS),
+            DataSource::Path(path) => f.write_str(path),
+            DataSource::Hub(repo) => write!(f, "{repo}"),
+        }
+    }
+}
+
+/// The key `dataset`; `forms` lists what can be named.
+pub fn check_source(
+    checker: Checker<'_>,
+    dataset: &Spanned<String>,
+    forms: &str,
+) -> Result<DataSource, ConfigError> {
+    dataset.value.parse().or_else(|_| {
+        let near = did_you_mean(&dataset.value, [EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS]);
+        checker.refuse(
+            dataset.referenced,
+            format!("`{}` names no data set", dataset.value),
+            format!("{near}use {forms}"),
+        )
+    })
+}
+
+/// A limit of texts, of which embedded data sets have only so many.
+pub fn limit_embedded(
+    checker: Checker<'_>,
+    dataset: &DataSource,
+    what: &str,
+    number: &Option<Spanned<u64>>,
+) -> Result<Option<usize>, ConfigError> {
+    let limit = checker.limit(what, number)?;
+    if let (DataSource::Embedded | DataSource::EmbeddedQuestions, Some(number)) = (dataset, number)
+        && number.value > MOST_EMBEDDED_BOOKS as u64
+    {
+        return checker.refuse(
+            number.referenced,
+            format!("`{dataset}` has no {} texts", number.value),
+            format!("ask for at most {MOST_EMBEDDED_BOOKS}"),
+        );
+    }
+    Ok(limit)
+}
+
+/// The schema of a data set of long texts.
+pub fn text_sources(_: &mut SchemaGenerator) -> Schema {
+    data_sources(&[
+        (EMBEDDED, "books of made-up worlds in the program, where recall of facts is measured too"),
+        (EMBEDDED_QUESTIONS, "articles of the same worlds with questions and answers below them"),
+        (RANDOM_WORDS, "random words made from a seed"),
+    ])
+}
+
+/// The schema of a data set of questions.
+pub fn question_sources(_: &mut SchemaGenerator) -> Schema {
+    data_sources(&[(
+        EMBEDDED,
+        "articles or stories of made-up worlds in the program, with questions and references",
+    )])
+}
+
+fn data_sources(named: &[Named]) -> Schema {
+    json_schema!({
+        "anyOf": [
+            one_of(named),
+            {
+                "type": "string",
+                "description": "a file or folder",
+                "pattern": r"^(\./|\.\./|/|~/)|^\.\.?$|\.parquet$",
+            },
+            {
+                "type": "string",
+                "description": "a data set of the hub",
+                "pattern": format!("^{HUB_PART}/{HUB_PART}$"),
+            },
+        ],
+    })
+}

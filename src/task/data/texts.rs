@@ -1,0 +1,203 @@
+//! Reads texts from a folder of files, a Parquet column, a data set of the hub, or the program itself.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use serde::{Deserialize, Serialize};
+
+use super::digest::digest_of;
+use super::source::DataSource;
+use crate::bounded_read;
+use crate::columns;
+use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
+use crate::task::embedded::{self, Recall};
+
+/// A named text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
+pub struct Book {
+    pub name: String,
+    pub text: String,
+    /// Facts that the text tells and later needs again; empty where they are not known.
+    pub recalls: Vec<Recall>,
+}
+
+/// The most bytes of a text: a thousand times the longest of PG-19.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// A text file.
+///
+/// # Errors
+/// A file that cannot be read, is empty, or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    let bytes = bounded_read::bytes(path, MOST_BYTES)
+        .with_context(|| format!("cannot read the text {}", path.display()))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow!("{} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8", path.display())
+    })?;
+    ensure!(!text.trim().is_empty(), "{} is an empty text; remove it from the folder or fill it", path.display());
+    Ok(text)
+}
+
+/// The first `limit` books of a data set, in the order of their names or rows.
+///
+/// # Errors
+/// A data set that is missing, empty or unreadable; the message names the file.
+pub fn read_books(
+    dataset: &DataSource,
+    limit: Option<usize>,
+    hub: &HubSettings,
+    progress: &dyn DownloadProgress,
+) -> Result<Vec<Book>> {
+    let most = limit.unwrap_or(usize::MAX);
+    match dataset {
+        DataSource::Embedded => Ok(embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
+        DataSource::EmbeddedQuestions => Ok(embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
+        DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
+        DataSource::Hub(repo) => {
+            // The other splits are training data.
+            let test = |name: &str| name.ends_with(".parquet") && name.contains("test");
+            books_of_tables(&Hub::new(hub, progress)?.dataset_files(repo, None, test)?.files, most)
+        }
+        DataSource::Path(path) => {
+            let path = expand_home(path)?;
+            if path.extension().is_some_and(|extension| extension == "parquet") {
+                books_of_tables(&[path], most)
+            } else {
+                books_of_folder(&path, most)
+            }
+        }
+    }
+}
+
+fn books_of_folder(path: &Path, limit: usize) -> Result<Vec<Book>> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
+        .with_context(|| format!("cannot read the folder of texts {}", path.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()
+        .with_context(|| format!("cannot list {}", path.display()))?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt") && file.is_file());
+    files.sort();
+    ensure!(!files.is_empty(), "{} holds no .txt file; a data set is a folder of texts", path.display());
+    files
+        .iter()
+        .take(limit)
+        .map(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(Book { name, text: read_text(file)?, ..Book::default() })
+        })
+        .collect()
+}
+
+fn books_of_tables(files: &[PathBuf], limit: usize) -> Result<Vec<Book>> {
+    let mut books = Vec::new();
+    for file in files {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        for (row, text) in columns::read_text_column(file, "text")?.into_iter().enumerate() {
+            if books.len() == limit {
+                return Ok(books);
+            }
+            ensure!(!text.trim().is_empty(), "row {row} of {} is an empty text", file.display());
+            let name = if files.len() == 1 { format!("row {row:05}") } else { format!("{stem} row {row:05}") };
+            books.push(Book { name, text, ..Book::default() });
+        }
+    }
+    ensure!(!books.is_empty(), "the data set holds no text");
+    Ok(books)
+}
+
+/// The digest of names, texts and their recalls.
+pub fn digest(books: &[Book]) -> String {
+    let parts = books.iter().flat_map(|Book { name, text, recalls }| {
+        let recalls = recalls
+            .iter()
+            .map(|Recall { kind, told, answer, choices }| format!("{kind} {told} {answer:?} {choices}").into());
+        [Cow::from(name), Cow::from(text)].into_iter().chain(recalls)
+    });
+    digest_of(parts)
+}
+
+/// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.
+const EMBEDDED_BOOKS: usize = 16;
+
+const RANDOM_BOOKS: usize = 4;
+const RANDOM_BOOK_WORDS: usize = 4000;
+
+/// Sentences of made-up words, some far commoner than others.
+fn random_book(index: usize) -> Book {
+    let mut rng = fastrand::Rng::with_seed(index as u64 + 1);
+    let syllables = ["ta", "re", "mi", "lo", "sun", "ka", "vel", "or", "den", "shi", "pra", "un"];
+    let word = |number: usize| -> String {
+        let (a, b, c) = (number % 12, number / 12 % 12, number / 144 % 12);
+        [a, b, c].iter().take(1 + number % 3).map(|i| syllables[*i]).collect()
+    };
+    let mut text = String::new();
+    for position in 0..RANDOM_BOOK_WORDS {
+        // The square makes low numbers common, as words of a language are.
+        let number = (rng.f64() * rng.f64() * 1728.0) as usize;
+        text.push_str(&word(number));
+        text.push_str(if position % 11 == 10 { ".\n" } else { " " });
+    }
+    Book { name: format!("random-{index}"), text, ..Book::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(folder: &Path) -> Result<Vec<Book>> {
+        read_books(&folder.to_str().unwrap().parse().unwrap(), None, &HubSettings::from_env().unwrap(), &())
+    }
+
+    #[test]
+    fn a_folder_is_read_in_the_order_of_names() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("b.txt", "two"), ("a.txt", "one"), ("notes.md", "no")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let names: Vec<String> = read(folder.path()).unwrap().into_iter().map(|book| book.name).collect();
+        assert_eq!(names, ["a.txt", "b.txt"]);
+    }
+
+    #[test]
+    fn errors_name_the_bad_text() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("no .txt"));
+        std::fs::write(folder.path().join("x.txt"), b"abc\xff").unwrap();
+        let message = read(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("x.txt") && message.contains("byte 3"), "{message}");
+        std::fs::write(folder.path().join("x.txt"), "  \n").unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("empty"));
+    }
+
+    #[test]
+    fn the_digest_depends_on_names_texts_and_their_borders() {
+        let book = |name: &str, text: &str| Book { name: name.into(), text: text.into(), ..Book::default() };
+        let one = digest(&[book("a", "bc")]);
+        assert_ne!(one, digest(&[book("ab", "c")]));
+        assert_ne!(one, digest(&[book("a", "bd")]));
+        assert_eq!(one, digest(&[book("a", "bc")]));
+        let asks = |choices| Recall { kind: "home", told: 0, answer: 1..2, choices };
+        let asking = |choices| digest(&[Book { recalls: vec![asks(choices)], ..book("a", "bc") }]);
+        assert!(asking(2) != one && asking(2) != asking(3));
+    }
+
+    #[test]
+    fn embedded_books_do_not_depend_on_how_many_are_read() {
+        let books = |limit| read_books(&DataSource::Embedded, limit, &HubSettings::with_cache_dir("nowhere"), &());
+        let (two, all) = (books(Some(2)).unwrap(), books(None).unwrap());
+        assert_eq!((two.len(), all.len()), (2, EMBEDDED_BOOKS));
+        assert_eq!(two, all[..2]);
+        for book in &all {
+            assert!(!book.recalls.is_empty(), "{}", book.name);
+            // The answer is where it is said to be, after the fact was told.
+            for Recall { told, answer, choices, .. } in &book.recalls {
+                assert!(*told <= answer.start && *choices > 0, "{}: {answer:?}", book.name);
+                assert!(!book.text[answer.clone()].trim().is_empty(), "{}: {answer:?}", book.name);
+            }
+        }
+    }
+}

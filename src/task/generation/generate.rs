@@ -1,0 +1,334 @@
+//! Generates texts under one cache configuration, and measures them.
+//!
+//! The prompts of a batch share their beginning. It is read once for each configuration, and the cache is then copied
+//! for every prompt. The texts are generated side by side.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::config::{GenerationConfig, Prefill};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
+use super::scorer::Scorer;
+use crate::eviction::CacheRule;
+use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, clone_error};
+use crate::metric::MetricSum;
+use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::cost::{TokenCost, attended};
+use crate::task::prepared::{Batch, PreparedTask, SampleResult, Samples};
+use crate::task::spec::PrepareContext;
+
+/// The samples of a task that generates text.
+pub struct GenerationSamples {
+    prompts: EncodedPrompts,
+    scorer: Scorer,
+}
+
+impl GenerationSamples {
+    /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
+    ///
+    /// # Errors
+    /// A model without a tokenizer, a chat template that fails, or a length without room for a prompt.
+    pub fn prepare(
+        context: &PrepareContext<'_>,
+        requests: Vec<Request>,
+        digest: String,
+        scorer: Scorer,
+        config: &GenerationConfig,
+    ) -> Result<PreparedTask> {
+        let files = context.files;
+        let writing = config.writing(files.stop_tokens()?);
+        let prompts = EncodedPrompts::new(requests, files, files.tokenizer()?, config.chat_template, writing)?;
+        // Another template means other prompts.
+        let digest = match &prompts.template {
+            Some(template) => format!("{digest} chat_template:{template}"),
+            None => digest,
+        };
+        let bos = prompts.bos();
+        Ok(PreparedTask { samples: Box::new(GenerationSamples { prompts, scorer }), digest, bos })
+    }
+}
+
+impl Samples for GenerationSamples {
+    fn len(&self) -> usize {
+        self.prompts.prompts.len()
+    }
+
+    fn name(&self, sample: usize) -> (&str, &str) {
+        let request = &self.prompts.prompts[sample].request;
+        (&request.name, &request.cluster)
+    }
+
+    fn tokens(&self, sample: usize) -> usize {
+        self.prompts.prompts[sample].tokens.len() + self.prompts.writing.max_new_tokens
+    }
+
+    fn work(&self, sample: usize) -> usize {
+        self.prompts.work(sample)
+    }
+
+    fn batches(&self) -> Vec<Range<usize>> {
+        self.prompts.batches.clone()
+    }
+
+    fn request(&self, sample: usize) -> Option<&Request> {
+        Some(&self.prompts.prompts[sample].request)
+    }
+
+    fn template(&self) -> Option<&str> {
+        self.prompts.template.as_deref()
+    }
+
+    fn full_cache_tokens(&self, _: &[CacheConfig]) -> usize {
+        (0..self.len()).map(|sample| self.tokens(sample)).max().unwrap_or(0)
+    }
+
+    fn read_prefix(
+        &self,
+        model: &LanguageModel,
+        batch: Range<usize>,
+        configs: &[CacheConfig],
+    ) -> Result<Option<FullCachePrefix>> {
+        let common = self.prompts.common(batch.clone());
+        let needed = configs.iter().map(|config| prefix_tokens(config, common)).max().unwrap_or(0);
+        let tokens = self.prompts.prompts.get(batch.start).map_or(&[][..], |prompt| &prompt.tokens[..common]);
+        FullCachePrefix::read_to(model, tokens, configs, needed)
+    }
+
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        config: &CacheConfig,
+        prefix: Option<&FullCachePrefix>,
+    ) -> Vec<(usize, Result<SampleResult>)> {
+        Generation { model, prompts: &self.prompts, scorer: self.scorer, config, prefix }.measure(batch)
+    }
+
+    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost {
+        let common = self.prompts.common(batch.all.clone());
+        let count = batch.samples.len();
+        let lengths = batch.samples.iter().map(|sample| self.prompts.prompts[*sample].tokens.len());
+        let longest = lengths.clone().max().unwrap_or(0);
+        let all: usize = lengths.clone().sum();
+        let steps = self.prompts.writing.max_new_tokens;
+        let read = match config.rule {
+            CacheRule::Truncate { size } => lengths.map(|length| length.min(size)).sum(),
+            CacheRule::Unbounded => all - common * count,
+            CacheRule::Evict { .. } => common - config.start(common) + all - common * count,
+        };
+        TokenCost {
+            shared: prefix_tokens(config, common),
+            read,
+            attended: attended(config, longest),
+            scored: 0,
+            steps,
+            side_by_side: count,
+            read_again: if self.scorer.rescore { all + steps * count } else { 0 },
+        }
+    }
+}
+
+/// Tokens of the full-cache prefix that a configuration needs, of the `common` ones of a batch.
+fn prefix_tokens(config: &CacheConfig, common: usize) -> usize {
+    match config.rule {
+        CacheRule::Unbounded => common,
+        CacheRule::Truncate { .. } => 0,
+        CacheRule::Evict { .. } => config.start(common),
+    }
+}
+
+/// What generating under one cache configuration needs.
+struct Generation<'a> {
+    model: &'a LanguageModel,
+    prompts: &'a EncodedPrompts,
+    scorer: Scorer,
+    config: &'a CacheConfig,
+    prefix: Option<&'a FullCachePrefix>,
+}
+
+/// A cache that has read what all prompts of a batch begin with.
+struct CommonCache {
+    /// `None` if nothing is shared.
+    memory: Option<Memory>,
+    /// Tokens that it has read.
+    read: usize,
+}
+
+impl Generation<'_> {
+    fn measure(&self, batch: &Batch<'_>) -> Vec<(usize, Result<SampleResult>)> {
+        let started = Instant::now();
+        let mut results = Vec::new();
+        let mut ready = Vec::new();
+        let common = match self.common_cache(batch.all.clone()) {
+            Ok(common) => common,
+            Err(error) => return fail_all(batch.samples, &error),
+        };
+        for &index in batch.samples {
+            match self.read_prompt(&self.prompts.prompts[index], &common) {
+                Ok(start) => ready.push((index, start)),
+                Err(error) => results.push((index, Err(error))),
+            }
+        }
+        if ready.is_empty() {
+            return results;
+        }
+        let (indices, starts): (Vec<usize>, Vec<(PrefilledPrompt, u64)>) = ready.into_iter().unzip();
+        let (starts, peaks): (Vec<PrefilledPrompt>, Vec<u64>) = starts.into_iter().unzip();
+        let prompts: Vec<Vec<u32>> = starts.iter().map(|start| start.prompt.clone()).collect();
+        let decode = |tokens: &[u32]| self.prompts.tokenizer.decode(tokens);
+        let written = match self.model.generate(starts, &self.prompts.writing, &decode) {
+            Ok(written) => written,
+            Err(error) => {
+                results.extend(fail_all(&indices, &error));
+                return results;
+            }
+        };
+        let seconds = (started.elapsed().as_secs_f64() + self.prefix_seconds()) / indices.len() as f64;
+        for (((index, written), peak), prompt) in indices.into_iter().zip(written).zip(peaks).zip(prompts) {
+            let result =
+                self.score(&self.prompts.prompts[index].request, &prompt, &written).map(|sums| SampleResult {
+                    sums,
+                    seconds,
+                    peak_cache_bytes: peak.max(written.cache_bytes),
+                    prompt_tokens: prompt.len(),
+                    new_tokens: written.tokens.len(),
+                    side_files: Vec::new(),
+                });
+            results.push((index, result));
+        }
+        results
+    }
+
+    /// The time of the shared prefix counts for the full cache only, which the prefix belongs to.
+    fn prefix_seconds(&self) -> f64 {
+        let own = self.config.rule == CacheRule::Unbounded;
+        self.prefix.filter(|_| own).map_or(0.0, |prefix| prefix.seconds)
+    }
+
+    /// Reads what all prompts of a batch begin with.
+    fn common_cache(&self, batch: Range<usize>) -> Result<CommonCache> {
+        let Generation { model, config, .. } = *self;
+        let common = self.prompts.common(batch.clone());
+        let all = &self.prompts.prompts[batch];
+        let longest = all.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
+        let expect = longest + self.prompts.writing.max_new_tokens;
+        let (mut memory, start) = match (config.rule, config.sized()) {
+            // Each of its prompts is cut by itself.
+            (CacheRule::Truncate { .. }, _) => return Ok(CommonCache { memory: None, read: 0 }),
+            (CacheRule::Evict { .. }, Some(policy)) => {
+                let start = config.start(common);
+                if start > 0 {
+                    let fork = model.fork(&self.prefix_of(start)?.memory, start, policy, false);
+                    (fork.context("the full-cache prefix cannot be continued")?, start)
+                } else {
+                    let plan = MemoryPlan {
+                        positions: config.positions,
+                        seed: config.seed,
+                        one_shot: config.prefill == Prefill::OneShot,
+                        expect,
+                        ..MemoryPlan::bounded(policy)
+                    };
+                    (model.new_memory(&plan), 0)
+                }
+            }
+            _ if common > 0 => {
+                return Ok(CommonCache { memory: Some(self.prefix_of(common)?.memory.clone()), read: common });
+            }
+            _ => (model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() }), 0),
+        };
+        // A cache that is cut before the question is cut at the end of the shortest document at the latest.
+        let shortest = all.iter().map(|prompt| prompt.document).min().unwrap_or(0);
+        let common = if self.cuts_at_document() { common.min(shortest) } else { common };
+        if common > start {
+            model.read(&all[0].tokens[start..common], &mut memory)?;
+        }
+        Ok(CommonCache { memory: Some(memory), read: common })
+    }
+
+    /// The full-cache prefix, which must have so many tokens.
+    fn prefix_of(&self, tokens: usize) -> Result<&FullCachePrefix> {
+        self.prefix
+            .filter(|prefix| prefix.read >= tokens)
+            .context("the full-cache prefix is shorter than this policy needs it")
+    }
+
+    /// Whether a prompt that is read whole is cut at its document's end.
+    fn cuts_at_document(&self) -> bool {
+        self.cuts_prompt() && !self.config.query_aware
+    }
+
+    fn cuts_prompt(&self) -> bool {
+        self.config.prefill == Prefill::OneShot && self.config.sized().is_some()
+    }
+
+    /// Reads the rest of a prompt. Also returns the largest size of the cache so far, in bytes.
+    fn read_prompt(&self, prompt: &EncodedPrompt, common: &CommonCache) -> Result<(PrefilledPrompt, u64)> {
+        let Generation { model, config, .. } = *self;
+        let seed = config.seed.wrapping_add(prompt.request.seed);
+        let tokens = match config.rule {
+            CacheRule::Truncate { size } => self.prompts.truncated(prompt, size)?,
+            _ => prompt.tokens.clone(),
+        };
+        let mut memory = match &common.memory {
+            Some(memory) => memory.clone(),
+            None => {
+                let expect = tokens.len() + self.prompts.writing.max_new_tokens;
+                model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() })
+            }
+        };
+        let mut read = common.read;
+        let mut peak = 0;
+        if self.cuts_at_document() {
+            if prompt.document > read {
+                model.read(&tokens[read..prompt.document], &mut memory)?;
+                read = prompt.document;
+            }
+            peak = memory.bytes();
+            model.cut(&mut memory);
+        }
+        let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
+        let state = states.narrow(0, tokens.len() - read - 1, 1)?;
+        if self.cuts_prompt() && config.query_aware {
+            peak = memory.bytes();
+            model.cut(&mut memory);
+        }
+        peak = peak.max(memory.bytes());
+        Ok((PrefilledPrompt { memory, state, prompt: tokens, seed }, peak))
+    }
+
+    /// The metrics of one text. The first is always the number of its tokens, and carries the text itself.
+    fn score(&self, request: &Request, prompt: &[u32], written: &Generated) -> Result<Vec<MetricSum>> {
+        let tokens = written.tokens.len() as f64;
+        let output = Some(written.text.clone());
+        let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
+        if self.scorer.rescore && !written.tokens.is_empty() {
+            let nll = self.full_cache_nll(prompt, &written.tokens)?;
+            sums.push(MetricSum::new("nll_written", nll, tokens));
+        }
+        if self.scorer.needs_references && request.references.is_empty() {
+            return Ok(sums);
+        }
+        for (metric, value) in (self.scorer.score)(&written.text, request) {
+            let groups = std::iter::once(None).chain(request.groups.iter().cloned().map(Some));
+            sums.extend(groups.map(|group| MetricSum { group, ..MetricSum::new(metric, value, 1.0) }));
+        }
+        Ok(sums)
+    }
+
+    /// NLL in nats of a generated text under the model with the full cache.
+    fn full_cache_nll(&self, prompt: &[u32], written: &[u32]) -> Result<f64> {
+        let tokens = [prompt, written].concat();
+        let plan = MemoryPlan { expect: tokens.len(), ..MemoryPlan::unbounded() };
+        let mut memory = self.model.new_memory(&plan);
+        let states = self.model.read(&tokens[..tokens.len() - 1], &mut memory)?;
+        let states = states.narrow(0, prompt.len() - 1, written.len())?;
+        Ok(self.model.nll(&states, written)?.into_iter().map(f64::from).sum())
+    }
+}
+
+/// One error for several samples.
+fn fail_all(samples: &[usize], error: &anyhow::Error) -> Vec<(usize, Result<SampleResult>)> {
+    samples.iter().map(|sample| (*sample, Err(clone_error(error)))).collect()
+}

@@ -1,0 +1,196 @@
+//! A prompt of a document and a question, and how it is cut to a number of tokens.
+//!
+//! Cuts as ZeroSCROLLS' `run_hf_model.py` does: the document loses its end, the question stays whole.
+
+use anyhow::{Result, ensure};
+
+/// A text for a model, in the parts that cutting treats differently. Without the separator, they are the whole prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prompt {
+    /// The instruction and the document's header; kept when the document is cut.
+    pub before: String,
+    /// The text that the question is about; loses its end if there is no room for it.
+    pub document: String,
+    /// The question, and the header of the answer.
+    pub after: String,
+    /// The text between a cut document and `after`.
+    pub separator: String,
+    /// Bytes of the answer's header at the end of `after`, with the blank line before it; 0: there is none.
+    pub header: usize,
+}
+
+/// Bytes of a token in English, roughly. Only decides which text is tokenised first.
+const BYTES_PER_TOKEN: usize = 4;
+
+impl Prompt {
+    /// The whole prompt.
+    pub fn whole(&self) -> String {
+        [self.before.as_str(), &self.document, &self.after].concat()
+    }
+
+    /// The question, without the answer's header.
+    pub fn question(&self) -> &str {
+        self.after[..self.after.len() - self.header].trim()
+    }
+
+    /// The prompt without the answer's header, for chat models, whose template opens the answer.
+    pub fn without_header(&self) -> Prompt {
+        let end = self.after.len() - self.header;
+        Prompt { after: self.after[..end].to_string(), header: 0, ..self.clone() }
+    }
+
+    /// The prompt in at most `room` tokens, without BOS.
+    ///
+    /// If the whole prompt has more, the separator and the text after the document are tokenised by themselves, and the
+    /// first tokens of the text before them fill the rest of the room. `encode` adds no BOS. The document is tokenised
+    /// once, unless it nearly fits.
+    ///
+    /// # Errors
+    /// What `encode` reports, or a prompt that must be cut but whose question leaves no room for the document.
+    pub fn fit(&self, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
+        let fitting = || -> Result<Option<Vec<u32>>> {
+            let tokens = encode(&self.whole())?;
+            Ok((tokens.len() <= room).then_some(tokens))
+        };
+        let bytes = self.before.len() + self.document.len() + self.after.len();
+        let seems_long = bytes / BYTES_PER_TOKEN > room;
+        if !seems_long && let Some(fitted) = fitting()? {
+            return Ok(fitted);
+        }
+        let mut tokens = encode(&[self.before.as_str(), &self.document].concat())?;
+        // If this is too long by itself, it is too long with a question after it.
+        if seems_long
+            && tokens.len() <= room
+            && let Some(fitted) = fitting()?
+        {
+            return Ok(fitted);
+        }
+        let suffix = encode(&[self.separator.as_str(), &self.after].concat())?;
+        ensure!(
+            suffix.len() < room,
+            "no room for the document: the prompt alone needs {} tokens and {room} are left; use a larger length \
+             or cache size",
+            suffix.len()
+        );
+        tokens.truncate(room - suffix.len());
+        tokens.extend(suffix);
+        Ok(tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(text: &str) -> Result<Vec<u32>> {
+        Ok(text.bytes().map(u32::from).collect())
+    }
+
+    /// Tokens are words with the space after them; their ids are made of the first letter and the length.
+    fn words(text: &str) -> Result<Vec<u32>> {
+        let id = |word: &str| u32::from(word.as_bytes()[0]) << 16 | word.len() as u32;
+        Ok(text.split_inclusive([' ', '\n']).map(id).collect())
+    }
+
+    fn prompt(document: &str) -> Prompt {
+        Prompt {
+            before: "Read. Tale:\n".into(),
+            document: document.into(),
+            after: "\n\nWho?\n\nAnswer:".into(),
+            separator: "[cut]".into(),
+            header: "\n\nAnswer:".len(),
+        }
+    }
+
+    fn text(tokens: &[u32]) -> String {
+        String::from_utf8(tokens.iter().map(|token| *token as u8).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_prompt_that_fits_is_whole() {
+        let prompt = prompt("A fox ran.");
+        let whole = prompt.whole();
+        assert_eq!(whole, "Read. Tale:\nA fox ran.\n\nWho?\n\nAnswer:");
+        let fitted = prompt.fit(whole.len(), &bytes).unwrap();
+        assert_eq!(text(&fitted), whole);
+    }
+
+    #[test]
+    fn a_document_loses_its_end() {
+        let prompt = prompt("A fox ran.");
+        let fitted = prompt.fit(prompt.whole().len() - 1, &bytes).unwrap();
+        assert_eq!(text(&fitted), "Read. Tale:\nA fo[cut]\n\nWho?\n\nAnswer:");
+        // Words: the suffix is `[cut]\n`, `\n`, `Who?\n`, `\n` and `Answer:`.
+        let fitted = prompt.fit(8, &words).unwrap();
+        let expected = [words("Read. Tale:\nA ").unwrap(), words("[cut]\n\nWho?\n\nAnswer:").unwrap()].concat();
+        assert_eq!(fitted, expected);
+    }
+
+    #[test]
+    fn no_room_is_an_error_with_the_numbers() {
+        let prompt = prompt("A fox ran.");
+        let suffix = "[cut]\n\nWho?\n\nAnswer:".len();
+        for room in [0, 5, suffix] {
+            let message = prompt.fit(room, &bytes).unwrap_err().to_string();
+            let (needs, left) = (format!("needs {suffix} tokens"), format!("and {room} are left"));
+            assert!(message.contains(&needs) && message.contains(&left), "{message}");
+        }
+        assert_eq!(text(&prompt.fit(suffix + 1, &bytes).unwrap()), "R[cut]\n\nWho?\n\nAnswer:");
+    }
+
+    #[test]
+    fn the_header_can_be_left_out() {
+        let bare = prompt("A fox ran.").without_header();
+        assert_eq!(bare.whole(), "Read. Tale:\nA fox ran.\n\nWho?");
+        assert_eq!(bare.without_header(), bare);
+    }
+
+    #[test]
+    fn a_long_document_is_tokenised_once() {
+        let documents = Cell::new(0);
+        let long = prompt(&"A fox ran. ".repeat(100));
+        let count = |text: &str| {
+            documents.set(documents.get() + usize::from(text.contains("A fox ran.")));
+            bytes(text)
+        };
+        assert_eq!(long.fit(100, &count).unwrap().len(), 100);
+        assert_eq!(documents.take(), 1);
+        assert_eq!(long.fit(10_000, &count).unwrap().len(), long.whole().len());
+        assert_eq!(documents.take(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn a_fitted_prompt_has_the_question_and_no_more_than_the_room(
+            before in "[a-c ]{0,20}",
+            document in "[a-cä\n ]{0,200}",
+            after in "[a-c\n ]{1,20}",
+            separator in "[.\n]{0,5}",
+            room in 0usize..300,
+            by_word: bool,
+        ) {
+            let encode: &dyn Fn(&str) -> Result<Vec<u32>> = if by_word { &words } else { &bytes };
+            let prompt = Prompt { before, document, after, separator, header: 0 };
+            let whole = encode(&prompt.whole()).unwrap();
+            let suffix = encode(&[prompt.separator.as_str(), &prompt.after].concat()).unwrap();
+            match prompt.fit(room, encode) {
+                Ok(fitted) => {
+                    prop_assert!(fitted.len() <= room);
+                    if whole.len() <= room {
+                        prop_assert_eq!(fitted, whole);
+                    } else {
+                        prop_assert!(fitted.ends_with(&suffix));
+                        let kept = fitted.len() - suffix.len();
+                        let start = encode(&[prompt.before.as_str(), &prompt.document].concat()).unwrap();
+                        prop_assert_eq!(&fitted[..kept], &start[..kept]);
+                    }
+                }
+                Err(_) => prop_assert!(whole.len() > room && suffix.len() >= room),
+            }
+        }
+    }
+}

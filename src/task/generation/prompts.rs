@@ -1,0 +1,166 @@
+//! Prompts in a model's tokens: framed by its chat template, cut to the tokens there are, and put into batches.
+
+use std::ops::Range;
+
+use anyhow::{Context, Result, ensure};
+use rayon::prelude::*;
+
+use super::prompt::Prompt;
+use crate::lm::{ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
+
+/// One prompt, and what is known about its answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// The sample's name, such as `63477#2` for a question about a story.
+    pub name: String,
+    /// The document.
+    pub cluster: String,
+    pub prompt: Prompt,
+    /// Correct answers; empty if none are published.
+    pub references: Vec<String>,
+    /// An answer that needs no reading, for comparison; empty if there is none.
+    pub trivial: String,
+    /// The groups of the report that the answer counts for, such as `kind:yes_no` or `depth:50`.
+    pub groups: Vec<String>,
+    /// Tokens of prompt and answer together, BOS included.
+    pub length: usize,
+    /// Added to the sweep's seed.
+    pub seed: u64,
+}
+
+/// A request in a model's tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncodedPrompt {
+    pub request: Request,
+    /// BOS, if there is one, then the prompt.
+    pub tokens: Vec<u32>,
+    /// Tokens before the question begins.
+    pub document: usize,
+}
+
+/// The prompts of a task for one model.
+pub struct EncodedPrompts {
+    pub prompts: Vec<EncodedPrompt>,
+    /// Ranges of prompts that begin alike and are answered side by side.
+    pub batches: Vec<Range<usize>>,
+    pub writing: GenerationSettings,
+    /// Digest of the chat template around every prompt.
+    pub template: Option<String>,
+    pub tokenizer: Tokenizer,
+    bos: Option<u32>,
+}
+
+/// The most prompts answered side by side, as each holds a cache of its own.
+const MOST_SIDE_BY_SIDE: usize = 8;
+
+impl EncodedPrompts {
+    /// Frames, cuts and tokenises requests. Those about one document must follow each other.
+    ///
+    /// # Errors
+    /// A chat template that fails, or a length without room for a prompt; the request is named.
+    pub fn new(
+        requests: Vec<Request>,
+        files: &ModelFiles,
+        tokenizer: Tokenizer,
+        template: bool,
+        writing: GenerationSettings,
+    ) -> Result<EncodedPrompts> {
+        ensure!(!requests.is_empty(), "there are no requests");
+        let template = if template { files.chat_template()? } else { None };
+        let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
+        let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
+        let most = writing.max_new_tokens;
+        let encode = |mut request: Request| -> Result<EncodedPrompt> {
+            if let Some(frame) = &frame {
+                request.prompt = framed(&request.prompt, frame);
+            }
+            ensure!(
+                most < request.length,
+                "{}: an answer of {most} tokens leaves no room for a prompt in {}; use a larger length",
+                request.name,
+                request.length
+            );
+            let tokens = fit(&request.prompt, request.length - most, &tokenizer, bos)
+                .with_context(|| request.name.clone())?;
+            let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
+            let document = tokenizer.encode(&before)?.ids;
+            let document = shared(&tokens[usize::from(tokens.first().copied() == bos)..], &document);
+            let document = document + tokens.len().min(1) * usize::from(bos.is_some());
+            Ok(EncodedPrompt { request, tokens, document })
+        };
+        let prompts: Vec<EncodedPrompt> = requests.into_par_iter().map(encode).collect::<Result<_>>()?;
+        let mut batches = Vec::new();
+        let mut start = 0;
+        for document in prompts.chunk_by(|a, b| a.request.cluster == b.request.cluster || a.tokens == b.tokens) {
+            for batch in document.chunks(MOST_SIDE_BY_SIDE) {
+                batches.push(start..start + batch.len());
+                start += batch.len();
+            }
+        }
+        let template = template.as_ref().map(ChatTemplate::digest);
+        Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer, bos })
+    }
+
+    /// The tokens of a prompt that no other of its batch shares, its part of the shared ones, and the tokens that may be
+    /// written.
+    pub fn work(&self, index: usize) -> usize {
+        let batch = self.batches.partition_point(|batch| batch.end <= index);
+        let batch = self.batches[batch].clone();
+        let common = self.common(batch.clone());
+        common / batch.len() + self.prompts[index].tokens.len() - common + self.writing.max_new_tokens
+    }
+
+    /// Whether prompts start with BOS.
+    pub fn bos(&self) -> bool {
+        self.bos.is_some()
+    }
+
+    /// Tokens that all prompts of a batch begin with. Each prompt has at least one more.
+    pub fn common(&self, batch: Range<usize>) -> usize {
+        let prompts = &self.prompts[batch];
+        let first = prompts.first().map_or(&[][..], |prompt| &prompt.tokens);
+        let common = prompts.iter().map(|other| shared(first, &other.tokens)).min().unwrap_or(0);
+        let shortest = prompts.iter().map(|prompt| prompt.tokens.len()).min().unwrap_or(0);
+        common.min(shortest.saturating_sub(1))
+    }
+
+    /// A prompt whose document is cut so that it has `size` tokens: the paper's baseline.
+    ///
+    /// # Errors
+    /// A size that leaves no room for the document.
+    pub fn truncated(&self, prompt: &EncodedPrompt, size: usize) -> Result<Vec<u32>> {
+        if prompt.tokens.len() <= size {
+            return Ok(prompt.tokens.clone());
+        }
+        fit(&prompt.request.prompt, size, &self.tokenizer, self.bos)
+    }
+}
+
+/// BOS, if there is one, and a prompt in at most `room` tokens together.
+fn fit(prompt: &Prompt, room: usize, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<u32>> {
+    let encode = |text: &str| Ok(tokenizer.encode(text)?.ids);
+    let tokens = prompt.fit(room.saturating_sub(usize::from(bos.is_some())), &encode)?;
+    // A chat template may have written it already.
+    let bos = bos.filter(|bos| tokens.first() != Some(bos));
+    Ok(bos.into_iter().chain(tokens).collect())
+}
+
+/// A prompt inside a chat template, which opens the answer itself.
+fn framed(prompt: &Prompt, frame: &ChatFormat) -> Prompt {
+    let prompt = prompt.without_header();
+    let (mut before, mut after) = (prompt.before.as_str(), prompt.after.as_str());
+    if frame.strip {
+        before = before.trim_start();
+        after = after.trim_end();
+    }
+    Prompt {
+        before: [frame.prefix.as_str(), before].concat(),
+        after: [after, &frame.suffix].concat(),
+        ..prompt.clone()
+    }
+}
+
+/// Tokens that two texts begin with alike.
+fn shared(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

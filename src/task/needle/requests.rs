@@ -1,0 +1,134 @@
+//! Hides facts in texts: the text is cut to the length, and the fact put between two sentences at the depth.
+
+use anyhow::{Result, ensure};
+
+use super::{Fact, Needle};
+use crate::lm::Tokenizer;
+use crate::task::data::Book;
+use crate::task::embedded::stranger;
+use crate::task::generation::{Prompt, Request};
+
+/// A fact that the text does not tell, in words that any model knows and that the pocket model was trained on.
+fn made_up(text: &str, number: usize) -> Fact {
+    let (name, town) = stranger(text, number);
+    Fact {
+        needle: format!("{name} lived in {town}."),
+        question: format!("Where does {name} live?"),
+        answer: town.to_owned(),
+    }
+}
+
+/// A request for every length, depth and text.
+///
+/// # Errors
+/// A text shorter than a length; the book is named.
+pub fn requests(task: &Needle, books: &[Book], tokenizer: &Tokenizer) -> Result<Vec<Request>> {
+    let mut requests = Vec::new();
+    for (number, book) in books.iter().enumerate() {
+        let tokens = tokenizer.encode(&book.text)?;
+        let ends = sentence_ends(&book.text);
+        let fact = task.fact.clone().unwrap_or_else(|| made_up(&book.text, number));
+        let prompt = Prompt {
+            before: "Read the text and answer the question below it.\n\nText:\n".to_owned(),
+            after: format!("\n\nQuestion:\n{}{HEADER}", fact.question),
+            header: HEADER.len(),
+            ..Prompt::default()
+        };
+        let parts = [&prompt.before, &prompt.after, &fact.needle];
+        let spent = parts.iter().map(|part| Ok(tokenizer.encode(part)?.ids.len())).sum::<Result<usize>>()?;
+        for &length in &task.lengths {
+            let room = length.saturating_sub(spent + task.generation.max_new_tokens + JOINTS);
+            ensure!(room > 0, "a length of {length} leaves no room for a text; use a larger one");
+            ensure!(
+                tokens.ids.len() >= room,
+                "{} has {} tokens, and {room} are needed for a length of {length}; use longer texts or a smaller length",
+                book.name,
+                tokens.ids.len()
+            );
+            let byte = |token: usize| tokens.places[token].start;
+            for &depth in &task.depths {
+                requests.push(Request {
+                    name: format!("{}@{depth}%of{length}", book.name),
+                    cluster: book.name.clone(),
+                    prompt: Prompt {
+                        document: hide(
+                            &fact.needle,
+                            &book.text,
+                            &ends,
+                            byte((room - 1) * depth / 100),
+                            byte(room - 1),
+                        ),
+                        ..prompt.clone()
+                    },
+                    references: vec![fact.answer.clone()],
+                    groups: vec![format!("depth:{depth}"), format!("length:{length}")],
+                    length,
+                    ..Request::default()
+                });
+            }
+        }
+    }
+    Ok(requests)
+}
+
+/// The header of the answer.
+const HEADER: &str = "\n\nAnswer:\n";
+/// Additional tokens that may appear where the parts of a prompt are joined.
+const JOINTS: usize = 8;
+
+/// The first whole sentences of a text, up to byte `most`, with the needle after the sentence that holds byte `at`, or
+/// before all of them if that is the first byte.
+fn hide(needle: &str, text: &str, ends: &[usize], at: usize, most: usize) -> String {
+    let ends = &ends[..ends.partition_point(|end| *end <= most)];
+    let end = ends.last().copied().unwrap_or(text.floor_char_boundary(most));
+    let after = ends.iter().copied().find(|end| *end >= at).unwrap_or(end);
+    let (head, tail) = text[..end].split_at(if at == 0 { 0 } else { after });
+    let parts = [head.trim_end(), needle, tail.trim()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The ends of sentences in bytes: after a mark that white space follows.
+fn sentence_ends(text: &str) -> Vec<usize> {
+    let next = text.chars().skip(1).chain([' ']);
+    let ends = text.char_indices().zip(next);
+    let ends = ends.filter(|((_, c), next)| matches!(c, '.' | '!' | '?') && next.is_whitespace());
+    ends.map(|((at, _), _)| at + 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::generation::GenerationConfig;
+
+    #[test]
+    fn the_fact_is_at_its_depth() {
+        let text: String = (0..200).map(|n| format!("Sentence {n} is here. ")).collect();
+        let book = Book { name: "b".into(), text, ..Book::default() };
+        let task = Needle {
+            dataset: "embedded".parse().unwrap(),
+            lengths: vec![1000, 2000],
+            depths: vec![0, 50, 100],
+            texts: 1,
+            fact: None,
+            generation: GenerationConfig::greedy(20),
+        };
+        let tokenizer = Tokenizer::bytes().unwrap();
+        let requests = requests(&task, std::slice::from_ref(&book), &tokenizer).unwrap();
+        assert_eq!(requests.len(), 6);
+        for request in &requests {
+            let whole = request.prompt.whole();
+            let tokens = tokenizer.encode(&whole).unwrap().ids.len();
+            assert!(tokens + 20 <= request.length && tokens + 60 > request.length, "{tokens} {}", request.length);
+            let needle = "Mara Fenwick lived in Oakford.";
+            assert_eq!(whole.matches(needle).count(), 1);
+            let document = &request.prompt.document;
+            let share = document.find(needle).unwrap() * 100 / (document.len() - needle.len());
+            let depth: usize = request.groups[0].strip_prefix("depth:").unwrap().parse().unwrap();
+            assert!(share.abs_diff(depth) <= 4, "{share} {depth}");
+            // No sentence is split.
+            assert!(document.find(needle).unwrap() == 0 || document.contains(&format!(". {needle}")));
+        }
+        let long = Needle { lengths: vec![10_000], ..task };
+        assert!(super::requests(&long, &[book], &tokenizer).unwrap_err().to_string().contains("b has "));
+    }
+}

@@ -1,0 +1,171 @@
+//! Perplexity of long texts, and the recall of facts in texts where they are marked.
+
+mod measure;
+mod tally;
+
+use std::ops::Range;
+
+use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use measure::measure;
+
+use super::cache::{CacheConfig, FullCachePrefix};
+use super::cost::{TokenCost, attended};
+use super::data::{self, BosYaml, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, tails, text_sources};
+use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
+use super::spec::{PrepareContext, Task, TaskSettings, TaskSpec};
+use crate::eviction::CacheRule;
+use crate::lm::LanguageModel;
+use crate::yaml::{Checker, ConfigError, Spanned};
+
+/// Perplexity of long texts cut to samples; of `dataset: embedded` also the recall of facts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PerplexityYaml {
+    /// Where texts come from: a folder of `.txt` files or a `.parquet` file with a `text` column (starting with `./`,
+    /// `../` or `/`), a hub data set `owner/name`, `embedded`, `embedded-questions` or `random-words`.
+    #[schemars(schema_with = "text_sources")]
+    dataset: Spanned<String>,
+    /// Tokens of a sample, BOS included.
+    #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
+    length: Option<Spanned<u64>>,
+    /// Text tokens from the start of one sample to the next; overlapping tokens are scored once. Null: no overlap.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    stride: Option<Spanned<u64>>,
+    /// Whether each sample starts with BOS; auto: as the tokenizer does.
+    #[serde(default)]
+    bos: BosYaml,
+    /// What happens to a book's last, shorter sample.
+    #[serde(default)]
+    #[schemars(schema_with = "tails")]
+    tail: Tail,
+    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    books: Option<Spanned<u64>>,
+    /// Only the first samples of each book; null: all of them.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    chunks_per_book: Option<Spanned<u64>>,
+    /// Also measure KL divergence and top-1 agreement with the full cache, and the attention mass that evicted entries
+    /// would have received.
+    #[serde(default)]
+    compare_to_full: bool,
+}
+
+impl TaskSettings for PerplexityYaml {
+    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+        let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, compare_to_full } = self;
+        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check(checker)?;
+        Ok(TaskSpec::new(Perplexity { texts, compare_to_full }))
+    }
+}
+
+/// Perplexity of long texts.
+#[derive(Clone, Debug, PartialEq)]
+struct Perplexity {
+    texts: Texts,
+    /// Whether each prediction is also compared with that of the full cache.
+    compare_to_full: bool,
+}
+
+impl Task for Perplexity {
+    fn name(&self) -> &'static str {
+        "perplexity"
+    }
+
+    fn dataset(&self) -> String {
+        self.texts.dataset.to_string()
+    }
+
+    fn length(&self) -> usize {
+        self.texts.length
+    }
+
+    fn canonical(&self) -> String {
+        format!("{}compare_to_full={}\n", self.texts.canonical(), self.compare_to_full)
+    }
+
+    fn texts(&self) -> Option<&Texts> {
+        Some(&self.texts)
+    }
+
+    fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
+        // The full cache would be compared with itself.
+        let plain = || TaskSpec::new(Perplexity { compare_to_full: false, ..self.clone() });
+        (rule == CacheRule::Unbounded).then(plain)
+    }
+
+    fn compares_to_full(&self) -> bool {
+        self.compare_to_full
+    }
+
+    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let tokenizer = context.files.tokenizer()?;
+        let books = self.texts.read(context)?;
+        Ok(PreparedTask {
+            samples: Box::new(PerplexitySamples(cut(&books, &self.texts, &tokenizer)?)),
+            digest: data::digest(&books),
+            bos: resolve_bos(&self.texts, &tokenizer)?.is_some(),
+        })
+    }
+}
+
+struct PerplexitySamples(Vec<TextSample>);
+
+impl Samples for PerplexitySamples {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn name(&self, sample: usize) -> (&str, &str) {
+        (&self.0[sample].name, &self.0[sample].cluster)
+    }
+
+    fn tokens(&self, sample: usize) -> usize {
+        self.0[sample].tokens.len()
+    }
+
+    fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
+        let longest = self.0.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
+        configs.iter().map(|config| config.needs(longest)).max().unwrap_or(0)
+    }
+
+    fn read_prefix(
+        &self,
+        model: &LanguageModel,
+        batch: Range<usize>,
+        configs: &[CacheConfig],
+    ) -> Result<Option<FullCachePrefix>> {
+        FullCachePrefix::read(model, &self.0[batch.start].tokens, configs)
+    }
+
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        config: &CacheConfig,
+        prefix: Option<&FullCachePrefix>,
+    ) -> Vec<(usize, Result<SampleResult>)> {
+        let samples = batch.samples.iter();
+        samples.map(|sample| (*sample, measure(model, &self.0[*sample], config, prefix))).collect()
+    }
+
+    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost {
+        let sample = &self.0[batch.all.start];
+        let tokens = sample.tokens.len();
+        let read = match config.rule {
+            CacheRule::Unbounded => 0,
+            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens => 0,
+            CacheRule::Truncate { .. } => tokens,
+            CacheRule::Evict { .. } => tokens - config.start(tokens),
+        };
+        TokenCost {
+            shared: config.needs(tokens),
+            read,
+            attended: attended(config, tokens),
+            scored: sample.scored.len(),
+            ..TokenCost::default()
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The sums over a sample's scored tokens.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use anyhow::Result;
+
+use crate::eviction::CacheRule;
+use crate::lm::{LanguageModel, Tensor};
+use crate::metric::MetricSum;
+use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::data::{TextSample, octave, recall_sums};
+
+/// The sums so far.
+pub(super) struct Tally<'a> {
+    model: &'a LanguageModel,
+    sample: &'a TextSample,
+    /// The full cache's states, if predictions are compared with them.
+    prefix: Option<&'a FullCachePrefix>,
+    /// Tokens that answer a recall.
+    answers: Vec<usize>,
+    /// Whether each token of the sample was the most likely one, where that was computed.
+    hits: Vec<Option<bool>>,
+    nll: f64,
+    scored: usize,
+    kl: f64,
+    same_top: u64,
+    /// NLL and tokens by octave of the position, and by piece of an octave.
+    octaves: BTreeMap<usize, [f64; 2]>,
+    pieces: BTreeMap<usize, [f64; 2]>,
+}
+
+impl<'a> Tally<'a> {
+    pub fn new(
+        model: &'a LanguageModel,
+        sample: &'a TextSample,
+        prefix: Option<&'a FullCachePrefix>,
+    ) -> Tally<'a> {
+        Tally {
+            model,
+            sample,
+            prefix,
+            answers: sample.answer_tokens(),
+            hits: vec![None; sample.tokens.len()],
+            nll: 0.0,
+            scored: 0,
+            kl: 0.0,
+            same_top: 0,
+            octaves: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+        }
+    }
+
+    /// Scores the tokens that some states predict: those from `first` on, as far as they are to be scored.
+    ///
+    /// # Errors
+    /// What the model reports.
+    pub fn add(&mut self, states: &Tensor, first: usize) -> Result<()> {
+        let Tally { model, sample, .. } = *self;
+        let end = (first + states.dim(0)?).min(sample.scored.end);
+        let targets = first.max(sample.scored.start)..end;
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let expected = &sample.tokens[targets.clone()];
+        let states = states.narrow(0, targets.start - first, targets.len())?;
+        let unbounded = match self.prefix {
+            Some(prefix) => Some(prefix.states.narrow(0, targets.start - 1, targets.len())?),
+            None => None,
+        };
+        let here = self.answers.iter().filter(|token| targets.contains(token));
+        let here: Vec<usize> = here.map(|token| token - targets.start).collect();
+        let scores = model.score(&states, expected, &here, unbounded.as_ref())?;
+        for (row, hit) in here.into_iter().zip(scores.hits) {
+            self.hits[targets.start + row] = Some(hit);
+        }
+        for (position, nll) in targets.clone().zip(scores.nll) {
+            let nll = f64::from(nll);
+            self.nll += nll;
+            let parts = [(&mut self.octaves, octave_of(position)), (&mut self.pieces, piece_of(position).start)];
+            for (sums, part) in parts {
+                let [sum, tokens] = sums.entry(part).or_default();
+                *sum += nll;
+                *tokens += 1.0;
+            }
+        }
+        self.kl += scores.divergence.kl;
+        self.same_top += scores.divergence.same_top;
+        self.scored += targets.len();
+        Ok(())
+    }
+
+    /// The metrics of everything that was scored.
+    pub fn sums(self, config: &CacheConfig) -> Vec<MetricSum> {
+        let Tally { sample, nll, scored, .. } = self;
+        let weight = scored as f64;
+        let mut sums = vec![MetricSum::new("nll", nll, weight)];
+        let part = |group: String, [nll, tokens]: [f64; 2]| MetricSum {
+            group: Some(group),
+            ..MetricSum::new("nll", nll, tokens)
+        };
+        // A single range would repeat the whole.
+        if self.octaves.len() > 1 {
+            sums.extend(self.octaves.into_iter().map(|(first, sums)| {
+                let name = if first == 0 { format!("0-{}", FIRST_RANGE - 1) } else { octave(first) };
+                part(format!("position:{name}"), sums)
+            }));
+        }
+        // Longer texts are drawn as a curve.
+        if sample.tokens.len() > WHOLE_OCTAVES {
+            sums.extend(self.pieces.into_iter().map(|(first, sums)| {
+                let piece = piece_of(first);
+                part(format!("piece:{}-{}", piece.start, piece.end - 1), sums)
+            }));
+        }
+        // If some tokens of the words are not scored, the word-level figure would be too good.
+        if sample.words > 0 && scored == sample.scored.len() {
+            sums.push(MetricSum::new("nll_word", nll, sample.words as f64));
+        }
+        if config.compare && config.rule != CacheRule::Unbounded {
+            sums.push(MetricSum::new("kl_to_full", self.kl, weight));
+            sums.push(MetricSum::new("top1_agreement", self.same_top as f64, weight));
+        }
+        sums.extend(recall_sums(&sample.recalls, &self.hits));
+        sums
+    }
+}
+
+/// The first positions of a sample are one range; octaves of a few tokens would say little and cost rows.
+const FIRST_RANGE: usize = 128;
+
+/// Below this position a piece is an octave, beyond it a sixteenth of one.
+const WHOLE_OCTAVES: usize = 4096;
+
+/// The first position of the octave that holds a position.
+fn octave_of(position: usize) -> usize {
+    if position < FIRST_RANGE { 0 } else { 1 << position.ilog2() }
+}
+
+/// The piece that holds a position: few enough for a row each, fine enough for a curve over tens of thousands of tokens.
+fn piece_of(position: usize) -> Range<usize> {
+    let start = octave_of(position);
+    let length = if start == 0 { FIRST_RANGE } else { start };
+    if position < WHOLE_OCTAVES {
+        return start..start + length;
+    }
+    let length = length / 16;
+    let start = position / length * length;
+    start..start + length
+}

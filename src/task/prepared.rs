@@ -1,0 +1,139 @@
+//! The samples of a task for one model: what they cost, and how they are measured.
+
+use std::ops::Range;
+
+use anyhow::Result;
+
+use super::cache::{CacheConfig, FullCachePrefix};
+use super::cost::TokenCost;
+use super::generation::Request;
+use crate::columns::Table;
+use crate::lm::LanguageModel;
+use crate::metric::MetricSum;
+
+/// Tokens that a bounded cache reads at once, before their states are used and dropped.
+pub const CHUNK: usize = 4096;
+
+/// Samples, and what their ids depend on.
+pub struct PreparedTask {
+    pub samples: Box<dyn Samples>,
+    /// Digest of the texts and of the questions about them; for a timed task, the machine.
+    pub digest: String,
+    /// Whether samples start with BOS.
+    pub bos: bool,
+}
+
+/// The samples of a task, in the tokens of one model.
+pub trait Samples: Send + Sync {
+    /// How many there are; at least one.
+    fn len(&self) -> usize;
+
+    /// The sample's name, and the name of the cluster (the book, the document) it belongs to.
+    fn name(&self, sample: usize) -> (&str, &str);
+
+    /// Tokens that are read and, at most, written.
+    fn tokens(&self, sample: usize) -> usize;
+
+    /// Tokens of work, where a prefix that samples share counts once.
+    fn work(&self, sample: usize) -> usize {
+        self.tokens(sample)
+    }
+
+    /// Ranges of samples that are measured together because they share a prefix.
+    fn batches(&self) -> Vec<Range<usize>> {
+        (0..self.len()).map(|sample| sample..sample + 1).collect()
+    }
+
+    /// The request of a sample; `None` where nothing is asked.
+    fn request(&self, _sample: usize) -> Option<&Request> {
+        None
+    }
+
+    /// Digest of the chat template around every prompt.
+    fn template(&self) -> Option<&str> {
+        None
+    }
+
+    /// Tokens of the full cache that must be in memory while these configurations are measured.
+    fn full_cache_tokens(&self, _configs: &[CacheConfig]) -> usize {
+        0
+    }
+
+    /// Sequences that a timed task decodes side by side, given the bytes of the weights and of one cache; `None` where not
+    /// even one fits.
+    fn timed_batch(&self, _weights: u64, _cache: u64) -> Option<usize> {
+        None
+    }
+
+    /// Reads the prefix that several cache configurations of a batch share.
+    ///
+    /// # Errors
+    /// What the model reports.
+    fn read_prefix(
+        &self,
+        _model: &LanguageModel,
+        _batch: Range<usize>,
+        _configs: &[CacheConfig],
+    ) -> Result<Option<FullCachePrefix>> {
+        Ok(None)
+    }
+
+    /// Measures some samples of a batch under one cache configuration. Each succeeds or fails by itself.
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        config: &CacheConfig,
+        prefix: Option<&FullCachePrefix>,
+    ) -> Vec<(usize, Result<SampleResult>)>;
+
+    /// What measuring some samples of a batch costs; of a timed task, one repeat of a single sequence.
+    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost;
+}
+
+/// Some samples of a batch.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    /// All samples that share the prefix.
+    pub all: Range<usize>,
+    /// Those to be measured.
+    pub samples: &'a [usize],
+}
+
+impl dyn Samples {
+    /// Tokens of the longest sample.
+    pub fn longest(&self) -> usize {
+        (0..self.len()).map(|sample| self.tokens(sample)).max().unwrap_or(0)
+    }
+
+    /// The work of all samples, in tokens.
+    pub fn total_work(&self) -> usize {
+        (0..self.len()).map(|sample| self.work(sample)).sum()
+    }
+
+    /// Samples of the largest batch, all of which are in memory at once.
+    pub fn largest_batch(&self) -> usize {
+        self.batches().iter().map(ExactSizeIterator::len).max().unwrap_or(1)
+    }
+}
+
+/// What was measured for one sample, and what it took.
+#[derive(Clone, Debug)]
+pub struct SampleResult {
+    pub sums: Vec<MetricSum>,
+    /// Without the shared prefix, except for the full cache itself.
+    pub seconds: f64,
+    pub peak_cache_bytes: u64,
+    pub prompt_tokens: usize,
+    pub new_tokens: usize,
+    /// Tables kept beside the rows.
+    pub side_files: Vec<SideFile>,
+}
+
+/// A table of a sample, kept in a file of its own.
+#[derive(Clone, Debug)]
+pub struct SideFile {
+    /// The part of the file's name after the sample's; may be empty.
+    pub kind: &'static str,
+    pub table: Table,
+}

@@ -1,0 +1,242 @@
+//! What a question benchmark is: its name, the wording of its prompts, its files and its metrics.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::rc::Rc;
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use crate::task::data::digest_of;
+use crate::task::generation::{Prompt, Scorer};
+
+/// A benchmark of questions about documents.
+pub struct Benchmark {
+    /// The name in YAML, result rows and ZeroSCROLLS' files.
+    pub name: &'static str,
+    pub wording: Wording,
+    /// The most tokens of an answer, by default.
+    pub max_new_tokens: usize,
+    pub scorer: Scorer,
+    /// An answer to each question that needs no reading, for comparison.
+    pub trivial: fn(&[Question]) -> Vec<String>,
+    /// The format of the original release.
+    pub release: Release,
+    /// Made-up questions in the program: about so many documents, so many each. `None` if there are none.
+    pub embedded: Option<fn(documents: usize, each: usize) -> Vec<SourceQuestion>>,
+}
+
+/// The texts around document and question, as ZeroSCROLLS has them.
+pub struct Wording {
+    /// The first sentence of a prompt. Rows of other tasks begin otherwise.
+    pub opening: &'static str,
+    pub instruction: &'static str,
+    /// The line before the document.
+    pub document_header: &'static str,
+    /// The text between the end of a cut document and a blank line.
+    pub separator: &'static str,
+}
+
+/// The files of a benchmark's original release.
+pub struct Release {
+    /// The format in words, for errors.
+    pub format: &'static str,
+    /// Names of a split's files. Original releases call the validation split `dev`.
+    pub files: fn(split: &str) -> Vec<String>,
+    /// Whether a file is in this format, by the keys of its first JSON object.
+    pub matches: fn(keys: &BTreeSet<String>) -> bool,
+    /// Reads the text of a file; errors call it `file`.
+    pub read: fn(text: &str, file: &str) -> Result<Vec<SourceQuestion>>,
+}
+
+/// A question as a file has it, before it is put into words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceQuestion {
+    /// Unique among the questions of a file.
+    pub name: String,
+    /// The name that questions about the same document share.
+    pub cluster: String,
+    pub document: Rc<str>,
+    pub question: String,
+    /// Answers by people; empty if none are published.
+    pub references: Vec<String>,
+    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
+    pub kind: Option<String>,
+}
+
+/// A question with its prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    pub name: String,
+    pub cluster: String,
+    pub prompt: Prompt,
+    pub references: Vec<String>,
+    pub kind: Option<String>,
+}
+
+/// Whose wording a prompt has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum PromptStyle {
+    /// That of ZeroSCROLLS (Shaham et al. 2023, appendix A): the instruction first, then the document under a header.
+    #[serde(rename = "zeroscrolls")]
+    ZeroScrolls,
+    /// That of the paper (table 4): the document first, then the instruction. The paper does not say how a cut document is
+    /// marked; as it cuts "as in Shaham et al.", ZeroSCROLLS' separator is used.
+    #[serde(rename = "paper")]
+    Paper,
+}
+
+/// A published part of a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// Called `dev` in the original releases.
+    Validation,
+    Test,
+}
+
+impl PromptStyle {
+    /// The name in YAML and cell ids.
+    pub fn name(self) -> &'static str {
+        match self {
+            PromptStyle::ZeroScrolls => "zeroscrolls",
+            PromptStyle::Paper => "paper",
+        }
+    }
+}
+
+impl Split {
+    /// The name in YAML and in ZeroSCROLLS' files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Split::Validation => "validation",
+            Split::Test => "test",
+        }
+    }
+}
+
+/// The line before a question, in either style.
+pub const QUESTION_HEADER: &str = "Question:\n";
+
+impl Benchmark {
+    /// The prompt of a question about a document.
+    pub fn prompt(&self, style: PromptStyle, document: &str, question: &str) -> Prompt {
+        let Wording { opening, instruction, document_header, separator } = self.wording;
+        // ZeroSCROLLS ends its prompts with a newline; the paper prints none.
+        let (before, between, header) = match style {
+            PromptStyle::ZeroScrolls => {
+                (format!("{opening} {instruction}\n\n{document_header}"), String::new(), "\n\nAnswer:\n")
+            }
+            PromptStyle::Paper => (String::new(), format!("{instruction}\n\n"), "\n\nAnswer:"),
+        };
+        Prompt {
+            before,
+            document: document.to_string(),
+            after: format!("\n\n{between}{QUESTION_HEADER}{question}{header}"),
+            separator: separator.to_string(),
+            header: header.len(),
+        }
+    }
+
+    /// Puts a question into words.
+    pub fn ask(&self, style: PromptStyle, source: SourceQuestion) -> Question {
+        let SourceQuestion { name, cluster, document, question, references, kind } = source;
+        Question { name, cluster, prompt: self.prompt(style, &document, &question), references, kind }
+    }
+}
+
+impl fmt::Debug for Benchmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Benchmark {
+    fn eq(&self, other: &Benchmark) -> bool {
+        self.name == other.name
+    }
+}
+
+/// The digest of all prompts and references.
+pub fn questions_digest(questions: &[Question]) -> String {
+    let parts = questions.iter().flat_map(|Question { name, cluster, prompt, references, kind }| {
+        let Prompt { before, document, after, separator, header } = prompt;
+        let texts = [name, cluster, before, document, after, separator].map(String::as_str);
+        let counts = format!("{header} {}", references.len());
+        let references = references.iter().map(String::as_str);
+        let kind = kind.as_deref().unwrap_or_default();
+        let mut parts: Vec<String> = texts.map(str::to_string).into();
+        parts.push(counts);
+        parts.extend(references.chain([kind]).map(str::to_string));
+        parts
+    });
+    digest_of(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{QASPER, SQUALITY};
+
+    #[test]
+    fn both_styles_word_for_word() {
+        let of = |benchmark: &Benchmark, style| benchmark.prompt(style, "A fox ran.", "Who ran?").whole();
+        assert_eq!(
+            of(&SQUALITY, PromptStyle::ZeroScrolls),
+            "You are given a story and a question. Answer the question in a paragraph.\n\nStory:\nA fox ran.\n\n\
+             Question:\nWho ran?\n\nAnswer:\n"
+        );
+        assert_eq!(
+            of(&SQUALITY, PromptStyle::Paper),
+            "A fox ran.\n\nAnswer the question in a paragraph.\n\nQuestion:\nWho ran?\n\nAnswer:"
+        );
+        let instruction = "Answer the question as concisely as you can, using a single phrase or sentence if \
+            possible. If the question cannot be answered based on the information in the article, write \
+            \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \"unanswerable\".";
+        assert_eq!(
+            of(&QASPER, PromptStyle::ZeroScrolls),
+            format!(
+                "You are given a scientific article and a question. {instruction}\n\nArticle:\nA fox ran.\n\n\
+                 Question:\nWho ran?\n\nAnswer:\n"
+            )
+        );
+        assert_eq!(
+            of(&QASPER, PromptStyle::Paper),
+            format!("A fox ran.\n\n{instruction}\n\nQuestion:\nWho ran?\n\nAnswer:")
+        );
+    }
+
+    #[test]
+    fn a_chat_prompt_ends_with_the_question() {
+        for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
+            let prompt = QASPER.prompt(style, "A fox ran.", "Who ran?");
+            assert!(prompt.without_header().whole().ends_with("\n\nQuestion:\nWho ran?"));
+        }
+    }
+
+    #[test]
+    fn the_digest_depends_on_every_part_and_its_border() {
+        let question = |name: &str, references: &[&str]| Question {
+            name: name.into(),
+            cluster: "c".into(),
+            prompt: SQUALITY.prompt(PromptStyle::Paper, "A fox ran.", "Who ran?"),
+            references: references.iter().map(|text| text.to_string()).collect(),
+            kind: None,
+        };
+        let one = questions_digest(&[question("a", &["x", "y"])]);
+        assert_eq!(one, questions_digest(&[question("a", &["x", "y"])]));
+        assert!(one.starts_with("sha256:") && one.len() == 7 + 16);
+        assert_ne!(one, questions_digest(&[question("b", &["x", "y"])]));
+        assert_ne!(one, questions_digest(&[question("a", &["xy"])]));
+        let changed = |change: &dyn Fn(&mut Question)| {
+            let mut question = question("a", &["x", "y"]);
+            change(&mut question);
+            questions_digest(&[question])
+        };
+        assert_ne!(one, changed(&|question| question.cluster.push('d')));
+        assert_ne!(one, changed(&|question| question.kind = Some("yes_no".into())));
+        assert_ne!(one, changed(&|question| question.prompt.separator.clear()));
+        assert_ne!(one, changed(&|question| question.prompt.header = 0));
+        assert_ne!(one, changed(&|question| question.prompt.document.push('!')));
+    }
+}

@@ -1,0 +1,226 @@
+//! Files of questions: finds the split in a folder or an archive, and recognises the format by the contents.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::benchmark::{Benchmark, PromptStyle, Question, Split};
+use super::{archive, zeroscrolls};
+use crate::bounded_read;
+
+/// Reads the questions of a benchmark, in the order of the file.
+///
+/// `path` may be a file of ZeroSCROLLS' rows or of the benchmark's original release, a `.zip` of the hub's
+/// `tau/zero_scrolls`, or a folder that holds one of them under its published name. `split` chooses among the files of a
+/// folder or an archive; a file is read whole.
+///
+/// # Errors
+/// A path that holds none of these, a broken line, no question at all, or two of one name. Messages name file and line,
+/// and say which files can be read.
+pub fn read_questions(
+    benchmark: &Benchmark,
+    path: &Path,
+    split: Split,
+    style: PromptStyle,
+) -> Result<Vec<Question>> {
+    let found = if path.is_dir() { in_folder(benchmark, path, split)? } else { path.to_path_buf() };
+    let mut file = found.display().to_string();
+    let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
+        let (member, bytes) = archive::unpack(&found, &row_files(benchmark, split), archive::MOST_UNPACKED)?;
+        file = format!("{file}:{member}");
+        bytes
+    } else {
+        bounded_read::bytes(&found, archive::MOST_UNPACKED)
+            .with_context(|| format!("cannot read the questions {}", found.display()))?
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow!("{file} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8")
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let keys = first_keys(text, &file)
+        .with_context(|| format!("{file} cannot be read; {}", readable_forms(benchmark)))?;
+    let questions = if (benchmark.release.matches)(&keys) {
+        let questions = (benchmark.release.read)(text, &file)?.into_iter();
+        questions.map(|question| benchmark.ask(style, question)).collect()
+    } else if keys.contains("input") {
+        zeroscrolls::questions(text, &file, benchmark, style)?
+    } else {
+        let keys: Vec<String> = keys.into_iter().take(10).collect();
+        bail!("{file} holds objects of {}; {}", keys.join(", "), readable_forms(benchmark))
+    };
+    ensure!(!questions.is_empty(), "{file} holds no question; {}", readable_forms(benchmark));
+    let mut names = HashSet::new();
+    for Question { name, .. } in &questions {
+        ensure!(names.insert(name), "{file} has two questions named {name}; results could not tell them apart");
+    }
+    Ok(questions)
+}
+
+/// What can be read, for errors.
+fn readable_forms(benchmark: &Benchmark) -> String {
+    let (name, release) = (benchmark.name, benchmark.release.format);
+    format!(
+        "what can be read for {name} are lines of ZeroSCROLLS (`input`, `document_start_index`), its {name}.zip, \
+         {release}, or a folder of one of them"
+    )
+}
+
+/// The keys of the first JSON object of a text.
+fn first_keys(text: &str, file: &str) -> Result<BTreeSet<String>> {
+    type Object = std::collections::BTreeMap<String, IgnoredAny>;
+    // Where each line is a value, a broken first line must not extend into the second.
+    let first = if file.ends_with(".jsonl") {
+        json_lines::<Object>(text, file).next().map(|line| line.map(|(_, object)| object))
+    } else {
+        let values = serde_json::Deserializer::from_str(text).into_iter::<Object>();
+        values.map(|value| value.map_err(anyhow::Error::from)).next()
+    };
+    let first = first.context("it is empty")?.context("it does not begin with a JSON object")?;
+    Ok(first.into_keys().collect())
+}
+
+/// Names of a split's rows in ZeroSCROLLS' archives and folders.
+fn row_files(benchmark: &Benchmark, split: Split) -> [String; 2] {
+    [format!("{}/{}.jsonl", benchmark.name, split.name()), format!("{}.jsonl", split.name())]
+}
+
+/// The first file of a folder that has a published name.
+fn in_folder(benchmark: &Benchmark, folder: &Path, split: Split) -> Result<PathBuf> {
+    let short = if split == Split::Validation { "dev" } else { "test" };
+    let mut names: Vec<String> = row_files(benchmark, split).into();
+    names.push(format!("{}.zip", benchmark.name));
+    names.extend((benchmark.release.files)(short));
+    let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
+    found.with_context(|| {
+        format!("{} holds none of {}; {}", folder.display(), names.join(", "), readable_forms(benchmark))
+    })
+}
+
+/// The JSON values of a text's lines, each with the file and line that errors name. Blank lines are skipped.
+pub fn json_lines<'a, T: DeserializeOwned>(
+    text: &'a str,
+    file: &'a str,
+) -> impl Iterator<Item = Result<(String, T)>> + 'a {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.map(move |(index, line)| {
+        let place = format!("{file}, line {}", index + 1);
+        match serde_json::from_str(line) {
+            Ok(value) => Ok((place, value)),
+            // The library's line number is that within this one line.
+            Err(error) => {
+                Err(anyhow!("{place}: {}", error.to_string().replace(" at line 1 column", " at column")))
+            }
+        }
+    })
+}
+
+/// The answers that are not blank.
+pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
+    answers.into_iter().filter(|answer| !answer.trim().is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::task::{QASPER, SQUALITY};
+
+    fn row(id: &str, output: &str) -> String {
+        let prompt = SQUALITY.prompt(PromptStyle::ZeroScrolls, "A fox ran.", "Who ran?");
+        let (start, end, length) = (prompt.before.len(), prompt.before.len() + 10, prompt.whole().len());
+        json!({"id": id, "pid": id, "input": prompt.whole(), "output": output, "document_start_index": start,
+            "document_end_index": end, "query_start_index": end + 2, "query_end_index": length - prompt.header,
+            "truncation_seperator": "... [The rest of the story is omitted]\n\n"})
+        .to_string()
+    }
+
+    fn story() -> String {
+        let asked = json!([{"question_text": "Who ran?", "question_number": 1, "responses": [
+            {"response_text": "A fox."}]}]);
+        json!({"metadata": {"passage_id": "7"}, "document": "A fox ran.", "questions": asked}).to_string()
+    }
+
+    fn article() -> String {
+        let asked =
+            json!([{"question": "Who ran?", "question_id": "q", "answers": [{"answer": {"yes_no": true}}]}]);
+        let article = json!({"title": "On foxes", "abstract": "We run.", "full_text": [], "qas": asked});
+        format!("{{\n  \"2001.1\": {article}\n}}\n")
+    }
+
+    fn read(benchmark: &Benchmark, path: &Path) -> Result<Vec<Question>> {
+        read_questions(benchmark, path, Split::Validation, PromptStyle::ZeroScrolls)
+    }
+
+    fn message(benchmark: &Benchmark, path: &Path) -> String {
+        format!("{:#}", read(benchmark, path).unwrap_err())
+    }
+
+    /// A folder with one file.
+    fn folder(name: &str, contents: impl AsRef<[u8]>) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, contents).unwrap();
+        folder
+    }
+
+    #[test]
+    fn formats_are_recognised_by_their_contents() {
+        let rows = row("a", "A fox.");
+        let zip = |name| archive::tests::archive(name, &rows);
+        let cases = [
+            (&SQUALITY, "squality/validation.jsonl", rows.clone().into_bytes(), "a"),
+            (&SQUALITY, "validation.jsonl", format!("\u{feff}\n{rows}\n\n").into_bytes(), "a"),
+            (&SQUALITY, "squality.zip", zip("squality/validation.jsonl"), "a"),
+            (&SQUALITY, "squality.zip", zip("validation.jsonl"), "a"),
+            (&SQUALITY, "dev.jsonl", story().into_bytes(), "7#1"),
+            (&SQUALITY, "v1-3/txt/dev.jsonl", story().into_bytes(), "7#1"),
+            (&QASPER, "qasper-dev-v0.3.json", article().into_bytes(), "q"),
+        ];
+        for (benchmark, name, contents, expected) in cases {
+            let folder = folder(name, contents);
+            for path in [folder.path().to_path_buf(), folder.path().join(name)] {
+                let questions = read(benchmark, &path).unwrap();
+                assert_eq!((questions.len(), questions[0].name.as_str()), (1, expected), "{}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn missing_and_foreign_files_are_named() {
+        let empty = tempfile::tempdir().unwrap();
+        let found = message(&QASPER, empty.path());
+        assert!(["qasper.zip", "qasper-dev-v0.3.json"].iter().all(|name| found.contains(name)), "{found}");
+        assert!(message(&QASPER, &empty.path().join("no.json")).contains("no.json"));
+        let other = folder("squality.zip", archive::tests::archive("squality/test.jsonl", "{}"));
+        let found = message(&SQUALITY, other.path());
+        assert!(
+            found.contains("squality.zip holds neither") && found.contains("but squality/test.jsonl"),
+            "{found}"
+        );
+        let cases = [
+            (&QASPER, story(), "objects of document, metadata, questions"),
+            (&SQUALITY, article(), "objects of 2001.1"),
+            (&QASPER, row("a", "x"), "no row of qasper"),
+            (&QASPER, "{\"text\": \"x\"}".into(), "objects of text; what can be read"),
+            (&QASPER, "{}".into(), "holds no question"),
+            (&SQUALITY, " \n".into(), "is empty"),
+            (&SQUALITY, "[1]".into(), "does not begin with a JSON object"),
+            (&SQUALITY, format!("{}\n\n{{\n", story()), "x.json, line 3"),
+            (&SQUALITY, format!("{}\n{}\n", story(), story()), "two questions named 7#1"),
+        ];
+        for (benchmark, contents, expected) in cases {
+            let folder = folder("x.json", contents);
+            let found = message(benchmark, &folder.path().join("x.json"));
+            assert!(found.contains(expected) && found.contains("x.json"), "{expected}: {found}");
+        }
+        let broken = folder("dev.jsonl", format!("\n{}\n{}\n", &story()[..60], story()));
+        assert!(message(&SQUALITY, broken.path()).contains("dev.jsonl, line 2: "));
+        let folder = folder("x.json", b"{\"\xff");
+        assert!(message(&SQUALITY, &folder.path().join("x.json")).contains("byte 2"));
+    }
+}

@@ -1,0 +1,15 @@
+//! Questions about documents, answered in writing: what all such benchmarks share.
+//!
+//! A benchmark is a folder with a [`Benchmark`] (its wording, metrics and files) and a line in the registry. This module
+//! has the settings, the reading of ZeroSCROLLS' rows and of archives, and the limits of documents and questions.
+
+mod archive;
+mod benchmark;
+mod files;
+mod task;
+mod yaml;
+mod zeroscrolls;
+
+pub use benchmark::{Benchmark, PromptStyle, Question, Release, SourceQuestion, Split, Wording, questions_digest};
+pub use files::{json_lines, nonblank, read_questions};
+pub use yaml::QuestionsYaml;

@@ -1,0 +1,61 @@
+//! Every task, one line each.
+
+use schemars::{JsonSchema, Schema};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::spec::{TaskSettings, TaskSpec};
+use super::{needle, perplexity, qasper, retention, squality, story, timing};
+use crate::yaml::{Checker, ConfigError};
+
+/// Makes an enum of the tasks' settings, read from a map with one key: the task's name.
+macro_rules! registry {
+    ($($name:literal => $variant:ident($settings:ty),)+) => {
+        /// One task, named by its only key.
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[schemars(transform = one_key)]
+        pub enum TaskYaml {
+            $(#[serde(rename = $name)] $variant($settings),)+
+        }
+
+        impl TaskYaml {
+            /// Checks the settings.
+            ///
+            /// # Errors
+            /// As [`TaskSettings::check`].
+            pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+                match self {
+                    $(TaskYaml::$variant(settings) => settings.check(checker),)+
+                }
+            }
+        }
+    };
+}
+
+registry! {
+    "perplexity" => Perplexity(perplexity::PerplexityYaml),
+    "retention" => Retention(retention::RetentionYaml),
+    "squality" => Squality(squality::SqualityYaml),
+    "qasper" => Qasper(qasper::QasperYaml),
+    "story" => Story(story::StoryYaml),
+    "needle" => Needle(needle::NeedleYaml),
+    "timing" => Timing(timing::TimingYaml),
+}
+
+/// Turns a choice between objects of one key each into one object that must have exactly one key. Editors then report
+/// what is wrong inside a task, and not that the entry matches none of them.
+fn one_key(schema: &mut Schema) {
+    let object = schema.ensure_object();
+    let Some(Value::Array(choices)) = object.remove("oneOf") else { return };
+    let mut properties = Map::new();
+    for mut choice in choices {
+        if let Some(Value::Object(only)) = choice.get_mut("properties").map(Value::take) {
+            properties.extend(only);
+        }
+    }
+    object.insert("type".into(), json!("object"));
+    object.insert("properties".into(), Value::Object(properties));
+    object.insert("additionalProperties".into(), json!(false));
+    object.insert("minProperties".into(), json!(1));
+    object.insert("maxProperties".into(), json!(1));
+}

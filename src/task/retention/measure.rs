@@ -1,0 +1,208 @@
+//! Measures which tokens of a sample a cache keeps, and for how long: by position, layer, class and part of speech.
+//!
+//! Reads the sample and looks only at evictions. Neither attention nor predictions are kept, so a long text takes no more
+//! memory than the cache. Where nothing is evicted, nothing is read.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::RetentionSamples;
+use super::labels::{Label, LabelledSample, LabelledSamples};
+use super::lifetimes::Lifetimes;
+use crate::columns::Table;
+use crate::eviction::{CacheRule, SizedPolicy};
+use crate::lm::{LanguageModel, MemoryPlan};
+use crate::metric::MetricSum;
+use crate::task::cache::CacheConfig;
+use crate::task::data::octave;
+use crate::task::prepared::{CHUNK, SampleResult, SideFile};
+
+/// The positions that are reported one by one; beyond them, each octave is one group.
+const SINGLE: usize = 32;
+
+impl RetentionSamples {
+    /// Measures one sample.
+    ///
+    /// # Errors
+    /// What the model reports.
+    pub(super) fn measure_sample(
+        &self,
+        model: &LanguageModel,
+        index: usize,
+        config: &CacheConfig,
+    ) -> Result<SampleResult> {
+        let started = std::time::Instant::now();
+        let RetentionSamples { task, labelled: LabelledSamples { samples, pieces } } = self;
+        let text = &samples[index];
+        let shape = model.shape();
+        let tokens = text.sample.tokens.len();
+        let policy = config.sized().filter(|policy| policy.size() < tokens);
+        let (lifetimes, peak_cache_bytes) = match (config.rule, policy) {
+            (CacheRule::Truncate { size }, _) if size < tokens => {
+                let lead = usize::from(text.sample.bos.is_some());
+                (Lifetimes::of_pieces(shape.layers, tokens, size, lead), shape.cache_bytes(size))
+            }
+            (_, Some(policy)) => read(model, &text.sample.tokens, policy, config)?,
+            _ => (Lifetimes::new(shape.layers, 1, tokens), shape.cache_bytes(tokens)),
+        };
+        let mut sums = mean_lifetimes(&lifetimes, &text.labels);
+        if let Some(policy) = policy {
+            sums.extend(recent_shares(&lifetimes, policy.size()));
+        }
+        sums.push(by_token(&lifetimes, &text.sample.tokens, pieces));
+        if index < task.maps {
+            sums.extend(maps(&lifetimes, task.map_layers.as_deref()));
+        }
+        let mut side_files = Vec::new();
+        if task.eviction_log && policy.is_some() {
+            side_files.push(SideFile { kind: "", table: log_table(&lifetimes) });
+            side_files.push(SideFile { kind: "tokens", table: tokens_table(text, pieces) });
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
+    }
+}
+
+/// Reads a text with a cache that evicts. Also returns the bytes of the cache.
+fn read(
+    model: &LanguageModel,
+    tokens: &[u32],
+    policy: SizedPolicy,
+    config: &CacheConfig,
+) -> Result<(Lifetimes, u64)> {
+    let (positions, seed) = (config.positions, config.seed);
+    let mut memory = model.new_memory(&MemoryPlan { positions, seed, log: true, ..MemoryPlan::bounded(policy) });
+    let groups = model.shape().heads.groups(policy.scope());
+    let mut lifetimes = Lifetimes::new(model.shape().layers, groups, tokens.len());
+    for piece in tokens.chunks(CHUNK) {
+        model.read(piece, &mut memory)?;
+        lifetimes.add(&memory.take_log());
+    }
+    Ok((lifetimes, memory.bytes()))
+}
+
+/// Mean lifetimes: of all tokens, and by layer, position, class and part of speech.
+fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
+    let layers = lifetimes.layers() as f64;
+    let mut sums = Vec::new();
+    let mut push = |group: Option<String>, steps: f64, tokens: f64| {
+        sums.push(MetricSum { group, ..MetricSum::new("lifetime", steps, tokens) });
+    };
+    let steps = lifetimes.by_token();
+    push(None, steps.iter().sum(), steps.len() as f64 * layers);
+    for layer in 0..lifetimes.layers() {
+        push(Some(format!("layer:{layer}")), lifetimes.of_layer(layer).iter().sum(), steps.len() as f64);
+    }
+    // The key orders the groups.
+    let mut groups: BTreeMap<(u8, usize), (String, [f64; 2])> = BTreeMap::new();
+    let mut add = |key: (u8, usize), name: String, steps: f64| {
+        let (_, [sum, tokens]) = groups.entry(key).or_insert((name, [0.0; 2]));
+        *sum += steps;
+        *tokens += 1.0;
+    };
+    for (position, (label, steps)) in labels.iter().zip(steps).enumerate() {
+        let (first, name) = match position {
+            0..SINGLE => (position, position.to_string()),
+            _ => (1 << position.ilog2(), octave(1 << position.ilog2())),
+        };
+        add((0, first), format!("position:{name}"), steps);
+        add((1, label.class as usize), format!("class:{}", label.class.name()), steps);
+        if let Some(tag) = label.tag {
+            add((2, tag.index()), format!("tag:{}", tag.name()), steps);
+        }
+    }
+    for (name, [steps, tokens]) in groups.into_values() {
+        push(Some(name), steps, tokens * layers);
+    }
+    sums
+}
+
+/// The share of the kept entries that Window would keep as well: in all layers, and in each.
+fn recent_shares(lifetimes: &Lifetimes, size: usize) -> Vec<MetricSum> {
+    let kept = lifetimes.kept(size);
+    let of_layers: Vec<f64> = (0..lifetimes.layers()).map(|layer| lifetimes.recent(layer, size)).collect();
+    let whole = MetricSum::new("recent_share", of_layers.iter().sum(), kept * of_layers.len() as f64);
+    let of_layer = |(layer, recent): (usize, &f64)| MetricSum {
+        group: Some(format!("layer:{layer}")),
+        ..MetricSum::new("recent_share", *recent, kept)
+    };
+    std::iter::once(whole).chain(of_layers.iter().enumerate().map(of_layer)).collect()
+}
+
+/// Occurrences and steps (the mean over layers, summed over occurrences) of every text that a token has, as JSON.
+fn by_token(lifetimes: &Lifetimes, tokens: &[u32], pieces: &BTreeMap<u32, String>) -> MetricSum {
+    let layers = lifetimes.layers() as f64;
+    let steps = lifetimes.by_token();
+    let mut table: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
+    for (token, steps) in tokens.iter().zip(&steps) {
+        let (occurrences, sum) = table.entry(pieces.get(token).map_or("", String::as_str)).or_default();
+        *occurrences += 1;
+        *sum += steps / layers;
+    }
+    // A tenth of a step is precise enough for a mean.
+    let json: serde_json::Map<String, serde_json::Value> = table
+        .into_iter()
+        .map(|(text, (occurrences, sum))| {
+            (text.to_owned(), serde_json::json!([occurrences, (10.0 * sum).round() / 10.0]))
+        })
+        .collect();
+    let output = Some(serde_json::Value::Object(json).to_string());
+    MetricSum { output, ..MetricSum::new("lifetime_by_token", steps.iter().sum(), steps.len() as f64 * layers) }
+}
+
+/// The steps at which tokens were evicted, for some layers, and for each key-value head where heads decide by themselves.
+fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<MetricSum> {
+    let mut sums = Vec::new();
+    for layer in (0..lifetimes.layers()).filter(|layer| layers.is_none_or(|layers| layers.contains(layer))) {
+        let groups = lifetimes.left(layer);
+        for (head, left) in groups.iter().enumerate() {
+            let group =
+                if groups.len() == 1 { format!("layer:{layer}") } else { format!("layer:{layer} head:{head}") };
+            let steps: u64 = (0..left.len()).map(|token| lifetimes.steps(left, token)).sum();
+            let list: Vec<String> = left.iter().map(u32::to_string).collect();
+            let (output, group) = (Some(list.join(" ")), Some(group));
+            sums.push(MetricSum {
+                group,
+                output,
+                ..MetricSum::new("kept_until", steps as f64, left.len() as f64)
+            });
+        }
+    }
+    sums
+}
+
+/// The evictions, layer by layer in the order of steps.
+fn log_table(lifetimes: &Lifetimes) -> Table {
+    let mut rows: Vec<[u32; 4]> = Vec::new();
+    for layer in 0..lifetimes.layers() {
+        for (group, left) in lifetimes.left(layer).iter().enumerate() {
+            let gone = left.iter().enumerate().filter(|(_, step)| (**step as usize) < lifetimes.tokens());
+            rows.extend(gone.map(|(victim, step)| [layer as u32, *step, group as u32, victim as u32]));
+        }
+    }
+    rows.sort_unstable();
+    let column = |at: usize| rows.iter().map(|row| row[at]).collect::<Vec<u32>>();
+    let mut table = Table::default();
+    for (name, at) in [("layer", 0), ("group", 2), ("step", 1), ("victim", 3)] {
+        table.push(name, column(at));
+    }
+    table
+}
+
+/// The tokens whose positions the log has.
+fn tokens_table(text: &LabelledSample, pieces: &BTreeMap<u32, String>) -> Table {
+    let (tokens, labels) = (&text.sample.tokens, &text.labels);
+    let mut table = Table::default();
+    table.push("position", (0..tokens.len() as u32).collect::<Vec<_>>());
+    table.push("token", tokens.clone());
+    table.push(
+        "text",
+        tokens.iter().map(|token| pieces.get(token).cloned().unwrap_or_default()).collect::<Vec<_>>(),
+    );
+    table.push("start", labels.iter().map(|label| label.start).collect::<Vec<_>>());
+    table.push("end", labels.iter().map(|label| label.end).collect::<Vec<_>>());
+    table.push("class", labels.iter().map(|label| label.class.name().to_owned()).collect::<Vec<_>>());
+    table.push("tag", labels.iter().map(|label| label.tag.map(|tag| tag.name().to_owned())).collect::<Vec<_>>());
+    table
+}

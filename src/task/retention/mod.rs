@@ -1,0 +1,175 @@
+//! Which tokens a cache keeps, and for how long.
+
+mod classes;
+mod labels;
+mod lifetimes;
+mod measure;
+mod parts_of_speech;
+
+use anyhow::{Result, bail};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use lifetimes::Lifetimes;
+
+use self::labels::LabelledSamples;
+use super::cache::{CacheConfig, FullCachePrefix};
+use super::cost::TokenCost;
+use super::data::{self, BosYaml, Tail, TextKeys, Texts, resolve_bos, tails, text_sources};
+use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
+use super::spec::{PrepareContext, Task, TaskSettings, TaskSpec, limit_text};
+use crate::lm::LanguageModel;
+use crate::yaml::{Checker, ConfigError, Location, Spanned};
+
+/// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionYaml {
+    /// Where texts come from: a folder of `.txt` files or a `.parquet` file with a `text` column (starting with `./`,
+    /// `../` or `/`), a hub data set `owner/name`, `embedded`, `embedded-questions` or `random-words`.
+    #[schemars(schema_with = "text_sources")]
+    dataset: Spanned<String>,
+    /// Tokens of a sample, BOS included.
+    #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
+    length: Option<Spanned<u64>>,
+    /// Text tokens from the start of one sample to the next. Null: no overlap.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    stride: Option<Spanned<u64>>,
+    /// Whether each sample starts with BOS; auto: as the tokenizer does.
+    #[serde(default)]
+    bos: BosYaml,
+    /// What happens to a book's last, shorter sample.
+    #[serde(default)]
+    #[schemars(schema_with = "tails")]
+    tail: Tail,
+    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    books: Option<Spanned<u64>>,
+    /// Only the first samples of each book; null: all of them.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    chunks_per_book: Option<Spanned<u64>>,
+    /// The number of samples, from the first, whose rows say when each token was evicted.
+    #[schemars(range(min = 0, max = u32::MAX), extend("default" = 1))]
+    maps: Option<Spanned<u64>>,
+    /// Only these layers of the maps, counted from 0, such as [0, 31]; null: all of them.
+    #[schemars(length(min = 1), inner(range(min = 0, max = u32::MAX)))]
+    #[schemars(extend("uniqueItems" = true, "default" = null))]
+    map_layers: Option<Spanned<Vec<Spanned<u64>>>>,
+    /// Also keep the log of evictions, as Parquet files beside the cells.
+    #[serde(default)]
+    eviction_log: bool,
+}
+
+impl TaskSettings for RetentionYaml {
+    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+        let RetentionYaml { dataset, length, stride, bos, tail, books, chunks_per_book, .. } = self;
+        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check(checker)?;
+        let map_layers = match self.map_layers {
+            None => None,
+            Some(Spanned { value, referenced }) => {
+                let layer = |layer: &Spanned<u64>| Ok((checker.count("a layer", layer, 0)?, layer.referenced));
+                let layers: Vec<(usize, Location)> =
+                    value.iter().map(layer).collect::<Result<_, ConfigError>>()?;
+                checker.distinct("map_layers", referenced, &layers, |layer| format!("layer {layer}"))?;
+                let mut layers: Vec<usize> = layers.into_iter().map(|(layer, _)| layer).collect();
+                layers.sort_unstable();
+                Some(layers)
+            }
+        };
+        let maps = self.maps.as_ref().map(|maps| checker.count("`maps`", maps, 0)).transpose()?;
+        let eviction_log = self.eviction_log;
+        Ok(TaskSpec::new(Retention { texts, maps: maps.unwrap_or(1), map_layers, eviction_log }))
+    }
+}
+
+/// Which tokens of long texts a cache keeps, and for how long.
+#[derive(Clone, Debug, PartialEq)]
+struct Retention {
+    texts: Texts,
+    /// The number of samples, from the first, whose rows say when each token was evicted.
+    maps: usize,
+    /// The layers of those rows; `None`: all.
+    map_layers: Option<Vec<usize>>,
+    /// Whether the log of evictions is kept in files beside the rows. It changes none of them.
+    eviction_log: bool,
+}
+
+impl Task for Retention {
+    fn name(&self) -> &'static str {
+        "retention"
+    }
+
+    fn dataset(&self) -> String {
+        self.texts.dataset.to_string()
+    }
+
+    fn length(&self) -> usize {
+        self.texts.length
+    }
+
+    fn canonical(&self) -> String {
+        let layers = self.map_layers.as_ref().filter(|_| self.maps > 0);
+        let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
+        format!("{}maps={}\nmap_layers={layers}\n", self.texts.canonical(), self.maps)
+    }
+
+    fn texts(&self) -> Option<&Texts> {
+        Some(&self.texts)
+    }
+
+    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let files = context.files;
+        let tokenizer = files.tokenizer()?;
+        let layers = files.shape.layers;
+        if let Some(layer) = self.map_layers.iter().flatten().find(|layer| **layer >= layers) {
+            bail!("`map_layers` has layer {layer}, and {} has layers 0 to {}", files.source, layers - 1);
+        }
+        let books = self.texts.read(context)?;
+        let labelled = labels::cut(&books, &self.texts, &tokenizer)?;
+        Ok(PreparedTask {
+            samples: Box::new(RetentionSamples { task: self.clone(), labelled }),
+            digest: data::digest(&books),
+            bos: resolve_bos(&self.texts, &tokenizer)?.is_some(),
+        })
+    }
+}
+
+struct RetentionSamples {
+    task: Retention,
+    labelled: LabelledSamples,
+}
+
+impl Samples for RetentionSamples {
+    fn len(&self) -> usize {
+        self.labelled.samples.len()
+    }
+
+    fn name(&self, sample: usize) -> (&str, &str) {
+        let sample = &self.labelled.samples[sample].sample;
+        (&sample.name, &sample.cluster)
+    }
+
+    fn tokens(&self, sample: usize) -> usize {
+        self.labelled.samples[sample].sample.tokens.len()
+    }
+
+    // There is no full-cache prefix: evictions do not depend on it, and long texts have no room for it.
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        config: &CacheConfig,
+        _: Option<&FullCachePrefix>,
+    ) -> Vec<(usize, Result<SampleResult>)> {
+        let samples = batch.samples.iter();
+        samples.map(|sample| (*sample, self.measure_sample(model, *sample, config))).collect()
+    }
+
+    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost {
+        let tokens = self.tokens(batch.all.start);
+        // From the first token on, while the cache fills.
+        let size = config.sized().map_or(tokens, |policy| policy.size().min(tokens)) as f64;
+        let attended = size * (1.0 - size / 2.0 / tokens.max(1) as f64);
+        TokenCost { read: tokens, attended, ..TokenCost::default() }
+    }
+}

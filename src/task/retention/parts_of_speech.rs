@@ -1,0 +1,249 @@
+//! Parts of speech of the words of a text, by Harper's Brill tagger, whose model is inside its crate.
+//!
+//! Words and sentences are cut as in the tagger's treebanks (`do n't`, `dog 's`). The tags are those of Universal
+//! Dependencies; results/README.md says how they relate to the Penn tags of the paper.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use harper_brill::{BrillTagger, FreqDict, Tagger as _, UPOS, brill_tagger};
+
+/// A part of speech, or `unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag(u8);
+
+/// The names in result rows after `tag:`, in the tagger's order.
+const NAMES: [&str; 17] = [
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
+    "SYM", "VERB", "unknown",
+];
+
+impl Tag {
+    const UNKNOWN: Tag = Tag(16);
+
+    fn of(tag: UPOS) -> Tag {
+        Tag(tag as u8)
+    }
+
+    /// Its index in the order of tables.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The name in result rows after `tag:`.
+    pub fn name(self) -> &'static str {
+        NAMES[usize::from(self.0)]
+    }
+}
+
+/// Tags the words of texts.
+pub(super) struct Tagger {
+    tagger: Arc<BrillTagger<FreqDict>>,
+}
+
+impl Tagger {
+    /// The model is loaded once for the whole program.
+    pub fn new() -> Tagger {
+        Tagger { tagger: brill_tagger() }
+    }
+
+    /// The tag of every byte of a text that belongs to a word or a punctuation mark.
+    pub fn of_bytes(&self, text: &str) -> Vec<Option<Tag>> {
+        let mut bytes = vec![None; text.len()];
+        for sentence in self.sentences(text) {
+            for (place, tag) in self.tag(text, sentence) {
+                bytes[place].fill(Some(tag));
+            }
+        }
+        bytes
+    }
+
+    fn tag(&self, text: &str, sentence: Vec<Range<usize>>) -> Vec<(Range<usize>, Tag)> {
+        let words: Vec<String> = sentence.iter().map(|place| spelt(&text[place.clone()])).collect();
+        let tags = self.tagger.tag_sentence(&words);
+        let first = words.iter().position(|word| word.starts_with(char::is_alphanumeric));
+        let tagged = sentence.into_iter().zip(tags).enumerate();
+        tagged
+            .map(|(at, (place, tag))| {
+                let word = &words[at];
+                let tag = match tag {
+                    Some(tag) => Tag::of(tag),
+                    // The tagger's dictionary is small. Of the words it lacks, these two kinds can be recognised by their form.
+                    None if word.starts_with(char::is_numeric) => Tag::of(UPOS::NUM),
+                    None if word.starts_with(char::is_uppercase) && first != Some(at) => Tag::of(UPOS::PROPN),
+                    None => Tag::UNKNOWN,
+                };
+                (place, tag)
+            })
+            .collect()
+    }
+
+    /// Whether the tagger's dictionary has a word.
+    fn knows(&self, word: &str) -> bool {
+        self.tagger.tag_sentence(&[spelt(word)]).first().is_some_and(Option::is_some)
+    }
+
+    /// The words and punctuation marks of a text, sentence by sentence. A sentence ends with its final mark and the quotes
+    /// and brackets after it, or with its paragraph.
+    fn sentences(&self, text: &str) -> Vec<Vec<Range<usize>>> {
+        let mut sentences = Vec::new();
+        let mut sentence = Vec::new();
+        let mut ended = false;
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let start = text.len() - rest.len();
+            let length;
+            if c.is_whitespace() {
+                length = rest.find(|c: char| !c.is_whitespace()).unwrap_or(rest.len());
+                let lines = rest[..length].matches('\n').count();
+                if (ended || lines > 1) && !sentence.is_empty() {
+                    sentences.push(std::mem::take(&mut sentence));
+                }
+                ended = false;
+            } else if c.is_alphanumeric() {
+                length = self.word_length(rest);
+                sentence.extend(self.parts(&rest[..length]).into_iter().map(|part| shifted(part, start)));
+                ended = false;
+            } else {
+                // Several dots or dashes in a row are one mark.
+                length = rest.find(|other| other != c).unwrap_or(rest.len());
+                sentence.push(start..start + length);
+                ended = matches!(c, '.' | '!' | '?' | '\u{2026}') || ended && is_closing(c);
+            }
+            rest = &rest[length..];
+        }
+        sentences.extend(Some(sentence).filter(|sentence| !sentence.is_empty()));
+        sentences
+    }
+
+    /// The length in bytes of the word at the start of a text: letters, digits, the marks between them that belong to the
+    /// word, and the dot of a known abbreviation.
+    fn word_length(&self, text: &str) -> usize {
+        let mut characters = text.char_indices().peekable();
+        let mut before = ' ';
+        let mut end = text.len();
+        while let Some((at, c)) = characters.next() {
+            let after = characters.peek().map_or(' ', |(_, c)| *c);
+            let inside = match c {
+                '\'' | '\u{2019}' | '-' => before.is_alphanumeric() && after.is_alphanumeric(),
+                '.' | ',' | ':' => before.is_numeric() && after.is_numeric(),
+                c => c.is_alphanumeric(),
+            };
+            if !inside {
+                end = at;
+                break;
+            }
+            before = c;
+        }
+        let abbreviated = text[end..].starts_with('.') && text.starts_with(char::is_uppercase);
+        if abbreviated && self.knows(&text[..=end]) { end + 1 } else { end }
+    }
+
+    /// The parts of a word, as the treebanks cut it.
+    fn parts(&self, word: &str) -> Vec<Range<usize>> {
+        let spelt = spelt(word).to_lowercase();
+        // The lower case may have another length; such words are left whole.
+        let same = spelt.chars().count() == word.chars().count();
+        let cut = |from_end: usize| {
+            word.char_indices().rev().nth(from_end - 1).map(|(at, _)| at).filter(|at| same && *at > 0)
+        };
+        let suffix = ["n't", "'s", "'ll", "'re", "'ve", "'d", "'m"].into_iter().find(|end| spelt.ends_with(end));
+        let at = match suffix {
+            Some(suffix) => cut(suffix.len()),
+            None if spelt == "cannot" => cut(3),
+            None => None,
+        };
+        if let Some(at) = at {
+            let mut parts = self.parts(&word[..at]);
+            parts.push(at..word.len());
+            return parts;
+        }
+        if !word.contains('-') || self.knows(word) {
+            let whole = 0..word.len();
+            return vec![whole];
+        }
+        let mut parts = Vec::new();
+        let mut start = 0;
+        for (at, hyphen) in word.match_indices('-') {
+            parts.extend([start..at, at..at + hyphen.len()]);
+            start = at + hyphen.len();
+        }
+        parts.push(start..word.len());
+        parts
+    }
+}
+
+fn shifted(place: Range<usize>, by: usize) -> Range<usize> {
+    place.start + by..place.end + by
+}
+
+/// A word with the apostrophe of the tagger's dictionary.
+fn spelt(word: &str) -> String {
+    word.replace('\u{2019}', "'")
+}
+
+fn is_closing(c: char) -> bool {
+    matches!(c, '"' | '\'' | '\u{201D}' | '\u{2019}' | ')' | ']' | '}' | '\u{BB}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<Vec<&str>> {
+        let sentences = Tagger::new().sentences(text).into_iter();
+        sentences.map(|sentence| sentence.into_iter().map(|place| &text[place]).collect()).collect()
+    }
+
+    #[test]
+    fn words_are_cut_as_in_the_treebanks() {
+        assert_eq!(
+            words("\"Don't,\" Mr. Smith said.\n\nThe dog’s 1,500 tails--no!"),
+            [
+                vec!["\"", "Do", "n't", ",", "\"", "Mr.", "Smith", "said", "."],
+                vec!["The", "dog", "’s", "1,500", "tails", "--", "no", "!"]
+            ]
+        );
+        assert_eq!(
+            words("I cannot. \"Go.\" He"),
+            [vec!["I", "can", "not", "."], vec!["\"", "Go", ".", "\""], vec!["He"]]
+        );
+        assert_eq!(words("a first-class, blue-zzxq"), [vec!["a", "first-class", ",", "blue", "-", "zzxq"]]);
+        assert_eq!(words(" \n "), Vec::<Vec<&str>>::new());
+    }
+
+    #[test]
+    fn words_have_tags_and_spaces_have_none() {
+        let text = "The old dog’s tail quickly hurt Zzyzx, in 1885; she couldn't xqzt.";
+        let bytes = Tagger::new().of_bytes(text);
+        let of = |word: &str| bytes[text.find(word).unwrap()].map(Tag::name);
+        let expected = [
+            ("The", "DET"),
+            ("old", "ADJ"),
+            ("dog", "NOUN"),
+            ("’s", "PART"),
+            ("quickly", "ADV"),
+            ("Zzyzx", "PROPN"),
+            (",", "PUNCT"),
+            ("in", "ADP"),
+            ("1885", "NUM"),
+            ("she", "PRON"),
+            ("could", "AUX"),
+            ("n't", "PART"),
+            ("xqzt", "unknown"),
+        ];
+        for (word, tag) in expected {
+            assert_eq!(of(word), Some(tag), "{word}");
+        }
+        assert_eq!(of(" "), None);
+    }
+
+    #[test]
+    fn names_are_the_tagger_s() {
+        for (tag, name) in [(UPOS::ADJ, "ADJ"), (UPOS::NOUN, "NOUN"), (UPOS::PUNCT, "PUNCT"), (UPOS::VERB, "VERB")]
+        {
+            assert_eq!(Tag::of(tag).name(), name);
+            assert_eq!(tag.as_ref(), name);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What every task has: settings with a meaning, and samples made of them for one model.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::data::Texts;
+use super::generation::{GenerationConfig, Prefill};
+use super::prepared::PreparedTask;
+use crate::eviction::CacheRule;
+use crate::format::Bytes;
+use crate::lm::ModelFiles;
+use crate::lm::source::{DownloadProgress, HubSettings};
+use crate::yaml::{Checker, ConfigError};
+
+/// The settings of a task as a sweep file spells them. The type has the keys, their documentation and, derived from
+/// both, the JSON Schema.
+pub trait TaskSettings {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// A value out of its range, or two that contradict each other, with the place in the file.
+    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError>;
+}
+
+/// One checked entry of `tasks:`.
+pub trait Task: fmt::Debug + Comparable + Send + Sync {
+    /// The name in YAML, file names and result rows.
+    fn name(&self) -> &'static str;
+
+    /// Where the texts come from, as the sweep names it.
+    fn dataset(&self) -> String;
+
+    /// Tokens of the longest sample.
+    fn length(&self) -> usize;
+
+    /// The settings as `key=value` lines, which enter cell ids and so must not change. The data set is left out, as its
+    /// digest is part of the id; the name and the settings of `write:` are added for every task alike.
+    fn canonical(&self) -> String;
+
+    /// How the task generates text; `None` if it does not.
+    fn generation(&self) -> Option<&GenerationConfig> {
+        None
+    }
+
+    /// The texts that the task cuts into samples, for the columns `stride` and `tail`.
+    fn texts(&self) -> Option<&Texts> {
+        None
+    }
+
+    /// Settings that are shown in the column `asked`, before and after those of generation.
+    fn row_settings(&self) -> RowSettings {
+        RowSettings::default()
+    }
+
+    /// The task without the settings that have no effect under a cache rule; `None` if all of them have. Cells that
+    /// differ in nothing else are one cell.
+    fn for_rule(&self, _: CacheRule) -> Option<TaskSpec> {
+        None
+    }
+
+    /// Whether each prediction is also compared with that of the full cache.
+    fn compares_to_full(&self) -> bool {
+        false
+    }
+
+    /// Memory that weights and caches may fill; `None` unless the task fills memory on purpose.
+    fn granted_memory(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// Whether time is what is measured. Such a task runs alone, with the whole machine, and its results are those of
+    /// this machine only.
+    fn is_timed(&self) -> bool {
+        false
+    }
+
+    /// Whether the task can measure the policy `truncate`, which cuts texts into pieces.
+    fn can_truncate(&self) -> bool {
+        true
+    }
+
+    /// Entries of a cache, per layer and key-value head.
+    fn cache_entries(&self, rule: CacheRule) -> usize {
+        match rule {
+            CacheRule::Unbounded => self.length(),
+            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => size.min(self.length()),
+        }
+    }
+
+    /// Reads the task's texts and makes samples of them for a model.
+    ///
+    /// # Errors
+    /// Texts that are missing or give no sample; the message names the file, the row or the sample.
+    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask>;
+}
+
+/// Settings for the column `asked`, as keys and values.
+#[derive(Debug, Default)]
+pub struct RowSettings {
+    pub before: Vec<(&'static str, String)>,
+    pub after: Vec<(&'static str, String)>,
+}
+
+/// What preparing a task needs.
+#[derive(Clone, Copy)]
+pub struct PrepareContext<'a> {
+    pub files: &'a ModelFiles,
+    pub hub: &'a HubSettings,
+    pub progress: &'a dyn DownloadProgress,
+    /// The machine's name, which is part of what timed results mean.
+    pub machine: &'a str,
+}
+
+/// Equality of tasks whose types are not known.
+pub trait Comparable: Any {
+    fn equals(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: PartialEq + Any> Comparable for T {
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<T>() == Some(self)
+    }
+}
+
+/// A task that can be cloned and compared. `Display` gives its canonical text.
+#[derive(Clone, Debug)]
+pub struct TaskSpec(Arc<dyn Task>);
+
+impl TaskSpec {
+    pub fn new(task: impl Task) -> TaskSpec {
+        TaskSpec(Arc::new(task))
+    }
+
+    /// The task without the settings that have no effect under a cache rule.
+    #[must_use]
+    pub fn for_rule(&self, rule: CacheRule) -> TaskSpec {
+        self.0.for_rule(rule).unwrap_or_else(|| self.clone())
+    }
+
+    /// Reads the task's texts and makes samples of them for a model.
+    ///
+    /// # Errors
+    /// As [`Task::prepare`]; the message also names the data set. A model with too few positions.
+    pub fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let files = context.files;
+        files.shape.check_length(self.length()).with_context(|| format!("model {}", files.source))?;
+        self.0.prepare(context).with_context(|| format!("data set {}", self.dataset()))
+    }
+
+    /// How prompts enter the cache.
+    pub fn prefill(&self) -> Prefill {
+        self.generation().map_or(Prefill::Stream, |generation| generation.prefill)
+    }
+
+    /// The same for the column `prefill`, which also says where a prompt that was read whole is cut.
+    pub fn prefill_name(&self) -> &'static str {
+        match self.generation() {
+            Some(GenerationConfig { prefill: Prefill::OneShot, query_aware: false, .. }) => "one_shot_document",
+            _ => self.prefill().name(),
+        }
+    }
+
+    /// The column `asked`: the settings of prompt and generation as one text, with the digest of the chat template
+    /// around the prompts. `None` if the task has no such settings.
+    pub fn asked(&self, template: Option<&str>) -> Option<String> {
+        let RowSettings { before: mut parts, after } = self.row_settings();
+        parts.extend(self.generation().map(GenerationConfig::canonical).unwrap_or_default());
+        if parts.is_empty() {
+            return None;
+        }
+        parts.extend(template.map(|digest| ("template", digest.to_string())));
+        parts.extend(after);
+        let parts: Vec<String> = parts.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+        Some(parts.join(" "))
+    }
+}
+
+impl Deref for TaskSpec {
+    type Target = dyn Task;
+
+    fn deref(&self) -> &dyn Task {
+        &*self.0
+    }
+}
+
+impl PartialEq for TaskSpec {
+    fn eq(&self, other: &TaskSpec) -> bool {
+        let other: &dyn Any = &*other.0;
+        self.0.equals(other)
+    }
+}
+
+impl Eq for TaskSpec {}
+
+impl Hash for TaskSpec {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.to_string().hash(state);
+    }
+}
+
+impl fmt::Display for TaskSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task={}\n{}", self.name(), self.canonical())?;
+        let Some(generation) = self.generation() else { return Ok(()) };
+        for (key, value) in generation.canonical() {
+            writeln!(f, "{key}={value}")?;
+        }
+        writeln!(f, "prefill={}", generation.prefill.name())?;
+        if generation.prefill == Prefill::OneShot {
+            writeln!(f, "query_aware={}", generation.query_aware)?;
+        }
+        Ok(())
+    }
+}
+
+/// A limit as canonical texts spell it.
+pub(super) fn limit_text(limit: Option<usize>) -> String {
+    limit.map_or_else(|| "all".to_string(), |limit| limit.to_string())
+}

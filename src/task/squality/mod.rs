@@ -1,0 +1,73 @@
+//! SQuALITY: questions about stories, answered in a paragraph.
+
+mod release;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::embedded;
+use super::generation::ROUGE;
+use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuestion, Wording};
+use super::spec::{TaskSettings, TaskSpec};
+use crate::yaml::{Checker, ConfigError};
+
+/// SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct SqualityYaml(QuestionsYaml);
+
+impl TaskSettings for SqualityYaml {
+    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+        self.0.check(&SQUALITY, checker)
+    }
+}
+
+/// SQuALITY (Wang et al. 2022), as in ZeroSCROLLS.
+pub static SQUALITY: Benchmark = Benchmark {
+    name: "squality",
+    wording: Wording {
+        opening: "You are given a story and a question.",
+        instruction: "Answer the question in a paragraph.",
+        document_header: "Story:\n",
+        separator: "... [The rest of the story is omitted]",
+    },
+    max_new_tokens: 512,
+    scorer: ROUGE,
+    trivial: first_words,
+    release: Release {
+        format: "lines of SQuALITY v1.3 (`document`, `questions`)",
+        files: |split| vec![format!("{split}.jsonl"), format!("v1-3/txt/{split}.jsonl")],
+        matches: |keys| keys.contains("questions"),
+        read: release::read,
+    },
+    embedded: Some(embedded_questions),
+};
+
+/// The first words of each document, as many as its references have on average.
+fn first_words(questions: &[Question]) -> Vec<String> {
+    let words = |text: &String| text.split_whitespace().count();
+    let first_words = |question: &Question| {
+        let references = question.references.iter().map(words).sum::<usize>();
+        let count = references.checked_div(question.references.len()).unwrap_or(0);
+        question.prompt.document.split_whitespace().take(count).collect::<Vec<_>>().join(" ")
+    };
+    questions.iter().map(first_words).collect()
+}
+
+/// Questions about the stories in the program.
+fn embedded_questions(documents: usize, each: usize) -> Vec<SourceQuestion> {
+    let stories = embedded::stories(documents, each);
+    let questions = stories.flat_map(|story| {
+        let document: std::rc::Rc<str> = story.text.into();
+        let name = story.name;
+        story.questions.into_iter().zip(1..).map(move |(question, number)| SourceQuestion {
+            name: format!("{name}#{number}"),
+            cluster: name.clone(),
+            document: document.clone(),
+            question: question.question,
+            references: question.summaries,
+            kind: None,
+        })
+    });
+    questions.collect()
+}

@@ -1,0 +1,92 @@
+//! Stories on request: one prompt for each seed, the same for every policy.
+
+mod prompt;
+mod requests;
+mod yaml;
+
+use anyhow::Result;
+
+pub use prompt::STORY_REQUEST;
+pub use requests::request_of;
+pub use yaml::StoryYaml;
+
+use super::data::EMBEDDED;
+use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer};
+use super::prepared::PreparedTask;
+use super::spec::{PrepareContext, RowSettings, Task, TaskSpec};
+use crate::eviction::CacheRule;
+use crate::metric;
+
+/// Stories on request, one for each seed.
+#[derive(Clone, Debug, PartialEq)]
+struct Story {
+    request: StoryRequest,
+    stories: usize,
+    /// Tokens of request and story together, BOS included.
+    length: usize,
+    generation: GenerationConfig,
+}
+
+/// What a story is requested with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum StoryRequest {
+    /// The paper's request, table 4.
+    Paper,
+    /// Requests in the program, one for each story.
+    Embedded,
+    Text(String),
+}
+
+impl Task for Story {
+    fn name(&self) -> &'static str {
+        "story"
+    }
+
+    fn dataset(&self) -> String {
+        let name = match &self.request {
+            StoryRequest::Paper => "paper",
+            StoryRequest::Embedded => EMBEDDED,
+            StoryRequest::Text(_) => "request",
+        };
+        name.to_string()
+    }
+
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn canonical(&self) -> String {
+        format!("stories={}\nlength={}\n", self.stories, self.length)
+    }
+
+    fn generation(&self) -> Option<&GenerationConfig> {
+        Some(&self.generation)
+    }
+
+    fn row_settings(&self) -> RowSettings {
+        let after = match &self.request {
+            StoryRequest::Text(text) => vec![("request", text.clone())],
+            StoryRequest::Paper | StoryRequest::Embedded => Vec::new(),
+        };
+        RowSettings { after, ..RowSettings::default() }
+    }
+
+    fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
+        let generation = self.generation.for_rule(rule)?;
+        Some(TaskSpec::new(Story { generation, ..self.clone() }))
+    }
+
+    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let (requests, digest) = self.requests();
+        let scorer = Scorer { score: diversity, needs_references: false, rescore: true };
+        GenerationSamples::prepare(context, requests, digest, scorer, &self.generation)
+    }
+}
+
+/// The variety of a text's words. Shares of which the text has none, because it is too short, are left out.
+fn diversity(text: &str, _: &Request) -> Vec<(&'static str, f64)> {
+    let found = metric::diversity(text);
+    let distinct = ["distinct_1", "distinct_2", "distinct_3"].into_iter().zip(found.distinct);
+    let repetition = ("repetition_4", found.repetition_4);
+    distinct.chain([repetition]).filter_map(|(name, share)| Some((name, share?))).collect()
+}

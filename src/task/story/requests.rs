@@ -1,0 +1,73 @@
+//! The requests of stories, and how result rows name them.
+
+use super::prompt::{STORY_PROMPT, STORY_REQUEST};
+use super::{Story, StoryRequest};
+use crate::task::data::{EMBEDDED, digest_of};
+use crate::task::embedded;
+use crate::task::generation::{Prompt, Request};
+
+/// The request of the story in a result row, from the row's columns `dataset`, `sample` and `asked`. `None` if the row
+/// does not have it.
+pub fn request_of(dataset: &str, sample: &str, asked: Option<&str>) -> Option<String> {
+    match dataset {
+        "paper" => Some(STORY_REQUEST.to_owned()),
+        EMBEDDED => {
+            let number: usize = sample.strip_prefix(SAMPLE)?.parse().ok()?;
+            embedded::prompts(number.checked_add(1)?).nth(number)
+        }
+        _ => Some(asked?.split_once(" request=")?.1.to_owned()),
+    }
+}
+
+/// Samples are named by this and a number, which is added to the seed.
+const SAMPLE: &str = "seed-";
+
+impl Story {
+    /// The requests, and a digest of them.
+    pub(super) fn requests(&self) -> (Vec<Request>, String) {
+        let texts: Vec<String> = match &self.request {
+            StoryRequest::Paper => vec![STORY_PROMPT.to_owned(); self.stories],
+            StoryRequest::Text(text) => vec![text.clone(); self.stories],
+            // The pocket model was trained on stories that follow their request after a blank line.
+            StoryRequest::Embedded => {
+                embedded::prompts(self.stories).map(|request| format!("{request}\n\n")).collect()
+            }
+        };
+        let digest = digest_of(&texts);
+        let request = |(seed, text): (usize, String)| {
+            let name = format!("{SAMPLE}{seed}");
+            Request {
+                cluster: name.clone(),
+                name,
+                prompt: Prompt { after: text, ..Prompt::default() },
+                length: self.length,
+                seed: seed as u64,
+                ..Request::default()
+            }
+        };
+        (texts.into_iter().enumerate().map(request).collect(), digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::generation::GenerationConfig;
+    use crate::task::spec::{Task, TaskSpec};
+
+    #[test]
+    fn a_row_has_the_request_of_its_story() {
+        for request in [StoryRequest::Paper, StoryRequest::Embedded, StoryRequest::Text("Of a request=x.".into())]
+        {
+            let story = Story { request, stories: 3, length: 99, generation: GenerationConfig::greedy(9) };
+            let (requests, _) = story.requests();
+            let (dataset, asked) = (story.dataset(), TaskSpec::new(story).asked(Some("0123")));
+            for request in requests {
+                let found = request_of(&dataset, &request.name, asked.as_deref()).unwrap();
+                assert!(request.prompt.after.contains(&found), "{found}");
+            }
+        }
+        assert_eq!(request_of("request", "seed-1", Some("temperature=1")), None);
+        assert_eq!(request_of("embedded", "story", None), None);
+    }
+}

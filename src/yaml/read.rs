@@ -1,0 +1,234 @@
+//! The only user of the YAML crate: turns a file into values, and its errors into [`ConfigError`]s.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::Path;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+pub use serde_saphyr::Location;
+use serde_saphyr::{MergeKeyPolicy, MessageFormatter, UserMessageFormatter};
+
+use crate::bounded_read;
+use crate::format::did_you_mean;
+
+/// A value and its place in the file. Its JSON Schema is that of the value, which the YAML crate's own type has not.
+#[derive(Clone, Debug)]
+pub struct Spanned<T> {
+    pub value: T,
+    /// Where the file uses the value. Behind an alias, this is not where the value is written.
+    pub referenced: Location,
+}
+
+impl<T: JsonSchema> JsonSchema for Spanned<T> {
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let serde_saphyr::Spanned { value, referenced, .. } = serde_saphyr::Spanned::deserialize(deserializer)?;
+        Ok(Spanned { value, referenced })
+    }
+}
+
+/// A mapping in the order of the file, which a map would not keep.
+#[derive(Debug)]
+pub struct Entries<K, V>(pub Vec<(K, V)>);
+
+impl<K, V> Default for Entries<K, V> {
+    fn default() -> Self {
+        Entries(Vec::new())
+    }
+}
+
+impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Entries<K, V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder<K, V>(PhantomData<(K, V)>);
+        impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Visitor<'de> for InOrder<K, V> {
+            type Value = Entries<K, V>;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a mapping of names")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<K, V>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(InOrder(PhantomData))
+    }
+}
+
+/// A configuration file has a page or two; anything near this size is the wrong file.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What is wrong with a configuration file, where, and what to do about it. Printed as `file:line:column: message` and a
+/// line `hint: ...`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    pub file: String,
+    /// Line and column, counted from 1; `None` if the error is about the whole file.
+    pub place: Option<(u64, u64)>,
+    pub message: String,
+    pub hint: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}\nhint: {}", self.message, self.hint)
+    }
+}
+
+impl ConfigError {
+    pub fn at(file: &str, location: Location, message: impl Into<String>, hint: impl Into<String>) -> ConfigError {
+        let place = (location != Location::UNKNOWN).then(|| (location.line(), location.column()));
+        ConfigError { file: file.to_string(), place, message: printable(&message.into()), hint: hint.into() }
+    }
+}
+
+/// Escapes control characters, so that text quoted from the file cannot change the terminal.
+fn printable(message: &str) -> String {
+    let escape = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    message.chars().map(escape).collect()
+}
+
+/// Reads a YAML file.
+///
+/// # Errors
+/// A file that cannot be read, is not one YAML document, or does not have the form of `T`.
+pub fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
+    let file = path.display().to_string();
+    let whole =
+        |message: String, hint: &str| ConfigError { file: file.clone(), place: None, message, hint: hint.into() };
+    let cannot_read = |error: std::io::Error| whole(format!("cannot be read: {error}"), "check the path");
+    let bytes = bounded_read::bytes(path, MOST_BYTES).map_err(cannot_read)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| whole("is not UTF-8 text".to_string(), "is it the file you meant?"))?;
+    parse_yaml(&text, &file)
+}
+
+/// Reads YAML text; errors call it `file`.
+///
+/// # Errors
+/// As [`read_yaml`].
+pub fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, ConfigError> {
+    let options = serde_saphyr::options! {
+        // `yes`, `on` and merge keys mean different things to different YAML readers.
+        strict_booleans: true,
+        merge_keys: MergeKeyPolicy::Error,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| explain(&error, file))
+}
+
+fn explain(error: &serde_saphyr::Error, file: &str) -> ConfigError {
+    use serde_saphyr::Error;
+    let location = error.location().unwrap_or(Location::UNKNOWN);
+    let (message, hint) = match cause(error) {
+        Error::SerdeUnknownField { field, expected, .. } => (
+            format!("unknown key `{field}`"),
+            format!("{}the keys here are {}", did_you_mean(field, expected.iter().copied()), expected.join(", ")),
+        ),
+        Error::SerdeUnknownVariant { variant, expected, .. } => (
+            format!("unknown name `{variant}`"),
+            format!(
+                "{}the names here are {}",
+                did_you_mean(variant, expected.iter().copied()),
+                expected.join(", ")
+            ),
+        ),
+        Error::SerdeMissingField { field, .. } => {
+            (format!("the key `{field}` is missing"), example(field).to_string())
+        }
+        Error::DuplicateMappingKey { key, .. } => (
+            format!("the key {} appears twice", key.as_ref().map_or("here".to_string(), |key| format!("`{key}`"))),
+            "keep one of them".to_string(),
+        ),
+        Error::InvalidScalar { ty, .. } => {
+            (format!("not {}", plain_type(ty)), "see the example sweeps under configs/".to_string())
+        }
+        Error::SerdeInvalidType { unexpected, expected, .. }
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => (
+            format!("{} where {expected} was expected", unexpected.replace("unit value", "nothing")),
+            "see the example sweeps under configs/".to_string(),
+        ),
+        Error::Unexpected { expected: "sequence start", .. } => {
+            ("a list was expected".to_string(), "write [one, another], and [one] for a single entry".to_string())
+        }
+        Error::Unexpected { expected: "mapping start", .. } => {
+            ("keys and values were expected".to_string(), "write {key: value, another: value}".to_string())
+        }
+        Error::Eof { .. } => (
+            "the file ends too early".to_string(),
+            "a sweep needs at least models, policies and tasks".to_string(),
+        ),
+        Error::MultipleDocuments { .. } => {
+            ("a second document begins".to_string(), "one file holds one sweep; remove `---`".to_string())
+        }
+        Error::MergeKeyNotAllowed { .. } => {
+            ("merge keys (`<<`) are not understood".to_string(), "write the keys out".to_string())
+        }
+        Error::InvalidBooleanStrict { .. } => ("not a boolean".to_string(), "write true or false".to_string()),
+        other => (
+            UserMessageFormatter.format_message(other).to_string(),
+            "see the example sweeps under configs/".to_string(),
+        ),
+    };
+    ConfigError::at(file, location, message, hint)
+}
+
+/// The error inside wrappers that only add a place.
+fn cause(mut error: &serde_saphyr::Error) -> &serde_saphyr::Error {
+    while let serde_saphyr::Error::AliasError { error: inner, .. }
+    | serde_saphyr::Error::WithSnippet { error: inner, .. } = error
+    {
+        error = inner;
+    }
+    error
+}
+
+/// A Rust number type in words.
+fn plain_type(ty: &str) -> &str {
+    match ty {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
+        "bool" => "a boolean (true or false)",
+        other => other,
+    }
+}
+
+/// An example of a required key.
+fn example(field: &str) -> &'static str {
+    match field {
+        "models" => "add the models, for example `models: [random-tiny]`",
+        "policies" => "add the policies, for example `policies: [full, window+4, tova]`",
+        "tasks" => "add the tasks, for example `tasks: [{perplexity: {dataset: ./texts}}]`",
+        "dataset" => "add `dataset:`, a folder of .txt files, a .parquet file, or a hub data set owner/name",
+        "source" => "add `source:`, a folder, owner/name[@revision], or random-tiny",
+        "memory" => "add `memory:`, the limit for weights and caches together, for example `memory: 8 GiB`",
+        "score" => "add `score:`; `tova-bench list scores` names them",
+        "scope" => "add `scope:`, layer or head",
+        _ => "add it; see the example sweeps under configs/",
+    }
+}
