@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use super::baseline::BaselineArguments;
@@ -11,7 +12,7 @@ use super::doctor::DoctorArguments;
 use crate::eviction::Positions;
 use crate::ledger::Only;
 use crate::lm::{DeviceChoice, WeightType};
-use crate::report::Distance;
+use crate::report::{Distance, FORMATS, Format};
 use crate::sweep::Shard;
 use crate::world::{self, Split};
 
@@ -158,8 +159,8 @@ pub struct ReportArguments {
     #[arg(long, value_name = "DISTANCE")]
     pub within: Vec<Distance>,
     /// What to write [default: all but pdf; of --figure all]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
-    pub format: Vec<ReportFormat>,
+    #[arg(long, value_parser = format(), value_delimiter = ',', value_name = "FORMATS")]
+    pub format: Vec<&'static Format>,
     /// Redraw figures or tables of the paper (arXiv 2401.06104) into DIR/paper instead, by their numbers: 3 or figure3,
     /// table1, several with commas, or all that the rows can give
     #[arg(long, value_delimiter = ',', value_name = "ID")]
@@ -172,23 +173,10 @@ pub struct ReportArguments {
     pub columns: Option<u8>,
 }
 
-/// The formats of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ReportFormat {
-    /// report.md: tables, doubts and links to the figures; summary.md, the short answer for a pull request
-    Md,
-    /// report.html: one page with all of it, for a browser
-    Html,
-    /// report.csv, one line for each point, and pairs.csv, one for each two policies
-    Csv,
-    /// report.tex: every table, to be read into a paper with \input
-    Tex,
-    /// Figures, sharp at any size
-    Svg,
-    /// Figures as pixels, 300 per inch
-    Png,
-    /// Figures for LaTeX
-    Pdf,
+/// A format of a report, by its name.
+fn format() -> impl TypedValueParser<Value = &'static Format> {
+    let values = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(values).map(|name| Format::named(&name).expect("the parser knows no other names"))
 }
 
 #[derive(Debug, Args)]

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::args::{ReportArguments, ReportFormat};
+use super::args::ReportArguments;
 use super::failure::Usage;
 use super::{complete_rows, print};
 use crate::ledger::{Row, choose};
-use crate::report::paper::{self, Exhibit, Unknown};
-use crate::report::{self, Format, Options};
+use crate::paper::{self, Exhibit, Unknown};
+use crate::report::{FORMATS, Format, Options};
 
 pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     let exhibits = exhibits(&arguments.figure)?;
@@ -29,8 +29,9 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     if !exhibits.is_empty() {
         return redraw(arguments, &exhibits, &rows, out);
     }
-    let formats = formats(arguments).unwrap_or_else(|| Format::USUAL.to_vec());
-    let written = report::write(&rows, &Options { out: out.clone(), formats, within: arguments.within.clone() })?;
+    let formats = formats(arguments).unwrap_or_else(Format::usual);
+    let options = Options { out: out.clone(), formats, within: arguments.within.clone() };
+    let written = paper::write_report(&rows, &options)?;
     print(&written.terminal)?;
     for file in &written.files {
         eprintln!("{}", file.display());
@@ -39,17 +40,8 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
 }
 
 /// The formats that were asked for, if any were.
-fn formats(arguments: &ReportArguments) -> Option<Vec<Format>> {
-    let format = |asked: &ReportFormat| match asked {
-        ReportFormat::Md => Format::Markdown,
-        ReportFormat::Csv => Format::Csv,
-        ReportFormat::Html => Format::Html,
-        ReportFormat::Tex => Format::Latex,
-        ReportFormat::Svg => Format::Svg,
-        ReportFormat::Png => Format::Png,
-        ReportFormat::Pdf => Format::Pdf,
-    };
-    (!arguments.format.is_empty()).then(|| arguments.format.iter().map(format).collect())
+fn formats(arguments: &ReportArguments) -> Option<Vec<&'static Format>> {
+    (!arguments.format.is_empty()).then(|| arguments.format.clone())
 }
 
 /// What `--figure` names, in the paper's order.
@@ -57,7 +49,7 @@ fn exhibits(asked: &[String]) -> Result<Vec<Exhibit>> {
     let mut exhibits = Vec::new();
     for text in asked {
         match text.trim() {
-            "all" => exhibits.extend(Exhibit::ALL),
+            "all" => exhibits.extend(Exhibit::all()),
             _ => exhibits
                 .push(Exhibit::parse(text).map_err(|error| Usage::new(error.to_string(), Unknown::hint()))?),
         }
@@ -69,10 +61,9 @@ fn exhibits(asked: &[String]) -> Result<Vec<Exhibit>> {
 
 /// Figures and tables of the paper.
 fn redraw(arguments: &ReportArguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
-    let usual = [Format::Markdown, Format::Csv, Format::Latex, Format::Svg, Format::Png, Format::Pdf];
     let options = paper::Options {
         out: out.to_owned(),
-        formats: formats(arguments).unwrap_or_else(|| usual.to_vec()),
+        formats: formats(arguments).unwrap_or_else(|| FORMATS.iter().collect()),
         columns: arguments.columns,
         beside_paper: arguments.paper,
     };
@@ -85,7 +76,7 @@ fn redraw(arguments: &ReportArguments, exhibits: &[Exhibit], rows: &[Row], out: 
         eprintln!("note: {note}");
     }
     // Of everything, what rows do not have is no mistake; unless they have nothing.
-    let all = exhibits.len() == Exhibit::ALL.len();
+    let all = exhibits.len() == Exhibit::all().len();
     if all && drawn.missing.len() < exhibits.len() {
         for missing in &drawn.missing {
             eprintln!("not drawn: {}", missing.replace("\nhint: ", "; "));

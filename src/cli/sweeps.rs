@@ -16,7 +16,8 @@ use super::{print, threads};
 use crate::ledger::{Ledger, Row, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name, matrix_rate};
-use crate::report::{self, Options};
+use crate::paper;
+use crate::report::Options;
 use crate::run::{self, Machine, Prepared, Speed, bytes_per_worker};
 use crate::sweep::{Selection, Shard, Sweep};
 use crate::task::TaskSpec;
@@ -114,7 +115,7 @@ pub fn run(arguments: &RunArguments) -> Result<ExitCode> {
 }
 
 fn draw(rows: &[Row], folder: &Path) -> Result<()> {
-    let written = report::write(rows, &Options::everything(folder))?;
+    let written = paper::write_report(rows, &Options::everything(folder))?;
     print(&written.terminal)?;
     eprintln!("\nwritten to {}: report.html, report.md, tables as CSV and LaTeX, and figures/", folder.display());
     Ok(())

@@ -6,7 +6,8 @@
 use serde::Serialize;
 
 use super::point::{Comparison, Moved, Origin, Point, Verdict};
-use crate::report::{Better, Setting};
+use crate::metric::Better;
+use crate::report::SeriesKey;
 
 /// Version of the shape below.
 const SCHEMA_VERSION: u32 = 1;
@@ -122,17 +123,17 @@ fn record(point: &Point, allow_missing: bool) -> PointRecord<'_> {
     PointRecord {
         verdict: point.verdict,
         fails: point.fails(allow_missing),
-        setting: setting(&point.setting),
+        setting: setting(&point.key),
         policy: &point.policy,
         cache_size: point.cache_size,
-        metric: &point.quantity.metric,
-        quantity: &point.quantity.name,
-        better: match point.quantity.better {
+        metric: &point.metric.id,
+        quantity: &point.metric.label,
+        better: match point.metric.better {
             Better::Lower => "lower",
             Better::Higher => "higher",
             Better::Unknown => "unknown",
         },
-        group: point.group.as_deref(),
+        group: point.slice.as_deref(),
         baseline: point.before,
         results: point.after,
         difference: point.difference.map(|difference| difference.value),
@@ -147,28 +148,28 @@ fn record(point: &Point, allow_missing: bool) -> PointRecord<'_> {
     }
 }
 
-fn setting(setting: &Setting) -> SettingRecord<'_> {
+fn setting(key: &SeriesKey) -> SettingRecord<'_> {
     SettingRecord {
-        task: &setting.task,
-        dataset: &setting.dataset,
-        model: &setting.model,
-        model_revision: &setting.model_revision,
-        dtype: &setting.dtype,
-        length: setting.length,
-        stride: setting.stride,
-        bos: setting.bos,
-        tail: &setting.tail,
-        asked: &setting.asked,
-        seed: setting.seed,
-        prefill: &setting.prefill,
-        device: &setting.device,
+        task: &key.task,
+        dataset: &key.dataset,
+        model: &key.model,
+        model_revision: &key.model_revision,
+        dtype: &key.dtype,
+        length: key.length,
+        stride: key.stride,
+        bos: key.bos,
+        tail: &key.tail,
+        asked: &key.asked,
+        seed: key.seed,
+        prefill: &key.prefill,
+        device: &key.device,
     }
 }
 
 fn moved(moved: &Moved) -> MovedRecord<'_> {
     MovedRecord {
         sample: &moved.sample,
-        group: moved.group.as_deref(),
+        group: moved.slice.as_deref(),
         before: moved.before,
         after: moved.after,
         change: moved.change,

@@ -19,8 +19,8 @@ pub fn junit(comparison: &Comparison) -> Result<String, SerializeError> {
     let titles = comparison.titles();
     let mut suites: Vec<TestSuite> = Vec::new();
     for point in &comparison.points {
-        let title = titles.get(&point.setting).map_or("", String::as_str);
-        let name = XmlString::new(escape::plain(&format!("{} \u{B7} {title}", point.quantity.name)));
+        let title = titles.get(&point.key).map_or("", String::as_str);
+        let name = XmlString::new(escape::plain(&format!("{} \u{B7} {title}", point.metric.label)));
         let mut case = TestCase::new(escape::plain(&point.place()), status(point, comparison));
         // GitLab calls a suite by the class of its cases and takes equal ones for one test; Jenkins takes what stands before the
         // last dot for a package.
@@ -48,8 +48,8 @@ fn status(point: &Point, comparison: &Comparison) -> TestCaseStatus {
     };
     let sentence = escape::plain(&point.sentence());
     let moved = point.moved.iter().take(SHOWN).map(|moved| {
-        let group = moved.group.as_ref().map_or_else(String::new, |group| format!(" ({group})"));
-        format!("moved: {}{group}: {} to {}", moved.sample, moved.before, moved.after)
+        let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
+        format!("moved: {}{slice}: {} to {}", moved.sample, moved.before, moved.after)
     });
     let missing = point.missing_samples.iter().take(SHOWN).map(|sample| format!("missing: {sample}"));
     let lines = moved.chain(missing).map(|line| escape::plain(&line));

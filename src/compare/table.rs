@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::point::{Comparison, Moved, Point, Verdict, counted};
-use crate::report::{Entry, Grid, Line, Setting, Sheet};
+use super::point::{Comparison, Moved, Point, Verdict};
+use crate::format::counted;
+use crate::report::{Entry, Grid, Line, SeriesKey, Sheet};
 
 /// One kind of finding.
 pub(super) struct Section {
@@ -76,7 +77,7 @@ fn lacks_samples(point: &Point) -> bool {
 
 /// Everything worth showing, `limit` findings of each kind.
 pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
-    let names = Names::of(comparison);
+    let names = Names(comparison.titles());
     let missing_fails = !comparison.allow_missing;
     let numbers = |verdict: Verdict, title: &str, fails: bool| -> Option<Section> {
         let points = comparison.worst(verdict);
@@ -131,35 +132,29 @@ fn listed(title: &str, fails: bool, count: usize, mut lines: Vec<String>, limit:
     section(title, fails, count, left_out, None, lines)
 }
 
-/// What settings are called beside each other.
-struct Names<'a> {
-    titles: BTreeMap<&'a Setting, String>,
-}
+/// The titles of keys beside each other.
+struct Names<'a>(BTreeMap<&'a SeriesKey, String>);
 
 impl Names<'_> {
-    fn of(comparison: &Comparison) -> Names<'_> {
-        Names { titles: comparison.titles() }
-    }
-
     fn title(&self, point: &Point) -> &str {
-        self.titles.get(&point.setting).map_or("", String::as_str)
+        self.0.get(&point.key).map_or("", String::as_str)
     }
 
     fn numbers(&self, title: &str, points: &[&Point]) -> Sheet {
         let columns = ["baseline", "results", "difference", "threshold"].map(str::to_owned).to_vec();
         let lines = points.iter().map(|point| Line {
-            name: format!("{} \u{B7} {} \u{B7} {}", point.place(), point.quantity.name, self.title(point)),
+            name: format!("{} \u{B7} {} \u{B7} {}", point.place(), point.metric.label, self.title(point)),
             cells: vec![
-                point.before.map(|value| plain(point.quantity.show(value))),
-                point.after.map(|value| plain(point.quantity.show(value))),
+                point.before.map(|value| Entry::plain(point.metric.show(value))),
+                point.after.map(|value| Entry::plain(point.metric.show(value))),
                 point.difference.map(|difference| Entry {
                     spread: difference.interval.map(|interval| {
                         let [low, high] = [interval.low, interval.high].map(|end| point.show_difference(end));
                         format!("[{low}, {high}]")
                     }),
-                    ..plain(point.show_difference(difference.value))
+                    ..Entry::plain(point.show_difference(difference.value))
                 }),
-                point.threshold.clone().map(plain),
+                point.threshold.clone().map(Entry::plain),
             ],
         });
         Sheet {
@@ -177,8 +172,8 @@ impl Names<'_> {
     fn moved(&self, moved: &[(&Point, &Moved)]) -> Sheet {
         let columns = ["before", "after", "change"].map(str::to_owned).to_vec();
         let lines = moved.iter().map(|(point, moved)| {
-            let group = moved.group.as_ref().map_or_else(String::new, |group| format!(" ({group})"));
-            let setting = &point.setting;
+            let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
+            let key = &point.key;
             let change = match (moved.weights[0].to_bits() == moved.weights[1].to_bits(), moved.text) {
                 (false, _) => format!("weight {} to {}", moved.weights[0], moved.weights[1]),
                 (true, true) if moved.change == 0.0 => "another text".to_owned(),
@@ -187,17 +182,17 @@ impl Names<'_> {
             };
             Line {
                 name: format!(
-                    "{} \u{B7} {} \u{B7} {} \u{B7} {} \u{B7} {}{group}",
-                    setting.model,
+                    "{} \u{B7} {} \u{B7} {} \u{B7} {} \u{B7} {}{slice}",
+                    key.model,
                     point.place(),
-                    setting.task,
+                    key.task,
                     moved.sample,
-                    point.quantity.metric
+                    point.metric.id
                 ),
                 cells: vec![
-                    Some(plain(digits(moved.before))),
-                    Some(plain(digits(moved.after))),
-                    Some(plain(change)),
+                    Some(Entry::plain(digits(moved.before))),
+                    Some(Entry::plain(digits(moved.after))),
+                    Some(Entry::plain(change)),
                 ],
             }
         });
@@ -217,8 +212,8 @@ impl Names<'_> {
             let why = point.why.as_ref().map_or_else(String::new, |why| format!(" \u{B7} {why}"));
             let place = format!("{} \u{B7} {}{why}", point.place(), self.title(point));
             match found.iter_mut().find(|(other, _)| *other == place) {
-                Some((_, names)) => names.push(&point.quantity.name),
-                None => found.push((place, vec![&point.quantity.name])),
+                Some((_, names)) => names.push(&point.metric.label),
+                None => found.push((place, vec![&point.metric.label])),
             }
         }
         found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
@@ -230,7 +225,7 @@ impl Names<'_> {
             let names: Vec<&str> = point.missing_samples.iter().map(String::as_str).collect();
             let title = self.title(point);
             let (n, some) = (counted(names.len(), "sample"), some(&names, 4));
-            format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.quantity.name)
+            format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.metric.label)
         };
         points.iter().map(line).collect()
     }
@@ -249,8 +244,4 @@ fn digits(value: f64) -> String {
         size if size >= 1e7 || (size < 1e-3 && size > 0.0) => format!("{value:.9e}"),
         size => format!("{value:.*}", if size >= 1000.0 { 6 } else { 9 }),
     }
-}
-
-fn plain(number: String) -> Entry {
-    Entry { number, spread: None, best: false, partial: false }
 }

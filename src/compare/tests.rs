@@ -131,7 +131,7 @@ fn rouge_is_compared_as_it_is_reported() {
         rows.concat()
     };
     let found = compared(&rows(0.4), &rows(0.2), &Options::default());
-    let rouge = found.points.iter().find(|point| point.quantity.metric == "rouge").unwrap();
+    let rouge = found.points.iter().find(|point| point.metric.id == "rouge").unwrap();
     assert!((rouge.before.unwrap() - 100.0 * 0.032f64.cbrt()).abs() < 1e-9);
     assert!((rouge.after.unwrap() - 100.0 * 0.016f64.cbrt()).abs() < 1e-9);
     assert_eq!(rouge.verdict, Verdict::Regressed);
@@ -210,7 +210,7 @@ fn parts_are_compared_when_asked_for() {
     let (before, after) = (with_parts(4.0), with_parts(1.0));
     assert_eq!(only(&compared(&before, &after, &Options::default())).verdict, Verdict::Equal);
     let found = compared(&before, &after, &Options { parts: true, ..Options::default() });
-    let verdicts: Vec<_> = found.points.iter().map(|point| (point.group.as_deref(), point.verdict)).collect();
+    let verdicts: Vec<_> = found.points.iter().map(|point| (point.slice.as_deref(), point.verdict)).collect();
     assert_eq!(verdicts, [(None, Verdict::Equal), (Some("kind:home"), Verdict::Regressed)]);
 }
 

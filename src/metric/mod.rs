@@ -11,10 +11,12 @@ mod diversity;
 mod f1;
 mod overlap;
 mod rouge;
+mod table;
 
 pub use diversity::{Diversity, diversity};
 pub use f1::{Letters, best_exact_match, best_f1, exact_match, f1};
 pub use rouge::{Rouge, best_rouge, geometric_mean, rouge};
+pub use table::{Better, DependsOn, Guess, METRICS, Metric, Pooling, geometric_means};
 
 /// Sum of NLL in nats over scored tokens; perplexity is e to its mean.
 pub const NLL: &str = "nll";

@@ -3,6 +3,8 @@
 //! It knows sums per cluster and nothing of policies or metrics. Chunks of one book resemble each other, so books are
 //! drawn and not chunks; and every point of a panel sees the same draws, so their differences pair.
 
+use super::series::SampleSum;
+
 /// Resamples behind every interval.
 pub const RESAMPLES: usize = 2000;
 /// The share of resamples inside an interval.
@@ -42,6 +44,20 @@ pub struct Sums {
     /// Sums of two metrics more, for a quantity made of three.
     pub beside: [f64; 2],
     pub weight: f64,
+}
+
+impl Sums {
+    /// What one sample adds.
+    pub fn of(sum: &SampleSum<'_>) -> Self {
+        Self { value: sum.value, beside: sum.beside, weight: sum.weight }
+    }
+
+    pub fn add(&mut self, sum: &SampleSum<'_>) {
+        self.value += sum.value;
+        self.beside[0] += sum.beside[0];
+        self.beside[1] += sum.beside[1];
+        self.weight += sum.weight;
+    }
 }
 
 /// `sum(value) / sum(weight)` of a metric and the two beside it; `None` where nothing was weighed.

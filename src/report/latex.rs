@@ -5,9 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
+
 use super::escape;
-use super::sheets::capital;
+use super::format::Files;
+use super::sheets::{self, capital};
 use super::table::{Entry, Sheet};
+use super::write_report::Report;
 
 /// What stands before the tables: how to use the file, and its own few macros, which a document may define before.
 const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `tova-bench report` again writes this file anew.
@@ -35,8 +39,17 @@ const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `to
 /// Tables between two ends of a page.
 const TOGETHER: usize = 6;
 
+pub(super) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.tex", file(&sheets::all(report)))])
+}
+
+/// One file of sheets.
+pub(super) fn sheets(sheets: &[Sheet]) -> String {
+    file(&[(None, sheets.to_vec())])
+}
+
 /// The whole file: groups of sheets, each with what its tables have in common.
-pub(super) fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
+fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
     let mut file = HEADER.to_owned();
     let mut labels: BTreeMap<String, usize> = BTreeMap::new();
     for (title, sheets) in groups {
@@ -123,14 +136,12 @@ fn spread(entry: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
-    use super::super::sheets;
+    use super::super::fixture::{Sample, rows, table_3, with_report};
     use super::*;
     use crate::ledger::Row;
 
     fn of(rows: &[Row]) -> String {
-        file(&sheets::all(rows, &panels(rows), &[], &[]))
+        with_report(rows, |report| file(&sheets::all(report)))
     }
 
     #[test]

@@ -1,15 +1,18 @@
-//! The report as one Markdown file: what was measured, tables with intervals, doubts, and links to the figures.
-//!
-//! It knows where figures lie relative to the file and how to say what a number means; it computes nothing.
+//! The report as one Markdown file: what was measured, tables with intervals, warnings, and links to the figures.
 
 use std::collections::BTreeSet;
 
+use anyhow::Result;
+
 use super::breakdown::Breakdown;
+use super::format::Files;
 use super::points::Panel;
-use super::setting::Setting;
+use super::retention::Section;
+use super::series_key::SeriesKey;
 use super::sheets::{self, capital};
 use super::table::{self, Entry, Grid, Sheet, Show};
-use super::{escape, pairing, throughput};
+use super::write_report::Report;
+use super::{escape, pairing, pr_summary, throughput};
 use crate::ledger::{Row, Text};
 
 /// A figure to link: alternative text, and the path relative to the report.
@@ -18,50 +21,68 @@ pub(super) struct Link {
     pub(super) path: String,
 }
 
-/// The whole file; `links` has the figures of each panel, and `overview` those that show panels side by side.
-pub(super) fn file(
-    rows: &[Row],
-    panels: &[Panel],
-    breakdowns: &[Breakdown<'_>],
-    links: &[Vec<Link>],
-    overview: &[Link],
-    within: Option<&Sheet>,
-) -> String {
+pub(super) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.md", file(report)), ("summary.md", pr_summary::file(report))])
+}
+
+/// One file of sheets.
+pub(super) fn sheets(sheets: &[Sheet]) -> String {
+    let mut file = String::new();
+    sheets.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
+    file
+}
+
+fn file(report: &Report<'_>) -> String {
     let mut file = String::from("# Cache size against quality\n\n");
-    file.push_str(&provenance(rows));
+    file.push_str(&provenance(report.rows));
     file.push_str(
-        "`full` is the model with an unbounded cache, `truncate` the same on texts cut to as many tokens (the paper's \
-         Baseline); neither is a policy.\n\n",
+        "`full` is the model with an unbounded cache. `truncate` is the same model on texts cut to the cache size (the \
+         paper's Baseline). Neither is a cache policy.\n\n",
     );
-    if let Some(within) = within {
-        push_sheet(&mut file, "##", within);
+    if let Some(smallest) = &report.smallest {
+        push_sheet(&mut file, "##", smallest);
     }
-    push_links(&mut file, overview);
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
-    let timed = throughput::tables(rows);
-    let mut last: Option<&Setting> = None;
-    for (panel, links) in panels.iter().zip(links) {
-        if last != Some(&panel.setting) {
-            file.push_str(&format!("## {}\n\n", escape::markdown(&panel.setting.title(&settings))));
-            file.push_str(&setting_line(&panel.setting));
-            if let Some(table) = timed.iter().find(|table| table.setting == panel.setting) {
-                push_grid(&mut file, throughput::CORNER, &table.grid());
-                file.push_str(&format!("{}.\n\n", capital(&table.legend())));
+    push_links(&mut file, &report.links.overview);
+    let keys = report.keys();
+    let mut last: Option<&SeriesKey> = None;
+    for (i, panel) in report.panels.iter().enumerate() {
+        if last != Some(&panel.key) {
+            file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&keys))));
+            file.push_str(&key_line(&panel.key));
+            if let Some(timing) = report.timing(&panel.key) {
+                push_grid(&mut file, throughput::CORNER, &timing.grid());
+                file.push_str(&format!("{}.\n\n", capital(&timing.legend())));
             }
-            last = Some(&panel.setting);
+            last = Some(&panel.key);
         }
-        push_panel(&mut file, panel, links);
-        for parts in breakdowns.iter().filter(|parts| parts.is_of(panel)) {
+        push_panel(&mut file, panel, report.links.panels.get(i).map_or(&[], Vec::as_slice));
+        for parts in report.breakdowns_of(panel) {
             push_breakdown(&mut file, parts);
         }
     }
+    for (i, section) in report.sections.iter().enumerate() {
+        push_section(&mut file, section, report.links.sections.get(i).map_or(&[], Vec::as_slice));
+    }
+    report.extra.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
     file
+}
+
+/// Which tokens are kept.
+pub(super) fn push_section(file: &mut String, section: &Section<'_>, links: &[Link]) {
+    file.push_str(&format!("## {}\n\n{}\n\n", escape::markdown(&section.heading()), section.about()));
+    push_links(file, links);
+    for sheet in section.kinds() {
+        push_sheet(file, "###", &sheet);
+    }
+    for (title, tokens) in section.tokens() {
+        file.push_str(&format!("### {}\n\n{}", escape::markdown(&title), tokens.markdown()));
+    }
 }
 
 fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
     file.push_str(&format!(
         "### {}\n\n{}\n\n",
-        escape::markdown(&capital(&panel.quantity.name)),
+        escape::markdown(&capital(&panel.metric.label)),
         sheets::meaning(panel)
     ));
     if let Some(grid) = table::grid(panel, Show::Value) {
@@ -141,7 +162,7 @@ fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
     }
 }
 
-/// A table, under a corner that needs no escaping.
+/// A table; the corner is not escaped.
 pub fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
     let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
     file.push_str(&format!("| {corner} | {} |\n", columns.join(" | ")));
@@ -167,16 +188,10 @@ fn cell(entry: &Entry) -> String {
     cell
 }
 
-fn setting_line(setting: &Setting) -> String {
-    let mut fields = vec![
-        format!("model {}", escape::markdown(&setting.model)),
-        format!("dataset {}", escape::markdown(&setting.dataset)),
-        format!("task {}", escape::markdown(&setting.task)),
-    ];
-    let details = setting.details();
-    let told = details.iter().filter(|(_, value)| !value.is_empty());
-    fields.extend(told.map(|(name, value)| format!("{name} {}", escape::markdown(value))));
-    format!("{}\n\n", fields.join(" \u{B7} "))
+/// Everything that the numbers below have in common, in one line.
+fn key_line(key: &SeriesKey) -> String {
+    let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::markdown(&value)));
+    format!("{}\n\n", fields.collect::<Vec<_>>().join(" \u{B7} "))
 }
 
 /// Where the numbers come from, in one line.
@@ -210,12 +225,11 @@ fn push_links(file: &mut String, links: &[Link]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, rows, with_report};
     use super::*;
 
     #[test]
-    fn a_sheet_is_a_heading_a_table_and_doubts() {
+    fn a_sheet_is_a_heading_a_table_and_notes() {
         let line = table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
         let mut shown = String::new();
         push_sheet(
@@ -242,7 +256,7 @@ mod tests {
             .into_iter()
             .map(|row| Row { model: "x|y<script>".into(), ..row })
             .collect();
-        let file = file(&all, &panels(&all), &[], &[vec![]], &[], None);
+        let file = with_report(&all, file);
         assert!(file.contains("| a\\|b | **2.72** |"), "{file}");
         assert!(file.contains("| tova | 7.39 |"), "{file}");
         assert!(!file.contains("<script>"), "{file}");

@@ -4,8 +4,8 @@
 
 use super::pairs::Pair;
 use super::points::{self, Panel};
-use super::quantity::Better;
 use super::table::{Entry, Grid, Line, Sheet};
+use crate::metric::Better;
 
 /// What a pair says of its first policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl<'p> Reference<'p> {
     /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or
     /// which way is better is not known.
     fn of(panel: &'p Panel) -> Option<Self> {
-        if panel.quantity.better == Better::Unknown {
+        if panel.metric.better == Better::Unknown {
             return None;
         }
         let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
@@ -73,7 +73,7 @@ fn best(panel: &Panel) -> Option<&str> {
     let at_best = |policy: &str| {
         let sizes = panel.sizes().into_iter().filter(|size| {
             let at_size = panel.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(*size));
-            let better = |a: f64, b: f64| if panel.quantity.better == Better::Lower { a < b } else { a > b };
+            let better = |a: f64, b: f64| if panel.metric.better == Better::Lower { a < b } else { a > b };
             let own = panel.point(policy, Some(*size)).map(|point| point.estimate.value);
             own.is_some_and(|own| !at_size.into_iter().any(|point| better(point.estimate.value, own)))
         });
@@ -90,7 +90,7 @@ fn comparisons(panel: &Panel) -> usize {
 
 /// The table of one policy against each other.
 pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let reference = Reference::of(panel).filter(|_| !panel.quantity.is_detail())?;
+    let reference = Reference::of(panel).filter(|_| !panel.metric.is_detail())?;
     let sizes: Vec<u32> = panel
         .sizes()
         .into_iter()
@@ -115,11 +115,11 @@ pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
         about.push_str(" Where it says equal, both are the same in every resample.");
     }
     Some(Sheet {
-        title: format!("{}: {} against the others", panel.quantity.name, reference.policy),
+        title: format!("{}: {} against the others", panel.metric.label, reference.policy),
         about,
         corner: "cache size",
         grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
-        notes: points::doubts_about_clusters(panel.clusters).into_iter().collect(),
+        notes: points::few_clusters(panel.clusters).into_iter().collect(),
     })
 }
 
@@ -135,9 +135,9 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
         return Entry { number: "equal".to_owned(), spread: None, best: false, partial: false };
     }
     let spread =
-        |interval: super::bootstrap::Interval| panel.quantity.show_spread(interval.half_width(), difference.value);
+        |interval: super::bootstrap::Interval| panel.metric.show_spread(interval.half_width(), difference.value);
     Entry {
-        number: panel.quantity.show_difference(difference.value),
+        number: panel.metric.show_difference(difference.value),
         spread: difference.interval.map(spread),
         best: pair.holds(),
         partial: pair.samples < panel.samples,
@@ -153,7 +153,7 @@ pub(super) fn verdicts(panel: &Panel) -> Vec<String> {
     for (other, pairs) in &reference.others {
         let verdict = |size: u32| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
-            Some(Verdict::of(pair, panel.quantity.better))
+            Some(Verdict::of(pair, panel.metric.better))
         };
         let told = Verdict::ALL.into_iter().filter_map(|wanted| {
             let places = spans(&sizes, |size| verdict(size) == Some(wanted));
@@ -173,7 +173,7 @@ pub(super) fn verdicts(panel: &Panel) -> Vec<String> {
 
 /// How [`verdicts`] are to be read.
 pub(super) fn legend(panel: &Panel) -> String {
-    let doubt = points::doubts_about_clusters(panel.clusters);
+    let doubt = points::few_clusters(panel.clusters);
     let doubt = doubt.map_or("", |_| ", likely too often with so few clusters");
     format!("what holds for all {} comparisons at once (95 %{doubt})", comparisons(panel))
 }
@@ -190,8 +190,7 @@ fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
     use crate::ledger::Row;
 

@@ -6,8 +6,8 @@
 //! Econometrica 73, 2005). It knows how to compare; which pairs a reader is shown it leaves to `pairing`.
 
 use super::bootstrap::{self, CONFIDENCE, Estimate, Interval, RESAMPLES};
-use super::gather::Measured;
 use super::pool::{Pool, Resampled};
+use super::series::CellSums;
 
 /// Two policies at one cache size.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,21 +51,22 @@ impl Pair {
     }
 }
 
-/// One cell of a panel: a policy at a size, and what was measured.
-type Cell<'c, 'a> = ((&'c str, Option<u32>), &'c Measured<'a>);
+/// A policy at a size, with what was measured.
+type Place<'c, 'a> = ((&'c str, Option<u32>), &'c CellSums<'a>);
 
 /// All pairs but those with `full`, the later of a panel's order minus the earlier.
-pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
+pub(super) fn of(pool: &Pool<'_>, cells: &[Place<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
     // Nearly always all cells have the same samples, and then what each resampled to serves all its pairs.
-    let mut sets: Vec<&Measured> = Vec::new();
+    let mut sets: Vec<&CellSums> = Vec::new();
     let mut own = Vec::new();
     let evicting = cells.iter().zip(resampled).filter(|(((policy, _), _), _)| *policy != "full");
     for (&((policy, size), measured), resampled) in evicting {
         let (Some(size), Some(resampled)) = (size, resampled) else { continue };
-        let set = sets.iter().position(|set| set.marks.keys().eq(measured.marks.keys())).unwrap_or_else(|| {
-            sets.push(measured);
-            sets.len() - 1
-        });
+        let set =
+            sets.iter().position(|set| set.samples.keys().eq(measured.samples.keys())).unwrap_or_else(|| {
+                sets.push(measured);
+                sets.len() - 1
+            });
         own.push((policy, size, set, measured, resampled));
     }
     let (mut pairs, mut differences) = (Vec::new(), Vec::new());
@@ -140,8 +141,7 @@ fn standard_error(difference: &Resampled) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
     use crate::ledger::Row;
 

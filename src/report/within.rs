@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use super::order;
 use super::points::{self, Panel, Point};
-use super::quantity::Better;
-use super::setting::Setting;
+use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
+use crate::metric::Better;
 
 /// What a distance is counted in.
 #[derive(Debug, PartialEq)]
@@ -76,18 +76,18 @@ impl Distance {
     fn shown(&self, panel: &Panel) -> String {
         match self.unit {
             Some(unit) => format!("{} {}", self.amount, unit.shown),
-            None => format!("{} % of {}", self.amount, panel.quantity.name.trim_end_matches(" (%)")),
+            None => format!("{} % of {}", self.amount, panel.metric.label.trim_end_matches(" (%)")),
         }
     }
 
     /// In the quantity's own terms; `None` where the panel is about something else.
     fn of(&self, panel: &Panel) -> Option<f64> {
-        let known = panel.quantity.better != Better::Unknown && panel.quantity.has_difference;
+        let known = panel.metric.better != Better::Unknown && panel.metric.has_difference;
         match self.unit {
-            _ if !known || panel.group.is_some() => None,
-            Some(unit) => (unit.metric == panel.quantity.metric).then_some(self.amount),
+            _ if !known || panel.slice.is_some() => None,
+            Some(unit) => (unit.metric == panel.metric.id).then_some(self.amount),
             // Details only say more about another quantity.
-            None if panel.quantity.is_detail() => None,
+            None if panel.metric.is_detail() => None,
             None => Some(self.amount / 100.0 * panel.full()?.estimate.value.abs()),
         }
     }
@@ -112,7 +112,7 @@ fn reach<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Reach<'p>>
         let within = |point: &&Point| loss(point).is_some_and(|loss| loss <= distance + ROUNDING);
         points.into_iter().rev().take_while(within).last()
     };
-    let lower = panel.quantity.better == Better::Lower;
+    let lower = panel.metric.better == Better::Lower;
     let value = |point: &Point| point.to_full.map(|to_full| if lower { to_full.value } else { -to_full.value });
     let farther = |point: &Point| {
         let interval = point.to_full?.interval?;
@@ -127,7 +127,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// The sheet of all settings; `None` where nothing is measured in any of the units, and nobody asked.
 pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
     let usual = Distance::usual();
     let asked = if distances.is_empty() { &usual } else { distances };
     let mut wanted: Vec<(&Panel, &Distance, f64)> = Vec::new();
@@ -145,7 +145,7 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     }
     let mut lines = Vec::new();
     for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
-        let title = panel.setting.title(&settings);
+        let title = panel.key.title(&settings);
         let name = format!("{} \u{B7} {title}", distance.shown(panel));
         let reached: Vec<_> = policies.iter().map(|policy| reach(panel, policy, within)).collect();
         let size = |reach: &Option<Reach<'_>>| reach.as_ref()?.smallest?.cache_size;
@@ -155,12 +155,12 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
         let best =
             sizes.iter().flatten().min().copied().filter(|best| sizes.iter().any(|size| *size != Some(*best)));
         let cell = |(policy, reach): (&&str, &Option<Reach<'_>>)| {
-            let mut entry = entry(reach.as_ref()?, panel.setting.length);
+            let mut entry = entry(reach.as_ref()?, panel.key.length);
             entry.best = *policy != "truncate" && best.is_some() && size(reach) == best;
             Some(entry)
         };
         lines.push(Line { name, cells: policies.iter().zip(&reached).map(cell).collect() });
-        let doubt = points::doubts_about_clusters(panel.clusters).map(|doubt| format!("{title}: {doubt}"));
+        let doubt = points::few_clusters(panel.clusters).map(|doubt| format!("{title}: {doubt}"));
         notes.extend(doubt.filter(|doubt| !notes.contains(doubt)));
     }
     (!lines.is_empty() || !distances.is_empty()).then(|| Sheet {
@@ -205,8 +205,7 @@ fn share(size: u32, length: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
     use crate::ledger::Row;
 
@@ -291,8 +290,10 @@ mod tests {
         assert_eq!(sheet.notes.len(), 1, "{:?}", sheet.notes);
         assert!(sheet.notes[0].contains("2 clusters only"), "{:?}", sheet.notes);
         // A gain is never too far.
-        let gain =
-            super::sheet(&super::points::panels(&losses("tova", &[(64, [-9.0, -9.0])])), &[distance("0f1")]);
+        let gain = super::sheet(
+            &super::super::fixture::panels(&losses("tova", &[(64, [-9.0, -9.0])])),
+            &[distance("0f1")],
+        );
         assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("for sure")));
     }
 
@@ -302,7 +303,7 @@ mod tests {
         let asked = sheet(&panels, &[distance("1f1"), distance("0.4ppl")]).unwrap();
         assert_eq!((asked.grid.lines.len(), asked.notes.len()), (1, 1));
         assert!(asked.notes[0].starts_with("within 1f1: nothing"), "{:?}", asked.notes);
-        let only = points::panels(&rows("tova", Some(8), &[]));
+        let only = super::super::fixture::panels(&rows("tova", Some(8), &[]));
         assert!(sheet(&only, &[]).is_none());
     }
 

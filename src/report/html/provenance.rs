@@ -1,6 +1,4 @@
 //! Where the numbers come from: sweeps, models, data, engine, commits, devices, dates and the time they took.
-//!
-//! It reads each row once and knows no number that was measured.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -79,7 +77,7 @@ pub(super) fn fold(rows: &[Row]) -> Markup {
                 (rows.len()) " rows of " (all.cells.len()) " cells: where they come from"
             }
             dl.facts {
-                (fact("rows", &[format!("{} of {} cells, {} readings of samples", rows.len(), all.cells.len(), all.samples)]))
+                (fact("rows", &[format!("{} of {} cells, {} samples read", rows.len(), all.cells.len(), all.samples)]))
                 (fact("sweep", &texts(&all.sweeps)))
                 (fact("model", &models.collect::<Vec<_>>()))
                 (fact("data", &texts(&all.datasets)))

@@ -5,34 +5,24 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::super::breakdown;
+use super::super::Results;
 use super::super::curve::Looks;
 use super::super::fixture::{Sample, recall, rows, table_3};
-use super::super::points::{Panel, panels};
+use super::super::points::Panel;
 use super::super::table::{Entry, Grid, Line, Sheet};
 use super::reader::{Piece, attribute, json, number, pieces, raw};
 use super::*;
+use crate::ledger::Row;
 
 const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
 
-fn page_with(rows: &[Row], further: &[Sheet]) -> (String, Vec<Panel>) {
-    let all = panels(rows);
-    let whole: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
-    let (breakdowns, sections) = (breakdown::breakdowns(&all), retention::sections(rows, &all));
-    let (looks, further) = (Looks::of(&whole), further.iter().collect::<Vec<_>>());
-    let (all_panels, panels, sections) = (&all, &whole, &sections);
-    let content = Content {
-        rows,
-        all: all_panels,
-        panels,
-        breakdowns: &breakdowns,
-        sections,
-        looks: &looks,
-        further: &further,
-    };
-    let page = file(&content).unwrap();
-    (page, all)
+fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
+    let results = Results::of(rows);
+    let whole = results.whole();
+    let looks = Looks::of(&whole);
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &looks, &[], &()) };
+    (page::page(&report).unwrap(), results.panels.clone())
 }
 
 fn page(rows: &[Row]) -> (String, Vec<Panel>) {
@@ -159,9 +149,9 @@ fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
         let interval = point.estimate.interval;
         assert_eq!(written[3][1].as_f64(), interval.map(|interval| interval.low));
         assert_eq!(written[3][5].as_f64(), point.to_full.and_then(|d| d.interval).map(|interval| interval.high));
-        let shown: f64 = panel.quantity.show(point.estimate.value).parse().unwrap();
+        let shown: f64 = panel.metric.show(point.estimate.value).parse().unwrap();
         // A table by parts has no room for sizes as long as a sample.
-        let is_whole = panel.group.is_none() || point.cache_size.is_some_and(|size| size < panel.setting.length);
+        let is_whole = panel.slice.is_none() || point.cache_size.is_some_and(|size| size < panel.key.length);
         assert!(!is_whole || cells.contains(&shown.to_string().as_str()), "{shown} of {point:?}");
     }
 }
@@ -294,14 +284,14 @@ fn samples_come_back_bit_by_bit() {
     all.extend(more);
     let (page, panels) = page(&all);
     let data = json(&page, "rows");
-    let settings: Vec<_> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let settings: Vec<_> = panels.iter().map(|panel| panel.key.clone()).collect();
     let expected: BTreeMap<String, (u64, u64)> = all
         .iter()
         .filter(|row| {
             !row.metric.ends_with("_chance") && row.group.as_deref().is_none_or(|g| g.starts_with("position"))
         })
         .map(|row| {
-            let title = super::super::setting::Setting::of(row).title(&settings);
+            let title = super::super::SeriesKey::of(row).title(&settings);
             let size = row.cache_size.map_or("null".to_owned(), |size| size.to_string());
             let group = row.group.as_deref().unwrap_or_default();
             let key = format!("{title:?} {:?} {size} {:?} {:?} {group:?}", row.policy, row.sample, row.metric);
@@ -324,9 +314,10 @@ fn samples_come_back_bit_by_bit() {
 #[test]
 fn what_does_not_fit_is_left_out_by_cells_and_said() {
     let rows = table_3("meta/Llama", 1.0, 50);
-    let settings = [panels(&rows)[0].setting.clone()];
-    let parse =
-        |budget| -> Value { serde_json::from_str(&samples::json(&rows, &settings, budget).unwrap()).unwrap() };
+    let results = Results::of(&rows);
+    let keys = [results.panels[0].key.clone()];
+    let json = |budget| samples::json(&results.series, &keys, budget).unwrap();
+    let parse = |budget| -> Value { serde_json::from_str(&json(budget)).unwrap() };
     let whole = parse(samples::BUDGET);
     assert_eq!(whole[0]["places"].as_array().unwrap().len(), 1 + 8 * 7);
     let some = parse(30_000);
@@ -348,7 +339,7 @@ fn what_does_not_fit_is_left_out_by_cells_and_said() {
 }
 
 #[test]
-fn sheets_of_others_are_shown() {
+fn sheets_of_the_caller_are_shown() {
     let cell = Entry { number: "0.25".into(), spread: None, best: false, partial: false };
     let sheet = Sheet {
         title: "Claims <of> the paper".into(),
@@ -358,11 +349,11 @@ fn sheets_of_others_are_shown() {
             columns: vec!["holds".into()],
             lines: vec![Line { name: "first".into(), cells: vec![Some(cell)] }],
         },
-        notes: vec!["a doubt".into()],
+        notes: vec!["a warning".into()],
     };
     let (page, _) = page_with(&questions(), &[sheet]);
     for part in
-        ["<caption>Claims &lt;of&gt; the paper</caption>", "What the paper says.", r#"data-v="0.25""#, "a doubt"]
+        ["<caption>Claims &lt;of&gt; the paper</caption>", "What the paper says.", r#"data-v="0.25""#, "a warning"]
     {
         assert!(page.contains(part), "{part}");
     }

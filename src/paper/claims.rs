@@ -5,9 +5,9 @@
 
 use super::claim::{Claim, Threshold, Unit};
 use super::measure::{
-    BASELINES, BEST_BASELINE, Measured, Table3, best_baseline, first_token, gap, identity, is_llama_2, least_lead,
-    lifetimes, nearest_baseline, of_long_texts, of_panels, preference, recent, rise, smallest_lead, story_length,
-    timed,
+    BASELINES, BEST_BASELINE, Observation, Table3, best_baseline, first_token, gap, identity, is_llama_2,
+    least_lead, lifetimes, nearest_baseline, of_long_texts, of_panels, preference, recent, rise, smallest_lead,
+    story_length, timed,
 };
 use super::{TOVA, numbers};
 
@@ -31,7 +31,7 @@ pub(super) fn all() -> Vec<Claim> {
     let deviation = numbers::TABLE_5_SIZES.into_iter().zip(numbers::TABLE_5[0].1);
     let deviation = deviation.map(|(size, steps)| (f64::from(steps) - identity(numbers::LENGTH, size)).abs());
     let (least, most) = numbers::RECENT_SHARE;
-    let value = |measured: Option<Measured>| measured.map(|measured| measured.estimate.value);
+    let value = |measured: Option<Observation>| measured.map(|measured| measured.estimate.value);
     let claim = |statement, threshold, unit, printed, sweep, measure| Claim {
         statement,
         threshold,
@@ -92,7 +92,7 @@ pub(super) fn all() -> Vec<Claim> {
             "configs/squality-instruct.yaml",
             |evidence| {
                 of_panels(evidence, ("squality", "rouge"), |panel| {
-                    gap(panel, TOVA, if is_llama_2(&panel.setting) { 8 } else { 4 })
+                    gap(panel, TOVA, if is_llama_2(&panel.key) { 8 } else { 4 })
                 })
             },
         ),
