@@ -70,15 +70,16 @@ fn movement(before: &NamedSum<'_>, after: &NamedSum<'_>, tolerance: f64) -> Opti
         () if !(second - first).is_finite() => f64::INFINITY,
         () => (second - first).abs(),
     };
-    let text = before.sum.row.output != after.sum.row.output;
-    (change > tolerance || text).then(|| Moved {
+    let text_differs = before.sum.row.output != after.sum.row.output;
+    (change > tolerance || text_differs).then(|| Moved {
         sample: before.sample.to_owned(),
         slice: before.slice.map(str::to_owned),
         before: first,
         after: second,
         change,
-        weights: [before.sum.weight, after.sum.weight],
-        text,
+        weight_before: before.sum.weight,
+        weight_after: after.sum.weight,
+        text_differs,
     })
 }
 

@@ -77,19 +77,21 @@ impl Verdict {
 }
 
 /// One sample whose number is not what it was.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moved {
     pub sample: String,
     /// The slice of the sample the number is about; `None`: all of it.
+    #[serde(rename = "group")]
     pub slice: Option<String>,
-    /// `value / weight`, as the rows have them; the value itself where nothing was weighed.
+    /// `value / weight`, as the rows have them; the value itself where the weight is 0.
     pub before: f64,
     pub after: f64,
     /// How far `value / weight` moved; infinite where one of them is no number, or the weights differ.
     pub change: f64,
-    pub weights: [f64; 2],
+    pub weight_before: f64,
+    pub weight_after: f64,
     /// Whether the text that was written differs.
-    pub text: bool,
+    pub text_differs: bool,
 }
 
 /// One metric of one policy at one cache size, on both sides.

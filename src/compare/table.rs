@@ -174,11 +174,12 @@ impl Names<'_> {
         let lines = moved.iter().map(|(point, moved)| {
             let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
             let key = &point.key;
-            let change = match (moved.weights[0].to_bits() == moved.weights[1].to_bits(), moved.text) {
-                (false, _) => format!("weight {} to {}", moved.weights[0], moved.weights[1]),
+            let Moved { before, after, weight_before, weight_after, .. } = **moved;
+            let change = match (weight_before.to_bits() == weight_after.to_bits(), moved.text_differs) {
+                (false, _) => format!("weight {weight_before} to {weight_after}"),
                 (true, true) if moved.change == 0.0 => "another text".to_owned(),
-                (true, true) => format!("{:+.1e}, text", moved.after - moved.before),
-                (true, false) => format!("{:+.1e}", moved.after - moved.before),
+                (true, true) => format!("{:+.1e}, text", after - before),
+                (true, false) => format!("{:+.1e}", after - before),
             };
             Line {
                 name: format!(
@@ -190,8 +191,8 @@ impl Names<'_> {
                     point.metric.id
                 ),
                 cells: vec![
-                    Some(Entry::plain(digits(moved.before))),
-                    Some(Entry::plain(digits(moved.after))),
+                    Some(Entry::plain(digits(before))),
+                    Some(Entry::plain(digits(after))),
                     Some(Entry::plain(change)),
                 ],
             }

@@ -5,10 +5,13 @@
 
 use std::borrow::Cow;
 
+use serde::Serialize;
+
 use crate::format::plain;
 
 /// Which way a metric improves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Better {
     Lower,
     Higher,

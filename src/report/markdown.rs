@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::breakdown::Breakdown;
 use super::format::Files;
 use super::points::Panel;
 use super::retention::Section;
 use super::series_key::SeriesKey;
 use super::sheets::{self, capital};
-use super::table::{self, Entry, Grid, Sheet, Show};
+use super::table::{Entry, Grid, Sheet};
 use super::write_report::Report;
-use super::{escape, pairing, pr_summary, throughput};
+use super::{escape, pairing, pr_summary};
 use crate::ledger::{Row, Text};
 
 /// A figure to link: alternative text, and the path relative to the report.
@@ -50,14 +49,13 @@ fn file(report: &Report<'_>) -> String {
             file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&keys))));
             file.push_str(&key_line(&panel.key));
             if let Some(timing) = report.timing(&panel.key) {
-                push_grid(&mut file, throughput::CORNER, &timing.grid());
-                file.push_str(&format!("{}.\n\n", capital(&timing.legend())));
+                push_sheet(&mut file, "###", &sheets::of_timing(timing));
             }
             last = Some(&panel.key);
         }
         push_panel(&mut file, panel, report.links.panels.get(i).map_or(&[], Vec::as_slice));
         for parts in report.breakdowns_of(panel) {
-            push_breakdown(&mut file, parts);
+            sheets::of_parts(parts).iter().for_each(|(_, sheet)| push_sheet(&mut file, "####", sheet));
         }
     }
     for (i, section) in report.sections.iter().enumerate() {
@@ -71,49 +69,20 @@ fn file(report: &Report<'_>) -> String {
 pub(super) fn push_section(file: &mut String, section: &Section<'_>, links: &[Link]) {
     file.push_str(&format!("## {}\n\n{}\n\n", escape::markdown(&section.heading()), section.about()));
     push_links(file, links);
-    for sheet in section.kinds() {
-        push_sheet(file, "###", &sheet);
-    }
-    for (title, tokens) in section.tokens() {
-        file.push_str(&format!("### {}\n\n{}", escape::markdown(&title), tokens.markdown()));
-    }
+    section.sheets().iter().for_each(|sheet| push_sheet(file, "###", sheet));
 }
 
 fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
-    file.push_str(&format!(
-        "### {}\n\n{}\n\n",
-        escape::markdown(&capital(&panel.metric.label)),
-        sheets::meaning(panel)
-    ));
-    if let Some(grid) = table::grid(panel, Show::Value) {
-        push_grid(file, "policy", &grid);
-    }
-    if let Some(grid) = table::grid(panel, Show::Difference) {
-        file.push_str("Difference to the full cache:\n\n");
-        push_grid(file, "policy", &grid);
-    }
-    if panel.points.iter().any(|point| !point.complete) {
-        file.push_str("† not over all samples of this table\n\n");
-    }
-    for note in &panel.notes {
-        file.push_str(&format!("- {}\n", escape::markdown(note)));
-    }
-    if !panel.notes.is_empty() {
-        file.push('\n');
-    }
+    let [value, difference] = [sheets::value(panel), sheets::difference(panel)];
+    value.iter().chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
     if let Some(sheet) = pairing::sheet(panel) {
-        push_folded(file, &sheet, |file| push_verdicts(file, panel));
+        let title = escape::markdown(&capital(&sheet.title));
+        file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
+        push_body(file, &sheet);
+        push_verdicts(file, panel);
+        file.push_str("</details>\n\n");
     }
     push_links(file, links);
-}
-
-/// A sheet behind a line that a reader opens, and something after it.
-fn push_folded(file: &mut String, sheet: &Sheet, more: impl Fn(&mut String)) {
-    let title = escape::markdown(&capital(&sheet.title));
-    file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
-    push_body(file, sheet);
-    more(file);
-    file.push_str("</details>\n\n");
 }
 
 /// A sheet under a heading.
@@ -148,18 +117,6 @@ pub(super) fn push_verdicts(file: &mut String, panel: &Panel) {
         file.push_str(&format!("- {}\n", escape::markdown(&verdict)));
     }
     file.push('\n');
-}
-
-/// A table for each cache size.
-fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
-    file.push_str(&format!("#### {}\n\n", escape::markdown(&capital(&sheets::title_of_parts(parts)))));
-    let about = sheets::about_parts(parts);
-    if !about.is_empty() {
-        file.push_str(&format!("{about}\n\n"));
-    }
-    for size in parts.sizes() {
-        push_grid(file, &format!("cache size {size}"), &parts.grid(size));
-    }
 }
 
 /// A table; the corner is not escaped.
@@ -230,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_sheet_is_a_heading_a_table_and_notes() {
-        let line = table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
+        let line = super::super::table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
         let mut shown = String::new();
         push_sheet(
             &mut shown,

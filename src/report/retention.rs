@@ -236,7 +236,7 @@ impl<'a> Section<'a> {
     }
 
     /// The tokens kept longest and shortest by each policy, where rows say so.
-    pub(super) fn tokens(&self) -> Vec<(String, KeptTokens)> {
+    fn tokens(&self) -> Vec<(String, KeptTokens)> {
         let of = |column: &Column<'_>| {
             let size = reference(&column.sizes);
             let tokens = KeptTokens::of(&self.rows_at(column.policy, size), MOST_TOKENS)?;
@@ -246,7 +246,7 @@ impl<'a> Section<'a> {
     }
 
     /// The paper's Table 5 for each policy.
-    pub(super) fn kinds(&self) -> Vec<Sheet> {
+    fn kinds(&self) -> Vec<Sheet> {
         self.columns().iter().map(|column| self.kinds_of(column)).collect()
     }
 
@@ -348,7 +348,7 @@ mod tests {
         }
         let digits = text.find("class digits").unwrap();
         assert!(digits < text.find("tag NOUN").unwrap(), "{text}");
-        assert!(text.contains("`\\n`") && text.contains("a\\|b"), "{text}");
+        assert!(text.contains("| \\\\n | 15 | 2 |") && text.contains("␣a\\|b"), "{text}");
         let told = terminal(&sections);
         assert!(
             told.contains("kept longest by tova at 8, in steps: class:digits 6.0000, tag:NOUN 0.5000"),

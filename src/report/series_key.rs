@@ -2,12 +2,14 @@
 //!
 //! These are the columns of a row that say where it was measured, except for policy and cache size.
 
+use serde::Serialize;
+
 use super::escape;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
 
 /// Everything that can change a number, except for policy, positions and cache size.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SeriesKey {
     pub task: Text,
     pub dataset: Text,
