@@ -66,7 +66,7 @@ struct PointRecord<'a> {
 /// The document, indented, with a newline at its end.
 ///
 /// # Errors
-/// None that a comparison can cause.
+/// None in practice.
 pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
     let intervals = comparison.intervals();
     let document = Document {

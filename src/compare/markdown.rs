@@ -1,4 +1,4 @@
-//! A comparison as a comment on a pull request: the verdict first, what fails in the open, the rest folded.
+//! A comparison as a comment on a pull request: the verdict first, failures in full view, the rest folded.
 //!
 //! Names are escaped and mention nobody, and the length stays below GitHub's limit.
 
@@ -6,9 +6,9 @@ use super::point::Comparison;
 use super::table::{self, Section};
 use crate::report::{Grid, Line, capital, escape, push_grid};
 
-/// Findings of each kind that are shown: GitHub takes 65,536 characters.
+/// Findings of each kind that are shown: GitHub allows 65,536 characters.
 const SHOWN: usize = 40;
-/// Names are cut to so many characters.
+/// Longest name shown, in characters.
 const LONGEST: usize = 160;
 
 /// The comment.
@@ -24,7 +24,7 @@ pub fn markdown(comparison: &Comparison) -> String {
         push(&mut file, section);
     }
     for section in sections.iter().filter(|section| !section.fails) {
-        // Titles are our own words: Markdown is not read inside a summary.
+        // Not escaped: titles are fixed words, and Markdown is not interpreted inside a summary.
         file += &format!("<details><summary>{}</summary>\n\n", capital(&section.title));
         push(&mut file, section);
         file += "</details>\n\n";

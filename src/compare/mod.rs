@@ -74,7 +74,7 @@ fn points(before: &Side<'_>, after: &Side<'_>, options: &Options) -> Vec<Point> 
         });
     }
     for (subject, numbers) in after.iter().filter(|(subject, _)| !before.contains_key(subject)) {
-        // A time on another device has been named where the baseline's was.
+        // A time on another device was already reported with the baseline's.
         if elsewhere(subject, before).is_none() {
             points.push(Point { verdict: Verdict::New, new_samples: numbers.samples.len(), ..blank(subject) });
         }
@@ -112,7 +112,7 @@ fn point(blank: Point, before: &Numbers, after: &Numbers, options: &Options) -> 
     }
 }
 
-/// A number that the results do not have; another device may have measured it there.
+/// A number that the results lack, or have on another device only.
 fn missing(blank: Point, subject: &Subject<'_>, numbers: &Numbers, after: &Side<'_>) -> Point {
     match elsewhere(subject, after) {
         Some(device) => Point {
@@ -170,7 +170,7 @@ fn differences(key: &SeriesKey, other: &SeriesKey) -> Vec<String> {
         .collect()
 }
 
-/// What is odd about the rows themselves.
+/// Warnings about the rows themselves.
 fn notes(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, side) in [("the baseline", before), ("the results", after)] {

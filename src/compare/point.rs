@@ -12,19 +12,19 @@ use crate::ledger::Row;
 use crate::metric::{Better, Metric};
 use crate::report::{Estimate, SeriesKey};
 
-/// What is compared, and what may differ.
+/// What is compared, and how much may differ.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub thresholds: Thresholds,
-    /// Compare the parts of samples as well.
+    /// Compare the slices of samples as well.
     pub parts: bool,
     /// Compare sample by sample instead, within this tolerance.
     pub exact: Option<f64>,
-    /// What is missing fails nothing.
+    /// Missing numbers and samples are no failure.
     pub allow_missing: bool,
 }
 
-/// What became of one number, the gravest first.
+/// The outcome for one number, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -59,7 +59,7 @@ impl Verdict {
         Verdict::Equal,
     ];
 
-    /// As a sentence has it.
+    /// As used in sentences.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Regressed => "regressed",
@@ -76,7 +76,7 @@ impl Verdict {
     }
 }
 
-/// One sample whose number is not what it was.
+/// One sample whose number changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moved {
     pub sample: String,
@@ -97,7 +97,7 @@ pub struct Moved {
 /// One metric of one policy at one cache size, on both sides.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// With a device only where it matters.
+    /// With a device only for timed metrics.
     pub key: SeriesKey,
     pub metric: Metric,
     /// The slice of the samples; `None`: all of them.
@@ -113,12 +113,12 @@ pub struct Point {
     pub difference: Option<Estimate>,
     /// The rule that decided.
     pub threshold: Option<String>,
-    /// What the numbers do not say.
+    /// An explanation, where the numbers need one.
     pub why: Option<String>,
     /// Samples of both sides, and their clusters.
     pub samples: usize,
     pub clusters: usize,
-    /// Samples of the baseline that the results have not, by name.
+    /// Samples of the baseline that the results lack, by name.
     pub missing_samples: Vec<String>,
     pub new_samples: usize,
     /// Exactly compared: the samples that differ, worst first.
@@ -144,7 +144,7 @@ impl Point {
         }
     }
 
-    /// How far it moved, as a share of what it was: what is worst comes first.
+    /// How far it moved, as a share of the baseline; the worst is shown first.
     pub fn severity(&self) -> f64 {
         let moved = self.moved.first().map_or(0.0, |moved| moved.change);
         let share = match (self.difference, self.before) {
@@ -156,7 +156,7 @@ impl Point {
         if severity.is_nan() { f64::INFINITY } else { severity }
     }
 
-    /// All of it in a sentence or two, plain text.
+    /// Everything in a sentence or two of plain text.
     pub fn sentence(&self) -> String {
         let metric = &self.metric;
         let mut said = format!("{} of {}: {}", metric.label, self.place(), self.verdict.name());
@@ -191,7 +191,7 @@ impl Point {
         if is_seen || difference == 0.0 || !difference.is_finite() { shown } else { format!("{difference:+.1e}") }
     }
 
-    /// Which way a difference leads.
+    /// Whether a difference is for the better.
     pub(super) fn direction(metric: &Metric, difference: f64) -> Verdict {
         match (metric.better, difference > 0.0) {
             (Better::Unknown, _) => Verdict::Changed,
@@ -266,7 +266,7 @@ impl Comparison {
         self.points.iter().filter(|point| !apart.contains(&point.verdict)).count()
     }
 
-    /// Intervals that could exclude zero by chance: those of numbers that moved at all.
+    /// How many intervals could exclude zero by chance: those of numbers that moved at all.
     pub fn intervals(&self) -> usize {
         let has_interval = |point: &&Point| {
             point.verdict != Verdict::Equal && point.difference.is_some_and(|of| of.interval.is_some())
@@ -289,7 +289,7 @@ impl Comparison {
         moved
     }
 
-    /// Those of them that do.
+    /// How many of these exclude zero.
     pub fn excluding_zero(&self) -> usize {
         let intervals = self.points.iter().filter_map(|point| point.difference?.interval);
         intervals.filter(|interval| interval.excludes_zero()).count()

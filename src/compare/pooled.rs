@@ -37,7 +37,7 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     let difference = Estimate {
         value: if is_equal { 0.0 } else { after - before },
         interval: match (is_equal, finite) {
-            // Nothing to draw: every resample has the same on both sides.
+            // Every resample is the same on both sides.
             (true, true) if sums.before.len() > 1 => Some(Interval { low: 0.0, high: 0.0 }),
             (false, true) => sums.interval(&point.metric),
             _ => None,
@@ -89,7 +89,7 @@ impl PairedSums {
             after: vec![Sums::default(); clusters.len()],
         };
         for (before, after) in both {
-            // The baseline says which cluster a sample is of.
+            // The baseline decides a sample's cluster.
             let Ok(cluster) = clusters.binary_search(&before.sum.row.cluster.as_str()) else { continue };
             sums.before[cluster].add(&before.sum);
             sums.after[cluster].add(&after.sum);

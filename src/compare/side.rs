@@ -1,7 +1,7 @@
-//! The rows of one side by what they mean, and the samples that two sides share.
+//! The numbers of one side by what they mean, and the samples that two sides share.
 //!
-//! Rows are reduced as for a report. A cell's id says too much to pair by (it holds the engine's version) and a policy's name
-//! too little. Nothing is compared here.
+//! Rows are reduced as for a report. Numbers are not paired by cell ids, which depend on the engine's version, nor by the
+//! policy's name alone.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::report::{AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesKey, Unb
 pub(super) struct Subject<'a> {
     pub(super) key: SeriesKey,
     pub(super) metric: &'a str,
-    /// `None` where slices are not looked at by themselves.
+    /// `None` where slices are not compared separately.
     pub(super) slice: Option<&'a str>,
     pub(super) policy: PolicyAtSize<'a>,
 }
 
 impl Subject<'_> {
-    /// The same number, whatever device it was measured on.
+    /// The same number without its device.
     pub(super) fn on_any_device(&self) -> Self {
         Self { key: SeriesKey { device: Text::new(), ..self.key.clone() }, ..self.clone() }
     }
@@ -29,7 +29,7 @@ impl Subject<'_> {
 /// A sample's part in a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NamedSum<'a> {
-    /// The slice of the sample, where slices stand beside the whole.
+    /// The slice of the sample, where slices are listed with the whole.
     pub(super) slice: Option<&'a str>,
     pub(super) sample: &'a str,
     pub(super) sum: SampleSum<'a>,
@@ -57,7 +57,7 @@ pub(super) struct Numbers<'a> {
 /// One side of a comparison.
 pub(super) type Side<'a> = BTreeMap<Subject<'a>, Numbers<'a>>;
 
-/// Every number of whole samples, and of slices too if they are wanted.
+/// Every number of whole samples, and of slices too if asked for.
 pub(super) fn pooled(rows: &[Row], slices: bool) -> Side<'_> {
     let wanted = |row: &Row| Metric::of(&row.metric).is_result() && (slices || row.group.is_none());
     let all = AllSeries::of(rows, Unbounded::Apart, wanted).with_geometric_means();
@@ -72,7 +72,7 @@ pub(super) fn pooled(rows: &[Row], slices: bool) -> Side<'_> {
     side
 }
 
-/// The rows that are wanted, the slices of a sample beside the whole in one subject.
+/// The rows that are wanted, with the slices of a sample in the same subject as the whole.
 pub(super) fn exact<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Side<'a> {
     let all = AllSeries::of(rows, Unbounded::Apart, wanted);
     let mut cells: BTreeMap<Subject<'_>, BTreeMap<&str, Vec<(Option<&'a str>, &CellSums<'a>)>>> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! A comparison as sections to read: the verdict, what fails first, then what else changed.
+//! A comparison as sections: the verdict, failures first, then other changes.
 //!
-//! Plain text throughout, limited to what somebody reads; whoever shows it escapes. The JSON has everything.
+//! Plain text, which formats escape, limited to a readable length. The JSON has everything.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Section {
     /// Whether it is why the comparison failed.
     pub(super) fails: bool,
     pub(super) sheet: Option<Sheet>,
-    /// What has no numbers to show, one line each.
+    /// Findings without numbers, one line each.
     pub(super) lines: Vec<String>,
     /// How many findings are not shown.
     pub(super) left_out: usize,
@@ -58,7 +58,7 @@ pub(super) fn sides(comparison: &Comparison) -> String {
     format!("{numbers} of {results} compared with {baseline}{how}")
 }
 
-/// What chance alone would do, where intervals decide.
+/// How many intervals would exclude zero by chance.
 pub(super) fn chance(comparison: &Comparison) -> Option<String> {
     let intervals = comparison.intervals();
     let expected = intervals as f64 / 20.0;
@@ -206,7 +206,7 @@ impl Names<'_> {
         }
     }
 
-    /// A line for each policy at a size, with the quantities it is about.
+    /// A line for each policy at a size, with its metrics.
     fn places<'a>(&self, points: impl Iterator<Item = &'a Point>) -> Vec<String> {
         let mut found: Vec<(String, Vec<&str>)> = Vec::new();
         for point in points {

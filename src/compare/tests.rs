@@ -1,51 +1,14 @@
-//! Verdicts computed by hand, and formats read back by programs that are not ours.
+//! Verdicts computed by hand, and formats read back with other parsers.
 
 use super::*;
+use crate::report::fixture::{Sample, rows};
 
 /// A sample of a cell: its name, its cluster, value and weight.
 type Given = (&'static str, &'static str, f64, f64);
 
 fn row(policy: &str, size: Option<u32>, metric: &str, (sample, cluster, value, weight): Given) -> Row {
-    Row {
-        cell: format!("{policy}-{size:?}").into(),
-        sweep: "test".into(),
-        model: "o/model".into(),
-        model_revision: "0123".into(),
-        policy: policy.into(),
-        score: None,
-        scope: None,
-        keep_first: 0,
-        keep_recent: 0,
-        cache_size: size,
-        positions: "absolute".into(),
-        prefill: "stream".into(),
-        task: "perplexity".into(),
-        dataset: "books".into(),
-        length: 128,
-        stride: 128,
-        bos: true,
-        tail: "drop".into(),
-        asked: None,
-        seed: 0,
-        sample: sample.into(),
-        cluster: cluster.into(),
-        metric: metric.into(),
-        group: None,
-        value,
-        weight,
-        question: None,
-        references: None,
-        output: None,
-        prompt_tokens: 128,
-        new_tokens: 0,
-        engine: 2,
-        commit: None,
-        device: "cpu".into(),
-        dtype: "f32".into(),
-        seconds: 1.0,
-        peak_cache_bytes: 0,
-        date: "2026-01-01T00:00:00Z".into(),
-    }
+    let row = rows(policy, size, &[Sample { sample, cluster, value, weight }]).remove(0);
+    Row { metric: metric.into(), engine: 2, ..row }
 }
 
 fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
@@ -153,7 +116,7 @@ fn cells_are_paired_by_what_they_mean() {
         verdicts.sort();
         verdicts
     };
-    // What the id holds or provenance says is no part of the meaning.
+    // Ids and provenance are not part of the meaning.
     assert_eq!(verdicts(&of(|row| row.cell = "0".into())), [Verdict::Equal]);
     assert_eq!(verdicts(&of(|row| row.engine = 3)), [Verdict::Equal]);
     assert_eq!(verdicts(&of(|row| row.device = "another".into())), [Verdict::Equal]);
@@ -181,7 +144,7 @@ fn cells_are_paired_by_what_they_mean() {
     for (place, meaning) in meanings.into_iter().enumerate() {
         assert_eq!(verdicts(&of(meaning)), apart, "meaning {place}");
     }
-    // Who has no bounded cache does not notice how one is filled.
+    // How a bounded cache is filled does not concern an unbounded one.
     let full = |change: fn(&mut Row)| {
         let mut rows: Vec<Row> = books.map(|sample| row("full", None, "nll", sample)).into();
         rows.iter_mut().for_each(change);
@@ -224,7 +187,7 @@ fn missing_samples_fail_and_the_rest_is_compared() {
     assert_eq!((point.missing_samples.as_slice(), point.new_samples), (["c".to_owned()].as_slice(), 1));
     assert!(found.failed());
     assert!(!compared(&before, &after, &Options { allow_missing: true, ..Options::default() }).failed());
-    // Not one sample in common is a missing number.
+    // Without a common sample the number is missing.
     let others = cell("nll", &[("x", "x", 2.0, 1.0)]);
     assert_eq!(only(&compared(&before, &others, &Options::default())).verdict, Verdict::Missing);
 }
@@ -330,7 +293,7 @@ fn chance_is_counted_over_what_moved() {
     assert!(terminal(&moved).contains("by chance alone about 0.1 would"), "{}", terminal(&moved));
 }
 
-/// What a stranger may call things.
+/// A hostile name.
 const HOSTILE: &str = "</testcase><x a=\"1\">|`@everyone` \u{1b}[2J\u{0}\u{FFFF}]]> & **b**";
 
 fn hostile(value: f64) -> Vec<Row> {

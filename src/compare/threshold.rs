@@ -1,7 +1,6 @@
-//! How far a number may move: rules by metric, how they are spelled, and what they decide.
+//! How far a number may move: rules by metric, how they are written, and what they decide.
 //!
-//! It knows differences and intervals, not where they come from. Margins are in the unit shown:
-//! perplexity, percent, tokens per second.
+//! Margins are in the unit shown: perplexity, percent, tokens per second.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,16 +36,16 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Where nothing else is said: the interval excludes zero, and the difference is no rounding.
+    /// The default: the interval excludes zero, and the difference is more than rounding.
     pub const DEFAULT: Threshold = Threshold { interval: true, margin: Some(Margin::Relative(0.001)) };
     /// Times and resident bytes: the difference of medians.
     pub const TIMES: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.1)) };
-    /// What is counted and not clocked in a timing: the batch that fits, the bytes of a cache.
+    /// Counts that depend on memory: the batch that fits, the bytes of a cache.
     pub const COUNTED: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.001)) };
     /// In place of an interval, where one cluster allows none.
     pub const WITHOUT_INTERVAL: Margin = Margin::Relative(0.01);
 
-    /// Whether a difference counts, and the rule that said so: another one, where there is no interval to ask.
+    /// Whether a difference counts, and the rule that decided; without an interval that is another one.
     pub(super) fn decide(self, before: f64, difference: &Estimate) -> (bool, String) {
         let exceeds = |margin: Margin| margin.is_exceeded(before, difference.value);
         match (self.interval, difference.interval) {
@@ -124,7 +123,7 @@ impl FromStr for Threshold {
 /// The thresholds of a comparison, by metric.
 #[derive(Clone, Debug, Default)]
 pub struct Thresholds {
-    /// By the metric's name in the rows; the last one said wins.
+    /// By the metric's name in the rows; the last one wins.
     pub by_metric: Vec<(String, Threshold)>,
     /// For every metric not named.
     pub others: Option<Threshold>,

@@ -1,7 +1,6 @@
 //! What was measured minus what the paper prints, as sheets.
 //!
-//! Numbers compare where samples are as long as the paper's and the size is one of its own; that the model may be another
-//! is said and not forbidden.
+//! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 
 use super::{Evidence, Exhibit, TOVA, numbers, tag_map, titles};
 use crate::report::retention::Section;
@@ -15,7 +14,7 @@ pub(super) fn sizes(panel: &Panel) -> Option<Vec<(usize, u32)>> {
     (panel.key.length == numbers::LENGTH && !both.is_empty()).then_some(both)
 }
 
-/// Why nothing is laid over.
+/// Why the paper's numbers are not laid over.
 pub(super) fn other_length(title: &str, length: u32) -> String {
     format!(
         "the paper's numbers are of {} tokens, and {title} is of {length}, so they are not laid over it",
@@ -23,7 +22,7 @@ pub(super) fn other_length(title: &str, length: u32) -> String {
     )
 }
 
-/// The same for those of several panels that it concerns.
+/// The same for those of several panels that have another length.
 pub(super) fn of_another_length(panels: &[Panel]) -> Vec<String> {
     let others = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.key.length != numbers::LENGTH);
     others.map(|(panel, title)| other_length(&title, panel.key.length)).collect()

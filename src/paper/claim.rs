@@ -27,13 +27,13 @@ pub(super) struct Unit {
     pub(super) signed: bool,
 }
 
-/// One number that bears on a claim.
+/// One number for a claim.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// Which rows it is from, as reports name titles.
+    /// The title of its key.
     pub(super) title: String,
     pub(super) estimate: Estimate,
-    /// Where it is found, such as `tova at 512`.
+    /// Where it was found, such as `tova at 512`.
     pub(super) at: String,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Claim {
     pub(super) printed: Option<f64>,
     /// The sweep that measures it.
     pub(super) sweep: &'static str,
-    /// One finding for each setting that measured it.
+    /// One finding for each key that measured it.
     pub(super) measure: fn(&Evidence<'_>) -> Vec<Finding>,
 }
 
@@ -167,7 +167,7 @@ fn titles<'f>(found: &'f [Found]) -> BTreeSet<&'f str> {
     found.iter().flat_map(|(_, findings)| findings).map(|finding| finding.title.as_str()).collect()
 }
 
-/// How many were measured, and how many verdicts are what.
+/// How many were measured, and how many of them held.
 fn counted(found: &[Found]) -> String {
     let verdicts = || {
         let of_one = |(claim, findings): &Found| {

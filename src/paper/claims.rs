@@ -1,7 +1,7 @@
 //! What the paper claims of its figures and tables, and how each claim is measured from rows.
 //!
-//! Where the paper states a claim without a number, the threshold is this program's reading, beside which the table of claims
-//! shows what the paper's own tables give. How verdicts are shown is not known here.
+//! Where the paper states a claim without a number, the threshold is an interpretation; the table of claims shows what the
+//! paper's own tables give.
 
 use super::claim::{Claim, Threshold, Unit};
 use super::measure::{

@@ -1,4 +1,4 @@
-//! The paper's figures and tables by their numbers: one line for what each shows, which sweep measures it, and who draws it.
+//! The paper's figures and tables by their numbers: a line each for what it shows, which sweep measures it and what draws it.
 
 use std::fmt;
 use std::ops::Range;
@@ -25,8 +25,8 @@ pub struct Unknown {
     why: &'static str,
 }
 
-/// What an exhibit shows, the task that measures it, the sweeps that come with the program, and who draws it; an error of
-/// that says what the rows lack.
+/// What an exhibit shows, the task that measures it, the sweeps that come with the program, and the function that draws it,
+/// whose errors say what the rows lack.
 pub(super) struct Source {
     exhibit: Exhibit,
     pub(super) shows: &'static str,

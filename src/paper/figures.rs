@@ -20,7 +20,7 @@ const NAMES: &str = "full is the paper's topline, truncate its baseline";
 
 pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let mut panels = evidence.panels_of("perplexity", "nll", &|policy| OF_PERPLEXITY.contains(&policy));
-    // Texts far beyond a model's training are Figure 7's.
+    // Very long texts are Figure 7's.
     panels.retain(|panel| !evidence.is_long(&panel.key));
     if panels.is_empty() {
         return Err(format!(
@@ -153,7 +153,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
     let mut panels: Vec<Panel> =
         evidence.results.panels.iter().filter(|panel| panel.metric.id == "nll").cloned().collect();
     for panel in &mut panels {
-        // Where keys stand is a policy's own here, so `tova@squeezed` is the paper's TOVA as well.
+        // Positions belong to the policy here, so `tova@squeezed` is the paper's TOVA as well.
         let shown =
             |policy: &str| ["full", "window+4", TOVA].contains(&policy.split('@').next().unwrap_or(policy));
         panel.points.retain(|point| shown(&point.policy));

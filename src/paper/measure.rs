@@ -14,7 +14,7 @@ use crate::report::{Estimate, Interval, Panel, RUNNING, SeriesKey, throughput};
 pub(super) const BASELINES: [&str; 6] = ["truncate", "window", "window+1", "window+4", "h2o", "h2o-layer"];
 pub(super) const BEST_BASELINE: &str = "window+4";
 
-/// A number and where it is found.
+/// A number and where it was found.
 pub(super) struct Observation {
     pub(super) estimate: Estimate,
     at: String,
@@ -141,7 +141,7 @@ pub(super) fn best_baseline(curves: &dyn Curves) -> Option<Observation> {
     })
 }
 
-/// A finding for each panel of a task and metric that measured it, long texts apart.
+/// A finding for each panel of a task and metric that measured it, except on long texts.
 pub(super) fn of_panels(
     evidence: &Evidence<'_>,
     (task, metric): (&str, &str),
@@ -164,7 +164,7 @@ pub(super) fn is_llama_2(key: &SeriesKey) -> bool {
     name.contains("llama-2") || name.contains("llama2")
 }
 
-/// The running averages of a key, by tokens read, from where no usual text goes on.
+/// The running averages of a key, by tokens read, from the end of a usual text on.
 pub(super) type Running<'a> = [(u64, &'a Panel)];
 
 pub(super) fn of_long_texts(
@@ -188,7 +188,7 @@ pub(super) fn of_long_texts(
     found.collect()
 }
 
-/// A policy as the paper ran it on long texts where it was measured so, and the paper's size or the largest.
+/// The first of a policy's names that was measured, at the paper's size or the largest.
 fn run_as<'a>(running: &Running<'a>, names: [&str; 3]) -> Option<(&'a str, u32)> {
     let (_, panel) = running.last()?;
     let of = |name: &str| panel.points.iter().filter(|point| point.policy == name).collect::<Vec<_>>();
@@ -276,7 +276,7 @@ pub(super) fn identity(length: u32, size: u32) -> f64 {
     sum as f64 / f64::from(length.max(1))
 }
 
-/// The farthest that mean lifetimes are from what counting says.
+/// The largest distance of mean lifetimes from the counted mean.
 pub(super) fn lifetimes(evidence: &Evidence<'_>) -> Vec<Finding> {
     let panels = evidence.panels_of("retention", "lifetime", &|_| true);
     let found = panels.iter().zip(titles(&panels)).filter_map(|(panel, title)| {

@@ -1,7 +1,7 @@
 //! The paper "Transformers are Multi-State RNNs" (arXiv 2401.06104), redrawn from rows and checked against them.
 //!
 //! A client of [`report`]: [`write_report`] adds the paper's numbers and claims to a report, and [`draw`] writes its
-//! figures and tables by their numbers, sized for one or two columns of a paper. How rows become points is the report's.
+//! figures and tables by their numbers, sized for one or two columns of a paper.
 
 mod bars;
 mod beside;
@@ -50,7 +50,7 @@ pub struct Drawn {
     pub files: Vec<PathBuf>,
     /// Tables, and differences to the paper's numbers.
     pub terminal: String,
-    /// What a reader must know of figures, one sentence each.
+    /// Notes on figures, one sentence each.
     pub notes: Vec<String>,
     /// What the rows do not have, and in a second line `hint:` which sweep measures it: one message for each exhibit.
     pub missing: Vec<String>,

@@ -126,7 +126,7 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, 
     Ok(pieces)
 }
 
-/// A line for each class or tag that the paper's first tags are here.
+/// A line for each class or tag that corresponds to one of the paper's first tags.
 fn steps(section: &Section<'_>, most: usize) -> (Vec<u32>, Grid) {
     let sizes = section.sizes_of(TOVA);
     let tags = numbers::TABLE_5[..most].iter().map(|(tag, _)| *tag);

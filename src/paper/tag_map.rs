@@ -4,7 +4,7 @@
 
 use super::numbers;
 
-/// The class or tag that tokens of a Penn tag have here; empty for all tokens.
+/// The class or tag here that corresponds to a Penn tag; empty for all tokens.
 pub(super) fn slice(tag: &str) -> &'static str {
     match tag {
         "Avg." => "",
@@ -30,7 +30,7 @@ pub(super) fn slice(tag: &str) -> &'static str {
         "PDT" | "DT" => "tag:DET",
         "MD" => "tag:AUX",
         "TO" => "tag:PART",
-        // Foreign words (FW) have the tag X in the treebanks, which the tagger was not taught.
+        // Foreign words (FW) have the tag X in the treebanks, which the tagger was not trained on.
         _ => "tag:X",
     }
 }

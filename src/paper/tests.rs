@@ -1,4 +1,4 @@
-//! Exhibits and claims of rows that are the paper's own, and of others.
+//! Exhibits and claims of rows with the paper's own numbers, and of others.
 
 use super::*;
 use crate::report::fixture::{Sample, rows, table_3};
@@ -19,7 +19,7 @@ fn one(policy: &str, size: Option<u32>, value: f64, weight: f64) -> Vec<Row> {
     rows(policy, size, &[Sample { sample: "a", cluster: "a", value, weight }])
 }
 
-/// Answers as good as `marks` says of each policy and size, of the metrics named.
+/// Answers with the scores of each policy and size, for each metric.
 fn answers(task: &str, metrics: &[&str], template: bool, marks: &[(&str, Option<u32>, f64)]) -> Vec<Row> {
     let asked = format!("prompt=paper max_new_tokens=8 temperature=0 chat_template={template}");
     let mut all = Vec::new();

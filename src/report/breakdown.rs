@@ -17,9 +17,9 @@ pub(crate) struct Breakdown<'a> {
     panels: Vec<&'a Panel>,
 }
 
-/// More charts than this are no figure, and more tables no report.
+/// Most cache sizes that have a chart and a table.
 const MOST_SIZES: usize = 6;
-/// A table of more columns is hard to read.
+/// Most columns of a table.
 const MOST_COLUMNS: usize = 8;
 /// More markers on a curve would hide it.
 const MOST_SPOTS: u64 = 24;
@@ -59,14 +59,14 @@ impl Breakdown<'_> {
         sizes.sort_unstable();
         sizes.dedup();
         if sizes.is_empty() {
-            // The full cache alone has parts too; it is shown at every size.
+            // Only the full cache was measured; it is shown at every size.
             sizes.push(self.panels[0].key.length);
         }
         let shown = sizes.len().min(MOST_SIZES);
         (0..shown).map(|i| sizes[(i * (sizes.len() - 1)).checked_div(shown - 1).unwrap_or(0)]).collect()
     }
 
-    /// The parts a table has room for: all, but of a curve's points a few.
+    /// The slices shown in a table: all, but only a few points of a curve.
     fn columns(&self) -> Vec<&'_ Panel> {
         let all = &self.panels;
         let shown = if self.by == RUNNING { all.len().min(MOST_COLUMNS) } else { all.len() };
@@ -74,8 +74,7 @@ impl Breakdown<'_> {
         (1..=shown).map(|column| all[column * all.len() / shown - 1]).collect()
     }
 
-    /// Policies down, parts across, at one cache size; below them what a guess would reach, and the number of things
-    /// measured.
+    /// Policies down, slices across, at one cache size; below them what a guess would reach, and how much was measured.
     pub(crate) fn grid(&self, size: u32) -> Grid {
         let columns = self.columns();
         let bests: Vec<Option<String>> =
@@ -113,10 +112,10 @@ impl Breakdown<'_> {
         Grid { columns: columns.iter().map(|panel| split(panel).1.to_owned()).collect(), lines }
     }
 
-    /// A chart over octaves at one cache size; `None` where the parts are none.
+    /// A chart over octaves at one cache size; `None` where the slices are not octaves.
     pub(crate) fn chart(&self, size: u32) -> Option<Chart> {
         let octaves: Vec<(u32, u32)> = self.panels.iter().map(|panel| octave(panel)).collect::<Option<_>>()?;
-        // A point stands for its whole octave, so it stands in the middle, and the ticks at the borders.
+        // A marker is in the middle of its octave, and ticks are at the borders.
         let middles: Vec<f64> =
             octaves.iter().map(|&(first, last)| (f64::from(first) * (f64::from(last) + 1.0)).sqrt()).collect();
         let (first, end) = (octaves.first()?.0, octaves.last()?.1.checked_add(1)?);
@@ -166,7 +165,7 @@ impl Breakdown<'_> {
         }
         let spots = |policy: &str| {
             let spots = shown.iter().filter_map(|(panel, end)| Some((panel, at(panel, policy, size)?, *end)));
-            // Books differ far more than policies do: bands without the full cache to compare with would hide all.
+            // Books differ far more than policies do: bands that are not of differences to full would hide everything.
             let band = |point: &Point| point.to_full.is_some() || point.is_full();
             let spots = spots.map(|(panel, point, end)| (band(point), chart::measurement(panel, point, end)));
             spots
@@ -187,7 +186,7 @@ impl Breakdown<'_> {
         ))
     }
 
-    /// The policies of any part, in order.
+    /// The policies of any slice, in order.
     fn policies(&self) -> Vec<&str> {
         let mut policies: Vec<&str> = self.panels.iter().flat_map(|panel| panel.policies()).collect();
         policies.sort_by_key(|policy| super::order::of(policy));

@@ -130,7 +130,7 @@ fn ends(interval: Option<Interval>) -> [String; 2] {
     interval.map_or_else(Default::default, |interval| [interval.low, interval.high].map(|end| end.to_string()))
 }
 
-/// Sheets in one file, a line for each number as it is shown; sheets of one file may have other columns than each other.
+/// Sheets in one file, a line for each number as it is shown, since sheets may differ in their columns.
 pub(super) fn sheets(sheets: &[Sheet]) -> String {
     let mut file = "table,line,column,shown,spread,best,partial\n".to_owned();
     for sheet in sheets {

@@ -1,7 +1,7 @@
-//! Names out of rows, made safe for where they are shown.
+//! Names from rows, made safe for where they are shown.
 //!
 //! Models, data sets, policies and samples are named by whoever wrote the sweep or the files, so they may hold anything:
-//! terminal control codes, Markdown, path separators. Nothing here knows what a name means. In an SVG
+//! terminal control codes, Markdown, path separators. In an SVG
 //! the drawing library escapes `<`, `>` and `&`, and [`plain`] removes what XML cannot hold at all.
 
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! Rows for the tests: a few by hand, the paper's Table 3 spread over books, and recall as a policy might have it.
+//! Rows for tests: a few by hand, the paper's Table 3 spread over books, and plausible recall.
 
 use super::Results;
 use super::curve::Looks;
@@ -10,7 +10,7 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
     Results::of(rows).panels
 }
 
-/// What a function says of the report of some rows.
+/// Calls a function with the report of some rows.
 pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
     let results = Results::of(rows);
     let whole = results.whole();

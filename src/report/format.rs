@@ -7,7 +7,7 @@ use super::table::Sheet;
 use super::write_report::Report;
 use super::{csv, html, latex, markdown, pdf};
 
-/// Names and contents of files.
+/// Files by name, with their contents.
 pub(super) type Files = Vec<(&'static str, String)>;
 
 /// A format, by what it makes of reports, sheets and figures.
@@ -27,7 +27,7 @@ pub struct Format {
     pub(crate) figure: Option<fn(&Scene) -> Result<Vec<u8>>>,
 }
 
-/// All formats. Of a figure in several formats, Markdown shows the first one listed here that browsers know.
+/// All formats. Markdown links a figure in the first format of this list that browsers can show.
 pub static FORMATS: [Format; 7] = [
     Format {
         sheets: Some(markdown::sheets),
@@ -68,7 +68,7 @@ impl Format {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// What a report has where no format is named.
+    /// The formats of a report where none is named.
     pub fn usual() -> Vec<&'static Self> {
         FORMATS.iter().filter(|format| format.is_usual).collect()
     }

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::ledger::Row;
 
-/// Tokens that occur less often say little; where hardly any are commoner, all count.
+/// Tokens that occur less often are left out, unless there are few others.
 const COMMON: u64 = 10;
 
 /// The tokens of one policy at one size, the longest kept first.
 pub(super) struct KeptTokens {
     /// Text, occurrences, mean steps.
     tokens: Vec<(String, u64, f64)>,
-    /// Occurrences that those left out did not reach.
+    /// The fewest occurrences of a token that is listed.
     least: u64,
-    /// Shown from each end.
+    /// Tokens shown from each end.
     most: usize,
 }
 
@@ -72,7 +72,7 @@ impl KeptTokens {
     }
 }
 
-/// White space and controls by their names.
+/// White space and control characters made visible.
 fn visible(text: &str) -> String {
     let one = |c: char| match c {
         ' ' => "␣".to_owned(),

@@ -1,7 +1,7 @@
 //! The report's tables for a paper: sheets as booktabs, in one file that another document inputs.
 //!
-//! It knows LaTeX and nothing of what the tables say. Every name is escaped, and what pdfLaTeX has no letter for is shown
-//! by its code point, so that the file compiles with pdfLaTeX, LuaLaTeX and XeLaTeX (Tectonic) whatever names hold.
+//! Every name is escaped, and characters that pdfLaTeX lacks are shown by code point, so that the file compiles with
+//! pdfLaTeX, LuaLaTeX and XeLaTeX (Tectonic) whatever names contain.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
         for line in &sheet.grid.lines {
             let numbers: Vec<String> =
                 line.cells.iter().map(|cell| cell.as_ref().map_or_else(none, number)).collect();
-            // Intervals stand below and not beside: seven sizes with them would be wider than a page.
+            // Intervals are below the numbers: beside them, seven sizes would be wider than a page.
             let spreads = || line.cells.iter().map(|cell| cell.as_ref().map_or_else(String::new, spread));
             let has_spreads = spreads().any(|spread| !spread.is_empty());
             let closer = if has_spreads { "[-0.7ex]" } else { "" };
@@ -121,7 +121,7 @@ fn number(entry: &Entry) -> String {
     if entry.partial { shown + &escape::latex("†") } else { shown }
 }
 
-/// A minus is longer than the hyphen that stands for it in plain text.
+/// LaTeX distinguishes a minus from a hyphen.
 fn signed(number: &str) -> String {
     let digits = number.strip_prefix('-').filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
     digits.map_or_else(|| escape::latex(number), |digits| format!("\\ensuremath{{-}}{}", escape::latex(digits)))
@@ -157,7 +157,7 @@ mod tests {
         ] {
             assert!(file.contains(expected), "{expected}: {file}");
         }
-        // It is to be input: no document of its own, and what opens closes.
+        // It is to be input: it begins no document, and its environments are balanced.
         assert!(!file.contains("documentclass") && !file.contains("begin{document}"));
         for name in ["table", "tabular"] {
             let count = |what: &str| file.matches(&format!("\\{what}{{{name}}}")).count();

@@ -1,18 +1,17 @@
 //! The report as one Markdown file: what was measured, tables with intervals, warnings, and links to the figures.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 
 use super::format::Files;
 use super::points::Panel;
+use super::provenance::Provenance;
 use super::retention::Section;
 use super::series_key::SeriesKey;
 use super::sheets::{self, capital};
 use super::table::{Entry, Grid, Sheet};
 use super::write_report::Report;
 use super::{escape, pairing, pr_summary};
-use crate::ledger::{Row, Text};
+use crate::ledger::Row;
 
 /// A figure to link: alternative text, and the path relative to the report.
 pub(super) struct Link {
@@ -106,7 +105,7 @@ fn push_body(file: &mut String, sheet: &Sheet) {
     }
 }
 
-/// Lines on what holds of one policy against the others.
+/// One policy against the others, in a line for each outcome.
 pub(super) fn push_verdicts(file: &mut String, panel: &Panel) {
     let verdicts = pairing::verdicts(panel);
     if verdicts.is_empty() {
@@ -151,27 +150,21 @@ fn key_line(key: &SeriesKey) -> String {
     format!("{}\n\n", fields.collect::<Vec<_>>().join(" \u{B7} "))
 }
 
+/// Most values of one kind that are named; more are counted.
+const MOST_NAMED: usize = 4;
+
 /// Where the numbers come from, in one line.
 fn provenance(rows: &[Row]) -> String {
-    let list = |name: &str, values: BTreeSet<Text>| {
-        let shown: Vec<String> = values.iter().take(4).map(|value| escape::markdown(value)).collect();
-        let more = if values.len() > shown.len() {
-            format!(" and {} more", values.len() - shown.len())
-        } else {
-            String::new()
-        };
-        if shown.is_empty() { String::new() } else { format!(" \u{B7} {name} {}{more}", shown.join(", ")) }
+    let all = Provenance::of(rows);
+    let fact = |(name, values): (&str, Vec<String>)| {
+        let shown: Vec<String> = values.iter().take(MOST_NAMED).map(|value| escape::markdown(value)).collect();
+        let more = values.len() - shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!shown.is_empty()).then(|| format!("{name} {}{more}", shown.join(", ")))
     };
-    let cells: BTreeSet<&str> = rows.iter().map(|row| row.cell.as_str()).collect();
-    format!(
-        "{} rows of {} cells{}{}{}{}\n\n",
-        rows.len(),
-        cells.len(),
-        list("sweep", rows.iter().map(|row| row.sweep.clone()).collect()),
-        list("engine", rows.iter().map(|row| row.engine.to_string().into()).collect()),
-        list("commit", rows.iter().filter_map(|row| row.commit.clone()).collect()),
-        list("device", rows.iter().map(|row| row.device.clone()).collect()),
-    )
+    let facts = all.facts().into_iter().filter_map(fact);
+    let line: Vec<String> = std::iter::once(all.counted()).chain(facts).collect();
+    format!("{}\n\n", line.join(" \u{B7} "))
 }
 
 fn push_links(file: &mut String, links: &[Link]) {

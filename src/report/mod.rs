@@ -31,6 +31,7 @@ mod places;
 mod points;
 mod pool;
 mod pr_summary;
+mod provenance;
 mod published;
 mod results;
 pub(crate) mod retention;

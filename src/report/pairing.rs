@@ -1,13 +1,13 @@
-//! Which differences between policies a reader is shown: one policy against each other one, and what holds of it.
+//! Which differences between policies a report shows: one policy against each other one.
 //!
-//! It chooses, words and arranges; what is different is computed next door, and every pair is in `pairs.csv`.
+//! Differences are computed in `pairs`, and all of them are in `pairs.csv`.
 
 use super::pairs::Pair;
 use super::points::{self, Panel};
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::metric::Better;
 
-/// What a pair says of its first policy.
+/// The outcome of a pair for its first policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Better,
@@ -38,7 +38,7 @@ impl Verdict {
     }
 }
 
-/// The policy all others are shown against, and its pairs, each seen from its side.
+/// The policy that all others are compared with, and its pairs, each from its side.
 struct Reference<'p> {
     policy: &'p str,
     /// By the other policy, in the panel's order.
@@ -46,8 +46,8 @@ struct Reference<'p> {
 }
 
 impl<'p> Reference<'p> {
-    /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or
-    /// which way is better is not known.
+    /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or neither
+    /// way is better.
     fn of(panel: &'p Panel) -> Option<Self> {
         if panel.metric.better == Better::Unknown {
             return None;
@@ -68,7 +68,7 @@ impl<'p> Reference<'p> {
     }
 }
 
-/// The policy that is best at most sizes; of equals the first.
+/// The policy that is best at most sizes; the first of equals.
 fn best(panel: &Panel) -> Option<&str> {
     let at_best = |policy: &str| {
         let sizes = panel.sizes().into_iter().filter(|size| {
@@ -83,7 +83,7 @@ fn best(panel: &Panel) -> Option<&str> {
     policies.rev().max_by_key(|policy| at_best(policy))
 }
 
-/// The pairs that chance could have made: all but those that are equal everywhere.
+/// The number of pairs that differ anywhere.
 fn comparisons(panel: &Panel) -> usize {
     panel.pairs.iter().filter(|pair| pair.simultaneous.is_some() && !pair.is_equal()).count()
 }
@@ -123,7 +123,7 @@ pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
     })
 }
 
-/// Five in a hundred.
+/// How many of these intervals exclude zero by chance.
 fn expected(comparisons: usize) -> String {
     let expected = 0.05 * comparisons as f64;
     if expected < 10.0 { format!("{expected:.1}") } else { format!("{expected:.0}") }
@@ -144,8 +144,8 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
     }
 }
 
-/// What holds of the reference for all comparisons at once, a line for those it holds of alike; none where nothing can
-/// be judged.
+/// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same
+/// outcomes; none where nothing was compared.
 pub(super) fn verdicts(panel: &Panel) -> Vec<String> {
     let Some(reference) = Reference::of(panel).filter(|_| comparisons(panel) > 0) else { return Vec::new() };
     let sizes = panel.sizes();
@@ -178,7 +178,7 @@ pub(super) fn legend(panel: &Panel) -> String {
     format!("what holds for all {} comparisons at once (95 %{doubt})", comparisons(panel))
 }
 
-/// `64–1024, 4096` of the sizes that are wanted.
+/// The wanted sizes, as `64–1024, 4096`.
 fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
     let runs = sizes.chunk_by(|a, b| wanted(*a) == wanted(*b)).filter(|run| wanted(run[0]));
     let span = |run: &[u32]| match run {

@@ -1,9 +1,9 @@
-//! Every two policies of a panel against each other at each cache size, and which of the differences hold all at once.
+//! Every two policies of a panel against each other at each cache size, and which differences hold simultaneously.
 //!
-//! A pair is compared over the samples both have, on the panel's own draws of clusters. Many comparisons find something by
-//! chance, so beside its own interval each pair gets one that covers together with all others of the panel: the
+//! A pair is compared over the samples both have, with the panel's own draws of clusters. Among many comparisons some differ
+//! by chance, so each pair also has an interval that covers simultaneously with all others of the panel: the
 //! single-step max-|t| bootstrap (Romano and Wolf, "Stepwise multiple testing as formalized data snooping",
-//! Econometrica 73, 2005). It knows how to compare; which pairs a reader is shown it leaves to `pairing`.
+//! Econometrica 73, 2005). `pairing` decides which pairs a report shows.
 
 use super::bootstrap::{self, CONFIDENCE, Estimate, Interval, RESAMPLES};
 use super::pool::{Pool, Resampled};
@@ -15,7 +15,7 @@ pub struct Pair {
     pub policy: String,
     pub against: String,
     pub cache_size: u32,
-    /// The policy's value minus the other's, in the quantity's own terms, over the samples both have.
+    /// The policy's value minus the other's, in the unit shown, over the samples both have.
     pub difference: Estimate,
     /// Holds for all pairs of the panel at once; `None` where there is no spread to judge by.
     pub simultaneous: Option<Interval>,
@@ -24,13 +24,13 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Whether no resample tells the two apart, as where nothing was evicted.
+    /// Whether the two are equal in every resample, as where nothing was evicted.
     pub fn is_equal(&self) -> bool {
         self.difference.value == 0.0
             && self.difference.interval.is_none_or(|interval| interval.low == 0.0 && interval.high == 0.0)
     }
 
-    /// Whether the difference is none of chance, however many pairs were looked at.
+    /// Whether the difference excludes zero simultaneously with all others.
     pub fn holds(&self) -> bool {
         self.simultaneous.is_some_and(|interval| interval.excludes_zero())
     }
@@ -56,7 +56,7 @@ type Place<'c, 'a> = ((&'c str, Option<u32>), &'c CellSums<'a>);
 
 /// All pairs but those with `full`, the later of a panel's order minus the earlier.
 pub(super) fn of(pool: &Pool<'_>, cells: &[Place<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
-    // Nearly always all cells have the same samples, and then what each resampled to serves all its pairs.
+    // Nearly always all cells have the same samples, and then one resampling of each serves all its pairs.
     let mut sets: Vec<&CellSums> = Vec::new();
     let mut own = Vec::new();
     let evicting = cells.iter().zip(resampled).filter(|(((policy, _), _), _)| *policy != "full");
@@ -96,7 +96,7 @@ pub(super) fn of(pool: &Pool<'_>, cells: &[Place<'_, '_>], resampled: &[Option<R
     pairs
 }
 
-/// Two numbers that differ by less than sums of a text's values are exact to do not differ.
+/// Relative differences below this are rounding errors of sums.
 const ROUNDING: f64 = 1e-12;
 
 fn apart(own: f64, other: f64) -> f64 {
@@ -110,7 +110,7 @@ fn simultaneous(differences: &[Resampled]) -> Vec<Option<Interval>> {
     let errors: Vec<Option<f64>> = differences.iter().map(standard_error).collect();
     let judged: Vec<(&Resampled, f64)> =
         differences.iter().zip(&errors).filter_map(|(difference, error)| Some((difference, (*error)?))).collect();
-    // Of each draw, how far the farthest of all differences is from what was measured.
+    // For each draw, the largest distance of any difference from its measured value.
     let mut farthest = vec![0.0_f64; RESAMPLES];
     for (difference, error) in judged.iter().filter(|(_, error)| *error > 0.0) {
         for (farthest, draw) in farthest.iter_mut().zip(&difference.draws) {

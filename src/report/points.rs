@@ -19,7 +19,7 @@ pub struct Point {
     pub policy: String,
     /// `None` for the full cache.
     pub cache_size: Option<u32>,
-    /// In the quantity's own terms: perplexity and not nll.
+    /// In the unit shown: perplexity and not NLL.
     pub estimate: Estimate,
     /// Minus the full cache's value, over the samples both have.
     pub to_full: Option<Estimate>,
@@ -36,7 +36,7 @@ impl Point {
         self.policy == "full"
     }
 
-    /// Neither the full cache nor the cut text: a policy in the sense of the paper.
+    /// Whether it is a policy in the sense of the paper: neither the full cache nor the cut text.
     pub fn is_policy(&self) -> bool {
         !matches!(self.policy.as_str(), "full" | "truncate")
     }

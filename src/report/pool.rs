@@ -4,14 +4,14 @@ use super::bootstrap::{self, Estimate, Resamples, Sums, pooled};
 use super::series::CellSums;
 use crate::metric::Metric;
 
-/// What all cells of a panel share when they are pooled.
+/// What all cells of a panel have in common when they are pooled.
 pub(super) struct Pool<'a> {
     pub(super) metric: &'a Metric,
     /// Sorted; a table of sums has an entry for each.
     pub(super) clusters: &'a [&'a str],
 }
 
-/// A quantity over all clusters, and in each draw of them.
+/// A metric over all clusters, and in each draw of them.
 pub(super) struct Resampled {
     pub(super) value: f64,
     pub(super) draws: Vec<Option<f64>>,
@@ -26,7 +26,7 @@ impl Resampled {
         Estimate { value: self.value, interval }
     }
 
-    /// What is left of two numbers by a difference, draw by draw.
+    /// The difference of two numbers, draw by draw.
     pub(super) fn minus(&self, other: &Self, difference: impl Fn(f64, f64) -> f64) -> Self {
         let draws = self.draws.iter().zip(&other.draws).map(|(own, other)| Some(difference((*own)?, (*other)?)));
         Self { value: difference(self.value, other.value), draws: draws.collect(), ..*self }

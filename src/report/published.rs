@@ -1,6 +1,6 @@
 //! What a caller adds to a report: published numbers beside its tables, and sheets after them.
 //!
-//! The report knows rows only. Whoever knows a publication, as `paper` does, implements [`Published`].
+//! The report knows rows only. Modules that know a publication, such as `paper`, implement [`Published`].
 
 use super::results::Results;
 use super::series_key::SeriesKey;

@@ -1,4 +1,4 @@
-//! The rows of a report, reduced once: the series and panels that all its parts are clients of.
+//! The rows of a report, reduced once to the series and panels that everything else is made from.
 
 use super::points::{self, Panel};
 use super::series::{AllSeries, Unbounded};

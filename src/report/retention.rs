@@ -229,13 +229,13 @@ impl<'a> Section<'a> {
         self.rows.iter().filter(here).copied().collect()
     }
 
-    /// Everything the section says in numbers.
+    /// All tables of the section.
     pub(super) fn sheets(&self) -> Vec<Sheet> {
         let tokens = self.tokens();
         self.kinds().into_iter().chain(tokens.iter().flat_map(|(title, tokens)| tokens.sheets(title))).collect()
     }
 
-    /// The tokens kept longest and shortest by each policy, where rows say so.
+    /// The tokens kept longest and shortest by each policy, where rows have them.
     fn tokens(&self) -> Vec<(String, KeptTokens)> {
         let of = |column: &Column<'_>| {
             let size = reference(&column.sizes);
@@ -245,7 +245,7 @@ impl<'a> Section<'a> {
         self.columns().iter().filter_map(of).collect()
     }
 
-    /// The paper's Table 5 for each policy.
+    /// A table by class and tag for each policy.
     fn kinds(&self) -> Vec<Sheet> {
         self.columns().iter().map(|column| self.kinds_of(column)).collect()
     }
@@ -354,7 +354,7 @@ mod tests {
             told.contains("kept longest by tova at 8, in steps: class:digits 6.0000, tag:NOUN 0.5000"),
             "{told}"
         );
-        // They are no panels of their own, and make no tables by part.
+        // Tables of samples make no panels.
         assert!(results.panels.iter().all(|panel| panel.metric.id == "lifetime"));
     }
 

@@ -29,7 +29,7 @@ pub struct SampleSum<'a> {
     /// The first row that has it.
     pub row: &'a Row,
     pub value: f64,
-    /// Values of two metrics more, for a geometric mean of three.
+    /// Values of two more metrics, for a geometric mean of three.
     pub beside: [f64; 2],
     pub weight: f64,
 }
@@ -45,10 +45,10 @@ pub struct CellSums<'a> {
     pub contradictions: usize,
 }
 
-/// Where `full` and `truncate` stand, which never evict, so that how a bounded cache is filled does not concern them.
+/// Where `full` and `truncate` are placed. They never evict, so it does not matter to them how a bounded cache is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unbounded {
-    /// In every series of policies that differs from theirs in nothing else.
+    /// In every series of policies whose key differs in nothing else.
     BesidePolicies,
     /// In series of their own.
     Apart,
@@ -120,8 +120,8 @@ impl<'a> AllSeries<'a> {
 /// Rows of one cell, metric and slice that follow each other, with their key.
 type Part<'a> = (SeriesKey, (&'a str, Option<&'a str>), Vec<&'a Row>);
 
-/// The rows by cell, metric and slice. Rows of a cell follow each other in a ledger, so whether a row continues the last
-/// one's cell is asked before anything is looked up; with a million rows that is most of the work.
+/// The rows by cell, metric and slice. Rows of a cell follow each other in a ledger, so comparing neighbours avoids most of
+/// the look-ups, which matters with a million rows.
 fn cells<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Vec<Part<'a>> {
     let mut cells = Vec::new();
     for rows in rows.chunk_by(is_of_one_cell) {
@@ -134,7 +134,7 @@ fn cells<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Vec<Part<'a>> {
     cells
 }
 
-/// Whether two rows agree in all that places them.
+/// Whether two rows belong to the same place of the same cell.
 fn is_of_one_cell(a: &Row, b: &Row) -> bool {
     a.cell == b.cell
         && (&a.policy, a.cache_size, &a.positions) == (&b.policy, b.cache_size, &b.positions)
@@ -192,7 +192,7 @@ pub(super) fn limited_to<'a>(sums: &Series<'a>, slice: &Series<'a>) -> Series<'a
     limited
 }
 
-/// What a policy's line is called, as a sweep would write it: `tova`, or `tova@squeezed` where keys move.
+/// A policy's name in tables, as a sweep would write it: `tova`, or `tova@squeezed` where positions are not absolute.
 pub fn label(row: &Row) -> Cow<'_, str> {
     if row.positions == "absolute" || is_shared(row) {
         Cow::Borrowed(&row.policy)
@@ -201,7 +201,7 @@ pub fn label(row: &Row) -> Cow<'_, str> {
     }
 }
 
-/// Whether a row's cache never evicts, so that where keys live and how it is filled does not concern it.
+/// Whether a row's cache never evicts, so that positions and prefill do not matter to it.
 pub fn is_shared(row: &Row) -> bool {
     matches!(row.policy.as_str(), "full" | "truncate")
 }
@@ -241,7 +241,7 @@ impl<'a> CellSums<'a> {
 }
 
 impl SampleSum<'_> {
-    /// The same file read twice is harmless; two numbers for one sample are not.
+    /// Whether two sums of one sample differ. (The same file read twice is harmless.)
     fn contradicts(&self, other: &Self) -> bool {
         self.value.to_bits() != other.value.to_bits() || self.weight != other.weight
     }

@@ -87,8 +87,7 @@ impl SeriesKey {
         Self { prefill: Text::new(), ..self.clone() }
     }
 
-    /// The fields below the headline, by name, for the line of settings and for telling panels apart. What does not
-    /// concern the task is empty.
+    /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are empty.
     pub fn details(&self) -> [(&'static str, String); 10] {
         [
             ("revision", shorten(&self.model_revision)),
@@ -148,7 +147,7 @@ fn short(name: &str) -> &str {
     }
 }
 
-/// Commits and digests, cut to what a reader compares by eye.
+/// Commits and digests, shortened to what can be compared by eye.
 fn shorten(revision: &str) -> String {
     let digest = revision.strip_prefix("sha256:").unwrap_or(revision);
     if digest.len() > 12 && digest.bytes().all(|b| b.is_ascii_hexdigit()) {

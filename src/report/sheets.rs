@@ -1,6 +1,6 @@
 //! All tables of a report, as sheets: formats without figures take their tables from this list.
 //!
-//! It puts words beside grids. What a cell holds and how a sheet is drawn is decided elsewhere.
+//! Titles and explanations are written here; `table` decides what a cell holds.
 
 use super::bootstrap::RESAMPLES;
 use super::breakdown::Breakdown;
@@ -11,7 +11,7 @@ use super::throughput::{self, Throughput};
 use super::write_report::Report;
 use crate::metric::Better;
 
-/// What stands above the names of policies.
+/// The header above the names of policies.
 pub(super) const POLICY: &str = "policy";
 
 /// All tables with what they have in common: the one over all keys, then key after key, sections, and the caller's.
@@ -62,7 +62,7 @@ pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
     })
 }
 
-/// What decoding costs.
+/// The table of decoding speed and memory.
 pub(super) fn of_timing(timed: &Throughput) -> Sheet {
     Sheet {
         title: "what decoding costs".to_owned(),

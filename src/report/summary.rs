@@ -1,4 +1,4 @@
-//! The short answer, for a terminal: a table or two per key and what they are worth, as plain text without colour.
+//! The short answer, for a terminal: a table or two per key, as plain text without colour.
 
 use super::points::Panel;
 use super::sheets;
@@ -9,7 +9,7 @@ use super::{escape, pairing};
 use crate::metric::Better;
 
 /// Tables of the first metric of each key (perplexity where there is one) with the difference to the full cache, and of
-/// recall; of a timing the one table that says it all.
+/// recall; of a timing its one table.
 pub(super) fn text(report: &Report<'_>) -> String {
     let keys = report.keys();
     let mut blocks = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
     blocks.join("\n")
 }
 
-/// One line for those that a policy holds its own against alike.
+/// One policy against the others, in a line for each outcome.
 fn verdicts(panel: &Panel) -> String {
     let verdicts = pairing::verdicts(panel);
     if verdicts.is_empty() {
@@ -43,7 +43,7 @@ fn verdicts(panel: &Panel) -> String {
     format!("{}:\n{}", pairing::legend(panel), lines.collect::<String>())
 }
 
-/// How small a cache may be.
+/// The smallest caches.
 fn enough(sheet: &Sheet) -> String {
     let notes = sheet.notes.iter().map(|note| format!("note: {}\n", escape::plain(note)));
     let notes: String = notes.collect();

@@ -39,14 +39,14 @@ impl Grid {
     }
 }
 
-/// A table with all a reader needs beside it; every format of the report shows the same sheets. Plain text throughout:
+/// A table with its title and explanations; every format of the report shows the same sheets. Plain text throughout:
 /// formats escape it.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     pub title: String,
     /// What the numbers are, in a sentence or two.
     pub about: String,
-    /// What stands above the names of the lines.
+    /// The header above the names of the lines.
     pub corner: &'static str,
     pub grid: Grid,
     /// Warnings, one sentence each.
@@ -65,8 +65,7 @@ pub struct Entry {
     pub number: String,
     /// Half of the interval, with its sign `±`.
     pub spread: Option<String>,
-    /// Stands out, and is shown so: the best policy of its column as far as the digits shown can tell, or what else the
-    /// table says of it.
+    /// Shown in bold: the best policy of its column as far as the digits shown can tell, or what the table says.
     pub best: bool,
     /// Not over all samples of the panel.
     pub partial: bool,
@@ -84,7 +83,7 @@ pub(crate) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
     let mut lines = Vec::new();
     for policy in panel.policies() {
         let entry = |(&size, best): (&Option<u32>, &Option<String>)| {
-            // The full cache has no size, so its value stands under every one.
+            // The full cache has no size, so its value is shown under every one.
             let point = panel.point(policy, size).or_else(|| panel.point(policy, None))?;
             let mut entry = entry(panel, point, show)?;
             entry.best = show == Show::Value && point.is_policy() && best.as_ref() == Some(&entry.number);
@@ -132,7 +131,7 @@ pub(crate) fn text(grid: &Grid) -> String {
     text_under("cache size", grid)
 }
 
-/// The same under another word than the cache size.
+/// The same with another header than the cache size.
 pub fn text_under(corner: &str, grid: &Grid) -> String {
     let name = |line: &Line| escape::plain(&line.name);
     let width = |text: &str| text.chars().count();

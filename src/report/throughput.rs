@@ -27,7 +27,7 @@ pub(crate) struct Repeats {
     by_metric: BTreeMap<String, Vec<f64>>,
 }
 
-/// What stands above the names of policies.
+/// The header above the names of policies.
 pub(crate) const CORNER: &str = "policy, size";
 
 /// The tables of all keys that were timed.

@@ -1,7 +1,7 @@
 //! The report on disk: which files, where, in which formats.
 //!
 //! This is the only part of the report that touches files. What it writes is derived, so it may be deleted and written
-//! again at any time. Each file is replaced at once, since several processes of one sweep may draw into the same folder.
+//! again at any time. Files are replaced atomically: several processes of one sweep may draw into the same folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -261,7 +261,7 @@ mod tests {
             report.contains("| tova | **9.5") && report.contains("(figures/perplexity-all-linear.svg)"),
             "{report}"
         );
-        // Header, per model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole and in
+        // A header, for each model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole and in
         // eight octaves.
         assert_eq!(
             read(&out.join("report.csv")).lines().count(),

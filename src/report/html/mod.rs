@@ -1,4 +1,4 @@
-//! The report as one page, `report.html`: it opens from a file, asks the network for nothing, and reads without a script.
+//! The report as one page, `report.html`: it opens from a file, loads nothing from a network, and works without a script.
 //!
 //! Tables are [`Sheet`](super::table::Sheet)s, curves are the charts of the other formats drawn as SVG with classes, so
 //! that the style sheet chooses the colours; the data for looking at single samples is in the page as JSON. Every text is
@@ -9,7 +9,6 @@ mod json;
 mod page;
 mod plot;
 mod points;
-mod provenance;
 #[cfg(test)]
 mod reader;
 mod samples;

@@ -13,6 +13,7 @@ use super::super::curve::{self, Figure};
 use super::super::escape;
 use super::super::pairing;
 use super::super::points::Panel;
+use super::super::provenance::Provenance;
 use super::super::retention;
 use super::super::series_key::SeriesKey;
 use super::super::sheets::{self, capital};
@@ -20,10 +21,10 @@ use super::super::table::Sheet;
 use super::super::write_report::Report;
 use super::table::Known;
 use super::tone::Palette;
-use super::{figure, points, provenance, samples, table};
+use super::{figure, points, samples, table};
 
 const STYLE: &str = include_str!("page.css");
-/// One script: what the last of them uses stands before it.
+/// One script, in the order of use.
 const SCRIPT: &str = concat!(
     include_str!("tips.js"),
     include_str!("course.js"),
@@ -98,6 +99,23 @@ fn fields(key: &SeriesKey) -> String {
     fields.collect::<Vec<_>>().join(" \u{B7} ")
 }
 
+/// Values of one field that are shown; more are counted.
+const MOST_VALUES: usize = 12;
+
+/// A name and its values; nothing where there are none.
+fn fact(name: &str, values: &[String]) -> Markup {
+    let values: Vec<&String> = values.iter().filter(|value| !value.is_empty()).collect();
+    html! {
+        @if !values.is_empty() {
+            dt { (name) }
+            dd {
+                @for value in values.iter().take(MOST_VALUES) { span { (value) } }
+                @if values.len() > MOST_VALUES { span { "and " (values.len() - MOST_VALUES) " more" } }
+            }
+        }
+    }
+}
+
 impl Page<'_> {
     fn header(&self) -> Markup {
         html! {
@@ -112,7 +130,7 @@ impl Page<'_> {
                     b { "full" } " is the model with an unbounded cache. " b { "truncate" } " is the same model on texts cut to the cache size \
                      (the paper's Baseline). Neither is a cache policy."
                 }
-                (provenance::fold(self.report.rows))
+                (self.provenance())
                 nav aria-label="Settings" {
                     ul.toc {
                         @for (at, key) in self.keys.iter().enumerate() {
@@ -122,12 +140,26 @@ impl Page<'_> {
                     }
                 }
             }
-            // The script fills it; without one there is nothing to control.
+            // Filled by the script.
             div #controls.controls role="region" aria-label="What is shown" hidden {}
         }
     }
 
-    /// Panels of one quantity side by side, as in the paper's Figure 3.
+    fn provenance(&self) -> Markup {
+        let all = Provenance::of(self.report.rows);
+        html! {
+            details.fold.origin {
+                summary { (all.counted()) ": where they come from" }
+                dl.facts {
+                    @for (name, values) in all.facts() {
+                        (fact(name, &values.iter().map(|value| escape::plain(value)).collect::<Vec<_>>()))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Panels of one metric side by side, as in the paper's Figure 3.
     fn overview(&self, combined: &[Figure<'_>]) -> Markup {
         html! {
             section.part aria-labelledby="overview" {
@@ -167,7 +199,7 @@ impl Page<'_> {
             .map(|(panel, figure)| (panel, figure.as_ref()))
             .collect();
         let kept = self.report.sections.iter().find(|section| section.key() == key);
-        // What the section below says better stands last.
+        // Metrics that the section below shows in detail come last.
         panels.sort_by_key(|(panel, figure)| kept.is_some() && figure.is_none() && panel.metric.is_detail());
         let timed = self.report.timing(key);
         let (id, title) = (format!("setting-{at}"), key.title(&self.keys));
@@ -185,13 +217,10 @@ impl Page<'_> {
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
-                        (provenance::fact("task", &[escape::plain(&key.task)]))
-                        (provenance::fact("model", &[escape::plain(&key.model)]))
-                        (provenance::fact("dataset", &[escape::plain(&key.dataset)]))
-                        @for (name, value) in key.details() {
-                            (provenance::fact(name, &[escape::plain(&value)]))
+                        @for (name, value) in key.headed_details() {
+                            (fact(name, &[escape::plain(&value)]))
                         }
-                        (provenance::fact("whole revision", &[escape::plain(&key.model_revision)]))
+                        (fact("whole revision", &[escape::plain(&key.model_revision)]))
                     }
                 }
             }
@@ -228,7 +257,7 @@ impl Page<'_> {
         }
     }
 
-    /// A quantity by parts of the samples.
+    /// A metric by slices of the samples.
     fn parts(&self, panel: &Panel, whole: Option<&Figure<'_>>) -> Markup {
         let all = || self.report.breakdowns_of(panel);
         html! {
@@ -244,7 +273,7 @@ impl Page<'_> {
         }
     }
 
-    /// What is kept, whose figures exist as drawings.
+    /// Which tokens are kept, with figures as images.
     fn kept(&self, section: &retention::Section<'_>) -> Result<Markup> {
         let figures = section.figures();
         let pictures = figures.iter().map(|(_, scene)| figure::picture(scene)).collect::<Result<Vec<_>>>()?;
@@ -263,7 +292,7 @@ impl Page<'_> {
         })
     }
 
-    /// The place of the script's view of single samples.
+    /// Where the script shows single samples.
     fn samples(&self) -> Markup {
         html! {
             section.part #samples aria-labelledby="samples-title" {

@@ -1,6 +1,6 @@
-//! The points of every panel as data for the page's script: what a reader can filter and take away.
+//! The points of every panel as data for the page's script, to be filtered and exported.
 //!
-//! Columns are those of `report.csv`, every digit included. It pools nothing.
+//! Columns are those of `report.csv`, with every digit.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Single samples as data for the page's script: what each measured under every policy and size, and what was written.
 //!
-//! The page takes what fits into its budget, whole samples first and curves by position after them, some cells with all
-//! their samples rather than all cells with some. It says what it left out. Nothing is pooled.
+//! The page takes as much as its budget allows: whole samples first and curves by position after them, and some cells with
+//! all their samples rather than all cells with some. It says what it leaves out.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,9 +16,9 @@ use super::json::{Exact, escaped, inside_script};
 use crate::ledger::Row;
 use crate::metric::Metric;
 
-/// Bytes of JSON that a page still opens with quickly.
+/// Bytes of JSON with which a page still opens quickly.
 pub(super) const BUDGET: usize = 8_000_000;
-/// A list of more is no list to choose from.
+/// Most samples that a reader can choose from.
 const MOST_SAMPLES: usize = 10_000;
 
 /// A metric and the slice of the sample it is about.
@@ -31,7 +31,7 @@ struct Place<'a> {
     columns: BTreeMap<Column<'a>, &'a CellSums<'a>>,
 }
 
-/// The samples of one key on their way into the page.
+/// The samples of one key, as far as they are in the page.
 struct Home<'a> {
     title: String,
     /// As tables order them.
@@ -98,7 +98,7 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
     let mut homes: Vec<Home<'_>> = keys.iter().map(|key| Home::of(key.title(keys), places(all, key))).collect();
     let mut left = budget;
     for tier in [Tier::Whole, Tier::Slices] {
-        // A cell of each setting in turn, so that no setting takes all the room.
+        // A cell of each key in turn, so that no key takes all the room.
         let orders: Vec<Vec<usize>> = homes.iter().map(|home| home.by_interest()).collect();
         let longest = orders.iter().map(Vec::len).max().unwrap_or(0);
         let mut full = vec![false; homes.len()];
@@ -126,7 +126,7 @@ enum Tier {
     Slices,
 }
 
-/// The places of a key with what a reader of one sample wants: whole samples, and their course along the text.
+/// The places of a key with results of whole samples and of positions along the text.
 fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
     let mut places: BTreeMap<(Cow<'a, str>, Option<u32>), BTreeMap<Column<'a>, &'a CellSums<'a>>> =
         BTreeMap::new();
@@ -178,8 +178,8 @@ impl<'a> Home<'a> {
         }
     }
 
-    /// The places in the order in which they are worth their room: the full cache, then all policies at one size after
-    /// the other, from the middle outwards by halves.
+    /// The places in the order in which they are taken: the full cache, then all policies at one size after the other, from
+    /// the middle outwards by halves.
     fn by_interest(&self) -> Vec<usize> {
         let sizes: BTreeSet<u32> = self.places.iter().filter_map(|place| place.size).collect();
         let sizes: Vec<u32> = sizes.into_iter().collect();
@@ -190,7 +190,7 @@ impl<'a> Home<'a> {
         places
     }
 
-    /// Takes a place's numbers if they cost no more than is left, and says what they cost.
+    /// Takes a place's numbers if they fit into the bytes left, and returns their size.
     fn take(&mut self, at: usize, tier: Tier, left: usize) -> Result<Option<usize>> {
         if tier == Tier::Slices && self.taken[at].whole.is_none() {
             return Ok(None);
@@ -235,7 +235,7 @@ impl<'a> Home<'a> {
     }
 
     fn note_what_is_missing(&mut self) {
-        // Sizes by the policies that are missing there, so that like sizes are said together.
+        // Sizes by the policies that are missing there, to list equal ones together.
         let missing = |is_missing: &dyn Fn(usize) -> bool| -> Vec<String> {
             let places = &self.places;
             let at = |size: Option<u32>| (0..places.len()).filter(move |at| places[*at].size == size);

@@ -1,4 +1,4 @@
-//! The page as a reader and a browser get it: read back with a parser of its own, and compared with the rows.
+//! Pages, parsed and compared with the rows.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn tags_balance_and_ids_are_unique() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count, "{ids:?}");
-    // What is pointed at is there.
+    // Targets of references exist.
     for piece in pieces(&page) {
         let Piece::Open(name, list) = piece else { continue };
         let target = attribute(&list, "aria-labelledby").or(attribute(&list, "href").map(|href| &href[1..]));
@@ -104,7 +104,7 @@ fn the_browser_is_told_to_fetch_nothing_and_the_page_asks_for_nothing() {
         assert!(policy.contains(rule), "{rule}: {policy}");
     }
     assert!(!policy.contains("unsafe"), "{policy}");
-    // The page's own style and script are let in by what they are.
+    // The page's own style and script are allowed by their digests.
     for element in ["style", "script"] {
         use base64::Engine as _;
         let digest = Sha256::digest(raw(&page, element, None).as_bytes());
@@ -226,7 +226,7 @@ fn hostile_texts_are_shown_and_do_nothing() {
     };
     assert_eq!((count("script"), count("img"), count("style")), (3, 0, 1));
     assert!(!page.contains("<img") && !page.contains("<!--") && !page.contains("\u{1b}"));
-    // A name cannot turn its neighbours around; answers are data, which nothing shows outside a box of their own.
+    // Names cannot change the direction of text around them; answers are data, shown in a box of their own.
     assert!(
         !page.contains('\u{2028}') && !page.replace(raw(&page, "script", Some("rows")), "").contains('\u{202E}')
     );
@@ -239,7 +239,7 @@ fn hostile_texts_are_shown_and_do_nothing() {
     assert!(!outputs.is_empty() && outputs.iter().all(|output| *output == HOSTILE), "{outputs:?}");
 }
 
-/// Every number of the data of single samples, by setting, policy, size, sample, metric and group.
+/// Every number of single samples, by key, policy, size, sample, metric and slice.
 fn told(data: &Value) -> BTreeMap<String, (u64, u64)> {
     let mut told = BTreeMap::new();
     for home in data.as_array().unwrap() {
@@ -303,7 +303,7 @@ fn samples_come_back_bit_by_bit() {
     assert_eq!(told.len(), expected.len());
     assert_eq!(told, expected);
     assert!(data.as_array().unwrap().iter().all(|home| home["left_out"] == Value::Array(vec![])));
-    // Questions stand in the order a reader counts in, with what was asked and written.
+    // Questions are in natural order, with questions and answers.
     let home = data.as_array().unwrap().iter().find(|home| home["questions"] != Value::Array(vec![])).unwrap();
     assert_eq!(home["samples"], serde_json::json!([["q2", "paper"], ["q10", "paper"]]));
     assert_eq!(home["questions"], serde_json::json!(["What is q2?", "What is q10?"]));
