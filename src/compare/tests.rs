@@ -252,14 +252,14 @@ fn exactly_compared_every_sample_that_moved_is_named() {
     assert_eq!(only(&moved(150.0, 50.0)).moved[0].weight_after, 50.0);
     assert_eq!(only(&moved(f64::NAN, 100.0)).moved[0].change, f64::INFINITY);
 
-    let said = |text: &str| {
+    let written = |text: &str| {
         let mut rows = cell("new_tokens", &[("a", "a", 3.0, 1.0)]);
         rows[0].output = Some(text.into());
         rows
     };
-    let found = compared(&said("a b c"), &said("a b d"), &options);
+    let found = compared(&written("a b c"), &written("a b d"), &options);
     assert!(only(&found).moved[0].text_differs && found.failed());
-    assert!(!compared(&said("a b c"), &said("a b c"), &options).failed());
+    assert!(!compared(&written("a b c"), &written("a b c"), &options).failed());
 }
 
 #[test]

@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_table_of_decisions_by_hand() {
         let interval = |low, high| Some(Interval { low, high });
-        // Rule, baseline, difference, interval, whether it counts, which rule said so.
+        // Rule, baseline, difference, interval, whether it counts, which rule decided.
         let table = [
             ("0.05", 10.0, 0.051, interval(-1.0, 1.0), true, "0.05"),
             ("0.05", 10.0, 0.049, interval(0.01, 1.0), false, "0.05"),
@@ -198,10 +198,10 @@ mod tests {
             ("1%", 0.0, 0.001, None, true, "1%"),
             ("1%", 0.0, 0.0, None, false, "1%"),
         ];
-        for (rule, before, value, interval, counts, said) in table {
+        for (rule, before, value, interval, counts, decided_by) in table {
             let threshold: Threshold = rule.parse().unwrap();
             let decided = threshold.decide(before, &Estimate { value, interval });
-            assert_eq!(decided, (counts, said.to_owned()), "{rule} of {before}, {value}, {interval:?}");
+            assert_eq!(decided, (counts, decided_by.to_owned()), "{rule} of {before}, {value}, {interval:?}");
         }
     }
 

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn ascii_comes_last() {
-        // By then nobody deletes the apostrophe or the article.
+        // At that point apostrophes and articles are no longer removed.
         assert_eq!(normalized("Noork’s “á” Café", Letters::Ascii), "noork's \"a\" cafe");
         assert_eq!(normalized("北京 …", Letters::Ascii), "Bei Jing  ...");
         // As Unidecode 1.4 has them.

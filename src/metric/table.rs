@@ -101,7 +101,7 @@ const BY_VALUES: &str = "a guess among the values named so far";
 const BY_COMMONEST: &str = "the commonest answer";
 const BY_FIRST_WORDS: &str = "the document's first words";
 
-/// All metrics but those of guesses, which stand in [`Metric::guess`].
+/// All metrics but those of guesses, which are in [`Metric::guess`].
 pub static METRICS: [Metric; 37] = [
     new("nll", "perplexity", Lower, Perplexity).stem("perplexity"),
     new("nll_word", "word-level perplexity", Lower, Perplexity).stem("word-perplexity"),
@@ -294,7 +294,7 @@ mod tests {
     fn names_and_labels_are_unique() {
         for (i, metric) in METRICS.iter().enumerate() {
             assert_eq!(Metric::of(&metric.id), *metric);
-            assert_eq!(metric.order().0, i, "{} stands twice", metric.id);
+            assert_eq!(metric.order().0, i, "{} is listed twice", metric.id);
             assert!(METRICS[..i].iter().all(|other| other.label != metric.label), "{}", metric.label);
         }
     }

@@ -204,8 +204,8 @@ pub(super) fn maps(exhibit: Exhibit, evidence: &Evidence<'_>, layers: Range<usiz
         let maps: Vec<heatmap::Map> = all.into_iter().filter(wanted).collect();
         let Some(last) = maps.last() else { continue };
         let end = end_of(section.title(), kept.len());
-        let told = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
-        let told = if maps.len() == 1 { format!("{told} \u{B7} layer {}", last.layer) } else { told };
+        let what = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
+        let what = if maps.len() == 1 { format!("{what} \u{B7} layer {}", last.layer) } else { what };
         for (number, page) in maps.chunks(heatmap::MOST).enumerate() {
             let columns = evidence.columns.unwrap_or(if page.len() > 2 { 2 } else { 1 });
             let (width, abreast) = match columns {
@@ -217,7 +217,7 @@ pub(super) fn maps(exhibit: Exhibit, evidence: &Evidence<'_>, layers: Range<usiz
                 0 => end.clone(),
                 _ => [end.as_str(), &format!("page-{}", number + 1)].join("-").trim_matches('-').to_owned(),
             };
-            pieces.scenes.push((end, heatmap::scene_of(&told, page, width, abreast)));
+            pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast)));
         }
     }
     match (pieces.scenes.is_empty(), deepest) {

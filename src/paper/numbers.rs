@@ -3,7 +3,7 @@
 //! This is the only file that has them: tests, tables and claims take them from here. What exists as a plot only (Figures
 //! 4, 5, 7, 9, 10 and 11, and two panels of Figure 3) has no number here. Policies have this program's names.
 
-/// Who measured Tables 1, 2, 3 and 5 and Figures 7 to 9, 12 and 13.
+/// The model of Tables 1, 2, 3 and 5 and Figures 7 to 9, 12 and 13.
 pub(super) const MODEL: &str = "LLaMA-2-7B";
 /// Tokens of a sample, which is all the full cache holds (section 5).
 pub(super) const LENGTH: u32 = 4096;
@@ -57,7 +57,7 @@ pub(super) const TABLE_3: [(&str, [f64; 7]); 10] = [
 /// The last sums to 99 there.
 pub(super) const FIGURE_6: [(u32, [f64; 3]); 3] =
     [(256, [6.0, 47.0, 47.0]), (512, [10.0, 71.0, 19.0]), (1024, [5.0, 88.0, 6.0])];
-/// Who wrote its stories.
+/// The model that wrote its stories.
 pub(super) const STORY_MODEL: &str = "MythoLogic-13B";
 
 /// The text on Figure 6: mean tokens of a story, by size; without one of the full cache.

@@ -20,12 +20,12 @@ fn one(policy: &str, size: Option<u32>, value: f64, weight: f64) -> Vec<Row> {
 }
 
 /// Answers with the scores of each policy and size, for each metric.
-fn answers(task: &str, metrics: &[&str], template: bool, marks: &[(&str, Option<u32>, f64)]) -> Vec<Row> {
+fn answers(task: &str, metrics: &[&str], template: bool, scores: &[(&str, Option<u32>, f64)]) -> Vec<Row> {
     let asked = format!("prompt=paper max_new_tokens=8 temperature=0 chat_template={template}");
     let mut all = Vec::new();
-    for (policy, size, mark) in marks {
+    for (policy, size, score) in scores {
         for metric in metrics {
-            all.extend(one(policy, *size, *mark, 1.0).into_iter().map(|row| Row {
+            all.extend(one(policy, *size, *score, 1.0).into_iter().map(|row| Row {
                 task: task.into(),
                 metric: (*metric).into(),
                 asked: Some(asked.as_str().into()),
@@ -125,11 +125,11 @@ fn kept() -> Vec<Row> {
 }
 
 fn everything() -> Vec<Row> {
-    let marks = [("full", None, 0.2), ("tova", Some(512), 0.195), ("window+4", Some(512), 0.16)];
+    let scores = [("full", None, 0.2), ("tova", Some(512), 0.195), ("window+4", Some(512), 0.16)];
     let half = [("full", None, 0.4), ("tova", Some(2048), 0.38), ("truncate", Some(2048), 0.39)];
     let rouge = ["rouge1", "rouge2", "rougeL"];
-    let base = answers("squality", &rouge, false, &marks);
-    let chat = answers("squality", &rouge, true, &marks);
+    let base = answers("squality", &rouge, false, &scores);
+    let chat = answers("squality", &rouge, true, &scores);
     let models = [(LLAMA, 1.0), ("mistralai/Mistral-7B-v0.1", 0.97), ("01-ai/Yi-6B", 1.3)];
     let mut all: Vec<Row> = models.iter().flat_map(|(model, scale)| table_3(model, *scale, 40)).collect();
     all.extend([base, chat, answers("qasper", &["f1"], true, &half), judged(), long(), timed(), kept()].concat());
@@ -211,7 +211,7 @@ fn every_task_has_its_claims() {
         let of_one: Vec<_> = found.iter().filter(|(known, ..)| known.contains(statement)).collect();
         assert!(of_one.iter().any(|(_, w, n, _)| w == words && n == number), "{statement}: {of_one:?}");
     };
-    // All three ROUGE scores are the mark itself: 20.0 against 19.5 and 16.0.
+    // All three ROUGE scores are the score: 20.0 against 19.5 and 16.0.
     check("within 1 ROUGE", "held", "+0.50");
     check("TOVA's ROUGE is above", "held", "+3.50");
     check("within 1 F1", "not held", "+2.00");

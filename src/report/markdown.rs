@@ -78,7 +78,7 @@ fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
         let title = escape::markdown(&capital(&sheet.title));
         file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
         push_body(file, &sheet);
-        push_verdicts(file, panel);
+        push_outcomes(file, panel);
         file.push_str("</details>\n\n");
     }
     push_links(file, links);
@@ -106,14 +106,14 @@ fn push_body(file: &mut String, sheet: &Sheet) {
 }
 
 /// One policy against the others, in a line for each outcome.
-pub(super) fn push_verdicts(file: &mut String, panel: &Panel) {
-    let verdicts = pairing::verdicts(panel);
-    if verdicts.is_empty() {
+pub(super) fn push_outcomes(file: &mut String, panel: &Panel) {
+    let outcomes = pairing::outcome_lines(panel);
+    if outcomes.is_empty() {
         return;
     }
     file.push_str(&format!("{}:\n\n", sheets::capital(&pairing::legend(panel))));
-    for verdict in verdicts {
-        file.push_str(&format!("- {}\n", escape::markdown(&verdict)));
+    for outcome in outcomes {
+        file.push_str(&format!("- {}\n", escape::markdown(&outcome)));
     }
     file.push('\n');
 }
@@ -190,10 +190,10 @@ mod tests {
                 about: "About.".into(),
                 corner: "policy",
                 grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
-                notes: vec!["a doubt".into()],
+                notes: vec!["a warning".into()],
             },
         );
-        let expected = "### T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a doubt\n\n";
+        let expected = "### T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
         assert_eq!(shown, expected);
     }
 

@@ -9,14 +9,14 @@ use crate::metric::Better;
 
 /// The outcome of a pair for its first policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Outcome {
     Better,
     Worse,
     Equal,
     Open,
 }
 
-impl Verdict {
+impl Outcome {
     const ALL: [Self; 4] = [Self::Better, Self::Worse, Self::Equal, Self::Open];
 
     fn of(pair: &Pair, better: Better) -> Self {
@@ -33,7 +33,7 @@ impl Verdict {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::Equal => "equal",
-            Self::Open => "not told apart",
+            Self::Open => "no clear difference",
         }
     }
 }
@@ -146,36 +146,36 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
 
 /// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same
 /// outcomes; none where nothing was compared.
-pub(super) fn verdicts(panel: &Panel) -> Vec<String> {
+pub(super) fn outcome_lines(panel: &Panel) -> Vec<String> {
     let Some(reference) = Reference::of(panel).filter(|_| comparisons(panel) > 0) else { return Vec::new() };
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (other, pairs) in &reference.others {
-        let verdict = |size: u32| {
+        let outcome = |size: u32| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
-            Some(Verdict::of(pair, panel.metric.better))
+            Some(Outcome::of(pair, panel.metric.better))
         };
-        let told = Verdict::ALL.into_iter().filter_map(|wanted| {
-            let places = spans(&sizes, |size| verdict(size) == Some(wanted));
+        let outcomes = Outcome::ALL.into_iter().filter_map(|wanted| {
+            let places = spans(&sizes, |size| outcome(size) == Some(wanted));
             (!places.is_empty()).then(|| format!("{} at {places}", wanted.words()))
         });
-        let told = told.collect::<Vec<_>>().join("; ");
-        match lines.iter_mut().find(|(known, _)| *known == told) {
+        let outcomes = outcomes.collect::<Vec<_>>().join("; ");
+        match lines.iter_mut().find(|(known, _)| *known == outcomes) {
             Some((_, others)) => others.push(other),
-            None => lines.push((told, vec![other])),
+            None => lines.push((outcomes, vec![other])),
         }
     }
     lines
         .into_iter()
-        .map(|(told, others)| format!("{} against {}: {told}", reference.policy, others.join(", ")))
+        .map(|(outcomes, others)| format!("{} against {}: {outcomes}", reference.policy, others.join(", ")))
         .collect()
 }
 
-/// How [`verdicts`] are to be read.
+/// How [`outcome_lines`] are to be read.
 pub(super) fn legend(panel: &Panel) -> String {
-    let doubt = points::few_clusters(panel.clusters);
-    let doubt = doubt.map_or("", |_| ", likely too often with so few clusters");
-    format!("what holds for all {} comparisons at once (95 %{doubt})", comparisons(panel))
+    let warning = points::few_clusters(panel.clusters);
+    let warning = warning.map_or("", |_| ", likely too often with so few clusters");
+    format!("outcomes that hold for all {} comparisons simultaneously (95 %{warning})", comparisons(panel))
 }
 
 /// The wanted sizes, as `64–1024, 4096`.
@@ -216,14 +216,14 @@ mod tests {
             "{}",
             sheet.about
         );
-        let told = verdicts(&panels[0]);
+        let found = outcome_lines(&panels[0]);
         let others = "truncate, window, window+1, window+4, h2o, tova-head";
         let expected = [
             format!("tova against {others}: better at 64–2048; equal at 4096"),
             // 9.53 and 9.63 with 100 books are too near each other.
-            "tova against tova+4: equal at 4096; not told apart at 64–2048".to_owned(),
+            "tova against tova+4: equal at 4096; no clear difference at 64–2048".to_owned(),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 
     fn scores(policy: &str, sizes: &[(u32, f64)]) -> Vec<Row> {
@@ -254,9 +254,9 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         // Window and H2O are best at two sizes each, the larger and the same; the first in order stands.
-        let told = verdicts(&panels[0]);
-        assert_eq!(told[0], "window against truncate: worse at 8");
-        assert_eq!(told[1], "window against h2o: better at 16; worse at 8; equal at 32");
+        let found = outcome_lines(&panels[0]);
+        assert_eq!(found[0], "window against truncate: worse at 8");
+        assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
         assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let unknown = [rows("tova", Some(8), &sample), rows("window", Some(8), &sample)].concat();
         let unknown: Vec<Row> = unknown.into_iter().map(|row| Row { metric: "cost".into(), ..row }).collect();
         let panels = panels(&unknown);
-        assert!(sheet(&panels[0]).is_none() && verdicts(&panels[0]).is_empty());
+        assert!(sheet(&panels[0]).is_none() && outcome_lines(&panels[0]).is_empty());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }
 }

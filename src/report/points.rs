@@ -397,7 +397,7 @@ mod tests {
         let panels = panels(&all);
         assert_eq!(panels.len(), 2);
         assert!(panels.iter().all(|panel| panel.full().is_some()));
-        // Where keys stand is a line's own business, how a prompt came into the cache a table's.
+        // Positions are part of a line's name; prefill is part of the table's key.
         let policies: Vec<_> = panels.iter().map(|panel| panel.policies().join(" ")).collect();
         assert_eq!(policies, ["full tova", "full tova tova@slot"]);
     }
@@ -422,8 +422,8 @@ mod tests {
         let sample = [Sample { sample: "a", cluster: "a", value: f64::NAN, weight: 1.0 }];
         let panels = panels(&rows("tova", Some(8), &sample));
         assert!(panels[0].points[0].estimate.value.is_nan());
-        let said = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
-        assert_eq!((said("not finite"), said("cells")), (1, 0), "{:?}", panels[0].notes);
+        let count = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
+        assert_eq!((count("not finite"), count("cells")), (1, 0), "{:?}", panels[0].notes);
     }
 
     #[test]

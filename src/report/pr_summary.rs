@@ -24,7 +24,7 @@ pub(super) fn file(report: &Report<'_>) -> String {
         let full = panel.full().map(|full| format!("Full cache: {}. ", panel.metric.show(full.estimate.value)));
         let counted = format!("{} samples from {} clusters.", panel.samples, panel.clusters);
         file.push_str(&format!("{}{counted}\n\n", full.unwrap_or_default()));
-        markdown::push_verdicts(&mut file, panel);
+        markdown::push_outcomes(&mut file, panel);
     }
     file
 }

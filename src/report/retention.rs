@@ -201,9 +201,9 @@ impl<'a> Section<'a> {
             let size = reference(&column.sizes);
             let maps = heatmap::maps(self.rows_at(column.policy, size));
             let stem = format!("{}-{}-{size}", self.stem, escape::slug(column.policy));
-            let told = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(column.policy));
+            let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(column.policy));
             if let Some(last) = maps.last() {
-                let title = format!("{told} \u{B7} layer {}", last.layer);
+                let title = format!("{what} \u{B7} layer {}", last.layer);
                 figures.push((format!("{stem}-last-layer"), heatmap::scene(&title, std::slice::from_ref(last))));
             }
             let pages = maps.chunks(heatmap::MOST).filter(|page| maps.len() > 1 && !page.is_empty());
@@ -214,7 +214,7 @@ impl<'a> Section<'a> {
                     }
                     _ => String::new(),
                 };
-                figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&told, page)));
+                figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&what, page)));
             }
         }
         figures
@@ -349,10 +349,10 @@ mod tests {
         let digits = text.find("class digits").unwrap();
         assert!(digits < text.find("tag NOUN").unwrap(), "{text}");
         assert!(text.contains("| \\\\n | 15 | 2 |") && text.contains("␣a\\|b"), "{text}");
-        let told = terminal(&sections);
+        let text = terminal(&sections);
         assert!(
-            told.contains("kept longest by tova at 8, in steps: class:digits 6.0000, tag:NOUN 0.5000"),
-            "{told}"
+            text.contains("kept longest by tova at 8, in steps: class:digits 6.0000, tag:NOUN 0.5000"),
+            "{text}"
         );
         // Tables of samples make no panels.
         assert!(results.panels.iter().all(|panel| panel.metric.id == "lifetime"));

@@ -62,9 +62,9 @@ impl<'a> AllSeries<'a> {
     /// Reduces the rows that are `wanted`.
     pub fn of(rows: &'a [Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> Self {
         let cells = cells(rows, wanted);
-        let mut homes: BTreeMap<SeriesKey, BTreeSet<&SeriesKey>> = BTreeMap::new();
+        let mut bounded: BTreeMap<SeriesKey, BTreeSet<&SeriesKey>> = BTreeMap::new();
         for (key, ..) in cells.iter().filter(|(_, _, rows)| !is_shared(rows[0])) {
-            homes.entry(key.without_cache()).or_default().insert(key);
+            bounded.entry(key.without_cache()).or_default().insert(key);
         }
         let mut all = Self::default();
         for (key, (metric, slice), rows) in &cells {
@@ -78,8 +78,8 @@ impl<'a> AllSeries<'a> {
             match (is_shared(head), unbounded) {
                 (false, _) => add(key.clone(), &sums),
                 (true, Unbounded::Apart) => add(key.without_cache(), &sums),
-                (true, Unbounded::BesidePolicies) => match homes.get(&key.without_cache()) {
-                    Some(homes) => homes.iter().for_each(|home| add((*home).clone(), &sums)),
+                (true, Unbounded::BesidePolicies) => match bounded.get(&key.without_cache()) {
+                    Some(bounded) => bounded.iter().for_each(|key| add((*key).clone(), &sums)),
                     None => add(key.clone(), &sums),
                 },
             }

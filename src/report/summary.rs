@@ -20,7 +20,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
             blocks.push(speed(timing, &title));
             continue;
         }
-        blocks.push(block(panel, &title) + &verdicts(panel));
+        blocks.push(block(panel, &title) + &outcomes(panel));
         let (recall, others): (Vec<&Panel>, Vec<&Panel>) =
             others.iter().partition(|panel| panel.metric.id == "recall");
         blocks.extend(recall.iter().map(|panel| block(panel, &title)));
@@ -34,12 +34,12 @@ pub(super) fn text(report: &Report<'_>) -> String {
 }
 
 /// One policy against the others, in a line for each outcome.
-fn verdicts(panel: &Panel) -> String {
-    let verdicts = pairing::verdicts(panel);
-    if verdicts.is_empty() {
+fn outcomes(panel: &Panel) -> String {
+    let outcomes = pairing::outcome_lines(panel);
+    if outcomes.is_empty() {
         return String::new();
     }
-    let lines = verdicts.iter().map(|verdict| format!("  {}\n", escape::plain(verdict)));
+    let lines = outcomes.iter().map(|outcome| format!("  {}\n", escape::plain(outcome)));
     format!("{}:\n{}", pairing::legend(panel), lines.collect::<String>())
 }
 

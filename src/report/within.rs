@@ -161,8 +161,8 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
             Some(entry)
         };
         lines.push(Line { name, cells: policies.iter().zip(&found).map(cell).collect() });
-        let doubt = points::few_clusters(panel.clusters).map(|doubt| format!("{title}: {doubt}"));
-        notes.extend(doubt.filter(|doubt| !notes.contains(doubt)));
+        let warning = points::few_clusters(panel.clusters).map(|warning| format!("{title}: {warning}"));
+        notes.extend(warning.filter(|warning| !notes.contains(warning)));
     }
     (!lines.is_empty() || !distances.is_empty()).then(|| Sheet {
         title: "The smallest cache that is enough".to_owned(),

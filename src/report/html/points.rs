@@ -18,7 +18,7 @@ use super::tone::Palette;
 struct Points {
     /// Names of the fields of a key.
     fields: [&'static str; 13],
-    settings: Vec<Home>,
+    settings: Vec<KeyRecord>,
     panels: Vec<Subject>,
     columns: [&'static str; 12],
     points: Vec<Line>,
@@ -27,7 +27,7 @@ struct Points {
 }
 
 #[derive(Serialize)]
-struct Home {
+struct KeyRecord {
     title: String,
     fields: [String; 13],
 }
@@ -62,7 +62,7 @@ const COLUMNS: [&str; 12] = [
 
 /// The JSON; `keys` are the page's, in its order.
 pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) -> Result<String> {
-    let home = |key: &SeriesKey| Home {
+    let record = |key: &SeriesKey| KeyRecord {
         title: key.title(keys),
         fields: key.fields().map(|(_, field)| escape::plain(&field)),
     };
@@ -94,7 +94,7 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) 
     });
     inside_script(&Points {
         fields: SeriesKey::names(),
-        settings: keys.iter().map(home).collect(),
+        settings: keys.iter().map(record).collect(),
         panels: panels.iter().map(subject).collect(),
         columns: COLUMNS,
         points: lines.collect(),

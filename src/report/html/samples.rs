@@ -32,7 +32,7 @@ struct Place<'a> {
 }
 
 /// The samples of one key, as far as they are in the page.
-struct Home<'a> {
+struct KeySamples<'a> {
     title: String,
     /// As tables order them.
     places: Vec<Place<'a>>,
@@ -95,17 +95,18 @@ struct Subject {
 
 /// The JSON; `keys` are the page's, in its order, and `budget` its bytes.
 pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Result<String> {
-    let mut homes: Vec<Home<'_>> = keys.iter().map(|key| Home::of(key.title(keys), places(all, key))).collect();
+    let mut all_keys: Vec<KeySamples<'_>> =
+        keys.iter().map(|key| KeySamples::of(key.title(keys), places(all, key))).collect();
     let mut left = budget;
     for tier in [Tier::Whole, Tier::Slices] {
         // A cell of each key in turn, so that no key takes all the room.
-        let orders: Vec<Vec<usize>> = homes.iter().map(|home| home.by_interest()).collect();
+        let orders: Vec<Vec<usize>> = all_keys.iter().map(|of_key| of_key.by_interest()).collect();
         let longest = orders.iter().map(Vec::len).max().unwrap_or(0);
-        let mut full = vec![false; homes.len()];
+        let mut full = vec![false; all_keys.len()];
         for rank in 0..longest {
-            for (at, home) in homes.iter_mut().enumerate() {
+            for (at, of_key) in all_keys.iter_mut().enumerate() {
                 let Some(&place) = orders[at].get(rank).filter(|_| !full[at]) else { continue };
-                match home.take(place, tier, left)? {
+                match of_key.take(place, tier, left)? {
                     Some(cost) => left = left.saturating_sub(cost),
                     None => full[at] = true,
                 }
@@ -113,9 +114,9 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
         }
     }
     let mut written = Vec::new();
-    for home in &mut homes {
-        home.note_what_is_missing();
-        written.push(home.json()?);
+    for of_key in &mut all_keys {
+        of_key.note_what_is_missing();
+        written.push(of_key.json()?);
     }
     Ok(format!("[{}]", written.join(",\n")))
 }
@@ -148,7 +149,7 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
     places
 }
 
-impl<'a> Home<'a> {
+impl<'a> KeySamples<'a> {
     fn of(title: String, places: Vec<Place<'a>>) -> Self {
         let sums = || places.iter().flat_map(|place| place.columns.values());
         let samples: BTreeMap<&str, &str> =
@@ -240,7 +241,7 @@ impl<'a> Home<'a> {
             let places = &self.places;
             let at = |size: Option<u32>| (0..places.len()).filter(move |at| places[*at].size == size);
             let sizes: BTreeSet<Option<u32>> = self.places.iter().map(|place| place.size).collect();
-            let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for size in sizes {
                 let names: Vec<String> =
                     at(size).filter(|at| is_missing(*at)).map(|at| escape::plain(&places[at].policy)).collect();
@@ -249,13 +250,13 @@ impl<'a> Home<'a> {
                     all if all > 1 && all == at(size).count() => "every policy".to_owned(),
                     _ => names.join(", "),
                 };
-                told.entry(names).or_default().extend(size.map(|size| size.to_string()));
+                policies.entry(names).or_default().extend(size.map(|size| size.to_string()));
             }
             let one = |(names, sizes): (String, Vec<String>)| match sizes.is_empty() {
                 true => names,
                 false => format!("{names} at {}", sizes.join(", ")),
             };
-            told.into_iter().map(one).collect()
+            policies.into_iter().map(one).collect()
         };
         let has_slices = |at: usize| self.places[at].columns.keys().any(|(_, slice)| slice.is_some());
         let whole = missing(&|at| self.taken[at].whole.is_none());
@@ -324,7 +325,7 @@ impl<'a> Home<'a> {
                 questions[listed] = row.question.as_deref();
             }
             if let (true, Some(json)) = (references[listed].is_empty(), &row.references) {
-                // Another program may have written the row: then its text is shown as it stands.
+                // Another program may have written the row: then its text is shown as it is.
                 references[listed] = serde_json::from_str(json).unwrap_or_else(|_| vec![json.clone()]);
             }
         }

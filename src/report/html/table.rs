@@ -139,7 +139,7 @@ mod tests {
                 columns: vec!["64".into(), "<all>".into()],
                 lines: vec![line("tova", vec![best, None]), line("\"x\" 64", vec![entry("1"), entry("2")])],
             },
-            notes: vec!["<b>doubt".into()],
+            notes: vec!["<b>warning".into()],
         };
         let shown = sheet(&made, &Known(vec!["tova", "\"x\""]), Some(32)).into_string();
         for part in [
@@ -150,7 +150,7 @@ mod tests {
             r#"<tr data-policy="&quot;x&quot;" data-size="64">"#,
             r#"<div class="sheet" data-size="32">"#,
             "about &amp; more",
-            "&lt;b&gt;doubt",
+            "&lt;b&gt;warning",
             "† not over all samples",
         ] {
             assert!(shown.contains(part), "{part}: {shown}");

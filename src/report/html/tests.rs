@@ -37,7 +37,7 @@ fn everything() -> Vec<Row> {
     all
 }
 
-/// Two questions of one paper under three caches, with marks, and numbers by position.
+/// Two questions of one paper under three caches, with scores, and numbers by position.
 fn questions() -> Vec<Row> {
     let mut all = Vec::new();
     for (policy, size, f1) in [("full", None, 1.0), ("tova", Some(64), 1.0 / 3.0), ("tova", Some(128), 0.1 + 0.2)]
@@ -178,9 +178,9 @@ fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
         format!("h2o with 64 entries: perplexity {h2o:.5} ("),
         format!("full: perplexity {full:.5} ("),
     ] {
-        let told: Vec<&String> = titles.iter().filter(|title| title.starts_with(&expected)).collect();
-        assert_eq!(told.len(), 2, "{expected} on a linear and on a logarithmic axis: {titles:?}");
-        assert!(told[0].contains("95 % interval") && told[0].contains("12 samples"), "{told:?}");
+        let found: Vec<&String> = titles.iter().filter(|title| title.starts_with(&expected)).collect();
+        assert_eq!(found.len(), 2, "{expected} on a linear and on a logarithmic axis: {titles:?}");
+        assert!(found[0].contains("95 % interval") && found[0].contains("12 samples"), "{found:?}");
     }
     let difference = format!("to full +{:.5}", h2o - full);
     assert!(titles.iter().any(|title| title.contains(&difference)), "{difference}: {titles:?}");
@@ -233,21 +233,21 @@ fn hostile_texts_are_shown_and_do_nothing() {
     assert!(page.contains("&lt;/script&gt;&lt;script&gt;alert(1)"));
     // Answers come back as they were written, control characters and all.
     let data = json(&page, "rows");
-    let places = data.as_array().unwrap().iter().flat_map(|home| home["places"].as_array().unwrap());
+    let places = data.as_array().unwrap().iter().flat_map(|key| key["places"].as_array().unwrap());
     let outputs: Vec<&str> =
         places.filter_map(|place| place[0]["outputs"].as_array()).flatten().filter_map(Value::as_str).collect();
     assert!(!outputs.is_empty() && outputs.iter().all(|output| *output == HOSTILE), "{outputs:?}");
 }
 
 /// Every number of single samples, by key, policy, size, sample, metric and slice.
-fn told(data: &Value) -> BTreeMap<String, (u64, u64)> {
-    let mut told = BTreeMap::new();
-    for home in data.as_array().unwrap() {
-        for place in home["places"].as_array().unwrap() {
+fn numbers_of(data: &Value) -> BTreeMap<String, (u64, u64)> {
+    let mut found = BTreeMap::new();
+    for key in data.as_array().unwrap() {
+        for place in key["places"].as_array().unwrap() {
             for values in [&place[0]["values"], &place[1]].into_iter().filter_map(Value::as_object) {
                 for (column, values) in values {
-                    let subject = &home["columns"][column.parse::<usize>().unwrap()];
-                    let weights = &home["weights"][values["w"].as_u64().unwrap() as usize];
+                    let subject = &key["columns"][column.parse::<usize>().unwrap()];
+                    let weights = &key["weights"][values["w"].as_u64().unwrap() as usize];
                     for (at, value) in values["v"].as_array().unwrap().iter().enumerate() {
                         if value.is_null() {
                             continue;
@@ -255,20 +255,20 @@ fn told(data: &Value) -> BTreeMap<String, (u64, u64)> {
                         let weight = if weights.is_array() { &weights[at] } else { weights };
                         let key = format!(
                             "{} {} {} {} {} {}",
-                            home["title"],
+                            key["title"],
                             place[0]["policy"],
                             place[0]["size"],
-                            home["samples"][at][0],
+                            key["samples"][at][0],
                             subject["metric"],
                             subject["group"]
                         );
-                        told.insert(key, (number(value).to_bits(), number(weight).to_bits()));
+                        found.insert(key, (number(value).to_bits(), number(weight).to_bits()));
                     }
                 }
             }
         }
     }
-    told
+    found
 }
 
 #[test]
@@ -299,16 +299,16 @@ fn samples_come_back_bit_by_bit() {
             (key, (value.to_bits(), row.weight.to_bits()))
         })
         .collect();
-    let told = told(&data);
-    assert_eq!(told.len(), expected.len());
-    assert_eq!(told, expected);
-    assert!(data.as_array().unwrap().iter().all(|home| home["left_out"] == Value::Array(vec![])));
+    let found = numbers_of(&data);
+    assert_eq!(found.len(), expected.len());
+    assert_eq!(found, expected);
+    assert!(data.as_array().unwrap().iter().all(|key| key["left_out"] == Value::Array(vec![])));
     // Questions are in natural order, with questions and answers.
-    let home = data.as_array().unwrap().iter().find(|home| home["questions"] != Value::Array(vec![])).unwrap();
-    assert_eq!(home["samples"], serde_json::json!([["q2", "paper"], ["q10", "paper"]]));
-    assert_eq!(home["questions"], serde_json::json!(["What is q2?", "What is q10?"]));
-    assert_eq!(home["references"][1], serde_json::json!(["an answer", "another"]));
-    assert_eq!(home["places"][1][0]["outputs"][1], "line one of q10\nat Some(64)");
+    let key = data.as_array().unwrap().iter().find(|key| key["questions"] != Value::Array(vec![])).unwrap();
+    assert_eq!(key["samples"], serde_json::json!([["q2", "paper"], ["q10", "paper"]]));
+    assert_eq!(key["questions"], serde_json::json!(["What is q2?", "What is q10?"]));
+    assert_eq!(key["references"][1], serde_json::json!(["an answer", "another"]));
+    assert_eq!(key["places"][1][0]["outputs"][1], "line one of q10\nat Some(64)");
 }
 
 #[test]
@@ -333,8 +333,8 @@ fn what_does_not_fit_is_left_out_by_cells_and_said() {
         let values = place[0]["values"]["0"]["v"].as_array().unwrap();
         assert!(values.len() == 50 && values.iter().all(Value::is_number));
     }
-    let said = some[0]["left_out"][0].as_str().unwrap();
-    assert!(said.contains("every policy at 256, 1024, 4096") && !said.contains("full"), "{said}");
+    let left_out = some[0]["left_out"][0].as_str().unwrap();
+    assert!(left_out.contains("every policy at 256, 1024, 4096") && !left_out.contains("full"), "{left_out}");
     assert_eq!(parse(0)[0]["places"].as_array().unwrap().len(), 0);
 }
 
