@@ -275,7 +275,7 @@ fn exactly_compared_another_engine_asks_for_a_new_baseline() {
     let both = [before.clone(), after].concat();
     assert_eq!(only(&compared(&both, &before, &options)).verdict, Verdict::AnotherEngine);
     // Times and verdicts of a judge never repeat.
-    let judged: Vec<Row> = before.iter().cloned().map(|row| Row { task: "judge".into(), ..row }).collect();
+    let judged: Vec<Row> = before.iter().cloned().map(|row| Row { metric: "judge_win".into(), ..row }).collect();
     let all = [before.clone(), judged, timed("cpu", [1.0; 3])].concat();
     let found = compared(&all, &before, &options);
     assert_eq!((only(&found).verdict, found.failed()), (Verdict::Equal, false));

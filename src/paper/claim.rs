@@ -86,6 +86,20 @@ impl Unit {
 }
 
 impl Claim {
+    pub(super) fn new(
+        sweep: &'static str,
+        statement: impl Into<String>,
+        (threshold, unit): (Threshold, Unit),
+        measure: fn(&Evidence<'_>) -> Vec<Finding>,
+    ) -> Self {
+        Self { statement: statement.into(), threshold, unit, printed: None, sweep, measure }
+    }
+
+    /// The same with what the paper's own tables give.
+    pub(super) fn printed(self, printed: Option<f64>) -> Self {
+        Self { printed, ..self }
+    }
+
     pub(super) fn verdict(&self, estimate: &Estimate) -> ClaimVerdict {
         if self.threshold.holds(estimate.value) { ClaimVerdict::Held } else { ClaimVerdict::NotHeld }
     }

@@ -66,6 +66,12 @@ fn turned(difference: Estimate) -> Estimate {
     Estimate { value: -difference.value, interval }
 }
 
+/// An estimate in another unit.
+fn scaled(of: Estimate, unit: impl Fn(f64) -> f64) -> Estimate {
+    let interval = of.interval.map(|interval| Interval { low: unit(interval.low), high: unit(interval.high) });
+    Estimate { value: unit(of.value), interval }
+}
+
 /// The paper's Table 3.
 pub(super) struct Table3;
 
@@ -153,6 +159,10 @@ pub(super) fn of_panels(
 }
 
 impl Observation {
+    fn of(value: f64, at: String) -> Self {
+        Self { estimate: Estimate { value, interval: None }, at }
+    }
+
     fn found(self, title: String) -> Finding {
         Finding { title, estimate: self.estimate, at: self.at }
     }
@@ -225,7 +235,7 @@ pub(super) fn least_lead(running: &Running<'_>) -> Option<Observation> {
     least(running.iter().filter_map(|(end, panel)| {
         let value = value_at(panel, other, other_size)? - value_at(panel, own, size)?;
         let at = format!("{} against {other} after {end} tokens", place(own, size));
-        Some(Observation { estimate: Estimate { value, interval: None }, at })
+        Some(Observation::of(value, at))
     }))
 }
 
@@ -236,7 +246,7 @@ pub(super) fn preference(evidence: &Evidence<'_>) -> Vec<Finding> {
         let size = wins.key.length / 4;
         let lost = losses.iter().find(|panel| panel.key == wins.key)?;
         let value = value_at(wins, TOVA, size)? - value_at(lost, TOVA, size)?;
-        Some(Observation { estimate: Estimate { value, interval: None }, at: place(TOVA, size) })
+        Some(Observation::of(value, place(TOVA, size)))
     })
 }
 
@@ -264,7 +274,7 @@ pub(super) fn timed(
     let found = tables.iter().filter_map(|table| {
         let size = table.key.length / 8;
         let value = choose(table.relative(TOVA, Some(size)))?;
-        let observed = Observation { estimate: Estimate { value, interval: None }, at: place(TOVA, size) };
+        let observed = Observation::of(value, place(TOVA, size));
         Some(observed.found(table.key.title(&keys)))
     });
     found.collect()
@@ -284,7 +294,7 @@ pub(super) fn lifetimes(evidence: &Evidence<'_>) -> Vec<Finding> {
         let away = points.filter_map(|point| {
             let size = point.cache_size?;
             let value = (point.estimate.value - identity(panel.key.length, size)).abs();
-            Some(Observation { estimate: Estimate { value, interval: None }, at: place(&point.policy, size) })
+            Some(Observation::of(value, place(&point.policy, size)))
         });
         Some(away.max_by(|a, b| a.estimate.value.total_cmp(&b.estimate.value))?.found(title))
     });
@@ -308,8 +318,7 @@ pub(super) fn first_token(evidence: &Evidence<'_>) -> Vec<Finding> {
         let share = |steps: f64| 100.0 * steps / f64::from(section.key().length.max(1));
         let sizes = section.sizes_of(TOVA).into_iter().filter_map(|size| {
             let steps = section.steps("position:0", TOVA, size)?;
-            let interval = steps.interval.map(|i| Interval { low: share(i.low), high: share(i.high) });
-            Some(Observation { estimate: Estimate { value: share(steps.value), interval }, at: place(TOVA, size) })
+            Some(Observation { estimate: scaled(steps, share), at: place(TOVA, size) })
         });
         Some(least(sizes)?.found(section.title().to_owned()))
     });
