@@ -29,7 +29,7 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
     if !exhibits.is_empty() {
         return redraw(arguments, &exhibits, &rows, out);
     }
-    let formats = formats(arguments).unwrap_or_else(Format::usual);
+    let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
     let options = Options { out: out.clone(), formats, within: arguments.within.clone() };
     let written = paper::write_report(&rows, &options)?;
     print(&written.terminal)?;
@@ -37,11 +37,6 @@ pub(super) fn report(arguments: &ReportArguments) -> Result<()> {
         eprintln!("{}", file.display());
     }
     Ok(())
-}
-
-/// The formats that were asked for, if any were.
-fn formats(arguments: &ReportArguments) -> Option<Vec<&'static Format>> {
-    (!arguments.format.is_empty()).then(|| arguments.format.clone())
 }
 
 /// What `--figure` names, in the paper's order.
@@ -61,12 +56,9 @@ fn exhibits(asked: &[String]) -> Result<Vec<Exhibit>> {
 
 /// Figures and tables of the paper.
 fn redraw(arguments: &ReportArguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
-    let options = paper::Options {
-        out: out.to_owned(),
-        formats: formats(arguments).unwrap_or_else(|| FORMATS.iter().collect()),
-        columns: arguments.columns,
-        beside_paper: arguments.paper,
-    };
+    let formats = if arguments.format.is_empty() { FORMATS.iter().collect() } else { arguments.format.clone() };
+    let options =
+        paper::Options { out: out.to_owned(), formats, columns: arguments.columns, beside_paper: arguments.paper };
     let drawn = paper::draw(rows, exhibits, &options)?;
     print(&drawn.terminal)?;
     for file in &drawn.files {

@@ -11,7 +11,7 @@ use crate::report::{Estimate, Sums, pooled};
 
 /// Whether a row can be repeated exactly: times never are, and a judge is another program.
 pub(super) fn is_repeatable(row: &Row) -> bool {
-    Metric::of(&row.metric).depends_on == DependsOn::Nothing
+    Metric::known(&row.metric).is_none_or(|metric| metric.depends_on == DependsOn::Nothing)
 }
 
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, tolerance: f64) -> Point {

@@ -54,6 +54,8 @@ enum Role {
     Result,
     /// A result that only adds detail to another one: a table, no figure.
     Detail,
+    /// What a guess would reach, which is shown with the metric it belongs to.
+    Guess,
     /// A table for each sample, carried as text. It is no number.
     SampleTable,
 }
@@ -170,19 +172,25 @@ const fn new(id: &'static str, label: &'static str, better: Better, pooling: Poo
 }
 
 impl Metric {
+    /// The metric of a name, if it is in the table.
+    pub fn known(id: &str) -> Option<&'static Metric> {
+        METRICS.iter().find(|metric| metric.id == id)
+    }
+
     /// The metric of a name. An unknown one is shown under its own name, and without saying what is better.
     pub fn of(id: &str) -> Metric {
-        METRICS.iter().find(|metric| metric.id == id).cloned().unwrap_or_else(|| Metric {
+        let is_guess = || METRICS.iter().filter_map(|metric| metric.guess).any(|guess| guess.metric == id);
+        Self::known(id).cloned().unwrap_or_else(|| Metric {
             id: Cow::Owned(id.to_owned()),
             label: Cow::Owned(plain(id)),
+            role: if is_guess() { Role::Guess } else { Role::Result },
             ..new("", "", Unknown, Mean)
         })
     }
 
     /// Whether it is a result of a policy: neither what a guess would reach nor a table for each sample.
     pub fn is_result(&self) -> bool {
-        let is_guess = METRICS.iter().filter_map(|metric| metric.guess).any(|guess| guess.metric == self.id);
-        self.role != Role::SampleTable && !is_guess
+        matches!(self.role, Role::Result | Role::Detail)
     }
 
     /// Whether it only adds detail to another metric, and is shown as a table without a figure.
@@ -274,7 +282,7 @@ impl Metric {
 
 /// The metrics that are geometric means of three others, and those three; guesses too, which are combined alike.
 pub fn geometric_means() -> Vec<(&'static str, [&'static str; 3])> {
-    let guess_of = |id: &str| METRICS.iter().find(|metric| metric.id == id)?.guess.map(|guess| guess.metric);
+    let guess_of = |id: &str| Metric::known(id)?.guess.map(|guess| guess.metric);
     let mut all = Vec::new();
     for metric in &METRICS {
         let (Some(parts), Cow::Borrowed(id)) = (metric.parts, &metric.id) else { continue };

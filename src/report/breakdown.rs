@@ -241,7 +241,7 @@ mod tests {
         assert!(distance.is_of(&panels[0]) && panels[0].slice.is_none());
         // A cache as large as a sample is the full one.
         assert_eq!(distance.sizes(), [32]);
-        let shown = table::text(&distance.grid(32));
+        let shown = table::text_under("cache size", &distance.grid(32));
         let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         let expected = [
             &["cache", "size", "16-31", "64-127"][..],

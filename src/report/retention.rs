@@ -60,7 +60,8 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
         std::iter::once("kept".to_owned()).chain(parts).collect::<Vec<_>>().join("-")
     };
     let stems: Vec<String> = keys.iter().map(|key| stem(&key.title(&keys))).collect();
-    let tables: Vec<&Row> = results.rows.iter().filter(|row| Metric::of(&row.metric).is_sample_table()).collect();
+    let is_table = |row: &&Row| Metric::known(&row.metric).is_some_and(Metric::is_sample_table);
+    let tables: Vec<&Row> = results.rows.iter().filter(is_table).collect();
     let section = |(whole, own): (&&'a Panel, &String)| {
         let key = &whole.key;
         let fingerprint = || format!("{own}-{}", escape::fingerprint(&format!("{key:?}")));

@@ -59,7 +59,7 @@ pub enum Unbounded {
 pub struct AllSeries<'a>(BTreeMap<SeriesId<'a>, Series<'a>>);
 
 impl<'a> AllSeries<'a> {
-    /// Reduces the rows that are `wanted`.
+    /// Reduces the rows whose metric and slice are `wanted`.
     pub fn of(rows: &'a [Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> Self {
         let cells = cells(rows, wanted);
         let mut bounded: BTreeMap<SeriesKey, BTreeSet<&SeriesKey>> = BTreeMap::new();
@@ -126,10 +126,11 @@ fn cells<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Vec<Part<'a>> {
     let mut cells = Vec::new();
     for rows in rows.chunk_by(is_of_one_cell) {
         let mut metrics: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
-        for row in rows.iter().filter(|row| wanted(row)) {
+        for row in rows {
             metrics.entry((row.metric.as_str(), row.group.as_deref())).or_default().push(row);
         }
-        cells.extend(metrics.into_iter().map(|(of, rows)| (SeriesKey::of(rows[0]), of, rows)));
+        let wanted = metrics.into_iter().filter(|(_, rows)| wanted(rows[0]));
+        cells.extend(wanted.map(|(of, rows)| (SeriesKey::of(rows[0]), of, rows)));
     }
     cells
 }

@@ -54,6 +54,7 @@ impl SeriesKey {
 
     /// Where a row was measured.
     pub fn of(row: &Row) -> Self {
+        let is_timed = Metric::known(&row.metric).is_some_and(Metric::is_timed);
         Self {
             task: row.task.clone(),
             dataset: row.dataset.clone(),
@@ -67,7 +68,7 @@ impl SeriesKey {
             asked: row.asked.clone().unwrap_or_default(),
             seed: row.seed,
             prefill: row.prefill.clone(),
-            device: if Metric::of(&row.metric).is_timed() { row.device.clone() } else { Text::new() },
+            device: if is_timed { row.device.clone() } else { Text::new() },
         }
     }
 

@@ -63,11 +63,11 @@ fn block(panel: &Panel, title: &str) -> String {
     let name = &panel.metric.label;
     let mut block = format!("{name} \u{B7} {title}\n");
     if let Some(grid) = table::grid(panel, Show::Value) {
-        block.push_str(&table::text(&grid));
+        block.push_str(&table::text_under("cache size", &grid));
     }
     if let Some(grid) = table::grid(panel, Show::Difference) {
         block.push_str("\ndifference to full\n");
-        block.push_str(&table::text(&grid));
+        block.push_str(&table::text_under("cache size", &grid));
     }
     block.push('\n');
     match panel.metric.better {

@@ -126,12 +126,8 @@ pub(crate) fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
     values.iter().any(|&value| panel.metric.show(value) != best).then_some(best)
 }
 
-/// Aligned columns, and the half intervals on a second line under each policy. No line ends in a space.
-pub(crate) fn text(grid: &Grid) -> String {
-    text_under("cache size", grid)
-}
-
-/// The same with another header than the cache size.
+/// A grid under a header, in aligned columns, with half intervals on a second line under each policy. No line ends in a
+/// space.
 pub fn text_under(corner: &str, grid: &Grid) -> String {
     let name = |line: &Line| escape::plain(&line.name);
     let width = |text: &str| text.chars().count();
@@ -208,6 +204,10 @@ fn marks(entry: &Entry) -> String {
 mod tests {
     use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
+
+    fn text(grid: &Grid) -> String {
+        text_under("cache size", grid)
+    }
 
     #[test]
     fn the_best_policy_is_marked_and_baselines_never_are() {
