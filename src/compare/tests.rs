@@ -66,7 +66,7 @@ fn pairs_cancel_what_books_have_in_common() {
 }
 
 #[test]
-fn better_is_what_the_quantity_says() {
+fn better_is_what_the_metric_says() {
     let moved = |metric: &str, by: f64| {
         let before = cell(metric, &[("a", "a", 2.0, 4.0), ("b", "b", 2.0, 4.0)]);
         let after = cell(metric, &[("a", "a", 2.0 + by, 4.0), ("b", "b", 2.0 + by, 4.0)]);
@@ -155,7 +155,7 @@ fn cells_are_paired_by_what_they_mean() {
 }
 
 #[test]
-fn a_setting_that_pairs_with_nothing_is_explained() {
+fn a_key_without_a_partner_is_explained() {
     let before = cell("nll", &[("a", "a", 2.0, 1.0)]);
     let after: Vec<Row> = before.iter().cloned().map(|row| Row { model_revision: "4567".into(), ..row }).collect();
     let notes = compared(&before, &after, &Options::default()).notes;
@@ -163,7 +163,7 @@ fn a_setting_that_pairs_with_nothing_is_explained() {
 }
 
 #[test]
-fn parts_are_compared_when_asked_for() {
+fn slices_are_compared_when_asked_for() {
     let with_parts = |value: f64| {
         let mut rows = cell("recall", &[("a", "a", 4.0, 8.0), ("b", "b", 4.0, 8.0)]);
         let parts = cell("recall", &[("a", "a", value, 4.0), ("b", "b", value, 4.0)]);
@@ -332,7 +332,7 @@ fn hostile_names_break_no_format() {
 }
 
 #[test]
-fn markdown_stays_below_what_a_comment_may_have() {
+fn markdown_stays_below_github_s_limit() {
     let many = |shift: f64| -> Vec<Row> {
         let cell = |size: u32| {
             let samples = [("a", "a", 2.0 + shift, 1.0), ("b", "b", 3.0 + shift, 1.0)];

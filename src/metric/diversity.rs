@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn short_texts_say_nothing() {
+    fn short_texts_have_no_shares() {
         assert_eq!(diversity(" \n"), Diversity { words: 0, distinct: [None; 3], repetition_4: None });
         assert_eq!(
             diversity("two words"),

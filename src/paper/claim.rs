@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_decides_and_the_interval_is_told() {
+    fn the_value_decides_and_the_interval_is_shown() {
         let unit = Unit { digits: 2, suffix: "", signed: true };
         let claim = Claim {
             statement: "near".to_owned(),

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_in_many_spellings() {
+    fn exhibits_are_parsed_in_many_spellings() {
         for text in ["3", "fig3", "figure3", "Figure 3", "fig.3", "figure-3", " 3 "] {
             assert_eq!(Exhibit::parse(text).unwrap().stem(), "figure-3", "{text}");
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_says_why() {
+    fn unknown_exhibits_are_explained() {
         let check = |text: &str, why: &str| {
             let error = Exhibit::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

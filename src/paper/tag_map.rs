@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_beside_their_group() {
+    fn penn_tags_are_listed_with_their_class() {
         assert_eq!(beside("tag:NOUN", 512), "NN 527, NNS 526");
         assert_eq!(beside("class:first", 512), "");
         assert_eq!(beside("tag:NOUN", 100), "");

@@ -148,7 +148,7 @@ fn verdicts(rows: &[Row]) -> Vec<(String, String, String, Option<String>)> {
 }
 
 #[test]
-fn the_paper_s_table_gives_the_verdicts_one_derives_by_hand() {
+fn the_paper_s_table_gives_the_verdicts_derived_by_hand() {
     let found = verdicts(&table_3(LLAMA, 1.0, 100));
     // 7.41 - 7.16; Window+4's 7.30 - 7.17; its 7.46 - 7.16; best at 256 to 2,048, not at 64 and 128; 7.27 - 7.17.
     let expected =
@@ -161,7 +161,7 @@ fn the_paper_s_table_gives_the_verdicts_one_derives_by_hand() {
 }
 
 #[test]
-fn the_terminal_has_what_was_measured_and_the_report_what_was_not() {
+fn the_terminal_lists_measured_claims_and_the_report_all() {
     let all = table_3(LLAMA, 1.0, 100);
     let text = extra(&all).terminal;
     assert!(

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clusters_reach_both_ends() {
+    fn the_interval_of_two_clusters_spans_both() {
         // A quarter of the draws takes the same cluster twice, so the 2.5 % ends are the clusters themselves.
         let sums = [
             Sums { value: 1.0, weight: 1.0, ..Sums::default() },

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_unique_and_names_harmless() {
+    fn labels_are_unique_and_names_escaped() {
         let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
         let of_model = |model: &str| {
             let rows = rows("[50%]_{x}", Some(64), &sample).into_iter();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_everywhere_is_equal_and_what_costs_the_same_everywhere_holds() {
+    fn equal_policies_are_equal_and_constant_differences_hold() {
         let books = |shift: f64| [("a", 1.0 + shift), ("b", 4.0 + shift), ("c", 9.0 + shift)];
         let all =
             [costs("window", 8, &books(0.0)), costs("window+4", 8, &books(0.0)), costs("tova", 8, &books(0.1))];
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_book_allows_no_verdict_and_infinite_numbers_none_either() {
+    fn one_book_and_infinite_numbers_have_no_simultaneous_interval() {
         let one = panels(&[costs("window", 8, &[("a", 1.0)]), costs("tova", 8, &[("a", 2.0)])].concat());
         assert_eq!((one[0].pairs[0].simultaneous, one[0].pairs[0].holds()), (None, false));
         let infinite = [

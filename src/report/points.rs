@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_apart_and_chance_beside() {
+    fn slices_have_panels_of_their_own_with_their_chance() {
         let at = |metric: &str, group: Option<&str>, value| {
             let sample = [Sample { sample: "a", cluster: "a", value, weight: 8.0 }];
             let rows = rows("tova", Some(64), &sample).into_iter();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_cut_text_may_weigh_otherwise() {
+    fn only_the_cut_text_may_have_other_weights() {
         let mut all = two_books();
         let sample = |sample, weight| Sample { sample, cluster: sample, value: 5.0, weight };
         all.extend(rows("truncate", Some(64), &[sample("a", 3.0), sample("b", 1.0)]));
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn full_is_shared_by_settings_that_only_a_bounded_cache_notices() {
+    fn full_is_shared_by_keys_that_differ_in_prefill_only() {
         let mut all = two_books();
         all.extend(two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
             positions: "slot".into(),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_number_is_said_to_be_none() {
+    fn values_that_are_not_finite_are_noted() {
         let sample = [Sample { sample: "a", cluster: "a", value: f64::NAN, weight: 1.0 }];
         let panels = panels(&rows("tova", Some(8), &sample));
         assert!(panels[0].points[0].estimate.value.is_nan());

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_say_where_it_is_sure_and_a_gap_ends_the_search() {
+    fn sizes_count_only_if_all_larger_ones_are_within() {
         // Of two books the interval's ends are the books: at 512 the mean loses 0.5, one of the books 2.
         let mut all = losses(
             "tova",
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_and_is_not_there_is_said() {
+    fn distances_without_results_are_listed() {
         let panels = panels(&table_3("m", 1.0, 10));
         let asked = sheet(&panels, &[distance("1f1"), distance("0.4ppl")]).unwrap();
         assert_eq!((asked.grid.lines.len(), asked.notes.len()), (1, 1));

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_leaves_the_script() {
+    fn texts_cannot_end_the_script() {
         let text = "</script><!-- \u{2028}\u{2029} \" \\ \u{0} & é";
         let written = inside_script(&text).unwrap();
         assert!(!written.contains('<') && !written.contains(['\u{2028}', '\u{2029}', '\u{0}']), "{written}");

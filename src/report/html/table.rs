@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_sort_by_what_they_mean() {
+    fn cells_sort_by_value() {
         for (shown, expected) in [
             ("9.53", Some("9.53")),
             ("+2.37", Some("2.37")),

@@ -92,7 +92,7 @@ fn tags_balance_and_ids_are_unique() {
 }
 
 #[test]
-fn the_browser_is_told_to_fetch_nothing_and_the_page_asks_for_nothing() {
+fn the_page_loads_nothing_and_forbids_the_browser_to() {
     let (page, _) = page(&everything());
     let pieces = pieces(&page);
     let policy = pieces.iter().find_map(|piece| match piece {
@@ -157,7 +157,7 @@ fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
 }
 
 #[test]
-fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
+fn every_curve_is_drawn_on_both_axes_with_tips() {
     let all = table_3("meta/Llama", 1.0, 12);
     let (page, _) = page(&all);
     let titles: Vec<String> = page
@@ -195,7 +195,7 @@ fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
 }
 
 #[test]
-fn hostile_texts_are_shown_and_do_nothing() {
+fn hostile_texts_are_escaped() {
     let text = || HOSTILE.to_owned();
     let hostile: Vec<Row> = [everything(), questions()]
         .concat()
@@ -272,7 +272,7 @@ fn numbers_of(data: &Value) -> BTreeMap<String, (u64, u64)> {
 }
 
 #[test]
-fn samples_come_back_bit_by_bit() {
+fn samples_are_in_the_page_bit_by_bit() {
     let mut all = everything();
     // Numbers by position, uneven weights, and a number that is none.
     let more = table_3("meta/Llama", 1.0, 12).into_iter().enumerate().map(|(at, row)| Row {
@@ -312,7 +312,7 @@ fn samples_come_back_bit_by_bit() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_by_cells_and_said() {
+fn cells_beyond_the_budget_are_left_out_and_listed() {
     let rows = table_3("meta/Llama", 1.0, 50);
     let results = Results::of(&rows);
     let keys = [results.panels[0].key.clone()];
