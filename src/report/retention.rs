@@ -17,8 +17,8 @@ use crate::ledger::Row;
 use crate::metric::Metric;
 
 const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
-     all tokens it is the mean of min(t, k + 1), whatever the policy. Every token has one class or, if it belongs to a word, \
-     one tag.";
+     all tokens it is the mean of min(t, k + 1), whatever the policy. Every token has one class, and the tokens of words have \
+     a tag as well.";
 
 /// Everything that results of one key say about which tokens are kept.
 pub(crate) struct Section<'a> {
