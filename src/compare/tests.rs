@@ -127,7 +127,7 @@ fn cells_are_paired_by_what_they_mean() {
         |row| row.dataset = "other".into(),
         |row| row.model = "other".into(),
         |row| row.model_revision = "other".into(),
-        |row| row.dtype = "bf16".into(),
+        |row| row.dtype = "f32".into(),
         |row| row.length = 1,
         |row| row.stride = 1,
         |row| row.bos = false,
