@@ -54,6 +54,9 @@ pub(super) struct Numbers<'a> {
     pub(super) candidates: usize,
 }
 
+/// A slice of a cell's samples, `None` for all of them, with its sums.
+type Slice<'c, 'a> = (Option<&'a str>, &'c CellSums<'a>);
+
 /// One side of a comparison.
 pub(super) type Side<'a> = BTreeMap<Subject<'a>, Numbers<'a>>;
 
@@ -75,7 +78,7 @@ pub(super) fn pooled(rows: &[Row], slices: bool) -> Side<'_> {
 /// The rows that are wanted, with the slices of a sample in the same subject as the whole.
 pub(super) fn exact<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Side<'a> {
     let all = AllSeries::of(rows, Unbounded::Apart, wanted);
-    let mut cells: BTreeMap<Subject<'_>, BTreeMap<&str, Vec<(Option<&'a str>, &CellSums<'a>)>>> = BTreeMap::new();
+    let mut cells: BTreeMap<Subject<'_>, BTreeMap<&str, Vec<Slice<'_, 'a>>>> = BTreeMap::new();
     for ((key, metric, slice), series) in all.iter() {
         for (policy, candidates) in series {
             let subject = Subject { key: key.clone(), metric, slice: None, policy: policy.clone() };
@@ -83,7 +86,7 @@ pub(super) fn exact<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Side<
             candidates.iter().for_each(|(cell, sums)| subject.entry(cell).or_default().push((*slice, sums)));
         }
     }
-    let age = |slices: &[(Option<&str>, &CellSums<'a>)]| slices.iter().map(|(_, sums)| sums.age).max();
+    let age = |slices: &[Slice<'_, 'a>]| slices.iter().map(|(_, sums)| sums.age).max();
     let newest = cells.into_iter().filter_map(|(subject, cells)| {
         let (_, slices) = cells.iter().max_by_key(|(cell, slices)| (age(slices), **cell))?;
         Some((subject, Numbers::of(slices, cells.len())?))
@@ -93,8 +96,8 @@ pub(super) fn exact<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Side<
 
 impl<'a> Numbers<'a> {
     /// From the slices of one cell, in order; `None` where there is no sample.
-    fn of(slices: &[(Option<&'a str>, &CellSums<'a>)], candidates: usize) -> Option<Self> {
-        let named = |(slice, sums): &(Option<&'a str>, &CellSums<'a>)| {
+    fn of(slices: &[Slice<'_, 'a>], candidates: usize) -> Option<Self> {
+        let named = |(slice, sums): &Slice<'_, 'a>| {
             let slice = *slice;
             let named = sums.samples.iter().map(move |(sample, sum)| NamedSum { slice, sample, sum: *sum });
             named.collect::<Vec<_>>()

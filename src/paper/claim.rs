@@ -177,7 +177,7 @@ pub(super) fn found(claims: Vec<Claim>, evidence: &Evidence<'_>) -> Vec<Found> {
 }
 
 /// The titles of the keys that findings are of.
-fn titles<'f>(found: &'f [Found]) -> BTreeSet<&'f str> {
+fn titles(found: &[Found]) -> BTreeSet<&str> {
     found.iter().flat_map(|(_, findings)| findings).map(|finding| finding.title.as_str()).collect()
 }
 

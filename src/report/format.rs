@@ -10,6 +10,9 @@ use super::{csv, html, latex, markdown, pdf};
 /// Files by name, with their contents.
 pub(super) type Files = Vec<(&'static str, String)>;
 
+/// Makes one file of a figure.
+type Draw = fn(&Scene) -> Result<Vec<u8>>;
+
 /// A format, by what it makes of reports, sheets and figures.
 #[derive(Debug)]
 pub struct Format {
@@ -24,7 +27,7 @@ pub struct Format {
     /// One file of some sheets.
     pub(crate) sheets: Option<fn(&[Sheet]) -> String>,
     /// One file of a figure.
-    pub(crate) figure: Option<fn(&Scene) -> Result<Vec<u8>>>,
+    pub(crate) figure: Option<Draw>,
 }
 
 /// All formats. Markdown links a figure in the first format of this list that browsers can show.
@@ -59,7 +62,7 @@ const fn of_reports(name: &'static str, about: &'static str, files: fn(&Report<'
     Format { name, about, is_usual: true, report: Some(files), sheets: None, figure: None }
 }
 
-const fn of_figures(name: &'static str, about: &'static str, file: fn(&Scene) -> Result<Vec<u8>>) -> Format {
+const fn of_figures(name: &'static str, about: &'static str, file: Draw) -> Format {
     Format { name, about, is_usual: true, report: None, sheets: None, figure: Some(file) }
 }
 

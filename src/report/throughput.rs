@@ -30,6 +30,9 @@ pub(crate) struct Repeats {
 /// The header above the names of policies.
 pub(crate) const CORNER: &str = "policy, size";
 
+/// How a column shows a line.
+type Cell<'a> = &'a dyn Fn(&Repeats) -> Option<Entry>;
+
 /// The tables of all keys that were timed.
 pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Throughput> {
     let mut keys: BTreeMap<SeriesKey, BTreeMap<_, Repeats>> = BTreeMap::new();
@@ -62,7 +65,7 @@ impl Throughput {
         let of_full = |line: &Repeats, metric: &str| Some(line.median(metric)? / full?.median(metric)?);
         let bytes = |line: &Repeats, metric| line.median(metric).map(|n| Entry::plain(amount(n)));
         let per_second = |line: &Repeats, metric| line.spread(metric, |n| rate(1.0 / n));
-        let columns: [(&str, &dyn Fn(&Repeats) -> Option<Entry>); 9] = [
+        let columns: [(&str, Cell<'_>); 9] = [
             ("cache", &|line| bytes(line, "cache_bytes")),
             ("of full", &|line| of_full(line, "cache_bytes").map(|n| Entry::plain(format!("{:.1} %", 100.0 * n)))),
             ("resident", &|line| bytes(line, "resident_bytes")),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use anyhow::Result;
 use serde::Serialize;
 
-use super::super::series::{AllSeries, CellSums, newest};
+use super::super::series::{AllSeries, CellSums, PolicyAtSize, newest};
 use super::super::series_key::SeriesKey;
 use super::super::{escape, order};
 use super::json::{Exact, escaped, inside_script};
@@ -24,11 +24,14 @@ const MOST_SAMPLES: usize = 10_000;
 /// A metric and the slice of the sample it is about.
 type Column<'a> = (&'a str, Option<&'a str>);
 
+/// What one cell measured.
+type Columns<'a> = BTreeMap<Column<'a>, &'a CellSums<'a>>;
+
 /// A policy at a size, with what its newest cell measured.
 struct Place<'a> {
     policy: Cow<'a, str>,
     size: Option<u32>,
-    columns: BTreeMap<Column<'a>, &'a CellSums<'a>>,
+    columns: Columns<'a>,
 }
 
 /// The samples of one key, as far as they are in the page.
@@ -129,8 +132,7 @@ enum Tier {
 
 /// The places of a key with results of whole samples and of positions along the text.
 fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
-    let mut places: BTreeMap<(Cow<'a, str>, Option<u32>), BTreeMap<Column<'a>, &'a CellSums<'a>>> =
-        BTreeMap::new();
+    let mut places: BTreeMap<PolicyAtSize<'a>, Columns<'a>> = BTreeMap::new();
     for (id, slice, series) in all.of_key(key) {
         let metric = Metric::of(id);
         let is_course = |slice: &str| slice.starts_with("position:") || slice.starts_with("piece:");
