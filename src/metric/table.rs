@@ -148,8 +148,8 @@ pub static METRICS: [Metric; 37] = [
         .weighed_by_steps(),
     // All policies have the same mean lifetime, by counting. Its slices differ and have a section of their own.
     new("lifetime", "steps a token is kept", Unknown, Mean).without_difference().detail(),
-    new("kept_until", "step at which each token left", Unknown, Mean).sample_table(),
-    new("lifetime_by_token", "steps each token is kept", Unknown, Mean).sample_table(),
+    new("kept_until", "kept_until", Unknown, Mean).sample_table(),
+    new("lifetime_by_token", "lifetime_by_token", Unknown, Mean).sample_table(),
 ];
 
 /// A metric that is a result, depends on nothing and has a difference to full.
