@@ -148,7 +148,7 @@ fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
     };
     let distinct = |(stem, panel): (&String, &Panel)| {
         if reserved(stem) {
-            format!("{stem}-{}", escape::fingerprint(&format!("{:?} {}", panel.key, panel.metric.id)))
+            format!("{stem}-{}", escape::fingerprint(&format!("{} {}", panel.key.described(), panel.metric.id)))
         } else {
             stem.clone()
         }

@@ -64,7 +64,7 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
     let tables: Vec<&Row> = results.rows.iter().filter(is_table).collect();
     let section = |(whole, own): (&&'a Panel, &String)| {
         let key = &whole.key;
-        let fingerprint = || format!("{own}-{}", escape::fingerprint(&format!("{key:?}")));
+        let fingerprint = || format!("{own}-{}", escape::fingerprint(&key.described()));
         let shared = stems.iter().filter(|other| *other == own).count() > 1;
         Section {
             key,

@@ -72,6 +72,11 @@ impl SeriesKey {
         }
     }
 
+    /// Everything as text, for fingerprints in file names. It keeps an old name so that files keep theirs.
+    pub(super) fn described(&self) -> String {
+        format!("{self:?}").replacen("SeriesKey", "Setting", 1)
+    }
+
     /// Whether two rows surely have the same key, without making either.
     pub(super) fn agree(a: &Row, b: &Row) -> bool {
         fn texts(row: &Row) -> [&Text; 7] {
