@@ -72,6 +72,18 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// One line without control characters, which could otherwise drive a terminal or break an SVG.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if is_unprintable(c) { '\u{FFFD}' } else { c }).collect()
+}
+
+/// Controls, line separators, text-direction overrides (which would let a name rewrite its neighbours) and the two
+/// code points XML forbids.
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}')
+}
+
 /// Longer words are compared with nothing: the time is the product of two lengths.
 const LONGEST_WORD: usize = 200;
 

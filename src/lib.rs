@@ -15,6 +15,7 @@ pub mod judge;
 pub mod ledger;
 pub mod lm;
 pub mod metric;
+pub mod paper;
 pub mod report;
 pub mod run;
 pub mod sweep;

@@ -135,7 +135,7 @@ fn expect(document: &Value, expected: &[(&str, &str, &str)]) {
 // --- verdicts ---
 
 #[test]
-fn equal_results_are_equal_in_every_way() {
+fn equal_results_are_equal_in_every_mode() {
     let folder = saved(&measured());
     // Other ids, dates, speeds and places change nothing.
     let again = changed(&measured(), |row| {
@@ -150,7 +150,7 @@ fn equal_results_are_equal_in_every_way() {
 }
 
 #[test]
-fn numbers_that_moved_get_the_verdict_they_deserve() {
+fn each_movement_has_its_verdict() {
     let folder = saved(&measured());
     let of = |policy: &'static str, metric: &'static str, by: fn(usize) -> f64| {
         changed(&measured(), move |row| {
@@ -226,7 +226,7 @@ fn thresholds_of_each_kind_decide() {
 }
 
 #[test]
-fn exactly_one_sample_is_named() {
+fn the_one_sample_that_moved_is_named() {
     let folder = saved(&measured());
     // A hundred-thousandth of one book under one rule: no statistic notices it.
     let moved = changed(&measured(), |row| {
@@ -289,7 +289,7 @@ fn another_engine_s_numbers_ask_for_a_new_baseline() {
 }
 
 #[test]
-fn what_is_missing_fails_unless_it_may() {
+fn missing_numbers_fail_unless_allowed() {
     let folder = saved(&measured());
     let without_cell: Vec<Row> = measured().into_iter().filter(|row| row.policy != "window").collect();
     let without_book: Vec<Row> = measured().into_iter().filter(|row| !row.sample.starts_with("book-03")).collect();
@@ -330,7 +330,7 @@ fn a_slower_machine_is_no_regression_and_a_slower_program_is() {
 // --- formats ---
 
 #[test]
-fn every_format_says_the_same() {
+fn all_formats_agree() {
     let folder = saved(&[measured(), timed("a", [1.0; 3])].concat());
     let mut rows = changed(&measured(), |row| row.value += if row.metric == "nll" { 12.7 } else { 0.0 });
     rows.retain(|row| row.policy != "window");

@@ -11,7 +11,7 @@ use super::error::UsageError;
 use super::output::{columns, print};
 use crate::compare::Origin;
 use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
-use crate::report::{Setting, escape, label, order};
+use crate::report::{SeriesKey, escape, label, order};
 
 /// Where baselines are unless `--dir` says otherwise.
 pub(super) const FOLDER: &str = "results/baselines";
@@ -202,11 +202,11 @@ fn show(name: &str, folder: &Path) -> Result<String> {
         dates(&origin),
         devices(&origin),
     );
-    let mut settings: BTreeMap<Setting, Vec<&Row>> = BTreeMap::new();
+    let mut settings: BTreeMap<SeriesKey, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
-        settings.entry(Setting::of(row).without_cache()).or_default().push(row);
+        settings.entry(SeriesKey::of(row).without_cache()).or_default().push(row);
     }
-    let all: Vec<Setting> = settings.keys().cloned().collect();
+    let all: Vec<SeriesKey> = settings.keys().cloned().collect();
     for (setting, rows) in &settings {
         let mut policies: Vec<String> =
             rows.iter().map(|row| label(row).into_owned()).collect::<BTreeSet<_>>().into_iter().collect();

@@ -14,7 +14,7 @@ use super::results::complete_rows;
 use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
-use crate::report::METRICS;
+use crate::metric::METRICS;
 
 /// The exit code of regressions and missing results.
 const REGRESSION: u8 = 3;
@@ -151,9 +151,9 @@ fn rows_of(named: &str, saved: &Path) -> Result<Vec<Row>> {
 fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {
     let mut thresholds = Thresholds::default();
     // Rows may have metrics that this version does not know.
-    let mut known = METRICS.to_vec();
+    let mut known: Vec<&str> = METRICS.iter().map(|metric| &*metric.id).collect();
     let measured: BTreeSet<&str> = before.iter().chain(after).map(|row| row.metric.as_str()).collect();
-    known.extend(measured.into_iter().filter(|metric| !METRICS.contains(metric)));
+    known.extend(measured.into_iter().filter(|id| METRICS.iter().all(|metric| metric.id != *id)));
     let rule = |text: &str| -> Result<Threshold> {
         let hint = "write interval, a share such as 2%, a difference such as 0.05, or interval+2%";
         text.parse().map_err(|error: String| UsageError::new(format!("--threshold: {error}"), hint).into())

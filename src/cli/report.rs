@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::UsageError;
 use super::output::print;
 use super::results::complete_rows;
 use crate::ledger::{Only, Row, select};
-use crate::report::paper::{self, Exhibit, Unknown};
-use crate::report::{self, Distance, Format, Options};
+use crate::paper::{self, Exhibit, Unknown};
+use crate::report::{Distance, FORMATS, Format, Options};
 
 /// Draw tables and curves from results; no model is needed
 #[derive(Debug, Args)]
@@ -32,8 +33,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DISTANCE")]
     within: Vec<Distance>,
     /// What to write [default: all but pdf; with --figure all but html]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
-    format: Vec<FormatName>,
+    #[arg(long, value_parser = format(), value_delimiter = ',', value_name = "FORMATS")]
+    format: Vec<&'static Format>,
     /// Redraw figures or tables of the paper (arXiv 2401.06104) into DIR/paper instead, by number: 3 or figure3, table1,
     /// several with commas, or all that the results allow
     #[arg(long, value_delimiter = ',', value_name = "ID")]
@@ -46,22 +47,10 @@ pub(super) struct Arguments {
     columns: Option<u8>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FormatName {
-    /// report.md: tables, warnings and links to the figures; summary.md: the short answer for a pull request
-    Md,
-    /// report.html: everything on one page, for a browser
-    Html,
-    /// report.csv, one line per point, and pairs.csv, one line per pair of policies
-    Csv,
-    /// report.tex: every table, for \input in a paper
-    Tex,
-    /// Figures, sharp at any size
-    Svg,
-    /// Figures as pixels, 300 per inch
-    Png,
-    /// Figures for LaTeX
-    Pdf,
+/// A format of a report, by its name.
+fn format() -> impl TypedValueParser<Value = &'static Format> {
+    let values = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
+    PossibleValuesParser::new(values).map(|name| Format::named(&name).expect("the parser knows no other names"))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -80,8 +69,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         redraw(arguments, &exhibits, &rows, out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let formats = formats(arguments).unwrap_or_else(|| Format::USUAL.to_vec());
-    let written = report::write(&rows, &Options { out: out.clone(), formats, within: arguments.within.clone() })?;
+    let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
+    let options = Options { out: out.clone(), formats, within: arguments.within.clone() };
+    let written = paper::write_report(&rows, &options)?;
     print(&written.terminal)?;
     for file in &written.files {
         eprintln!("{}", file.display());
@@ -89,26 +79,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The formats named on the command line, if any.
-fn formats(arguments: &Arguments) -> Option<Vec<Format>> {
-    let format = |name: &FormatName| match name {
-        FormatName::Md => Format::Markdown,
-        FormatName::Csv => Format::Csv,
-        FormatName::Html => Format::Html,
-        FormatName::Tex => Format::Latex,
-        FormatName::Svg => Format::Svg,
-        FormatName::Png => Format::Png,
-        FormatName::Pdf => Format::Pdf,
-    };
-    (!arguments.format.is_empty()).then(|| arguments.format.iter().map(format).collect())
-}
-
 /// What `--figure` names, in the paper's order.
 fn exhibits(names: &[String]) -> Result<Vec<Exhibit>> {
     let mut exhibits = Vec::new();
     for text in names {
         match text.trim() {
-            "all" => exhibits.extend(Exhibit::ALL),
+            "all" => exhibits.extend(Exhibit::all()),
             _ => exhibits
                 .push(Exhibit::parse(text).map_err(|error| UsageError::new(error.to_string(), Unknown::hint()))?),
         }
@@ -120,13 +96,9 @@ fn exhibits(names: &[String]) -> Result<Vec<Exhibit>> {
 
 /// Draws figures and tables of the paper.
 fn redraw(arguments: &Arguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
-    let usual = [Format::Markdown, Format::Csv, Format::Latex, Format::Svg, Format::Png, Format::Pdf];
-    let options = paper::Options {
-        out: out.to_owned(),
-        formats: formats(arguments).unwrap_or_else(|| usual.to_vec()),
-        columns: arguments.columns,
-        beside_paper: arguments.paper,
-    };
+    let formats = if arguments.format.is_empty() { FORMATS.iter().collect() } else { arguments.format.clone() };
+    let options =
+        paper::Options { out: out.to_owned(), formats, columns: arguments.columns, beside_paper: arguments.paper };
     let drawn = paper::draw(rows, exhibits, &options)?;
     print(&drawn.terminal)?;
     for file in &drawn.files {
@@ -136,7 +108,7 @@ fn redraw(arguments: &Arguments, exhibits: &[Exhibit], rows: &[Row], out: &Path)
         eprintln!("note: {note}");
     }
     // `--figure all` means all that can be drawn; it fails only if nothing can.
-    let all = exhibits.len() == Exhibit::ALL.len();
+    let all = exhibits.len() == Exhibit::all().len();
     if all && drawn.missing.len() < exhibits.len() {
         for missing in &drawn.missing {
             eprintln!("not drawn: {}", missing.replace("\nhint: ", "; "));

@@ -17,7 +17,8 @@ use crate::format::counted;
 use crate::ledger::{Ledger, Row};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name};
-use crate::report::{self, Options};
+use crate::paper;
+use crate::report::Options;
 use crate::run::{self, Event, Machine, Outcome};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
@@ -84,7 +85,7 @@ fn draw(rows: &[Row], folder: &Path) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let written = report::write(rows, &Options::everything(folder))?;
+    let written = paper::write_report(rows, &Options::everything(folder))?;
     print(&written.terminal)?;
     eprintln!("\nwritten to {}: report.html, report.md, tables as CSV and LaTeX, and figures/", folder.display());
     Ok(())

@@ -1,12 +1,13 @@
 //! A comparison for programs: one JSON object, every point and every sample that moved.
 //!
-//! The shape is described in results/README.md and numbered: a field that changes its meaning or goes away makes another
-//! version, a new field does not. Numbers that are not finite are `null`, as JSON has no others.
+//! The shape is described in results/README.md and has a version, which changes when a field changes its meaning or is removed,
+//! not when one is added. Numbers that are not finite are `null`.
 
 use serde::Serialize;
 
 use super::point::{Comparison, Moved, Origin, Point, Verdict};
-use crate::report::{Better, Setting};
+use crate::metric::Better;
+use crate::report::SeriesKey;
 
 /// Version of the shape below.
 const SCHEMA_VERSION: u32 = 1;
@@ -42,12 +43,12 @@ struct Count {
 struct PointRecord<'a> {
     verdict: Verdict,
     fails: bool,
-    setting: SettingRecord<'a>,
+    setting: &'a SeriesKey,
     policy: &'a str,
     cache_size: Option<u32>,
     metric: &'a str,
     quantity: &'a str,
-    better: &'static str,
+    better: Better,
     group: Option<&'a str>,
     baseline: Option<f64>,
     results: Option<f64>,
@@ -59,42 +60,13 @@ struct PointRecord<'a> {
     clusters: usize,
     missing_samples: &'a [String],
     new_samples: usize,
-    moved: Vec<MovedRecord<'a>>,
-}
-
-#[derive(Serialize)]
-struct SettingRecord<'a> {
-    task: &'a str,
-    dataset: &'a str,
-    model: &'a str,
-    model_revision: &'a str,
-    dtype: &'a str,
-    length: u32,
-    stride: u32,
-    bos: bool,
-    tail: &'a str,
-    asked: &'a str,
-    seed: u64,
-    prefill: &'a str,
-    device: &'a str,
-}
-
-#[derive(Serialize)]
-struct MovedRecord<'a> {
-    sample: &'a str,
-    group: Option<&'a str>,
-    before: f64,
-    after: f64,
-    change: f64,
-    weight_before: f64,
-    weight_after: f64,
-    text_differs: bool,
+    moved: &'a [Moved],
 }
 
 /// The document, indented, with a newline at its end.
 ///
 /// # Errors
-/// None that a comparison can cause.
+/// None in practice.
 pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
     let intervals = comparison.intervals();
     let document = Document {
@@ -122,17 +94,13 @@ fn record(point: &Point, allow_missing: bool) -> PointRecord<'_> {
     PointRecord {
         verdict: point.verdict,
         fails: point.fails(allow_missing),
-        setting: setting(&point.setting),
+        setting: &point.key,
         policy: &point.policy,
         cache_size: point.cache_size,
-        metric: &point.quantity.metric,
-        quantity: &point.quantity.name,
-        better: match point.quantity.better {
-            Better::Lower => "lower",
-            Better::Higher => "higher",
-            Better::Unknown => "unknown",
-        },
-        group: point.group.as_deref(),
+        metric: &point.metric.id,
+        quantity: &point.metric.label,
+        better: point.metric.better,
+        group: point.slice.as_deref(),
         baseline: point.before,
         results: point.after,
         difference: point.difference.map(|difference| difference.value),
@@ -143,37 +111,6 @@ fn record(point: &Point, allow_missing: bool) -> PointRecord<'_> {
         clusters: point.clusters,
         missing_samples: &point.missing_samples,
         new_samples: point.new_samples,
-        moved: point.moved.iter().map(moved).collect(),
-    }
-}
-
-fn setting(setting: &Setting) -> SettingRecord<'_> {
-    SettingRecord {
-        task: &setting.task,
-        dataset: &setting.dataset,
-        model: &setting.model,
-        model_revision: &setting.model_revision,
-        dtype: &setting.dtype,
-        length: setting.length,
-        stride: setting.stride,
-        bos: setting.bos,
-        tail: &setting.tail,
-        asked: &setting.asked,
-        seed: setting.seed,
-        prefill: &setting.prefill,
-        device: &setting.device,
-    }
-}
-
-fn moved(moved: &Moved) -> MovedRecord<'_> {
-    MovedRecord {
-        sample: &moved.sample,
-        group: moved.group.as_deref(),
-        before: moved.before,
-        after: moved.after,
-        change: moved.change,
-        weight_before: moved.weights[0],
-        weight_after: moved.weights[1],
-        text_differs: moved.text,
+        moved: &point.moved,
     }
 }

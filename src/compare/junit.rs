@@ -1,7 +1,7 @@
-//! A comparison as JUnit XML, which CI services show as tests: a suite for each setting and quantity, a case for each
+//! A comparison as JUnit XML, which CI services show as tests: a suite for each key and metric, a case for each
 //! policy and size.
 //!
-//! A case fails where the gate would, with what happened as its message; what could not be compared is skipped.
+//! A case fails where the gate fails, with an explanation as its message; numbers that could not be compared are skipped.
 
 use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite, XmlString};
 
@@ -14,13 +14,13 @@ const SHOWN: usize = 20;
 /// The document.
 ///
 /// # Errors
-/// None that a comparison can cause: what XML cannot hold is replaced.
+/// None in practice: characters that XML cannot hold are replaced.
 pub fn junit(comparison: &Comparison) -> Result<String, SerializeError> {
     let titles = comparison.titles();
     let mut suites: Vec<TestSuite> = Vec::new();
     for point in &comparison.points {
-        let title = titles.get(&point.setting).map_or("", String::as_str);
-        let name = XmlString::new(escape::plain(&format!("{} \u{B7} {title}", point.quantity.name)));
+        let title = titles.get(&point.key).map_or("", String::as_str);
+        let name = XmlString::new(escape::plain(&format!("{} \u{B7} {title}", point.metric.label)));
         let mut case = TestCase::new(escape::plain(&point.place()), status(point, comparison));
         // GitLab calls a suite by the class of its cases and takes equal ones for one test; Jenkins takes what stands before the
         // last dot for a package.
@@ -34,8 +34,7 @@ pub fn junit(comparison: &Comparison) -> Result<String, SerializeError> {
     let mut report = Report::new("tova-bench compare");
     report.add_test_suites(suites);
     let counted = format!(" skipped=\"{}\"", report.skipped);
-    // The schema that Jenkins' xUnit plugin holds files to knows this attribute of suites, not of all of them; the name before
-    // it is ours.
+    // The schema of Jenkins' xUnit plugin allows this attribute on suites, but not on the whole document.
     Ok(report.to_string()?.replacen(&counted, "", 1))
 }
 
@@ -48,12 +47,12 @@ fn status(point: &Point, comparison: &Comparison) -> TestCaseStatus {
     };
     let sentence = escape::plain(&point.sentence());
     let moved = point.moved.iter().take(SHOWN).map(|moved| {
-        let group = moved.group.as_ref().map_or_else(String::new, |group| format!(" ({group})"));
-        format!("moved: {}{group}: {} to {}", moved.sample, moved.before, moved.after)
+        let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
+        format!("moved: {}{slice}: {} to {}", moved.sample, moved.before, moved.after)
     });
     let missing = point.missing_samples.iter().take(SHOWN).map(|sample| format!("missing: {sample}"));
     let lines = moved.chain(missing).map(|line| escape::plain(&line));
-    // Some readers show the message, some the text.
+    // Some services show the message, others the text.
     let text = [sentence.clone()].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
     status.set_message(sentence).set_type(kind).set_description(text);
     status

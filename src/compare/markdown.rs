@@ -1,14 +1,14 @@
-//! A comparison as a comment on a pull request: the verdict first, what fails in the open, the rest folded.
+//! A comparison as a comment on a pull request: the verdict first, failures in full view, the rest folded.
 //!
-//! Names are escaped, nobody is notified by one, and the length stays below what GitHub takes.
+//! Names are escaped and mention nobody, and the length stays below GitHub's limit.
 
 use super::point::Comparison;
 use super::table::{self, Section};
-use crate::report::{Grid, Line, escape, push_grid};
+use crate::report::{Grid, Line, capital, escape, push_grid};
 
-/// Findings of each kind that are shown: GitHub takes 65,536 characters.
+/// Findings of each kind that are shown: GitHub allows 65,536 characters.
 const SHOWN: usize = 40;
-/// Names are cut to so many characters.
+/// Longest name shown, in characters.
 const LONGEST: usize = 160;
 
 /// The comment.
@@ -24,7 +24,7 @@ pub fn markdown(comparison: &Comparison) -> String {
         push(&mut file, section);
     }
     for section in sections.iter().filter(|section| !section.fails) {
-        // Titles are our own words: Markdown is not read inside a summary.
+        // Not escaped: titles are fixed words, and Markdown is not interpreted inside a summary.
         file += &format!("<details><summary>{}</summary>\n\n", capital(&section.title));
         push(&mut file, section);
         file += "</details>\n\n";
@@ -45,7 +45,7 @@ fn push(file: &mut String, section: &Section) {
         let grid = Grid { columns: sheet.grid.columns.clone(), lines: lines.collect() };
         let mut table = String::new();
         push_grid(&mut table, sheet.corner, &grid);
-        *file += &quiet(&table);
+        *file += &without_mentions(&table);
     }
     for line in &section.lines {
         *file += &format!("- {}\n", name(line));
@@ -58,22 +58,22 @@ fn push(file: &mut String, section: &Section) {
     }
 }
 
-/// A name from the rows, cut, escaped and without a voice.
+/// A name from the rows, cut, escaped and without mentions.
 fn name(text: &str) -> String {
-    quiet(&escape::markdown(&cut(text)))
+    without_mentions(&escape::markdown(&cut(text)))
 }
 
 /// `@somebody` would notify them; `tova@slot` would not.
-fn quiet(text: &str) -> String {
-    let mut quiet = String::with_capacity(text.len());
+fn without_mentions(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        let notifies = c == '@' && !quiet.ends_with(|before: char| before.is_ascii_alphanumeric());
-        quiet.push(c);
+        let notifies = c == '@' && !escaped.ends_with(|before: char| before.is_ascii_alphanumeric());
+        escaped.push(c);
         if notifies {
-            quiet.push_str("<!-- -->");
+            escaped.push_str("<!-- -->");
         }
     }
-    quiet
+    escaped
 }
 
 fn cut(text: &str) -> String {
@@ -81,9 +81,4 @@ fn cut(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().take(LONGEST).chain(['\u{2026}']).collect()
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

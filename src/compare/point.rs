@@ -1,29 +1,30 @@
-//! What a comparison says: a verdict on each number, and what stands behind it.
+//! What a comparison says: a verdict on each number, and what it is based on.
 //!
-//! Knows the words and which of them fail a gate. How they are reached is the business of its neighbours, how they are
-//! shown of the formats.
+//! It knows which verdicts fail a gate. Verdicts are reached in `pooled`, `times` and `exact`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::threshold::{Thresholds, excludes_zero};
+use super::threshold::Thresholds;
+use crate::format::counted;
 use crate::ledger::Row;
-use crate::report::{Better, Estimate, Quantity, Setting};
+use crate::metric::{Better, Metric};
+use crate::report::{Estimate, SeriesKey};
 
-/// What is compared, and what may differ.
+/// What is compared, and how much may differ.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub thresholds: Thresholds,
-    /// Compare the parts of samples as well.
+    /// Compare the slices of samples as well.
     pub parts: bool,
     /// Compare sample by sample instead, within this tolerance.
     pub exact: Option<f64>,
-    /// What is missing fails nothing.
+    /// Missing numbers and samples are no failure.
     pub allow_missing: bool,
 }
 
-/// What became of one number, gravest first.
+/// The outcome for one number, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -35,7 +36,7 @@ pub enum Verdict {
     /// In the baseline only.
     Missing,
     Improved,
-    /// Beyond the threshold, of a quantity that has no better direction.
+    /// Beyond the threshold, of a metric that has no better direction.
     Changed,
     /// In the results only.
     New,
@@ -58,7 +59,7 @@ impl Verdict {
         Verdict::Equal,
     ];
 
-    /// As a sentence has it.
+    /// As used in sentences.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Regressed => "regressed",
@@ -75,47 +76,49 @@ impl Verdict {
     }
 }
 
-/// One sample whose number is not what it was.
-#[derive(Clone, Debug, PartialEq)]
+/// One sample whose number changed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moved {
     pub sample: String,
-    /// The part of the sample the number is about; `None`: all of it.
-    pub group: Option<String>,
-    /// `value / weight`, as the rows have them; the value itself where nothing was weighed.
+    /// The slice of the sample the number is about; `None`: all of it.
+    #[serde(rename = "group")]
+    pub slice: Option<String>,
+    /// `value / weight`, as the rows have them; the value itself where the weight is 0.
     pub before: f64,
     pub after: f64,
     /// How far `value / weight` moved; infinite where one of them is no number, or the weights differ.
     pub change: f64,
-    pub weights: [f64; 2],
+    pub weight_before: f64,
+    pub weight_after: f64,
     /// Whether the text that was written differs.
-    pub text: bool,
+    pub text_differs: bool,
 }
 
 /// One metric of one policy at one cache size, on both sides.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// With a device only where it matters.
-    pub setting: Setting,
-    pub quantity: Quantity,
-    /// The part of the samples; `None`: all of them.
-    pub group: Option<String>,
+    /// With a device only for timed metrics.
+    pub key: SeriesKey,
+    pub metric: Metric,
+    /// The slice of the samples; `None`: all of them.
+    pub slice: Option<String>,
     /// With its positions, where keys move: `tova@slot`.
     pub policy: String,
     pub cache_size: Option<u32>,
     pub verdict: Verdict,
-    /// The quantity over the samples that both sides have; of times the median.
+    /// The metric over the samples that both sides have; of times the median.
     pub before: Option<f64>,
     pub after: Option<f64>,
     /// `after - before`, with the interval of the pairs.
     pub difference: Option<Estimate>,
     /// The rule that decided.
     pub threshold: Option<String>,
-    /// What the numbers do not say.
+    /// An explanation, where the numbers need one.
     pub why: Option<String>,
     /// Samples of both sides, and their clusters.
     pub samples: usize,
     pub clusters: usize,
-    /// Samples of the baseline that the results have not, by name.
+    /// Samples of the baseline that the results lack, by name.
     pub missing_samples: Vec<String>,
     pub new_samples: usize,
     /// Exactly compared: the samples that differ, worst first.
@@ -134,14 +137,14 @@ impl Point {
 
     /// `tova at 64`, or `full`.
     pub fn place(&self) -> String {
-        let group = self.group.as_ref().map_or_else(String::new, |group| format!(", {group}"));
+        let slice = self.slice.as_ref().map_or_else(String::new, |slice| format!(", {slice}"));
         match self.cache_size {
-            Some(size) => format!("{} at {size}{group}", self.policy),
-            None => format!("{}{group}", self.policy),
+            Some(size) => format!("{} at {size}{slice}", self.policy),
+            None => format!("{}{slice}", self.policy),
         }
     }
 
-    /// How far it moved, as a share of what it was: what is worst comes first.
+    /// How far it moved, as a share of the baseline; the worst is shown first.
     pub fn severity(&self) -> f64 {
         let moved = self.moved.first().map_or(0.0, |moved| moved.change);
         let share = match (self.difference, self.before) {
@@ -153,13 +156,13 @@ impl Point {
         if severity.is_nan() { f64::INFINITY } else { severity }
     }
 
-    /// All of it in a sentence or two, plain text.
+    /// Everything in a sentence or two of plain text.
     pub fn sentence(&self) -> String {
-        let quantity = &self.quantity;
-        let mut said = format!("{} of {}: {}", quantity.name, self.place(), self.verdict.name());
+        let metric = &self.metric;
+        let mut said = format!("{} of {}: {}", metric.label, self.place(), self.verdict.name());
         if let (Some(before), Some(after), Some(difference)) = (self.before, self.after, self.difference) {
             let shift = self.show_difference(difference.value);
-            said += &format!(", from {} to {} ({shift}", quantity.show(before), quantity.show(after));
+            said += &format!(", from {} to {} ({shift}", metric.show(before), metric.show(after));
             if let Some(interval) = difference.interval {
                 let [low, high] = [interval.low, interval.high].map(|end| self.show_difference(end));
                 said += &format!(", 95 % interval {low} to {high}");
@@ -181,26 +184,21 @@ impl Point {
         said
     }
 
-    /// A difference of this quantity, with enough digits to see it.
+    /// A difference of this metric, with enough digits to see it.
     pub fn show_difference(&self, difference: f64) -> String {
-        let shown = self.quantity.show_difference(difference);
+        let shown = self.metric.show_difference(difference);
         let is_seen = shown.chars().any(|c| ('1'..='9').contains(&c));
         if is_seen || difference == 0.0 || !difference.is_finite() { shown } else { format!("{difference:+.1e}") }
     }
 
-    /// Which way a difference leads.
-    pub(super) fn direction(quantity: &Quantity, difference: f64) -> Verdict {
-        match (quantity.better, difference > 0.0) {
+    /// Whether a difference is for the better.
+    pub(super) fn direction(metric: &Metric, difference: f64) -> Verdict {
+        match (metric.better, difference > 0.0) {
             (Better::Unknown, _) => Verdict::Changed,
             (Better::Lower, true) | (Better::Higher, false) => Verdict::Regressed,
             (Better::Lower, false) | (Better::Higher, true) => Verdict::Improved,
         }
     }
-}
-
-/// `1 cell`, `2 cells`.
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Where one side's rows come from.
@@ -245,7 +243,7 @@ pub struct Comparison {
     pub allow_missing: bool,
     pub baseline: Origin,
     pub results: Origin,
-    /// By setting, quantity, policy and size.
+    /// By key, metric, policy and size.
     pub points: Vec<Point>,
     /// What a reader must know, one sentence each.
     pub notes: Vec<String>,
@@ -268,7 +266,7 @@ impl Comparison {
         self.points.iter().filter(|point| !apart.contains(&point.verdict)).count()
     }
 
-    /// Intervals that could exclude zero by chance: those of numbers that moved at all.
+    /// How many intervals could exclude zero by chance: those of numbers that moved at all.
     pub fn intervals(&self) -> usize {
         let has_interval = |point: &&Point| {
             point.verdict != Verdict::Equal && point.difference.is_some_and(|of| of.interval.is_some())
@@ -291,21 +289,20 @@ impl Comparison {
         moved
     }
 
-    /// Those of them that do.
+    /// How many of these exclude zero.
     pub fn excluding_zero(&self) -> usize {
-        let interval =
-            |point: &&Point| point.difference.and_then(|of| of.interval).is_some_and(|of| excludes_zero(&of));
-        self.points.iter().filter(interval).count()
+        let intervals = self.points.iter().filter_map(|point| point.difference?.interval);
+        intervals.filter(|interval| interval.excludes_zero()).count()
     }
 
-    /// What settings are called beside each other.
-    pub fn titles(&self) -> BTreeMap<&Setting, String> {
-        let settings: BTreeSet<&Setting> = self.points.iter().map(|point| &point.setting).collect();
-        // Without a bounded cache there is no `prefill`, which tells nobody apart from those who have one.
-        let alike = |setting: &Setting| -> Vec<Setting> {
-            let same = |other: &&&Setting| other.prefill.is_empty() == setting.prefill.is_empty();
-            settings.iter().filter(same).map(|other| (*other).clone()).collect()
+    /// The titles of keys beside each other.
+    pub fn titles(&self) -> BTreeMap<&SeriesKey, String> {
+        let keys: BTreeSet<&SeriesKey> = self.points.iter().map(|point| &point.key).collect();
+        // Without a bounded cache `prefill` is empty, which would make all other titles name theirs.
+        let alike = |key: &SeriesKey| -> Vec<SeriesKey> {
+            let same = |other: &&&SeriesKey| other.prefill.is_empty() == key.prefill.is_empty();
+            keys.iter().filter(same).map(|other| (*other).clone()).collect()
         };
-        settings.iter().map(|setting| (*setting, setting.title(&alike(setting)))).collect()
+        keys.iter().map(|key| (*key, key.title(&alike(key)))).collect()
     }
 }

@@ -1,26 +1,28 @@
 //! A pooled number against itself: the difference over the samples both sides have, and its interval from pairs.
 //!
-//! It resamples clusters with the draws of a report, the same ones for both sides, so that what books have in common
-//! cancels out. It refuses to know what a threshold is, beyond asking it.
+//! Clusters are resampled with the draws of a report, the same ones for both sides, so that what the clusters have in common
+//! cancels out.
 
 use std::collections::BTreeSet;
 
-use super::pairing::{Measured, Paired, Sample, pair};
 use super::point::{Point, Verdict};
+use super::side::{NamedSum, Numbers, Paired, pair};
 use super::threshold::Threshold;
-use crate::report::{Estimate, Interval, Quantity, Sums, interval, pooled, resample};
+use crate::metric::Metric;
+use crate::report::{Estimate, Interval, Sums, interval, pooled, resample};
 
-pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold: Threshold) -> Point {
+pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
     let Paired { both, missing, new } = pair(&before.samples, &after.samples);
     let sums = PairedSums::of(&both);
-    let value = |side: &[Sums]| pooled(side).map_or(f64::NAN, |pooled| blank.quantity.of_pooled(pooled));
+    let value = |side: &[Sums]| pooled(side).map_or(f64::NAN, |pooled| blank.metric.of_pooled(pooled));
     let [before, after] = [value(&sums.before), value(&sums.after)];
-    let bits =
-        |sample: &Sample| (sample.value.to_bits(), sample.weight.to_bits(), sample.beside.map(f64::to_bits));
+    let bits = |NamedSum { sum, .. }: &NamedSum| {
+        (sum.value.to_bits(), sum.weight.to_bits(), sum.beside.map(f64::to_bits))
+    };
     let mut point = Point {
         samples: both.len(),
         clusters: sums.before.len(),
-        missing_samples: missing.iter().map(|sample| sample.name.to_owned()).collect(),
+        missing_samples: missing.iter().map(|sample| sample.sample.to_owned()).collect(),
         new_samples: new,
         ..blank
     };
@@ -35,9 +37,9 @@ pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold
     let difference = Estimate {
         value: if is_equal { 0.0 } else { after - before },
         interval: match (is_equal, finite) {
-            // Nothing to draw: every resample has the same on both sides.
+            // Every resample is the same on both sides.
             (true, true) if sums.before.len() > 1 => Some(Interval { low: 0.0, high: 0.0 }),
-            (false, true) => sums.interval(&point.quantity),
+            (false, true) => sums.interval(&point.metric),
             _ => None,
         },
     };
@@ -48,26 +50,25 @@ pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold
     if !finite {
         point.why = Some("not a finite number".to_owned());
         point.verdict = match (before.is_finite(), after.is_finite()) {
-            (true, _) => worse(&point.quantity),
-            (_, true) => better(&point.quantity),
+            (true, _) => worse(&point.metric),
+            (_, true) => better(&point.metric),
             _ => Verdict::Changed,
         };
         return point;
     }
     let (counts, rule) = threshold.decide(before, &difference);
     point.threshold = Some(rule);
-    point.verdict =
-        if counts { Point::direction(&point.quantity, difference.value) } else { Verdict::WithinNoise };
+    point.verdict = if counts { Point::direction(&point.metric, difference.value) } else { Verdict::WithinNoise };
     point
 }
 
-fn worse(quantity: &Quantity) -> Verdict {
-    // Either direction: one of them is worse where one is better.
-    [1.0, -1.0].map(|way| Point::direction(quantity, way)).into_iter().min().unwrap_or(Verdict::Changed)
+/// A number that is no longer finite is worse, whichever way is better.
+fn worse(metric: &Metric) -> Verdict {
+    [1.0, -1.0].map(|way| Point::direction(metric, way)).into_iter().min().unwrap_or(Verdict::Changed)
 }
 
-fn better(quantity: &Quantity) -> Verdict {
-    match worse(quantity) {
+fn better(metric: &Metric) -> Verdict {
+    match worse(metric) {
         Verdict::Regressed => Verdict::Improved,
         other => other,
     }
@@ -80,34 +81,27 @@ struct PairedSums {
 }
 
 impl PairedSums {
-    fn of(both: &[(Sample<'_>, Sample<'_>)]) -> PairedSums {
-        let clusters: BTreeSet<&str> = both.iter().map(|(before, _)| before.cluster).collect();
+    fn of(both: &[(NamedSum<'_>, NamedSum<'_>)]) -> PairedSums {
+        let clusters: BTreeSet<&str> = both.iter().map(|(before, _)| before.sum.row.cluster.as_str()).collect();
         let clusters: Vec<&str> = clusters.into_iter().collect();
         let mut sums = PairedSums {
             before: vec![Sums::default(); clusters.len()],
             after: vec![Sums::default(); clusters.len()],
         };
         for (before, after) in both {
-            // The baseline says which cluster a sample is of.
-            let Ok(cluster) = clusters.binary_search(&before.cluster) else { continue };
-            add(&mut sums.before[cluster], before);
-            add(&mut sums.after[cluster], after);
+            // The baseline decides a sample's cluster.
+            let Ok(cluster) = clusters.binary_search(&before.sum.row.cluster.as_str()) else { continue };
+            sums.before[cluster].add(&before.sum);
+            sums.after[cluster].add(&after.sum);
         }
         sums
     }
 
-    fn interval(&self, quantity: &Quantity) -> Option<Interval> {
+    fn interval(&self, metric: &Metric) -> Option<Interval> {
         let sides = resample(&[&self.before, &self.after]);
         let [before, after] = &sides[..] else { return None };
-        let value = |pooled: &Option<[f64; 3]>| pooled.map(|pooled| quantity.of_pooled(pooled));
+        let value = |pooled: &Option<[f64; 3]>| pooled.map(|pooled| metric.of_pooled(pooled));
         let difference = before.iter().zip(after).map(|(before, after)| Some(value(after)? - value(before)?));
         interval(&difference.collect::<Vec<_>>())
     }
-}
-
-fn add(sums: &mut Sums, sample: &Sample<'_>) {
-    sums.value += sample.value;
-    sums.weight += sample.weight;
-    sums.beside[0] += sample.beside[0];
-    sums.beside[1] += sample.beside[1];
 }

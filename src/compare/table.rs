@@ -1,11 +1,12 @@
-//! A comparison as sections to read: the verdict, what fails first, then what else changed.
+//! A comparison as sections: the verdict, failures first, then other changes.
 //!
-//! Plain text throughout, limited to what somebody reads; whoever shows it escapes. The JSON has everything.
+//! Plain text, which formats escape, limited to a readable length. The JSON has everything.
 
 use std::collections::BTreeMap;
 
-use super::point::{Comparison, Moved, Point, Verdict, counted};
-use crate::report::{Entry, Grid, Line, Setting, Sheet};
+use super::point::{Comparison, Moved, Point, Verdict};
+use crate::format::counted;
+use crate::report::{Entry, Grid, Line, SeriesKey, Sheet};
 
 /// One kind of finding.
 pub(super) struct Section {
@@ -13,7 +14,7 @@ pub(super) struct Section {
     /// Whether it is why the comparison failed.
     pub(super) fails: bool,
     pub(super) sheet: Option<Sheet>,
-    /// What has no numbers to show, one line each.
+    /// Findings without numbers, one line each.
     pub(super) lines: Vec<String>,
     /// How many findings are not shown.
     pub(super) left_out: usize,
@@ -57,7 +58,7 @@ pub(super) fn sides(comparison: &Comparison) -> String {
     format!("{numbers} of {results} compared with {baseline}{how}")
 }
 
-/// What chance alone would do, where intervals decide.
+/// How many intervals would exclude zero by chance.
 pub(super) fn chance(comparison: &Comparison) -> Option<String> {
     let intervals = comparison.intervals();
     let expected = intervals as f64 / 20.0;
@@ -76,7 +77,7 @@ fn lacks_samples(point: &Point) -> bool {
 
 /// Everything worth showing, `limit` findings of each kind.
 pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
-    let names = Names::of(comparison);
+    let names = Names(comparison.titles());
     let missing_fails = !comparison.allow_missing;
     let numbers = |verdict: Verdict, title: &str, fails: bool| -> Option<Section> {
         let points = comparison.worst(verdict);
@@ -131,35 +132,29 @@ fn listed(title: &str, fails: bool, count: usize, mut lines: Vec<String>, limit:
     section(title, fails, count, left_out, None, lines)
 }
 
-/// What settings are called beside each other.
-struct Names<'a> {
-    titles: BTreeMap<&'a Setting, String>,
-}
+/// The titles of keys beside each other.
+struct Names<'a>(BTreeMap<&'a SeriesKey, String>);
 
 impl Names<'_> {
-    fn of(comparison: &Comparison) -> Names<'_> {
-        Names { titles: comparison.titles() }
-    }
-
     fn title(&self, point: &Point) -> &str {
-        self.titles.get(&point.setting).map_or("", String::as_str)
+        self.0.get(&point.key).map_or("", String::as_str)
     }
 
     fn numbers(&self, title: &str, points: &[&Point]) -> Sheet {
         let columns = ["baseline", "results", "difference", "threshold"].map(str::to_owned).to_vec();
         let lines = points.iter().map(|point| Line {
-            name: format!("{} \u{B7} {} \u{B7} {}", point.place(), point.quantity.name, self.title(point)),
+            name: format!("{} \u{B7} {} \u{B7} {}", point.place(), point.metric.label, self.title(point)),
             cells: vec![
-                point.before.map(|value| plain(point.quantity.show(value))),
-                point.after.map(|value| plain(point.quantity.show(value))),
+                point.before.map(|value| Entry::plain(point.metric.show(value))),
+                point.after.map(|value| Entry::plain(point.metric.show(value))),
                 point.difference.map(|difference| Entry {
                     spread: difference.interval.map(|interval| {
                         let [low, high] = [interval.low, interval.high].map(|end| point.show_difference(end));
                         format!("[{low}, {high}]")
                     }),
-                    ..plain(point.show_difference(difference.value))
+                    ..Entry::plain(point.show_difference(difference.value))
                 }),
-                point.threshold.clone().map(plain),
+                point.threshold.clone().map(Entry::plain),
             ],
         });
         Sheet {
@@ -177,27 +172,28 @@ impl Names<'_> {
     fn moved(&self, moved: &[(&Point, &Moved)]) -> Sheet {
         let columns = ["before", "after", "change"].map(str::to_owned).to_vec();
         let lines = moved.iter().map(|(point, moved)| {
-            let group = moved.group.as_ref().map_or_else(String::new, |group| format!(" ({group})"));
-            let setting = &point.setting;
-            let change = match (moved.weights[0].to_bits() == moved.weights[1].to_bits(), moved.text) {
-                (false, _) => format!("weight {} to {}", moved.weights[0], moved.weights[1]),
+            let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
+            let key = &point.key;
+            let Moved { before, after, weight_before, weight_after, .. } = **moved;
+            let change = match (weight_before.to_bits() == weight_after.to_bits(), moved.text_differs) {
+                (false, _) => format!("weight {weight_before} to {weight_after}"),
                 (true, true) if moved.change == 0.0 => "another text".to_owned(),
-                (true, true) => format!("{:+.1e}, text", moved.after - moved.before),
-                (true, false) => format!("{:+.1e}", moved.after - moved.before),
+                (true, true) => format!("{:+.1e}, text", after - before),
+                (true, false) => format!("{:+.1e}", after - before),
             };
             Line {
                 name: format!(
-                    "{} \u{B7} {} \u{B7} {} \u{B7} {} \u{B7} {}{group}",
-                    setting.model,
+                    "{} \u{B7} {} \u{B7} {} \u{B7} {} \u{B7} {}{slice}",
+                    key.model,
                     point.place(),
-                    setting.task,
+                    key.task,
                     moved.sample,
-                    point.quantity.metric
+                    point.metric.id
                 ),
                 cells: vec![
-                    Some(plain(digits(moved.before))),
-                    Some(plain(digits(moved.after))),
-                    Some(plain(change)),
+                    Some(Entry::plain(digits(before))),
+                    Some(Entry::plain(digits(after))),
+                    Some(Entry::plain(change)),
                 ],
             }
         });
@@ -210,15 +206,15 @@ impl Names<'_> {
         }
     }
 
-    /// A line for each policy at a size, with the quantities it is about.
+    /// A line for each policy at a size, with its metrics.
     fn places<'a>(&self, points: impl Iterator<Item = &'a Point>) -> Vec<String> {
         let mut found: Vec<(String, Vec<&str>)> = Vec::new();
         for point in points {
             let why = point.why.as_ref().map_or_else(String::new, |why| format!(" \u{B7} {why}"));
             let place = format!("{} \u{B7} {}{why}", point.place(), self.title(point));
             match found.iter_mut().find(|(other, _)| *other == place) {
-                Some((_, names)) => names.push(&point.quantity.name),
-                None => found.push((place, vec![&point.quantity.name])),
+                Some((_, names)) => names.push(&point.metric.label),
+                None => found.push((place, vec![&point.metric.label])),
             }
         }
         found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
@@ -230,7 +226,7 @@ impl Names<'_> {
             let names: Vec<&str> = point.missing_samples.iter().map(String::as_str).collect();
             let title = self.title(point);
             let (n, some) = (counted(names.len(), "sample"), some(&names, 4));
-            format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.quantity.name)
+            format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.metric.label)
         };
         points.iter().map(line).collect()
     }
@@ -249,8 +245,4 @@ fn digits(value: f64) -> String {
         size if size >= 1e7 || (size < 1e-3 && size > 0.0) => format!("{value:.9e}"),
         size => format!("{value:.*}", if size >= 1000.0 { 6 } else { 9 }),
     }
-}
-
-fn plain(number: String) -> Entry {
-    Entry { number, spread: None, best: false, partial: false }
 }

@@ -1,6 +1,4 @@
-//! A comparison for a terminal: the verdict, what changed, worst first, and what that is worth.
-//!
-//! Plain text without colour and without what could drive a terminal.
+//! A comparison for a terminal: the verdict, and changes, the worst first. Plain text without colour or control characters.
 
 use super::point::Comparison;
 use super::table::{self, Section};
@@ -29,7 +27,7 @@ pub fn terminal(comparison: &Comparison) -> String {
 }
 
 fn push(text: &mut String, section: &Section) {
-    // What passed without a change worth a look is in the counts.
+    // These are in the counts only.
     if section.title.starts_with("within noise") {
         return;
     }

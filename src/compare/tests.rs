@@ -1,51 +1,14 @@
-//! Verdicts computed by hand, and formats read back by programs that are not ours.
+//! Verdicts computed by hand, and formats read back with other parsers.
 
 use super::*;
+use crate::report::fixture::{Sample, rows};
 
 /// A sample of a cell: its name, its cluster, value and weight.
 type Given = (&'static str, &'static str, f64, f64);
 
 fn row(policy: &str, size: Option<u32>, metric: &str, (sample, cluster, value, weight): Given) -> Row {
-    Row {
-        cell: format!("{policy}-{size:?}").into(),
-        sweep: "test".into(),
-        model: "o/model".into(),
-        model_revision: "0123".into(),
-        policy: policy.into(),
-        score: None,
-        scope: None,
-        keep_first: 0,
-        keep_recent: 0,
-        cache_size: size,
-        positions: "absolute".into(),
-        prefill: "stream".into(),
-        task: "perplexity".into(),
-        dataset: "books".into(),
-        length: 128,
-        stride: 128,
-        bos: true,
-        tail: "drop".into(),
-        asked: None,
-        seed: 0,
-        sample: sample.into(),
-        cluster: cluster.into(),
-        metric: metric.into(),
-        group: None,
-        value,
-        weight,
-        question: None,
-        references: None,
-        output: None,
-        prompt_tokens: 128,
-        new_tokens: 0,
-        engine: 2,
-        commit: None,
-        device: "cpu".into(),
-        dtype: "f32".into(),
-        seconds: 1.0,
-        peak_cache_bytes: 0,
-        date: "2026-01-01T00:00:00Z".into(),
-    }
+    let row = rows(policy, size, &[Sample { sample, cluster, value, weight }]).remove(0);
+    Row { metric: metric.into(), engine: 2, ..row }
 }
 
 fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
@@ -103,7 +66,7 @@ fn pairs_cancel_what_books_have_in_common() {
 }
 
 #[test]
-fn better_is_what_the_quantity_says() {
+fn better_is_what_the_metric_says() {
     let moved = |metric: &str, by: f64| {
         let before = cell(metric, &[("a", "a", 2.0, 4.0), ("b", "b", 2.0, 4.0)]);
         let after = cell(metric, &[("a", "a", 2.0 + by, 4.0), ("b", "b", 2.0 + by, 4.0)]);
@@ -131,7 +94,7 @@ fn rouge_is_compared_as_it_is_reported() {
         rows.concat()
     };
     let found = compared(&rows(0.4), &rows(0.2), &Options::default());
-    let rouge = found.points.iter().find(|point| point.quantity.metric == "rouge").unwrap();
+    let rouge = found.points.iter().find(|point| point.metric.id == "rouge").unwrap();
     assert!((rouge.before.unwrap() - 100.0 * 0.032f64.cbrt()).abs() < 1e-9);
     assert!((rouge.after.unwrap() - 100.0 * 0.016f64.cbrt()).abs() < 1e-9);
     assert_eq!(rouge.verdict, Verdict::Regressed);
@@ -153,7 +116,7 @@ fn cells_are_paired_by_what_they_mean() {
         verdicts.sort();
         verdicts
     };
-    // What the id holds or provenance says is no part of the meaning.
+    // Ids and provenance are not part of the meaning.
     assert_eq!(verdicts(&of(|row| row.cell = "0".into())), [Verdict::Equal]);
     assert_eq!(verdicts(&of(|row| row.engine = 3)), [Verdict::Equal]);
     assert_eq!(verdicts(&of(|row| row.device = "another".into())), [Verdict::Equal]);
@@ -164,7 +127,7 @@ fn cells_are_paired_by_what_they_mean() {
         |row| row.dataset = "other".into(),
         |row| row.model = "other".into(),
         |row| row.model_revision = "other".into(),
-        |row| row.dtype = "bf16".into(),
+        |row| row.dtype = "f32".into(),
         |row| row.length = 1,
         |row| row.stride = 1,
         |row| row.bos = false,
@@ -181,7 +144,7 @@ fn cells_are_paired_by_what_they_mean() {
     for (place, meaning) in meanings.into_iter().enumerate() {
         assert_eq!(verdicts(&of(meaning)), apart, "meaning {place}");
     }
-    // Who has no bounded cache does not notice how one is filled.
+    // How a bounded cache is filled does not concern an unbounded one.
     let full = |change: fn(&mut Row)| {
         let mut rows: Vec<Row> = books.map(|sample| row("full", None, "nll", sample)).into();
         rows.iter_mut().for_each(change);
@@ -192,7 +155,7 @@ fn cells_are_paired_by_what_they_mean() {
 }
 
 #[test]
-fn a_setting_that_pairs_with_nothing_is_explained() {
+fn a_key_without_a_partner_is_explained() {
     let before = cell("nll", &[("a", "a", 2.0, 1.0)]);
     let after: Vec<Row> = before.iter().cloned().map(|row| Row { model_revision: "4567".into(), ..row }).collect();
     let notes = compared(&before, &after, &Options::default()).notes;
@@ -200,7 +163,7 @@ fn a_setting_that_pairs_with_nothing_is_explained() {
 }
 
 #[test]
-fn parts_are_compared_when_asked_for() {
+fn slices_are_compared_when_asked_for() {
     let with_parts = |value: f64| {
         let mut rows = cell("recall", &[("a", "a", 4.0, 8.0), ("b", "b", 4.0, 8.0)]);
         let parts = cell("recall", &[("a", "a", value, 4.0), ("b", "b", value, 4.0)]);
@@ -210,7 +173,7 @@ fn parts_are_compared_when_asked_for() {
     let (before, after) = (with_parts(4.0), with_parts(1.0));
     assert_eq!(only(&compared(&before, &after, &Options::default())).verdict, Verdict::Equal);
     let found = compared(&before, &after, &Options { parts: true, ..Options::default() });
-    let verdicts: Vec<_> = found.points.iter().map(|point| (point.group.as_deref(), point.verdict)).collect();
+    let verdicts: Vec<_> = found.points.iter().map(|point| (point.slice.as_deref(), point.verdict)).collect();
     assert_eq!(verdicts, [(None, Verdict::Equal), (Some("kind:home"), Verdict::Regressed)]);
 }
 
@@ -224,7 +187,7 @@ fn missing_samples_fail_and_the_rest_is_compared() {
     assert_eq!((point.missing_samples.as_slice(), point.new_samples), (["c".to_owned()].as_slice(), 1));
     assert!(found.failed());
     assert!(!compared(&before, &after, &Options { allow_missing: true, ..Options::default() }).failed());
-    // Not one sample in common is a missing number.
+    // Without a common sample the number is missing.
     let others = cell("nll", &[("x", "x", 2.0, 1.0)]);
     assert_eq!(only(&compared(&before, &others, &Options::default())).verdict, Verdict::Missing);
 }
@@ -286,17 +249,17 @@ fn exactly_compared_every_sample_that_moved_is_named() {
     assert_eq!(only(&moved(300.00005, 100.0)).verdict, Verdict::WithinNoise);
     assert_eq!(only(&moved(300.0, 100.0)).verdict, Verdict::Equal);
     // The same quotient of other weights counted other tokens.
-    assert_eq!(only(&moved(150.0, 50.0)).moved[0].weights, [100.0, 50.0]);
+    assert_eq!(only(&moved(150.0, 50.0)).moved[0].weight_after, 50.0);
     assert_eq!(only(&moved(f64::NAN, 100.0)).moved[0].change, f64::INFINITY);
 
-    let said = |text: &str| {
+    let written = |text: &str| {
         let mut rows = cell("new_tokens", &[("a", "a", 3.0, 1.0)]);
         rows[0].output = Some(text.into());
         rows
     };
-    let found = compared(&said("a b c"), &said("a b d"), &options);
-    assert!(only(&found).moved[0].text && found.failed());
-    assert!(!compared(&said("a b c"), &said("a b c"), &options).failed());
+    let found = compared(&written("a b c"), &written("a b d"), &options);
+    assert!(only(&found).moved[0].text_differs && found.failed());
+    assert!(!compared(&written("a b c"), &written("a b c"), &options).failed());
 }
 
 #[test]
@@ -312,7 +275,7 @@ fn exactly_compared_another_engine_asks_for_a_new_baseline() {
     let both = [before.clone(), after].concat();
     assert_eq!(only(&compared(&both, &before, &options)).verdict, Verdict::AnotherEngine);
     // Times and verdicts of a judge never repeat.
-    let judged: Vec<Row> = before.iter().cloned().map(|row| Row { task: "judge".into(), ..row }).collect();
+    let judged: Vec<Row> = before.iter().cloned().map(|row| Row { metric: "judge_win".into(), ..row }).collect();
     let all = [before.clone(), judged, timed("cpu", [1.0; 3])].concat();
     let found = compared(&all, &before, &options);
     assert_eq!((only(&found).verdict, found.failed()), (Verdict::Equal, false));
@@ -330,7 +293,7 @@ fn chance_is_counted_over_what_moved() {
     assert!(terminal(&moved).contains("by chance alone about 0.1 would"), "{}", terminal(&moved));
 }
 
-/// What a stranger may call things.
+/// A hostile name.
 const HOSTILE: &str = "</testcase><x a=\"1\">|`@everyone` \u{1b}[2J\u{0}\u{FFFF}]]> & **b**";
 
 fn hostile(value: f64) -> Vec<Row> {
@@ -369,7 +332,7 @@ fn hostile_names_break_no_format() {
 }
 
 #[test]
-fn markdown_stays_below_what_a_comment_may_have() {
+fn markdown_stays_below_github_s_limit() {
     let many = |shift: f64| -> Vec<Row> {
         let cell = |size: u32| {
             let samples = [("a", "a", 2.0 + shift, 1.0), ("b", "b", 3.0 + shift, 1.0)];

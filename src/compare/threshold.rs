@@ -1,17 +1,17 @@
-//! How far a number may move: rules by metric, how they are spelled, and what they decide.
+//! How far a number may move: rules by metric, how they are written, and what they decide.
 //!
-//! It knows differences and intervals, not where they come from. Margins are of the quantity as it is shown:
-//! perplexities, percent, tokens per second.
+//! Margins are in the unit shown: perplexity, percent, tokens per second.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::report::{Estimate, Interval, Quantity};
+use crate::metric::{DependsOn, Metric};
+use crate::report::Estimate;
 
 /// How much a number may differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Margin {
-    /// In the unit the quantity is shown in.
+    /// In the unit shown.
     Absolute(f64),
     /// As a share of the baseline's value.
     Relative(f64),
@@ -36,16 +36,16 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Where nothing else is said: the interval excludes zero, and the difference is no rounding.
+    /// The default: the interval excludes zero, and the difference is more than rounding.
     pub const DEFAULT: Threshold = Threshold { interval: true, margin: Some(Margin::Relative(0.001)) };
     /// Times and resident bytes: the difference of medians.
     pub const TIMES: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.1)) };
-    /// What is counted and not clocked in a timing: the batch that fits, the bytes of a cache.
+    /// Counts that depend on memory: the batch that fits, the bytes of a cache.
     pub const COUNTED: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.001)) };
     /// In place of an interval, where one cluster allows none.
     pub const WITHOUT_INTERVAL: Margin = Margin::Relative(0.01);
 
-    /// Whether a difference counts, and the rule that said so: another one, where there is no interval to ask.
+    /// Whether a difference counts, and the rule that decided; without an interval that is another one.
     pub(super) fn decide(self, before: f64, difference: &Estimate) -> (bool, String) {
         let exceeds = |margin: Margin| margin.is_exceeded(before, difference.value);
         match (self.interval, difference.interval) {
@@ -58,7 +58,7 @@ impl Threshold {
                 (exceeds(margin), format!("{margin} (no interval)"))
             }
             (true, Some(interval)) => {
-                (excludes_zero(&interval) && self.margin.is_none_or(exceeds), self.to_string())
+                (interval.excludes_zero() && self.margin.is_none_or(exceeds), self.to_string())
             }
             (false, _) => (self.margin.is_some_and(exceeds), self.to_string()),
         }
@@ -70,10 +70,6 @@ impl Threshold {
         let margin = self.margin.map_or_else(String::new, |margin| format!("{margin} and "));
         (exceeds && !overlap && difference != 0.0, format!("{margin}ranges apart"))
     }
-}
-
-pub(super) fn excludes_zero(interval: &Interval) -> bool {
-    interval.low > 0.0 || interval.high < 0.0
 }
 
 impl fmt::Display for Margin {
@@ -127,36 +123,35 @@ impl FromStr for Threshold {
 /// The thresholds of a comparison, by metric.
 #[derive(Clone, Debug, Default)]
 pub struct Thresholds {
-    /// By the metric's name in the rows; the last one said wins.
+    /// By the metric's name in the rows; the last one wins.
     pub by_metric: Vec<(String, Threshold)>,
     /// For every metric not named.
     pub others: Option<Threshold>,
 }
 
 impl Thresholds {
-    pub(super) fn of(&self, metric: &str, is_timing: bool) -> Threshold {
-        let named = self.by_metric.iter().rev().find(|(name, _)| name == metric);
-        let default = match metric {
-            "batch" | "cache_bytes" if is_timing => Threshold::COUNTED,
-            _ if is_timing => Threshold::TIMES,
-            _ => Threshold::DEFAULT,
+    pub(super) fn of(&self, metric: &Metric) -> Threshold {
+        let named = self.by_metric.iter().rev().find(|(name, _)| *name == metric.id);
+        let default = match metric.depends_on {
+            DependsOn::Memory => Threshold::COUNTED,
+            DependsOn::Clock => Threshold::TIMES,
+            DependsOn::Nothing | DependsOn::Judge => Threshold::DEFAULT,
         };
         named.map(|(_, threshold)| *threshold).or(self.others).unwrap_or(default)
     }
 }
 
-/// The metric a user means by its name in the rows (`nll`) or by that of the quantity shown (`perplexity`).
+/// The metric a user means by its name in the rows (`nll`) or by its label (`perplexity`).
 pub fn metric_named<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let wanted = plain(name);
-    // Two quantities may be shown alike; a metric's own name is the surer one.
+    // Two metrics of other programs may have one label; a metric's own name comes first.
     let own = known.iter().find(|metric| plain(metric) == wanted);
     own.or_else(|| known.iter().find(|metric| shown_name(metric) == wanted)).copied()
 }
 
 /// What a metric is called where it is shown, as one would type it: `perplexity`, `word-level-perplexity`.
 pub fn shown_name(metric: &str) -> String {
-    let quantity = Quantity::of(metric);
-    plain(quantity.name.split(" (").next().unwrap_or_default())
+    plain(Metric::of(metric).label.split(" (").next().unwrap_or_default())
 }
 
 fn plain(name: &str) -> String {
@@ -166,6 +161,7 @@ fn plain(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Interval;
 
     #[test]
     fn thresholds_are_spelled_as_they_are_shown() {
@@ -180,7 +176,7 @@ mod tests {
     #[test]
     fn a_table_of_decisions_by_hand() {
         let interval = |low, high| Some(Interval { low, high });
-        // Rule, baseline, difference, interval, whether it counts, which rule said so.
+        // Rule, baseline, difference, interval, whether it counts, which rule decided.
         let table = [
             ("0.05", 10.0, 0.051, interval(-1.0, 1.0), true, "0.05"),
             ("0.05", 10.0, 0.049, interval(0.01, 1.0), false, "0.05"),
@@ -202,10 +198,10 @@ mod tests {
             ("1%", 0.0, 0.001, None, true, "1%"),
             ("1%", 0.0, 0.0, None, false, "1%"),
         ];
-        for (rule, before, value, interval, counts, said) in table {
+        for (rule, before, value, interval, counts, decided_by) in table {
             let threshold: Threshold = rule.parse().unwrap();
             let decided = threshold.decide(before, &Estimate { value, interval });
-            assert_eq!(decided, (counts, said.to_owned()), "{rule} of {before}, {value}, {interval:?}");
+            assert_eq!(decided, (counts, decided_by.to_owned()), "{rule} of {before}, {value}, {interval:?}");
         }
     }
 
@@ -243,11 +239,11 @@ mod tests {
             by_metric: vec![("nll".into(), rule("1%")), ("nll".into(), rule("2%"))],
             others: Some(rule("5%")),
         };
-        assert_eq!(thresholds.of("nll", false), rule("2%"));
-        assert_eq!(thresholds.of("f1", false), rule("5%"));
+        assert_eq!(thresholds.of(&Metric::of("nll")), rule("2%"));
+        assert_eq!(thresholds.of(&Metric::of("f1")), rule("5%"));
         let none = Thresholds::default();
-        assert_eq!(none.of("f1", false), Threshold::DEFAULT);
-        assert_eq!(none.of("decode", true), Threshold::TIMES);
-        assert_eq!(none.of("batch", true), Threshold::COUNTED);
+        assert_eq!(none.of(&Metric::of("f1")), Threshold::DEFAULT);
+        assert_eq!(none.of(&Metric::of("decode")), Threshold::TIMES);
+        assert_eq!(none.of(&Metric::of("batch")), Threshold::COUNTED);
     }
 }

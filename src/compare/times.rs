@@ -1,14 +1,15 @@
-//! Times against times of the same device: medians of repeats, and whether their ranges touch.
+//! Times against times of the same device: medians of repeats, and whether their ranges overlap.
 //!
-//! Repeats are no texts, so nothing is resampled: a few clockings of one thing have a middle, a least and a most.
+//! Repeats are not texts, so nothing is resampled.
 
-use super::pairing::{Measured, Sample};
 use super::point::{Point, Verdict};
+use super::side::{NamedSum, Numbers};
 use super::threshold::Threshold;
-use crate::report::{Estimate, Quantity};
+use crate::metric::Metric;
+use crate::report::{Estimate, median};
 
-pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold: Threshold) -> Point {
-    let (was, is) = (repeats(&blank.quantity, &before.samples), repeats(&blank.quantity, &after.samples));
+pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
+    let (was, is) = (repeats(&blank.metric, &before.samples), repeats(&blank.metric, &after.samples));
     let (Some(first), Some(second)) = (Range::of(&was), Range::of(&is)) else {
         return Point {
             verdict: Verdict::NotComparable,
@@ -20,7 +21,7 @@ pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold
     let overlap = first.least <= second.most && second.least <= first.most;
     let (counts, rule) = threshold.decide_by_ranges(first.median, difference, overlap);
     let verdict = match counts {
-        true => Point::direction(&blank.quantity, difference),
+        true => Point::direction(&blank.metric, difference),
         false if was == is => Verdict::Equal,
         false => Verdict::WithinNoise,
     };
@@ -35,9 +36,9 @@ pub(super) fn point(blank: Point, before: &Measured, after: &Measured, threshold
     }
 }
 
-/// What is shown of each repeat, ascending.
-fn repeats(quantity: &Quantity, samples: &[Sample<'_>]) -> Vec<f64> {
-    let shown = |sample: &Sample| quantity.of_pooled([sample.value / sample.weight, 0.0, 0.0]);
+/// The value of each repeat as it is shown, ascending.
+fn repeats(metric: &Metric, samples: &[NamedSum<'_>]) -> Vec<f64> {
+    let shown = |NamedSum { sum, .. }: &NamedSum| metric.of_pooled([sum.value / sum.weight, 0.0, 0.0]);
     let mut values: Vec<f64> = samples.iter().map(shown).collect();
     values.sort_by(f64::total_cmp);
     values
@@ -53,11 +54,6 @@ impl Range {
     /// Of sorted values; `None` where one is not finite or there is none.
     fn of(sorted: &[f64]) -> Option<Range> {
         let (&least, &most) = (sorted.first()?, sorted.last()?);
-        let (below, above) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
-        (sorted.iter().all(|value| value.is_finite())).then_some(Range {
-            least,
-            median: (below + above) / 2.0,
-            most,
-        })
+        sorted.iter().all(|value| value.is_finite()).then(|| Range { least, median: median(sorted), most })
     }
 }

@@ -1,22 +1,21 @@
-//! How varied a written text is, without anything to compare it with.
+//! How varied a written text is, without a reference.
 //!
 //! distinct-n (Li et al., "A Diversity-Promoting Objective Function for Neural Conversation Models", 2016) and
 //! rep-n (seq-rep-n in Welleck et al., "Neural Text Generation with Unlikelihood Training", 2020; rep-n in Su et
 //! al., "A Contrastive Framework for Neural Text Generation", 2022), of a single text. They depend on its length:
-//! compare texts of like length. Words stand between white space, in lower case, with their punctuation; tokens
-//! are not known.
+//! compare texts of similar length. Words are separated by white space, in lower case, with their punctuation.
 
 use std::collections::HashSet;
 
 use super::words;
 
-/// What a written text's words say of its variety. A share is `None` where the text is too short to have any run.
+/// The variety of a text's words. A share is `None` where the text is too short for a run of that length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Diversity {
     pub words: usize,
-    /// Share of different ones among all single words, pairs, and runs of three.
+    /// Share of distinct ones among all single words, pairs, and runs of three.
     pub distinct: [Option<f64>; 3],
-    /// Share of the runs of four words that occurred before in the text: 1 less the share of different ones.
+    /// Share of the runs of four words that occurred before in the text: 1 minus the share of distinct ones.
     pub repetition_4: Option<f64>,
 }
 
@@ -55,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn short_texts_say_nothing() {
+    fn short_texts_have_no_shares() {
         assert_eq!(diversity(" \n"), Diversity { words: 0, distinct: [None; 3], repetition_4: None });
         assert_eq!(
             diversity("two words"),

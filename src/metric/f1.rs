@@ -2,18 +2,18 @@
 //!
 //! The evaluation script of SQuAD v1.1 (Rajpurkar et al., 2016), which QASPER and SCROLLS took over, step by step
 //! and with Python's idea of lower case, word boundaries and white space. ZeroSCROLLS adds a step, see
-//! [`Letters`]. How references are made out of annotations is not known here.
+//! [`Letters`].
 
 use super::overlap::{f_measure, shared};
 use super::words;
 
-/// What becomes of letters beyond ASCII.
+/// How letters beyond ASCII are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Letters {
-    /// They stay: SQuAD, QASPER and SCROLLS.
+    /// Kept: SQuAD, QASPER and SCROLLS.
     AsWritten,
-    /// They turn into ASCII after all other steps, as the package `Unidecode` does it: ZeroSCROLLS. Curly quotes
-    /// outlive the deletion of ASCII punctuation, so they end as straight ones.
+    /// Converted to ASCII after all other steps, as the Python package `Unidecode` does it: ZeroSCROLLS. Curly quotes
+    /// survive the removal of ASCII punctuation, so they become straight ones.
     Ascii,
 }
 
@@ -29,12 +29,12 @@ pub fn best_f1<R: AsRef<str>>(prediction: &str, references: &[R], letters: Lette
     references.iter().map(|reference| f1(prediction, reference.as_ref(), letters)).fold(0.0, f64::max)
 }
 
-/// Whether an answer is a reference, once both are normalised; nothing is nothing.
+/// Whether an answer equals a reference, once both are normalised; two empty texts are equal.
 pub fn exact_match(prediction: &str, reference: &str, letters: Letters) -> bool {
     normalized(prediction, letters) == normalized(reference, letters)
 }
 
-/// Whether an answer is one of its references.
+/// Whether an answer equals one of its references.
 pub fn best_exact_match<R: AsRef<str>>(prediction: &str, references: &[R], letters: Letters) -> bool {
     references.iter().any(|reference| exact_match(prediction, reference.as_ref(), letters))
 }
@@ -65,8 +65,8 @@ fn without_articles(text: &str) -> String {
     kept
 }
 
-/// Python's `\w` but for the underscore, which is punctuation and gone. Rust counts marks and circled letters as
-/// alphabetic that Python does not; those which could stand at an English article are excepted here.
+/// Python's `\w` without the underscore, which was removed as punctuation. Rust counts some marks and circled letters as
+/// alphabetic that Python does not; those that could adjoin an English article are excepted here.
 fn is_word(c: char) -> bool {
     let excepted = matches!(c, '\u{345}' | '\u{363}'..='\u{36f}' | 'Ⓐ'..='ⓩ' | '\u{1f130}'..='\u{1f189}');
     c.is_alphanumeric() && !excepted
@@ -74,10 +74,9 @@ fn is_word(c: char) -> bool {
 
 /// Lower-cased text in ASCII, as the Python package `Unidecode` 1.4 has it.
 ///
-/// The tables are those of the crate `deunicode`, which grew from the same root and went its own way. Where the
-/// two differ on something that English texts, their quotations and formulas have, [`spelt`] has the package's
-/// answer: no character of two hundred PG-19 books and twenty QASPER papers is spelt otherwise. What is left:
-/// letters of phonetics, small capitals, Greek letters in mathematical type, rare ideographs and symbols, and
+/// The crate `deunicode` has nearly the same tables. Where the two differ on characters of English texts, quotations and
+/// formulas, [`spelt`] has the package's answer: no character of two hundred PG-19 books and twenty QASPER papers
+/// differs. Differences remain in phonetic letters, small capitals, mathematical Greek, rare ideographs and symbols, and in
 /// scripts other than Latin, Greek, Cyrillic, kana, Han and Hangul.
 fn in_ascii(text: &str) -> String {
     let mut ascii = String::with_capacity(text.len());
@@ -111,10 +110,10 @@ fn spelt(c: char) -> &'static str {
         '价' => "Jie ",
         '旅' => "Lu ",
         '术' => "Zhu ",
-        // Mathematics, some of which both spell alike.
+        // Mathematics; the first line is the same in both.
         '−' | '∕' | '∖' | '∗' | '∣' | '∶' | '∼' | '≤' | '≥' | '≦' | '≧' => crate_has(c),
         '\u{2200}'..='\u{22ff}' | '\u{2304}'..='\u{2328}' | '\u{232b}'..='\u{23ff}' => "",
-        // Emoji and what came before them.
+        // Emoji and older symbols.
         '♥' | '♡' => "hearts",
         '\u{2600}'..='\u{2653}' | '\u{2668}'..='\u{266e}' | '\u{2670}'..='\u{2730}' => "",
         '\u{2732}'..='\u{2757}' | '\u{2763}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' => "",
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     fn ascii_comes_last() {
-        // By then nobody deletes the apostrophe or the article.
+        // At that point apostrophes and articles are no longer removed.
         assert_eq!(normalized("Noork’s “á” Café", Letters::Ascii), "noork's \"a\" cafe");
         assert_eq!(normalized("北京 …", Letters::Ascii), "Bei Jing  ...");
         // As Unidecode 1.4 has them.

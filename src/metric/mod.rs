@@ -1,20 +1,20 @@
-//! How good an answer is: sums, pure numbers.
+//! What is measured: the table of all metrics ([`METRICS`]), and the scores of written texts.
 //!
-//! A mark is a sum over a sample and the weight it is a sum over, so that pooling is one division whatever the
-//! metric: perplexity pools NLL over tokens and is never a mean of perplexities.
-//!
-//! Written text is scored here as well, against references ([`best_rouge`], [`best_f1`]) and by itself
-//! ([`diversity`]). The scores equal those of the Python packages that published numbers come from, text by text;
-//! who wrote, and what was asked, is not known.
+//! A [`MetricSum`] is a sum over a sample and the weight it is a sum over, so that pooling is one division whatever the
+//! metric: perplexity pools NLL over tokens and is never a mean of perplexities. Texts are scored against references
+//! ([`best_rouge`], [`best_f1`]) and by themselves ([`diversity`]); the scores equal those of the Python packages that
+//! published numbers come from.
 
 mod diversity;
 mod f1;
 mod overlap;
 mod rouge;
+mod table;
 
 pub use diversity::{Diversity, diversity};
 pub use f1::{Letters, best_exact_match, best_f1, exact_match, f1};
 pub use rouge::{Rouge, best_rouge, geometric_mean, rouge};
+pub use table::{Better, DependsOn, Guess, METRICS, Metric, Pooling, geometric_means};
 
 /// Sum of NLL in nats over scored tokens; perplexity is e to its mean.
 pub const NLL: &str = "nll";
@@ -97,18 +97,18 @@ pub const RESIDENT_BYTES: &str = "resident_bytes";
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricSum {
     pub metric: &'static str,
-    /// Which part of the sample it is about, such as `kind:home`; `None`: all of it.
+    /// The slice of the sample it is about, such as `kind:home`; `None`: all of it.
     pub group: Option<String>,
     /// The sum over the sample.
     pub value: f64,
     /// What it is a sum over.
     pub weight: f64,
-    /// A text that belongs to this number: what the model wrote, or a table that is no single number.
+    /// A text that belongs to this number: what the model wrote, or a table of the sample.
     pub output: Option<String>,
 }
 
 impl MetricSum {
-    /// A mark of a whole sample.
+    /// A sum over a whole sample.
     pub fn new(metric: &'static str, value: f64, weight: f64) -> MetricSum {
         MetricSum { metric, group: None, value, weight, output: None }
     }

@@ -1,11 +1,9 @@
-//! What two texts share, as a number from 0 to 1: the arithmetic that ROUGE and SQuAD's F1 have in common.
-//!
-//! What the items are that are shared, words or runs of words, is not known here.
+//! How much two texts share, from 0 to 1: the arithmetic that ROUGE and SQuAD's F1 have in common.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// How many items two texts share, each as often as both have it.
+/// How many items (words or runs of words) two texts share, each as often as both have it.
 pub(super) fn shared<T: Eq + Hash>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> usize {
     let mut left: HashMap<T, usize> = HashMap::new();
     a.for_each(|item| *left.entry(item).or_default() += 1);
@@ -19,8 +17,8 @@ pub(super) fn shared<T: Eq + Hash>(a: impl Iterator<Item = T>, b: impl Iterator<
     shared
 }
 
-/// Harmonic mean of the shares of both texts, 0 if nothing is shared. The operations have the order they have in
-/// the Python packages, so that even the last bit is theirs.
+/// Harmonic mean of the shares of both texts, 0 if nothing is shared. The order of operations is that of the Python
+/// packages, so that results are equal to the last bit.
 pub(super) fn f_measure(shared: usize, of_prediction: usize, of_reference: usize) -> f64 {
     if shared == 0 {
         return 0.0;

@@ -1,8 +1,7 @@
 //! ROUGE: how much of a reference a written text has, and how much of the text is in the reference.
 //!
 //! The F-measures of the Python package `rouge_score` 0.1.2 without its stemmer (Lin, "ROUGE: A Package for
-//! Automatic Evaluation of Summaries", 2004), the way SCROLLS and ZeroSCROLLS score summaries. Knows two texts at
-//! a time; means over samples are not made here.
+//! Automatic Evaluation of Summaries", 2004), as SCROLLS and ZeroSCROLLS score summaries.
 
 use std::collections::HashMap;
 
@@ -31,7 +30,7 @@ pub fn geometric_mean(numbers: [f64; 3]) -> f64 {
     numbers.iter().product::<f64>().cbrt()
 }
 
-/// ROUGE of a text against one reference. Either may take the other's place.
+/// ROUGE of a text against one reference; it is symmetric.
 pub fn rouge(prediction: &str, reference: &str) -> Rouge {
     best_rouge(prediction, &[reference])
 }

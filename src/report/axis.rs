@@ -5,7 +5,7 @@
 
 /// How values spread along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     Linear,
     Log,
 }
@@ -28,23 +28,23 @@ impl Scale {
 
 /// A place on an axis with its label.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tick {
-    pub(super) value: f64,
-    pub(super) label: String,
+pub(crate) struct Tick {
+    pub(crate) value: f64,
+    pub(crate) label: String,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     scale: Scale,
     /// Ends, in the scale's own terms.
     low: f64,
     high: f64,
-    pub(super) ticks: Vec<Tick>,
+    pub(crate) ticks: Vec<Tick>,
 }
 
 impl Axis {
     /// Cache sizes, doubling evenly, with a tick at each.
-    pub(super) fn of_sizes(sizes: &[u32]) -> Self {
+    pub(crate) fn of_sizes(sizes: &[u32]) -> Self {
         let values: Vec<f64> = sizes.iter().map(|&size| f64::from(size.max(1))).collect();
         let (low, high) = ends(&values, Scale::Log);
         // Half a doubling where there is one size only; otherwise just enough that markers clear the frame.
@@ -54,7 +54,7 @@ impl Axis {
     }
 
     /// The axis of values that spans what is given.
-    pub(super) fn of_values(values: &[f64], scale: Scale) -> Self {
+    pub(crate) fn of_values(values: &[f64], scale: Scale) -> Self {
         let usable = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
         let values: Vec<f64> = values.iter().copied().filter(usable).collect();
         let (low, high) = ends(&values, scale);
@@ -69,11 +69,11 @@ impl Axis {
     }
 
     /// 0 at the low end, 1 at the high end, and beyond for what is outside.
-    pub(super) fn share(&self, value: f64) -> f64 {
+    pub(crate) fn share(&self, value: f64) -> f64 {
         (self.scale.along(value) - self.low) / (self.high - self.low)
     }
 
-    pub(super) fn contains(&self, value: f64) -> bool {
+    pub(crate) fn contains(&self, value: f64) -> bool {
         (0.0..=1.0).contains(&self.share(value))
     }
 }
@@ -145,7 +145,7 @@ fn number(value: f64) -> String {
 ///
 /// A policy far worse than the full cache (the paper's Window is 600 times worse) leaves the picture where it is beyond
 /// three times `full`, unless most policies are there too; then three times the lower median of the policies' worst decides.
-pub(super) fn within_reach(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
+pub(crate) fn within_reach(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
     let finite =
         |values: &Vec<f64>| -> Vec<f64> { values.iter().copied().filter(|value| value.is_finite()).collect() };
     let series: Vec<Vec<f64>> = series.iter().map(finite).filter(|values| !values.is_empty()).collect();

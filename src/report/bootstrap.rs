@@ -1,7 +1,9 @@
 //! How sure a pooled number is: percentile intervals from resampling whole clusters.
 //!
-//! It knows sums per cluster and nothing of policies or metrics. Chunks of one book resemble each other, so books are
-//! drawn and not chunks; and every point of a panel sees the same draws, so their differences pair.
+//! Chunks of one book resemble each other, so books are drawn and not chunks. Every point of a panel is resampled with the
+//! same draws, so that differences are paired.
+
+use super::series::SampleSum;
 
 /// Resamples behind every interval.
 pub const RESAMPLES: usize = 2000;
@@ -10,7 +12,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Fixed, so that the same rows always give the same report.
 const SEED: u64 = 0x7061_6972_6564;
 
-/// A number and how far it may be off.
+/// A number and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
@@ -39,9 +41,23 @@ impl Interval {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     pub value: f64,
-    /// Sums of two metrics more, for a quantity made of three.
+    /// Sums of two more metrics, for a geometric mean of three.
     pub beside: [f64; 2],
     pub weight: f64,
+}
+
+impl Sums {
+    /// What one sample adds.
+    pub fn of(sum: &SampleSum<'_>) -> Self {
+        Self { value: sum.value, beside: sum.beside, weight: sum.weight }
+    }
+
+    pub fn add(&mut self, sum: &SampleSum<'_>) {
+        self.value += sum.value;
+        self.beside[0] += sum.beside[0];
+        self.beside[1] += sum.beside[1];
+        self.weight += sum.weight;
+    }
 }
 
 /// `sum(value) / sum(weight)` of a metric and the two beside it; `None` where nothing was weighed.
@@ -59,7 +75,7 @@ pub fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f64; 3]> 
 /// A metric, and the two beside it, pooled in each draw; `None` where a draw weighs nothing.
 pub type Resamples = Vec<Option<[f64; 3]>>;
 
-/// Draws that are taken side by side, so that the processor adds them up at once.
+/// Draws that are summed together, in one vector register.
 const ABREAST: usize = 8;
 
 /// Of each table, which has what every cluster adds, the pooled metrics in all resamples of the clusters.
@@ -160,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clusters_reach_both_ends() {
+    fn the_interval_of_two_clusters_spans_both() {
         // A quarter of the draws takes the same cluster twice, so the 2.5 % ends are the clusters themselves.
         let sums = [
             Sums { value: 1.0, weight: 1.0, ..Sums::default() },

@@ -1,74 +1,72 @@
-//! A quantity by parts of the samples: by how far back a fact was told, by its kind, up to a place in a long text.
+//! A metric by slices of the samples: by how far back a fact was told, by its kind, up to a position in a long text.
 //!
-//! It knows how panels of parts belong together, which cache sizes are worth a look, and makes tables and charts of
-//! them; a table's looks and a chart's anatomy are not its business.
+//! It knows how panels of slices belong together and which cache sizes to show, and makes tables and charts of them.
 
 use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference};
 use super::points::{Panel, Point, RUNNING};
-use super::quantity::Quantity;
-use super::setting::Setting;
+use super::series_key::SeriesKey;
 use super::table::{self, Entry, Grid, Show};
+use crate::metric::Metric;
 
-/// Panels of one setting and quantity that differ in one kind of part only.
-pub(super) struct Breakdown<'a> {
+/// Panels of one key and metric whose slices are of one kind.
+pub(crate) struct Breakdown<'a> {
     /// `distance`, `kind`.
-    pub(super) by: &'a str,
-    /// One per part, in their order.
+    pub(crate) by: &'a str,
+    /// One per slice, in order.
     panels: Vec<&'a Panel>,
 }
 
-/// More charts than this are no figure, and more tables no report.
+/// Most cache sizes that have a chart and a table.
 const MOST_SIZES: usize = 6;
-/// A table of more columns is hard to read.
+/// Most columns of a table.
 const MOST_COLUMNS: usize = 8;
-/// A curve of more points is a caterpillar.
+/// More markers on a curve would hide it.
 const MOST_SPOTS: u64 = 24;
 
-/// The breakdowns of the panels that are about parts, details apart.
-pub(super) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
+/// The breakdowns of the panels that are about slices, except for details.
+pub(crate) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
     let parts: Vec<&Panel> =
-        panels.iter().filter(|panel| panel.group.is_some() && !panel.quantity.is_detail()).collect();
-    let same =
-        |a: &&Panel, b: &&Panel| a.setting == b.setting && a.quantity == b.quantity && split(a).0 == split(b).0;
+        panels.iter().filter(|panel| panel.slice.is_some() && !panel.metric.is_detail()).collect();
+    let same = |a: &&Panel, b: &&Panel| a.key == b.key && a.metric == b.metric && split(a).0 == split(b).0;
     parts.chunk_by(same).map(|panels| Breakdown { by: split(panels[0]).0, panels: panels.to_vec() }).collect()
 }
 
 /// `distance:16-31` as kind and name.
 fn split(panel: &Panel) -> (&str, &str) {
-    let group = panel.group.as_deref().unwrap_or_default();
-    group.split_once(':').unwrap_or((group, ""))
+    let slice = panel.slice.as_deref().unwrap_or_default();
+    slice.split_once(':').unwrap_or((slice, ""))
 }
 
 impl Breakdown<'_> {
-    pub(super) fn setting(&self) -> &Setting {
-        &self.panels[0].setting
+    pub(crate) fn key(&self) -> &SeriesKey {
+        &self.panels[0].key
     }
 
-    pub(super) fn quantity(&self) -> &Quantity {
-        &self.panels[0].quantity
+    pub(crate) fn metric(&self) -> &Metric {
+        &self.panels[0].metric
     }
 
-    /// Whether it is of the same samples and quantity as a panel of whole samples.
-    pub(super) fn is_of(&self, whole: &Panel) -> bool {
-        self.panels[0].setting == whole.setting && *self.quantity() == whole.quantity
+    /// Whether it is of the same samples and metric as a panel of whole samples.
+    pub(crate) fn is_of(&self, whole: &Panel) -> bool {
+        self.panels[0].key == whole.key && *self.metric() == whole.metric
     }
 
     /// The cache sizes that are smaller than a sample, spread evenly if there are too many.
-    pub(super) fn sizes(&self) -> Vec<u32> {
+    pub(crate) fn sizes(&self) -> Vec<u32> {
         let mut sizes: Vec<u32> = self.panels.iter().flat_map(|panel| panel.sizes()).collect();
-        sizes.retain(|size| *size < self.panels[0].setting.length);
+        sizes.retain(|size| *size < self.panels[0].key.length);
         sizes.sort_unstable();
         sizes.dedup();
         if sizes.is_empty() {
-            // The full cache alone has parts too; it is shown at every size.
-            sizes.push(self.panels[0].setting.length);
+            // Only the full cache was measured; it is shown at every size.
+            sizes.push(self.panels[0].key.length);
         }
         let shown = sizes.len().min(MOST_SIZES);
         (0..shown).map(|i| sizes[(i * (sizes.len() - 1)).checked_div(shown - 1).unwrap_or(0)]).collect()
     }
 
-    /// The parts a table has room for: all, but of a curve's points a few.
+    /// The slices shown in a table: all, but only a few points of a curve.
     fn columns(&self) -> Vec<&'_ Panel> {
         let all = &self.panels;
         let shown = if self.by == RUNNING { all.len().min(MOST_COLUMNS) } else { all.len() };
@@ -76,9 +74,8 @@ impl Breakdown<'_> {
         (1..=shown).map(|column| all[column * all.len() / shown - 1]).collect()
     }
 
-    /// Policies down, parts across, at one cache size; below them what a guess would reach, and the number of things
-    /// measured.
-    pub(super) fn grid(&self, size: u32) -> Grid {
+    /// Policies down, slices across, at one cache size; below them what a guess would reach, and how much was measured.
+    pub(crate) fn grid(&self, size: u32) -> Grid {
         let columns = self.columns();
         let bests: Vec<Option<String>> =
             columns.iter().map(|panel| table::best_number(panel, Some(size))).collect();
@@ -104,9 +101,9 @@ impl Breakdown<'_> {
                 lines.push(table::Line { name: name.to_owned(), cells });
             }
         };
-        fixed("(chance)", &|panel| panel.chance.map(|chance| panel.quantity.show(chance)));
+        fixed("(chance)", &|panel| panel.chance.map(|chance| panel.metric.show(chance)));
         fixed("(measured)", &|panel| {
-            if !panel.quantity.counts_things() {
+            if !panel.metric.counts_things {
                 return None;
             }
             let weights = panel.points.iter().map(|point| point.weight);
@@ -115,10 +112,10 @@ impl Breakdown<'_> {
         Grid { columns: columns.iter().map(|panel| split(panel).1.to_owned()).collect(), lines }
     }
 
-    /// A chart over octaves at one cache size; `None` where the parts are none.
-    pub(super) fn chart(&self, size: u32) -> Option<Chart> {
+    /// A chart over octaves at one cache size; `None` where the slices are not octaves.
+    pub(crate) fn chart(&self, size: u32) -> Option<Chart> {
         let octaves: Vec<(u32, u32)> = self.panels.iter().map(|panel| octave(panel)).collect::<Option<_>>()?;
-        // A point stands for its whole octave, so it stands in the middle, and the ticks at the borders.
+        // A marker is in the middle of its octave, and ticks are at the borders.
         let middles: Vec<f64> =
             octaves.iter().map(|&(first, last)| (f64::from(first) * (f64::from(last) + 1.0)).sqrt()).collect();
         let (first, end) = (octaves.first()?.0, octaves.last()?.1.checked_add(1)?);
@@ -145,7 +142,7 @@ impl Breakdown<'_> {
             .collect();
         let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
         Some(Chart::new(
-            (format!("cache size {size}"), self.quantity()),
+            (format!("cache size {size}"), self.metric()),
             ("distance to the telling (tokens)", Axis::of_sizes(&borders)),
             Scale::Linear,
             lines.collect(),
@@ -155,7 +152,7 @@ impl Breakdown<'_> {
     }
 
     /// The running average over a long text at one cache size, from where the text is longer than any usual sample.
-    pub(super) fn running(&self, size: u32) -> Option<Chart> {
+    pub(crate) fn running(&self, size: u32) -> Option<Chart> {
         let ends: Vec<u64> = self.panels.iter().map(|panel| split(panel).1.parse().ok()).collect::<Option<_>>()?;
         let step = ends.last()? / MOST_SPOTS;
         let mut shown: Vec<(&Panel, f64)> = Vec::new();
@@ -168,7 +165,7 @@ impl Breakdown<'_> {
         }
         let spots = |policy: &str| {
             let spots = shown.iter().filter_map(|(panel, end)| Some((panel, at(panel, policy, size)?, *end)));
-            // Books differ far more than policies do: bands without the full cache to compare with would hide all.
+            // Books differ far more than policies do: bands that are not of differences to full would hide everything.
             let band = |point: &Point| point.to_full.is_some() || point.is_full();
             let spots = spots.map(|(panel, point, end)| (band(point), chart::measurement(panel, point, end)));
             spots
@@ -180,7 +177,7 @@ impl Breakdown<'_> {
         let full: Vec<_> = spots("full").into_iter().map(|spot| (spot.across, spot.value)).collect();
         let ends: Vec<f64> = shown.iter().map(|(_, end)| *end).collect();
         Some(Chart::new(
-            (format!("cache size {size}"), self.quantity()),
+            (format!("cache size {size}"), self.metric()),
             ("tokens read", Axis::of_values(&ends, Scale::Linear)),
             Scale::Linear,
             lines.collect(),
@@ -189,7 +186,7 @@ impl Breakdown<'_> {
         ))
     }
 
-    /// The policies of any part, in order.
+    /// The policies of any slice, in order.
     fn policies(&self) -> Vec<&str> {
         let mut policies: Vec<&str> = self.panels.iter().flat_map(|panel| panel.policies()).collect();
         policies.sort_by_key(|policy| super::order::of(policy));
@@ -211,8 +208,7 @@ fn octave(panel: &Panel) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows};
     use super::*;
     use crate::ledger::Row;
 
@@ -242,10 +238,10 @@ mod tests {
         let breakdowns = breakdowns(&panels);
         let [distance, kind] = &breakdowns[..] else { panic!("two breakdowns expected") };
         assert_eq!((distance.by, kind.by), ("distance", "kind"));
-        assert!(distance.is_of(&panels[0]) && panels[0].group.is_none());
+        assert!(distance.is_of(&panels[0]) && panels[0].slice.is_none());
         // A cache as large as a sample is the full one.
         assert_eq!(distance.sizes(), [32]);
-        let shown = table::text(&distance.grid(32));
+        let shown = table::text_under("cache size", &distance.grid(32));
         let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         let expected = [
             &["cache", "size", "16-31", "64-127"][..],

@@ -11,22 +11,22 @@ use super::axis::{Axis, Scale, Tick, within_reach};
 use super::clip;
 use super::ink::{self, BLACK, GREY, Look, PALE};
 use super::points::{Panel, Point};
-use super::quantity::Quantity;
 use super::scene::{Across, Scene, Shape, Spot};
 use super::{escape, font};
-pub(super) use printed::Printed;
+use crate::metric::Metric;
+pub(crate) use printed::Printed;
 
 /// Font sizes in points, legible in a paper's column.
-pub(super) const TITLE: f64 = 8.0;
-pub(super) const LABEL: f64 = 7.5;
-pub(super) const SMALL: f64 = 6.5;
+pub(crate) const TITLE: f64 = 8.0;
+pub(crate) const LABEL: f64 = 7.5;
+pub(crate) const SMALL: f64 = 6.5;
 const TICK: f64 = 6.0;
 
 const MARKER_RADIUS: f64 = 2.0;
 const LINE_WIDTH: f64 = 1.1;
-pub(super) const DASH: (f64, f64) = (4.0, 2.5);
+pub(crate) const DASH: (f64, f64) = (4.0, 2.5);
 /// Width that the name of the value axis takes.
-pub(super) const LABEL_ROOM: f64 = LABEL + 4.0;
+pub(crate) const LABEL_ROOM: f64 = LABEL + 4.0;
 /// Heights of the rows above and below the plot.
 const TITLE_ROW: f64 = 13.0;
 const TICK_ROW: f64 = 10.0;
@@ -34,46 +34,46 @@ const LABEL_ROW: f64 = 10.0;
 
 /// How much of a policy's line a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shown {
+pub(crate) enum Shown {
     All,
     Part,
     Nothing,
 }
 
-pub(super) struct Chart {
-    pub(super) title: String,
-    pub(super) quantity: Quantity,
-    pub(super) across_name: &'static str,
-    pub(super) across: Axis,
-    pub(super) values: Axis,
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) quantity: Metric,
+    pub(crate) across_name: &'static str,
+    pub(crate) across: Axis,
+    pub(crate) values: Axis,
     /// In the order of the policies.
-    pub(super) lines: Vec<Line>,
-    pub(super) full: Option<Reference>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) full: Option<Reference>,
     /// What a guess would reach.
-    pub(super) chance: Option<Reference>,
+    pub(crate) chance: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
-    pub(super) paired: bool,
+    pub(crate) paired: bool,
     scale: Scale,
     /// What others measured, for comparison.
     printed: Option<Printed>,
 }
 
 /// A policy's line.
-pub(super) struct Line {
-    pub(super) policy: String,
-    pub(super) spots: Vec<Measurement>,
+pub(crate) struct Line {
+    pub(crate) policy: String,
+    pub(crate) spots: Vec<Measurement>,
 }
 
-pub(super) struct Measurement {
-    pub(super) across: f64,
-    pub(super) value: f64,
-    pub(super) band: Option<(f64, f64)>,
+pub(crate) struct Measurement {
+    pub(crate) across: f64,
+    pub(crate) value: f64,
+    pub(crate) band: Option<(f64, f64)>,
     /// What stands there, for formats in which a reader can ask.
-    pub(super) point: Point,
+    pub(crate) point: Point,
 }
 
 /// What lines are held against.
-pub(super) enum Reference {
+pub(crate) enum Reference {
     /// The same all across.
     Level(f64),
     /// (across, value)
@@ -82,7 +82,7 @@ pub(super) enum Reference {
 
 /// How a line looks in the legend.
 #[derive(Clone, Copy)]
-pub(super) enum Stroke {
+pub(crate) enum Stroke {
     Policy(Look),
     Full,
     Chance,
@@ -109,7 +109,7 @@ impl Reference {
 
 impl Chart {
     /// A panel over the cache size.
-    pub(super) fn by_size(panel: &Panel, title: String, scale: Scale) -> Self {
+    pub(crate) fn by_size(panel: &Panel, title: String, scale: Scale) -> Self {
         let policies = panel.policies().into_iter().filter(|policy| *policy != "full");
         let lines = policies.map(|policy| {
             let points = panel.points.iter().filter(|point| point.policy == policy);
@@ -117,7 +117,7 @@ impl Chart {
             Line { policy: policy.to_owned(), spots: spots.collect() }
         });
         Self::new(
-            (title, &panel.quantity),
+            (title, &panel.metric),
             ("cache size (tokens)", Axis::of_sizes(&panel.sizes())),
             scale,
             lines.collect(),
@@ -126,8 +126,8 @@ impl Chart {
         )
     }
 
-    pub(super) fn new(
-        (title, quantity): (String, &Quantity),
+    pub(crate) fn new(
+        (title, quantity): (String, &Metric),
         (across_name, across): (&'static str, Axis),
         scale: Scale,
         lines: Vec<Line>,
@@ -141,29 +141,29 @@ impl Chart {
     }
 
     /// The same with a value axis that spans what is given, so that charts side by side compare.
-    pub(super) fn spanning(self, values: &[f64]) -> Self {
+    pub(crate) fn spanning(self, values: &[f64]) -> Self {
         Self { values: Axis::of_values(values, Scale::Linear), ..self }
     }
 
-    pub(super) fn has_full(&self) -> bool {
+    pub(crate) fn has_full(&self) -> bool {
         self.full.is_some()
     }
 
     /// Whether what it shows beside the policies is a guess, not an answer.
-    pub(super) fn is_recall(&self) -> bool {
-        self.quantity.metric == "recall"
+    pub(crate) fn is_recall(&self) -> bool {
+        self.quantity.id == "recall"
     }
 
-    pub(super) fn has_chance(&self) -> bool {
+    pub(crate) fn has_chance(&self) -> bool {
         self.chance.is_some()
     }
 
-    pub(super) fn height(plot: f64) -> f64 {
+    pub(crate) fn height(plot: f64) -> f64 {
         TITLE_ROW + plot + TICK_ROW + LABEL_ROW
     }
 
     /// How much of a policy lies within the value axis; `None` where this chart does not have it.
-    pub(super) fn shown(&self, policy: &str) -> Option<Shown> {
+    pub(crate) fn shown(&self, policy: &str) -> Option<Shown> {
         let line = self.lines.iter().find(|line| line.policy == policy)?;
         let inside = line.spots.iter().filter(|spot| self.values.contains(spot.value)).count();
         match inside {
@@ -175,13 +175,13 @@ impl Chart {
     }
 
     /// Whether any point has a band.
-    pub(super) fn has_bands(&self) -> bool {
+    pub(crate) fn has_bands(&self) -> bool {
         self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
     }
 
     /// Draws into the rectangle at `corner`; `looks` by policy. The label of the value axis is left out where a
     /// neighbour to the left has it.
-    pub(super) fn draw(
+    pub(crate) fn draw(
         &self,
         scene: &mut Scene,
         corner: Spot,
@@ -208,7 +208,7 @@ impl Chart {
         let title_at = centre.clamp(corner.0 + half, (corner.0 + width - half).max(corner.0 + half));
         scene.text((title_at, corner.1 + TITLE_ROW / 2.0 - 1.0), &title, TITLE, BLACK, Across::Centre);
         if labelled {
-            let name = font::fit(&self.quantity.name, LABEL, plot_height + TITLE_ROW);
+            let name = font::fit(&self.quantity.label, LABEL, plot_height + TITLE_ROW);
             let at = (corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0);
             scene.shapes.push(Shape::Text {
                 at,
@@ -327,8 +327,8 @@ impl Chart {
 }
 
 /// The values that an axis is to show.
-fn values(quantity: &Quantity, series: Vec<Vec<f64>>, full: Option<&Reference>, scale: Scale) -> Vec<f64> {
-    match (quantity.range(), full) {
+fn values(quantity: &Metric, series: Vec<Vec<f64>>, full: Option<&Reference>, scale: Scale) -> Vec<f64> {
+    match (quantity.range, full) {
         (Some((low, high)), _) => vec![low, high],
         (None, Some(Reference::Level(full))) if scale == Scale::Linear => within_reach(&series, Some(*full)),
         (None, None) if scale == Scale::Linear => within_reach(&series, None),
@@ -341,7 +341,7 @@ fn series(lines: &[Line]) -> Vec<Vec<f64>> {
 }
 
 /// One marker; also the legend's.
-pub(super) fn draw_marker(scene: &mut Scene, at: Spot, look: Look) {
+pub(crate) fn draw_marker(scene: &mut Scene, at: Spot, look: Look) {
     let (filled, outlines) = look.marker.strokes(MARKER_RADIUS);
     for outline in outlines {
         let points: Vec<Spot> = outline.into_iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
@@ -354,7 +354,7 @@ pub(super) fn draw_marker(scene: &mut Scene, at: Spot, look: Look) {
 }
 
 /// A line as the legend shows it.
-pub(super) fn draw_sample(scene: &mut Scene, (x, y): Spot, width: f64, stroke: Stroke) {
+pub(crate) fn draw_sample(scene: &mut Scene, (x, y): Spot, width: f64, stroke: Stroke) {
     let ends = vec![(x, y), (x + width, y)];
     match stroke {
         Stroke::Policy(look) => {
@@ -367,12 +367,12 @@ pub(super) fn draw_sample(scene: &mut Scene, (x, y): Spot, width: f64, stroke: S
     }
 }
 
-pub(super) fn draw_caption(scene: &mut Scene, at: Spot, text: &str) {
+pub(crate) fn draw_caption(scene: &mut Scene, at: Spot, text: &str) {
     scene.text(at, text, SMALL - 0.5, GREY, Across::Left);
 }
 
 /// A caption in as many lines as it needs; returns where it ends.
-pub(super) fn draw_long_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -> f64 {
+pub(crate) fn draw_long_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -> f64 {
     const ROW: f64 = 8.0;
     let mut y = at.1;
     for line in font::wrap(text, SMALL - 0.5, room) {
@@ -383,7 +383,7 @@ pub(super) fn draw_long_caption(scene: &mut Scene, at: Spot, room: f64, text: &s
 }
 
 /// A point of a panel, somewhere across a chart.
-pub(super) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurement {
+pub(crate) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurement {
     Measurement { across, value: point.estimate.value, band: band_of(panel, point), point: point.clone() }
 }
 
@@ -396,7 +396,7 @@ fn band_of(panel: &Panel, point: &Point) -> Option<(f64, f64)> {
             let interval = difference.interval?;
             Some((value + interval.low - difference.value, value + interval.high - difference.value))
         }
-        None if panel.full().is_some() && panel.quantity.has_difference => None,
+        None if panel.full().is_some() && panel.metric.has_difference => None,
         None => point.estimate.interval.map(|interval| (interval.low, interval.high)),
     }
     .filter(|(low, high)| low.is_finite() && high.is_finite())

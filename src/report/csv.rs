@@ -1,14 +1,16 @@
-//! The points as CSV, and the pairs: one line each, every digit, every setting a column.
-//!
-//! For spreadsheets and scripts; it says nothing that the rows do not, only pooled.
+//! The points as CSV, and the pairs: one line each, with every digit and every field of the key.
+
+use anyhow::Result;
 
 use super::bootstrap::{Estimate, Interval};
 use super::escape;
+use super::format::Files;
 use super::points::Panel;
-use super::setting::Setting;
+use super::series_key::SeriesKey;
 use super::table::Sheet;
+use super::write_report::Report;
 
-/// What every line begins with, after the fields of its setting.
+/// What every line begins with, after the fields of its key.
 const METRIC: &str = "metric";
 
 const POINT: [&str; 16] = [
@@ -44,16 +46,20 @@ const PAIR: [&str; 11] = [
     "clusters",
 ];
 
+pub(super) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.csv", points(report.all)), ("pairs.csv", pairs(report.panels))])
+}
+
 /// The points, header included.
-pub(super) fn file(panels: &[Panel]) -> String {
+fn points(panels: &[Panel]) -> String {
     let mut file = header(&POINT);
     for panel in panels {
         for point in &panel.points {
             let [value, low, high] = estimate(Some(point.estimate));
             let [minus_full, minus_full_low, minus_full_high] = estimate(point.to_full);
             let fields: [String; POINT.len()] = [
-                panel.group.clone().unwrap_or_default(),
-                panel.quantity.name.clone(),
+                panel.slice.clone().unwrap_or_default(),
+                panel.metric.label.to_string(),
                 point.policy.clone(),
                 point.cache_size.map_or_else(String::new, |size| size.to_string()),
                 value,
@@ -76,14 +82,14 @@ pub(super) fn file(panels: &[Panel]) -> String {
 }
 
 /// Every two policies at each cache size, once: the later in the order of the tables minus the earlier.
-pub(super) fn pairs(panels: &[Panel]) -> String {
+fn pairs(panels: &[Panel]) -> String {
     let mut file = header(&PAIR);
     for panel in panels {
         for pair in &panel.pairs {
             let [difference, low, high] = estimate(Some(pair.difference));
             let [simultaneous_low, simultaneous_high] = ends(pair.simultaneous);
             let fields: [String; PAIR.len()] = [
-                panel.quantity.name.clone(),
+                panel.metric.label.to_string(),
                 pair.policy.clone(),
                 pair.against.clone(),
                 pair.cache_size.to_string(),
@@ -102,13 +108,14 @@ pub(super) fn pairs(panels: &[Panel]) -> String {
 }
 
 fn header(names: &[&str]) -> String {
-    let names: Vec<&str> = Setting::FIELDS.iter().chain(&[METRIC]).chain(names).copied().collect();
-    names.join(",") + "\n"
+    let all: Vec<&str> = SeriesKey::names().iter().chain(&[METRIC]).chain(names).copied().collect();
+    all.join(",") + "\n"
 }
 
 fn line(panel: &Panel, fields: &[String]) -> String {
-    let place = panel.setting.fields();
-    let all = place.iter().chain([&panel.quantity.metric]).chain(fields);
+    let key = panel.key.fields().map(|(_, value)| value);
+    let id = [panel.metric.id.to_string()];
+    let all = key.iter().chain(&id).chain(fields);
     all.map(|field| escape::csv(field)).collect::<Vec<_>>().join(",") + "\n"
 }
 
@@ -123,7 +130,7 @@ fn ends(interval: Option<Interval>) -> [String; 2] {
     interval.map_or_else(Default::default, |interval| [interval.low, interval.high].map(|end| end.to_string()))
 }
 
-/// Sheets in one file, a line for each number as it is shown; sheets of one file may have other columns than each other.
+/// Sheets in one file, a line for each number as it is shown, since sheets may differ in their columns.
 pub(super) fn sheets(sheets: &[Sheet]) -> String {
     let mut file = "table,line,column,shown,spread,best,partial\n".to_owned();
     for sheet in sheets {
@@ -150,8 +157,7 @@ pub(super) fn sheets(sheets: &[Sheet]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows};
     use super::super::table::{Entry, Grid, Line};
     use super::*;
 
@@ -160,7 +166,7 @@ mod tests {
         let sample = [Sample { sample: "a", cluster: "a", value: 2.0, weight: 1.0 }];
         let mut all = rows("full", None, &sample);
         all.extend(rows("my, \"own\"", Some(64), &sample));
-        let file = file(&panels(&all));
+        let file = points(&panels(&all));
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("task,dataset,model,"));

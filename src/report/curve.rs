@@ -11,10 +11,9 @@ use super::chart::{self, Chart, SMALL, Shown, Stroke};
 use super::escape;
 use super::font;
 use super::ink::{self, BLACK, Look};
-use super::paper::numbers;
 use super::points::{self, Panel};
 use super::scene::{Across, Scene};
-use super::setting::Setting;
+use super::series_key::SeriesKey;
 
 /// One column of a paper, in points.
 const COLUMN: f64 = 3.3 * 72.0;
@@ -32,11 +31,11 @@ const GAP: f64 = 6.0;
 
 /// How wide a figure is, and what stands side by side on it; lengths in points.
 #[derive(Clone, Copy)]
-pub(super) struct Page {
-    pub(super) width: f64,
-    pub(super) abreast: usize,
+pub(crate) struct Page {
+    pub(crate) width: f64,
+    pub(crate) abreast: usize,
     /// The height of a plot.
-    pub(super) plot: f64,
+    pub(crate) plot: f64,
 }
 
 impl Page {
@@ -54,22 +53,22 @@ impl Page {
 const LABEL: f64 = chart::LABEL_ROOM - MARGIN;
 
 /// One figure, not yet drawn.
-pub(super) struct Figure<'a> {
+pub(crate) struct Figure<'a> {
     /// The file name without `-linear.svg` and its like.
-    pub(super) stem: String,
-    pub(super) title: String,
+    pub(crate) stem: String,
+    pub(crate) title: String,
     /// The same with one scale or another, and the ends of the file names.
-    pub(super) drawings: Vec<(&'static str, Vec<Chart>)>,
+    pub(crate) drawings: Vec<(&'static str, Vec<Chart>)>,
     looks: &'a Looks,
     /// What the titles of the charts leave unsaid.
     subject: Option<String>,
 }
 
 /// How every policy of the report looks.
-pub(super) struct Looks(BTreeMap<String, Look>);
+pub(crate) struct Looks(BTreeMap<String, Look>);
 
 impl Looks {
-    pub(super) fn of(panels: &[Panel]) -> Self {
+    pub(crate) fn of(panels: &[Panel]) -> Self {
         let mut names: Vec<&str> =
             panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full").collect();
         names.sort_by_key(|policy| super::order::of(policy));
@@ -78,7 +77,7 @@ impl Looks {
     }
 
     /// The policies as tables order them.
-    pub(super) fn in_order(&self) -> Vec<(&str, Look)> {
+    pub(crate) fn in_order(&self) -> Vec<(&str, Look)> {
         let mut all: Vec<(&str, Look)> = self.0.iter().map(|(policy, look)| (policy.as_str(), *look)).collect();
         all.sort_by_key(|(policy, _)| super::order::of(policy));
         all
@@ -86,30 +85,30 @@ impl Looks {
 }
 
 /// The figure of each panel that has a curve to show, and those of several panels.
-pub(super) struct Figures<'a> {
+pub(crate) struct Figures<'a> {
     /// In the order of the panels; `None` where only the full cache was measured, and for details.
-    pub(super) single: Vec<Option<Figure<'a>>>,
+    pub(crate) single: Vec<Option<Figure<'a>>>,
     /// For each quantity with two to twelve panels.
-    pub(super) combined: Vec<Figure<'a>>,
+    pub(crate) combined: Vec<Figure<'a>>,
 }
 
-pub(super) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+pub(crate) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
+    let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
     let stems = stems(panels, &settings);
     let mut together: BTreeMap<(usize, &str), Vec<(&Panel, String)>> = BTreeMap::new();
     let mut single = Vec::new();
     for (panel, stem) in panels.iter().zip(stems) {
-        let title = panel.setting.title(&settings);
-        single.push((!panel.sizes().is_empty() && !panel.quantity.is_detail()).then(|| {
-            together.entry(panel.quantity.order()).or_default().push((panel, title.clone()));
-            let long = format!("{} by cache size: {title}", panel.quantity.name);
+        let title = panel.key.title(&settings);
+        single.push((!panel.sizes().is_empty() && !panel.metric.is_detail()).then(|| {
+            together.entry(panel.metric.order()).or_default().push((panel, title.clone()));
+            let long = format!("{} by cache size: {title}", panel.metric.label);
             Figure::by_size(stem, long, &[(panel, title)], looks)
         }));
     }
     let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
     let combined = combined.map(|panels| {
-        let quantity = &panels[0].0.quantity;
-        let (stem, title) = (format!("{}-all", quantity.slug()), format!("{} by cache size", quantity.name));
+        let quantity = &panels[0].0.metric;
+        let (stem, title) = (format!("{}-all", quantity.slug()), format!("{} by cache size", quantity.label));
         Figure::by_size(stem, title, &panels, looks)
     });
     Figures { combined: combined.collect(), single }
@@ -117,7 +116,7 @@ pub(super) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
 
 /// The figure of a breakdown by distance or of a running average, a chart for each cache size, beside the figure of the
 /// `whole`; `title` says which setting it is of. `None` for breakdowns that have no curve.
-pub(super) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title: String) -> Option<Figure<'a>> {
+pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title: String) -> Option<Figure<'a>> {
     let (how, end) = match breakdown.by {
         "distance" => ("by distance", BY_DISTANCE),
         points::RUNNING => ("of all tokens read", RUNNING),
@@ -126,20 +125,20 @@ pub(super) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title:
     let chart = |size| if end == RUNNING { breakdown.running(size) } else { breakdown.chart(size) };
     let charts: Option<Vec<Chart>> = breakdown.sizes().into_iter().map(chart).collect();
     let charts = charts.filter(|charts| !charts.is_empty())?;
-    let name = &breakdown.quantity().name;
+    let name = &breakdown.metric().label;
     let long = format!("{name} {how}: {title}");
     let stem = format!("{}{end}", whole.stem);
     Some(Figure { stem, title: long, drawings: vec![(LINEAR, charts)], looks: whole.looks, subject: Some(title) })
 }
 
 /// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.
-fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
+fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
     let plain: Vec<String> = panels
         .iter()
         .map(|panel| {
-            let title = panel.setting.title(settings);
+            let title = panel.key.title(settings);
             let parts = title.split(" \u{B7} ").map(escape::slug);
-            std::iter::once(panel.quantity.slug()).chain(parts).collect::<Vec<_>>().join("-")
+            std::iter::once(panel.metric.slug()).chain(parts).collect::<Vec<_>>().join("-")
         })
         .collect();
     let reserved = |stem: &str| {
@@ -149,7 +148,7 @@ fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
     };
     let distinct = |(stem, panel): (&String, &Panel)| {
         if reserved(stem) {
-            format!("{stem}-{}", escape::fingerprint(&format!("{:?} {}", panel.setting, panel.quantity.metric)))
+            format!("{stem}-{}", escape::fingerprint(&format!("{} {}", panel.key.described(), panel.metric.id)))
         } else {
             stem.clone()
         }
@@ -160,7 +159,7 @@ fn stems(panels: &[Panel], settings: &[Setting]) -> Vec<String> {
 impl Figure<'_> {
     /// Panels over the cache size, in the scales worth drawing.
     fn by_size<'a>(stem: String, title: String, panels: &[(&Panel, String)], looks: &'a Looks) -> Figure<'a> {
-        let log = panels.iter().all(|(panel, _)| panel.quantity.has_log_axis());
+        let log = panels.iter().all(|(panel, _)| panel.metric.has_log_axis());
         let scales = [(Scale::Linear, LINEAR), (Scale::Log, "log")];
         let drawings =
             scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
@@ -170,7 +169,7 @@ impl Figure<'_> {
     }
 
     /// One scale, with what its caption says.
-    pub(super) fn of_charts<'a>(
+    pub(crate) fn of_charts<'a>(
         title: String,
         charts: Vec<Chart>,
         looks: &'a Looks,
@@ -180,11 +179,11 @@ impl Figure<'_> {
         Figure { stem: String::new(), title, drawings, looks, subject: Some(caption) }
     }
 
-    pub(super) fn scene(&self, charts: &[Chart]) -> Scene {
+    pub(crate) fn scene(&self, charts: &[Chart]) -> Scene {
         self.scene_on(&Page::usual(charts.len()), charts)
     }
 
-    pub(super) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
+    pub(crate) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
         let abreast = page.abreast;
         let extra = if abreast > 1 { LABEL } else { 0.0 };
         let chart_width = (page.width - extra) / abreast as f64;
@@ -235,8 +234,8 @@ impl Figure<'_> {
             let name = if charts.iter().all(Chart::is_recall) { "chance" } else { "trivial answer" };
             entries.push((name.to_owned(), Stroke::Chance));
         }
-        if charts.iter().any(Chart::has_printed) {
-            entries.push((format!("paper: {}", numbers::MODEL), Stroke::Printed));
+        if let Some(source) = charts.iter().find_map(Chart::printed_source) {
+            entries.push((source.to_owned(), Stroke::Printed));
         }
         let room = scene.width - 2.0 * MARGIN - 8.0;
         let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
@@ -266,7 +265,7 @@ fn bands(charts: &[Chart]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
+    use super::super::fixture::{Sample, panels, rows};
     use super::super::scene::Shape;
     use super::*;
     use crate::ledger::Row;
@@ -290,7 +289,7 @@ mod tests {
         let window = line("window", &[(8, 900.0), (16, 400.0)]);
         let all =
             [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
-        let panels = points::panels(&all);
+        let panels = panels(&all);
         let looks = Looks::of(&panels);
         let figures = figures(&panels, &looks);
         let figure = figures.single[0].as_ref().unwrap();
@@ -308,7 +307,7 @@ mod tests {
             (0..20).map(|i| format!("a policy with quite a long name, number {i}, and more")).collect();
         let all: Vec<Row> = names.iter().flat_map(|name| line(name, &[(1, 3.0), (1_000_000, 2.0)])).collect();
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300).into(), ..row }).collect();
-        let panels = points::panels(&all);
+        let panels = panels(&all);
         let looks = Looks::of(&panels);
         let figures = figures(&panels, &looks);
         let figure = figures.single[0].as_ref().unwrap();
@@ -339,7 +338,7 @@ mod tests {
             line("tova", &[(8, 2.0)]).into_iter().map(|row| Row { model: model.into(), ..row }).collect()
         };
         let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
-        let panels = points::panels(&all.concat());
+        let panels = panels(&all.concat());
         let looks = Looks::of(&panels);
         let figures = figures(&panels, &looks);
         let mut stems: Vec<&str> = figures.single.iter().flatten().map(|figure| figure.stem.as_str()).collect();

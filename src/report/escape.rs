@@ -1,22 +1,12 @@
-//! Names out of rows, made safe for where they are shown.
+//! Names from rows, made safe for where they are shown.
 //!
 //! Models, data sets, policies and samples are named by whoever wrote the sweep or the files, so they may hold anything:
-//! terminal control codes, Markdown, path separators. Nothing here knows what a name means. In an SVG
+//! terminal control codes, Markdown, path separators. In an SVG
 //! the drawing library escapes `<`, `>` and `&`, and [`plain`] removes what XML cannot hold at all.
 
 use sha2::{Digest, Sha256};
 
-/// One line without control characters, which could otherwise drive a terminal or break an SVG.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if is_unprintable(c) { '\u{FFFD}' } else { c }).collect()
-}
-
-/// Controls, line separators, text-direction overrides (which would let a name rewrite its neighbours) and the two
-/// code points XML forbids.
-fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}')
-}
+pub use crate::format::plain;
 
 /// Text that Markdown shows as it is, also inside a table cell.
 pub fn markdown(text: &str) -> String {
@@ -105,7 +95,7 @@ pub(super) fn csv(field: &str) -> String {
 }
 
 /// A part of a file name: lower-case letters, digits, `+`, `-` and `.` only, never hidden, never empty, at most 48 long.
-pub(super) fn slug(text: &str) -> String {
+pub(crate) fn slug(text: &str) -> String {
     const LONGEST: usize = 48;
     let mut slug = String::new();
     for c in text.chars() {

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use ab_glyph::{Font, FontRef, Point, PxScale};
 
 /// The embedded font, then what an SVG falls back to: Verdana is as wide, the others narrower, so nothing overlaps.
-pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, Arial, Helvetica, sans-serif";
+pub(crate) const FAMILY: &str = "DejaVu Sans, Verdana, Arial, Helvetica, sans-serif";
 /// Half the height of a digit and of an x, as shares of the font size.
-pub(super) const HALF_DIGIT: f64 = 0.365;
-pub(super) const HALF_X: f64 = 0.273;
+pub(crate) const HALF_DIGIT: f64 = 0.365;
+pub(crate) const HALF_X: f64 = 0.273;
 
 /// The font as a TrueType file, to be put into a document.
-pub(super) const FILE: &[u8] = include_bytes!("font/DejaVuSans-subset.ttf");
+pub(crate) const FILE: &[u8] = include_bytes!("font/DejaVuSans-subset.ttf");
 
 fn font() -> &'static FontRef<'static> {
     static FONT: OnceLock<FontRef<'static>> = OnceLock::new();
@@ -31,17 +31,17 @@ fn advance(c: char) -> f64 {
 }
 
 /// A character's glyph in the file, 0 where the font lacks it.
-pub(super) fn glyph(c: char) -> u16 {
+pub(crate) fn glyph(c: char) -> u16 {
     font().glyph_id(c).0
 }
 
 /// The width of a text, in the unit of `size`.
-pub(super) fn width(text: &str, size: f64) -> f64 {
+pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(advance).sum::<f64>() * scale(size)
 }
 
 /// The text cut to a width, with an ellipsis where something is missing.
-pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
+pub(crate) fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
     }
@@ -56,7 +56,7 @@ pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
 }
 
 /// The text in lines of a width, broken at spaces; a word that is longer is cut.
-pub(super) fn wrap(text: &str, size: f64, room: f64) -> Vec<String> {
+pub(crate) fn wrap(text: &str, size: f64, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -71,14 +71,14 @@ pub(super) fn wrap(text: &str, size: f64, room: f64) -> Vec<String> {
 }
 
 /// RGB pixels, row by row.
-pub(super) struct Canvas<'a> {
-    pub(super) pixels: &'a mut [u8],
-    pub(super) width: usize,
+pub(crate) struct Canvas<'a> {
+    pub(crate) pixels: &'a mut [u8],
+    pub(crate) width: usize,
 }
 
 impl Canvas<'_> {
     /// Writes from `start` along the line of text; upright text runs towards the top.
-    pub(super) fn write(
+    pub(crate) fn write(
         self,
         text: &str,
         size: f64,

@@ -12,8 +12,8 @@ use super::{escape, font};
 use crate::ledger::Row;
 
 /// One layer of one sample.
-pub(super) struct Map {
-    pub(super) layer: usize,
+pub(crate) struct Map {
+    pub(crate) layer: usize,
     sample: String,
     tokens: usize,
     /// For each key-value head that decides by itself, the step at which each token left: (heads)(tokens)
@@ -25,12 +25,12 @@ const ALONE: usize = 512;
 const TOGETHER: usize = 160;
 const ABREAST: usize = 4;
 /// Maps of one figure: the paper's pages have as many.
-pub(super) const MOST: usize = 20;
+pub(crate) const MOST: usize = 20;
 /// Between a map and its frame, in points.
 const AIR: f64 = 0.75;
 
 /// The maps of the first sample that has any, by layer.
-pub(super) fn maps(rows: Vec<&Row>) -> Vec<Map> {
+pub(crate) fn maps(rows: Vec<&Row>) -> Vec<Map> {
     let mapped = || rows.iter().filter(|row| row.metric == "kept_until");
     let Some(sample) = mapped().map(|row| row.sample.as_str()).next() else { return Vec::new() };
     let mut maps: BTreeMap<usize, Map> = BTreeMap::new();
@@ -78,7 +78,7 @@ impl Map {
 }
 
 /// The figure of one map, or of several in a grid.
-pub(super) fn scene(title: &str, maps: &[Map]) -> Scene {
+pub(crate) fn scene(title: &str, maps: &[Map]) -> Scene {
     let abreast = maps.len().clamp(1, ABREAST);
     let side = if maps.len() == 1 { 3.1 * 72.0 } else { 1.55 * 72.0 };
     scene_of(title, maps, LEFT + abreast as f64 * (side + gap(maps)), abreast)
@@ -92,7 +92,7 @@ fn gap(maps: &[Map]) -> f64 {
 }
 
 /// The same on a page of some width, in points.
-pub(super) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) -> Scene {
+pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) -> Scene {
     let alone = maps.len() == 1;
     let (left, top, gap) = (LEFT, 16.0, gap(maps));
     let side = (width - left) / abreast as f64 - gap;

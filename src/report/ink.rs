@@ -5,10 +5,10 @@
 
 use plotters::style::RGBColor;
 
-pub(super) const BLACK: RGBColor = RGBColor(0, 0, 0);
-pub(super) const WHITE: RGBColor = RGBColor(255, 255, 255);
-pub(super) const PALE: RGBColor = RGBColor(222, 222, 222);
-pub(super) const GREY: RGBColor = RGBColor(110, 110, 110);
+pub(crate) const BLACK: RGBColor = RGBColor(0, 0, 0);
+pub(crate) const WHITE: RGBColor = RGBColor(255, 255, 255);
+pub(crate) const PALE: RGBColor = RGBColor(222, 222, 222);
+pub(crate) const GREY: RGBColor = RGBColor(110, 110, 110);
 const PALETTE: [RGBColor; 8] = [
     RGBColor(213, 94, 0),    // vermillion
     RGBColor(0, 114, 178),   // blue
@@ -21,7 +21,7 @@ const PALETTE: [RGBColor; 8] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Marker {
+pub(crate) enum Marker {
     Circle,
     Square,
     Diamond,
@@ -44,13 +44,13 @@ const MARKERS: [Marker; 8] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Look {
-    pub(super) color: RGBColor,
-    pub(super) marker: Marker,
+pub(crate) struct Look {
+    pub(crate) color: RGBColor,
+    pub(crate) marker: Marker,
 }
 
 /// The looks of policies, in their order. The paper's own always look the same; the others take what is left.
-pub(super) fn looks(policies: &[&str]) -> Vec<Look> {
+pub(crate) fn looks(policies: &[&str]) -> Vec<Look> {
     let known = policies.iter().map(|policy| usual(policy));
     let mut taken: Vec<Look> = known.clone().flatten().collect();
     let mut colors = PALETTE.iter().cycle().skip(3);
@@ -74,7 +74,7 @@ pub(super) fn looks(policies: &[&str]) -> Vec<Look> {
 }
 
 /// Whether a policy is one of the paper's figures; drawn last, since lines of its variants often lie under it.
-pub(super) fn is_usual(policy: &str) -> bool {
+pub(crate) fn is_usual(policy: &str) -> bool {
     usual(policy).is_some()
 }
 
@@ -92,7 +92,7 @@ fn usual(policy: &str) -> Option<Look> {
 
 impl Marker {
     /// The outline around the origin, of about equal area for every shape; open shapes are strokes.
-    pub(super) fn strokes(self, radius: f64) -> (bool, Vec<Vec<(f64, f64)>>) {
+    pub(crate) fn strokes(self, radius: f64) -> (bool, Vec<Vec<(f64, f64)>>) {
         let around = |corners: u32, turn: f64, radius: f64| -> Vec<(f64, f64)> {
             let angle = |i: u32| (turn + f64::from(i) / f64::from(corners)) * std::f64::consts::TAU;
             (0..corners).map(|i| (radius * angle(i).sin(), -radius * angle(i).cos())).collect()

@@ -1,24 +1,23 @@
 //! The tokens kept longest and shortest, pooled over samples from the tables that rows carry as JSON.
 //!
-//! A row's table has, for each text of a token, how often it occurred and for how many steps it was kept. What cannot be
-//! read is left out: another program may have written the row.
+//! A row's table has, for each token text, how often it occurred and for how many steps it was kept. Tables that cannot be
+//! read are left out: another program may have written the row.
 
 use std::collections::BTreeMap;
 
-use super::escape;
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::ledger::Row;
 
-/// Tokens that occur less often say little; where hardly any are commoner, all count.
+/// Tokens that occur less often are left out, unless there are few others.
 const COMMON: u64 = 10;
 
 /// The tokens of one policy at one size, the longest kept first.
 pub(super) struct KeptTokens {
     /// Text, occurrences, mean steps.
     tokens: Vec<(String, u64, f64)>,
-    /// Occurrences that those left out did not reach.
+    /// The fewest occurrences of a token that is listed.
     least: u64,
-    /// Shown from each end.
+    /// Tokens shown from each end.
     most: usize,
 }
 
@@ -53,22 +52,7 @@ impl KeptTokens {
         format!("Of {} different tokens that occur {how}. A space is shown as ␣.", self.tokens.len())
     }
 
-    /// A table of those kept longest, and beside them those kept shortest.
-    pub(super) fn markdown(&self) -> String {
-        let mut text = self.about();
-        text.push_str(
-            "\n\n| longest | steps | times | shortest | steps | times |\n|---|---:|---:|---|---:|---:|\n",
-        );
-        for (long, short) in self.tokens.iter().zip(self.tokens.iter().rev()).take(self.most) {
-            let cells =
-                [long, short].map(|(text, times, steps)| format!("{} | {steps:.0} | {times}", shown(text)));
-            text.push_str(&format!("| {} |\n", cells.join(" | ")));
-        }
-        text.push('\n');
-        text
-    }
-
-    /// The same as two tables.
+    /// Those kept longest, and those kept shortest.
     pub(super) fn sheets(&self, title: &str) -> [Sheet; 2] {
         let line = |(text, times, steps): &(String, u64, f64)| Line {
             name: visible(text),
@@ -88,17 +72,7 @@ impl KeptTokens {
     }
 }
 
-/// A token's text so that it can be seen and breaks no table.
-fn shown(text: &str) -> String {
-    let visible = visible(text);
-    // Inside backticks all but a bar and a backtick stands for itself.
-    match visible.contains(['`', '|']) || visible.is_empty() {
-        true => escape::markdown(&visible),
-        false => format!("`{}`", escape::plain(&visible)),
-    }
-}
-
-/// White space and controls by their names.
+/// White space and control characters made visible.
 fn visible(text: &str) -> String {
     let one = |c: char| match c {
         ' ' => "␣".to_owned(),
@@ -114,17 +88,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_tokens_are_seen() {
-        for (text, expected) in [
-            ("\n", "`\\n`"),
-            (" the", "`␣the`"),
-            ("|", "\\|"),
-            (" `", "␣\\`"),
-            ("\u{202E}", "`\u{FFFD}`"),
-            ("'s", "`'s`"),
-            ("<0x0A>", "`<0x0A>`"),
-        ] {
-            assert_eq!(shown(text), expected);
+    fn white_space_is_visible() {
+        for (text, expected) in [("\n", "\\n"), (" the", "␣the"), ("'s", "'s"), ("<0x0A>", "<0x0A>")] {
+            assert_eq!(visible(text), expected);
         }
     }
 }

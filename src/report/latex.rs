@@ -1,13 +1,17 @@
 //! The report's tables for a paper: sheets as booktabs, in one file that another document inputs.
 //!
-//! It knows LaTeX and nothing of what the tables say. Every name is escaped, and what pdfLaTeX has no letter for is shown
-//! by its code point, so that the file compiles with pdfLaTeX, LuaLaTeX and XeLaTeX (Tectonic) whatever names hold.
+//! Every name is escaped, and characters that pdfLaTeX lacks are shown by code point, so that the file compiles with
+//! pdfLaTeX, LuaLaTeX and XeLaTeX (Tectonic) whatever names contain.
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
+
 use super::escape;
-use super::sheets::capital;
+use super::format::Files;
+use super::sheets::{self, capital};
 use super::table::{Entry, Sheet};
+use super::write_report::Report;
 
 /// What stands before the tables: how to use the file, and its own few macros, which a document may define before.
 const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `tova-bench report` again writes this file anew.
@@ -35,8 +39,17 @@ const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `to
 /// Tables between two ends of a page.
 const TOGETHER: usize = 6;
 
+pub(super) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.tex", file(&sheets::all(report)))])
+}
+
+/// One file of sheets.
+pub(super) fn sheets(sheets: &[Sheet]) -> String {
+    file(&[(None, sheets.to_vec())])
+}
+
 /// The whole file: groups of sheets, each with what its tables have in common.
-pub(super) fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
+fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
     let mut file = HEADER.to_owned();
     let mut labels: BTreeMap<String, usize> = BTreeMap::new();
     for (title, sheets) in groups {
@@ -80,7 +93,7 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
         for line in &sheet.grid.lines {
             let numbers: Vec<String> =
                 line.cells.iter().map(|cell| cell.as_ref().map_or_else(none, number)).collect();
-            // Intervals stand below and not beside: seven sizes with them would be wider than a page.
+            // Intervals are below the numbers: beside them, seven sizes would be wider than a page.
             let spreads = || line.cells.iter().map(|cell| cell.as_ref().map_or_else(String::new, spread));
             let has_spreads = spreads().any(|spread| !spread.is_empty());
             let closer = if has_spreads { "[-0.7ex]" } else { "" };
@@ -108,7 +121,7 @@ fn number(entry: &Entry) -> String {
     if entry.partial { shown + &escape::latex("†") } else { shown }
 }
 
-/// A minus is longer than the hyphen that stands for it in plain text.
+/// LaTeX distinguishes a minus from a hyphen.
 fn signed(number: &str) -> String {
     let digits = number.strip_prefix('-').filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
     digits.map_or_else(|| escape::latex(number), |digits| format!("\\ensuremath{{-}}{}", escape::latex(digits)))
@@ -123,14 +136,12 @@ fn spread(entry: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
-    use super::super::sheets;
+    use super::super::fixture::{Sample, rows, table_3, with_report};
     use super::*;
     use crate::ledger::Row;
 
     fn of(rows: &[Row]) -> String {
-        file(&sheets::all(rows, &panels(rows), &[], &[]))
+        with_report(rows, |report| file(&sheets::all(report)))
     }
 
     #[test]
@@ -146,7 +157,7 @@ mod tests {
         ] {
             assert!(file.contains(expected), "{expected}: {file}");
         }
-        // It is to be input: no document of its own, and what opens closes.
+        // It is to be input: it begins no document, and its environments are balanced.
         assert!(!file.contains("documentclass") && !file.contains("begin{document}"));
         for name in ["table", "tabular"] {
             let count = |what: &str| file.matches(&format!("\\{what}{{{name}}}")).count();
@@ -159,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_unique_and_names_harmless() {
+    fn labels_are_unique_and_names_escaped() {
         let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
         let of_model = |model: &str| {
             let rows = rows("[50%]_{x}", Some(64), &sample).into_iter();

@@ -1,16 +1,17 @@
-//! The report as one Markdown file: what was measured, tables with intervals, doubts, and links to the figures.
-//!
-//! It knows where figures lie relative to the file and how to say what a number means; it computes nothing.
+//! The report as one Markdown file: what was measured, tables with intervals, warnings, and links to the figures.
 
-use std::collections::BTreeSet;
+use anyhow::Result;
 
-use super::breakdown::Breakdown;
+use super::format::Files;
 use super::points::Panel;
-use super::setting::Setting;
+use super::provenance::Provenance;
+use super::retention::Section;
+use super::series_key::SeriesKey;
 use super::sheets::{self, capital};
-use super::table::{self, Entry, Grid, Sheet, Show};
-use super::{escape, pairing, throughput};
-use crate::ledger::{Row, Text};
+use super::table::{Entry, Grid, Sheet};
+use super::write_report::Report;
+use super::{escape, pairing, pr_summary};
+use crate::ledger::Row;
 
 /// A figure to link: alternative text, and the path relative to the report.
 pub(super) struct Link {
@@ -18,81 +19,69 @@ pub(super) struct Link {
     pub(super) path: String,
 }
 
-/// The whole file; `links` has the figures of each panel, and `overview` those that show panels side by side.
-pub(super) fn file(
-    rows: &[Row],
-    panels: &[Panel],
-    breakdowns: &[Breakdown<'_>],
-    links: &[Vec<Link>],
-    overview: &[Link],
-    within: Option<&Sheet>,
-) -> String {
-    let mut file = String::from("# Cache size against quality\n\n");
-    file.push_str(&provenance(rows));
-    file.push_str(
-        "`full` is the model with an unbounded cache, `truncate` the same on texts cut to as many tokens (the paper's \
-         Baseline); neither is a policy.\n\n",
-    );
-    if let Some(within) = within {
-        push_sheet(&mut file, "##", within);
-    }
-    push_links(&mut file, overview);
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
-    let timed = throughput::tables(rows);
-    let mut last: Option<&Setting> = None;
-    for (panel, links) in panels.iter().zip(links) {
-        if last != Some(&panel.setting) {
-            file.push_str(&format!("## {}\n\n", escape::markdown(&panel.setting.title(&settings))));
-            file.push_str(&setting_line(&panel.setting));
-            if let Some(table) = timed.iter().find(|table| table.setting == panel.setting) {
-                push_grid(&mut file, throughput::CORNER, &table.grid());
-                file.push_str(&format!("{}.\n\n", capital(&table.legend())));
-            }
-            last = Some(&panel.setting);
-        }
-        push_panel(&mut file, panel, links);
-        for parts in breakdowns.iter().filter(|parts| parts.is_of(panel)) {
-            push_breakdown(&mut file, parts);
-        }
-    }
+pub(super) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.md", file(report)), ("summary.md", pr_summary::file(report))])
+}
+
+/// One file of sheets.
+pub(super) fn sheets(sheets: &[Sheet]) -> String {
+    let mut file = String::new();
+    sheets.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
     file
 }
 
-fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
-    file.push_str(&format!(
-        "### {}\n\n{}\n\n",
-        escape::markdown(&capital(&panel.quantity.name)),
-        sheets::meaning(panel)
-    ));
-    if let Some(grid) = table::grid(panel, Show::Value) {
-        push_grid(file, "policy", &grid);
+fn file(report: &Report<'_>) -> String {
+    let mut file = String::from("# Cache size against quality\n\n");
+    file.push_str(&provenance(report.rows));
+    file.push_str(
+        "`full` is the model with an unbounded cache. `truncate` is the same model on texts cut to the cache size (the \
+         paper's Baseline). Neither is a cache policy.\n\n",
+    );
+    if let Some(smallest) = &report.smallest {
+        push_sheet(&mut file, "##", smallest);
     }
-    if let Some(grid) = table::grid(panel, Show::Difference) {
-        file.push_str("Difference to the full cache:\n\n");
-        push_grid(file, "policy", &grid);
+    push_links(&mut file, &report.links.overview);
+    let keys = report.keys();
+    let mut last: Option<&SeriesKey> = None;
+    for (i, panel) in report.panels.iter().enumerate() {
+        if last != Some(&panel.key) {
+            file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&keys))));
+            file.push_str(&key_line(&panel.key));
+            if let Some(timing) = report.timing(&panel.key) {
+                push_sheet(&mut file, "###", &sheets::of_timing(timing));
+            }
+            last = Some(&panel.key);
+        }
+        push_panel(&mut file, panel, report.links.panels.get(i).map_or(&[], Vec::as_slice));
+        for parts in report.breakdowns_of(panel) {
+            sheets::of_parts(parts).iter().for_each(|(_, sheet)| push_sheet(&mut file, "####", sheet));
+        }
     }
-    if panel.points.iter().any(|point| !point.complete) {
-        file.push_str("† not over all samples of this table\n\n");
+    for (i, section) in report.sections.iter().enumerate() {
+        push_section(&mut file, section, report.links.sections.get(i).map_or(&[], Vec::as_slice));
     }
-    for note in &panel.notes {
-        file.push_str(&format!("- {}\n", escape::markdown(note)));
-    }
-    if !panel.notes.is_empty() {
-        file.push('\n');
-    }
-    if let Some(sheet) = pairing::sheet(panel) {
-        push_folded(file, &sheet, |file| push_verdicts(file, panel));
-    }
-    push_links(file, links);
+    report.extra.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
+    file
 }
 
-/// A sheet behind a line that a reader opens, and something after it.
-fn push_folded(file: &mut String, sheet: &Sheet, more: impl Fn(&mut String)) {
-    let title = escape::markdown(&capital(&sheet.title));
-    file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
-    push_body(file, sheet);
-    more(file);
-    file.push_str("</details>\n\n");
+/// Which tokens are kept.
+pub(super) fn push_section(file: &mut String, section: &Section<'_>, links: &[Link]) {
+    file.push_str(&format!("## {}\n\n{}\n\n", escape::markdown(&section.heading()), section.about()));
+    push_links(file, links);
+    section.sheets().iter().for_each(|sheet| push_sheet(file, "###", sheet));
+}
+
+fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
+    let [value, difference] = [sheets::value(panel), sheets::difference(panel)];
+    value.iter().chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
+    if let Some(sheet) = pairing::sheet(panel) {
+        let title = escape::markdown(&capital(&sheet.title));
+        file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
+        push_body(file, &sheet);
+        push_outcomes(file, panel);
+        file.push_str("</details>\n\n");
+    }
+    push_links(file, links);
 }
 
 /// A sheet under a heading.
@@ -116,32 +105,20 @@ fn push_body(file: &mut String, sheet: &Sheet) {
     }
 }
 
-/// Lines on what holds of one policy against the others.
-pub(super) fn push_verdicts(file: &mut String, panel: &Panel) {
-    let verdicts = pairing::verdicts(panel);
-    if verdicts.is_empty() {
+/// One policy against the others, in a line for each outcome.
+pub(super) fn push_outcomes(file: &mut String, panel: &Panel) {
+    let outcomes = pairing::outcome_lines(panel);
+    if outcomes.is_empty() {
         return;
     }
     file.push_str(&format!("{}:\n\n", sheets::capital(&pairing::legend(panel))));
-    for verdict in verdicts {
-        file.push_str(&format!("- {}\n", escape::markdown(&verdict)));
+    for outcome in outcomes {
+        file.push_str(&format!("- {}\n", escape::markdown(&outcome)));
     }
     file.push('\n');
 }
 
-/// A table for each cache size.
-fn push_breakdown(file: &mut String, parts: &Breakdown<'_>) {
-    file.push_str(&format!("#### {}\n\n", escape::markdown(&capital(&sheets::title_of_parts(parts)))));
-    let about = sheets::about_parts(parts);
-    if !about.is_empty() {
-        file.push_str(&format!("{about}\n\n"));
-    }
-    for size in parts.sizes() {
-        push_grid(file, &format!("cache size {size}"), &parts.grid(size));
-    }
-}
-
-/// A table, under a corner that needs no escaping.
+/// A table; the corner is not escaped.
 pub fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
     let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
     file.push_str(&format!("| {corner} | {} |\n", columns.join(" | ")));
@@ -167,39 +144,27 @@ fn cell(entry: &Entry) -> String {
     cell
 }
 
-fn setting_line(setting: &Setting) -> String {
-    let mut fields = vec![
-        format!("model {}", escape::markdown(&setting.model)),
-        format!("dataset {}", escape::markdown(&setting.dataset)),
-        format!("task {}", escape::markdown(&setting.task)),
-    ];
-    let details = setting.details();
-    let told = details.iter().filter(|(_, value)| !value.is_empty());
-    fields.extend(told.map(|(name, value)| format!("{name} {}", escape::markdown(value))));
-    format!("{}\n\n", fields.join(" \u{B7} "))
+/// Everything that the numbers below have in common, in one line.
+fn key_line(key: &SeriesKey) -> String {
+    let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::markdown(&value)));
+    format!("{}\n\n", fields.collect::<Vec<_>>().join(" \u{B7} "))
 }
+
+/// Most values of one kind that are named; more are counted.
+const MOST_NAMED: usize = 4;
 
 /// Where the numbers come from, in one line.
 fn provenance(rows: &[Row]) -> String {
-    let list = |name: &str, values: BTreeSet<Text>| {
-        let shown: Vec<String> = values.iter().take(4).map(|value| escape::markdown(value)).collect();
-        let more = if values.len() > shown.len() {
-            format!(" and {} more", values.len() - shown.len())
-        } else {
-            String::new()
-        };
-        if shown.is_empty() { String::new() } else { format!(" \u{B7} {name} {}{more}", shown.join(", ")) }
+    let all = Provenance::of(rows);
+    let fact = |(name, values): (&str, Vec<String>)| {
+        let shown: Vec<String> = values.iter().take(MOST_NAMED).map(|value| escape::markdown(value)).collect();
+        let more = values.len() - shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!shown.is_empty()).then(|| format!("{name} {}{more}", shown.join(", ")))
     };
-    let cells: BTreeSet<&str> = rows.iter().map(|row| row.cell.as_str()).collect();
-    format!(
-        "{} rows of {} cells{}{}{}{}\n\n",
-        rows.len(),
-        cells.len(),
-        list("sweep", rows.iter().map(|row| row.sweep.clone()).collect()),
-        list("engine", rows.iter().map(|row| row.engine.to_string().into()).collect()),
-        list("commit", rows.iter().filter_map(|row| row.commit.clone()).collect()),
-        list("device", rows.iter().map(|row| row.device.clone()).collect()),
-    )
+    let facts = all.facts().into_iter().filter_map(fact);
+    let line: Vec<String> = std::iter::once(all.counted()).chain(facts).collect();
+    format!("{}\n\n", line.join(" \u{B7} "))
 }
 
 fn push_links(file: &mut String, links: &[Link]) {
@@ -210,13 +175,12 @@ fn push_links(file: &mut String, links: &[Link]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, rows, with_report};
     use super::*;
 
     #[test]
-    fn a_sheet_is_a_heading_a_table_and_doubts() {
-        let line = table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
+    fn a_sheet_is_a_heading_a_table_and_notes() {
+        let line = super::super::table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
         let mut shown = String::new();
         push_sheet(
             &mut shown,
@@ -226,10 +190,10 @@ mod tests {
                 about: "About.".into(),
                 corner: "policy",
                 grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
-                notes: vec!["a doubt".into()],
+                notes: vec!["a warning".into()],
             },
         );
-        let expected = "### T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a doubt\n\n";
+        let expected = "### T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
         assert_eq!(shown, expected);
     }
 
@@ -242,7 +206,7 @@ mod tests {
             .into_iter()
             .map(|row| Row { model: "x|y<script>".into(), ..row })
             .collect();
-        let file = file(&all, &panels(&all), &[], &[vec![]], &[], None);
+        let file = with_report(&all, file);
         assert!(file.contains("| a\\|b | **2.72** |"), "{file}");
         assert!(file.contains("| tova | 7.39 |"), "{file}");
         assert!(!file.contains("<script>"), "{file}");

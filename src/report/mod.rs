@@ -1,59 +1,63 @@
-//! What was found: tables, curves and files, from the rows alone.
+//! Tables, figures and files of result rows.
 //!
-//! [`panels`] pools rows into [`Point`]s with intervals and paired differences; [`write()`] puts a page, a Markdown report, a CSV
-//! of all points and the figures into a folder; [`terminal`] is the short answer. It needs no model, no network and no
-//! fonts of the system, and refuses to know how a row was measured.
+//! [`Results`] reduces rows once to series and pools these into [`Panel`]s of [`Point`]s, with intervals and paired
+//! differences; [`write()`] puts a page, a Markdown report, CSV, LaTeX and figures into a folder, with what a caller has
+//! [`Published`] beside them. It needs no model, no network and no system fonts, and knows rows, not how they were measured.
 
-mod axis;
+pub(crate) mod axis;
 mod bootstrap;
-mod breakdown;
-mod brief;
-mod chart;
+pub(crate) mod breakdown;
+pub(crate) mod chart;
 mod clip;
 mod csv;
-mod curve;
+pub(crate) mod curve;
 pub mod escape;
 #[cfg(test)]
-mod fixture;
-mod font;
+pub(crate) mod fixture;
+pub(crate) mod font;
 mod format;
-mod gather;
-mod heatmap;
+pub(crate) mod heatmap;
 mod html;
 mod image;
-mod ink;
+pub(crate) mod ink;
 mod kept_tokens;
 mod latex;
 mod markdown;
 pub mod order;
 mod pairing;
 mod pairs;
-pub mod paper;
 mod pdf;
-mod penn;
 mod places;
 mod points;
 mod pool;
-mod quantity;
-mod retention;
-mod scene;
-mod setting;
+mod pr_summary;
+mod provenance;
+mod published;
+mod results;
+pub(crate) mod retention;
+pub(crate) mod scene;
+mod series;
+mod series_key;
 mod sheets;
+mod show;
 mod summary;
-mod table;
-mod throughput;
+pub(crate) mod table;
+pub(crate) mod throughput;
 mod within;
-mod written;
+mod write_report;
 
-pub use bootstrap::{Estimate, Interval, Sums, interval, pooled, resample};
-pub use format::Format;
-pub use gather::{is_shared, label};
+pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums, interval, pooled, resample};
+pub use format::{FORMATS, Format};
 pub use markdown::push_grid;
 pub use pairs::Pair;
-pub use points::{Panel, Point, panels};
-pub use quantity::{Better, METRICS, Quantity, is_result};
-pub use setting::Setting;
-pub use summary::terminal;
+pub(crate) use points::RUNNING;
+pub use points::{Panel, Point};
+pub use published::{Beside, Extra, Published};
+pub use results::Results;
+pub use series::{AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, is_shared, label, newest};
+pub use series_key::SeriesKey;
+pub use sheets::capital;
 pub use table::{Entry, Grid, Line, Sheet, text_under};
+pub use throughput::median;
 pub use within::{Distance, DistanceError};
-pub use written::{Options, Written, write};
+pub use write_report::{Options, Written, write};

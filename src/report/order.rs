@@ -1,6 +1,5 @@
-//! The order of policies in tables and legends: the paper's, then whatever a user defined; and of parts of samples.
-//!
-//! Only names are known here; what a policy does is no concern of the report.
+//! The order of policies in tables and legends: the paper's, then whatever a user defined; and of slices of
+//! samples. Only names are known here.
 
 /// Baselines first, each family together, sinks ascending, keys that move last: compares as (family, variant, sinks,
 /// name).
@@ -13,9 +12,9 @@ pub fn of(policy: &str) -> (usize, bool, u32, &str) {
     (rank, variant, sinks.parse().unwrap_or(u32::MAX), policy)
 }
 
-/// Parts of one kind together, by their first number where they have one: compares as (kind, number, name).
-pub fn of_group(group: &str) -> (&str, u64, &str) {
-    let (kind, name) = group.split_once(':').unwrap_or((group, ""));
+/// Slices of one kind together, by their first number where they have one: compares as (kind, number, name).
+pub fn of_slice(slice: &str) -> (&str, u64, &str) {
+    let (kind, name) = slice.split_once(':').unwrap_or((slice, ""));
     let digits = name.find(|c: char| !c.is_ascii_digit()).map_or(name, |end| &name[..end]);
     (kind, digits.parse().unwrap_or(u64::MAX), name)
 }

@@ -1,22 +1,22 @@
-//! Which differences between policies a reader is shown: one policy against each other one, and what holds of it.
+//! Which differences between policies a report shows: one policy against each other one.
 //!
-//! It chooses, words and arranges; what is different is computed next door, and every pair is in `pairs.csv`.
+//! Differences are computed in `pairs`, and all of them are in `pairs.csv`.
 
 use super::pairs::Pair;
 use super::points::{self, Panel};
-use super::quantity::Better;
 use super::table::{Entry, Grid, Line, Sheet};
+use crate::metric::Better;
 
-/// What a pair says of its first policy.
+/// The outcome of a pair for its first policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Outcome {
     Better,
     Worse,
     Equal,
     Open,
 }
 
-impl Verdict {
+impl Outcome {
     const ALL: [Self; 4] = [Self::Better, Self::Worse, Self::Equal, Self::Open];
 
     fn of(pair: &Pair, better: Better) -> Self {
@@ -33,12 +33,12 @@ impl Verdict {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::Equal => "equal",
-            Self::Open => "not told apart",
+            Self::Open => "no clear difference",
         }
     }
 }
 
-/// The policy all others are shown against, and its pairs, each seen from its side.
+/// The policy that all others are compared with, and its pairs, each from its side.
 struct Reference<'p> {
     policy: &'p str,
     /// By the other policy, in the panel's order.
@@ -46,10 +46,10 @@ struct Reference<'p> {
 }
 
 impl<'p> Reference<'p> {
-    /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or
-    /// which way is better is not known.
+    /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or neither
+    /// way is better.
     fn of(panel: &'p Panel) -> Option<Self> {
-        if panel.quantity.better == Better::Unknown {
+        if panel.metric.better == Better::Unknown {
             return None;
         }
         let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
@@ -68,12 +68,12 @@ impl<'p> Reference<'p> {
     }
 }
 
-/// The policy that is best at most sizes; of equals the first.
+/// The policy that is best at most sizes; the first of equals.
 fn best(panel: &Panel) -> Option<&str> {
     let at_best = |policy: &str| {
         let sizes = panel.sizes().into_iter().filter(|size| {
             let at_size = panel.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(*size));
-            let better = |a: f64, b: f64| if panel.quantity.better == Better::Lower { a < b } else { a > b };
+            let better = |a: f64, b: f64| if panel.metric.better == Better::Lower { a < b } else { a > b };
             let own = panel.point(policy, Some(*size)).map(|point| point.estimate.value);
             own.is_some_and(|own| !at_size.into_iter().any(|point| better(point.estimate.value, own)))
         });
@@ -83,14 +83,14 @@ fn best(panel: &Panel) -> Option<&str> {
     policies.rev().max_by_key(|policy| at_best(policy))
 }
 
-/// The pairs that chance could have made: all but those that are equal everywhere.
+/// The number of pairs that differ anywhere.
 fn comparisons(panel: &Panel) -> usize {
     panel.pairs.iter().filter(|pair| pair.simultaneous.is_some() && !pair.is_equal()).count()
 }
 
 /// The table of one policy against each other.
 pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let reference = Reference::of(panel).filter(|_| !panel.quantity.is_detail())?;
+    let reference = Reference::of(panel).filter(|_| !panel.metric.is_detail())?;
     let sizes: Vec<u32> = panel
         .sizes()
         .into_iter()
@@ -115,15 +115,15 @@ pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
         about.push_str(" Where it says equal, both are the same in every resample.");
     }
     Some(Sheet {
-        title: format!("{}: {} against the others", panel.quantity.name, reference.policy),
+        title: format!("{}: {} against the others", panel.metric.label, reference.policy),
         about,
         corner: "cache size",
         grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
-        notes: points::doubts_about_clusters(panel.clusters).into_iter().collect(),
+        notes: points::few_clusters(panel.clusters).into_iter().collect(),
     })
 }
 
-/// Five in a hundred.
+/// How many of these intervals exclude zero by chance.
 fn expected(comparisons: usize) -> String {
     let expected = 0.05 * comparisons as f64;
     if expected < 10.0 { format!("{expected:.1}") } else { format!("{expected:.0}") }
@@ -135,50 +135,50 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
         return Entry { number: "equal".to_owned(), spread: None, best: false, partial: false };
     }
     let spread =
-        |interval: super::bootstrap::Interval| panel.quantity.show_spread(interval.half_width(), difference.value);
+        |interval: super::bootstrap::Interval| panel.metric.show_spread(interval.half_width(), difference.value);
     Entry {
-        number: panel.quantity.show_difference(difference.value),
+        number: panel.metric.show_difference(difference.value),
         spread: difference.interval.map(spread),
         best: pair.holds(),
         partial: pair.samples < panel.samples,
     }
 }
 
-/// What holds of the reference for all comparisons at once, a line for those it holds of alike; none where nothing can
-/// be judged.
-pub(super) fn verdicts(panel: &Panel) -> Vec<String> {
+/// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same
+/// outcomes; none where nothing was compared.
+pub(super) fn outcome_lines(panel: &Panel) -> Vec<String> {
     let Some(reference) = Reference::of(panel).filter(|_| comparisons(panel) > 0) else { return Vec::new() };
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (other, pairs) in &reference.others {
-        let verdict = |size: u32| {
+        let outcome = |size: u32| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
-            Some(Verdict::of(pair, panel.quantity.better))
+            Some(Outcome::of(pair, panel.metric.better))
         };
-        let told = Verdict::ALL.into_iter().filter_map(|wanted| {
-            let places = spans(&sizes, |size| verdict(size) == Some(wanted));
+        let outcomes = Outcome::ALL.into_iter().filter_map(|wanted| {
+            let places = spans(&sizes, |size| outcome(size) == Some(wanted));
             (!places.is_empty()).then(|| format!("{} at {places}", wanted.words()))
         });
-        let told = told.collect::<Vec<_>>().join("; ");
-        match lines.iter_mut().find(|(known, _)| *known == told) {
+        let outcomes = outcomes.collect::<Vec<_>>().join("; ");
+        match lines.iter_mut().find(|(known, _)| *known == outcomes) {
             Some((_, others)) => others.push(other),
-            None => lines.push((told, vec![other])),
+            None => lines.push((outcomes, vec![other])),
         }
     }
     lines
         .into_iter()
-        .map(|(told, others)| format!("{} against {}: {told}", reference.policy, others.join(", ")))
+        .map(|(outcomes, others)| format!("{} against {}: {outcomes}", reference.policy, others.join(", ")))
         .collect()
 }
 
-/// How [`verdicts`] are to be read.
+/// How [`outcome_lines`] are to be read.
 pub(super) fn legend(panel: &Panel) -> String {
-    let doubt = points::doubts_about_clusters(panel.clusters);
-    let doubt = doubt.map_or("", |_| ", likely too often with so few clusters");
-    format!("what holds for all {} comparisons at once (95 %{doubt})", comparisons(panel))
+    let warning = points::few_clusters(panel.clusters);
+    let warning = warning.map_or("", |_| ", likely too often with so few clusters");
+    format!("outcomes that hold for all {} comparisons simultaneously (95 %{warning})", comparisons(panel))
 }
 
-/// `64–1024, 4096` of the sizes that are wanted.
+/// The wanted sizes, as `64–1024, 4096`.
 fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
     let runs = sizes.chunk_by(|a, b| wanted(*a) == wanted(*b)).filter(|run| wanted(run[0]));
     let span = |run: &[u32]| match run {
@@ -190,8 +190,7 @@ fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
     use crate::ledger::Row;
 
@@ -217,14 +216,14 @@ mod tests {
             "{}",
             sheet.about
         );
-        let told = verdicts(&panels[0]);
+        let found = outcome_lines(&panels[0]);
         let others = "truncate, window, window+1, window+4, h2o, tova-head";
         let expected = [
             format!("tova against {others}: better at 64–2048; equal at 4096"),
             // 9.53 and 9.63 with 100 books are too near each other.
-            "tova against tova+4: equal at 4096; not told apart at 64–2048".to_owned(),
+            "tova against tova+4: equal at 4096; no clear difference at 64–2048".to_owned(),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 
     fn scores(policy: &str, sizes: &[(u32, f64)]) -> Vec<Row> {
@@ -255,9 +254,9 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         // Window and H2O are best at two sizes each, the larger and the same; the first in order stands.
-        let told = verdicts(&panels[0]);
-        assert_eq!(told[0], "window against truncate: worse at 8");
-        assert_eq!(told[1], "window against h2o: better at 16; worse at 8; equal at 32");
+        let found = outcome_lines(&panels[0]);
+        assert_eq!(found[0], "window against truncate: worse at 8");
+        assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
         assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
     }
 
@@ -268,7 +267,7 @@ mod tests {
         let unknown = [rows("tova", Some(8), &sample), rows("window", Some(8), &sample)].concat();
         let unknown: Vec<Row> = unknown.into_iter().map(|row| Row { metric: "cost".into(), ..row }).collect();
         let panels = panels(&unknown);
-        assert!(sheet(&panels[0]).is_none() && verdicts(&panels[0]).is_empty());
+        assert!(sheet(&panels[0]).is_none() && outcome_lines(&panels[0]).is_empty());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }
 }

@@ -1,13 +1,13 @@
-//! Every two policies of a panel against each other at each cache size, and which of the differences hold all at once.
+//! Every two policies of a panel against each other at each cache size, and which differences hold simultaneously.
 //!
-//! A pair is compared over the samples both have, on the panel's own draws of clusters. Many comparisons find something by
-//! chance, so beside its own interval each pair gets one that covers together with all others of the panel: the
+//! A pair is compared over the samples both have, with the panel's own draws of clusters. Among many comparisons some differ
+//! by chance, so each pair also has an interval that covers simultaneously with all others of the panel: the
 //! single-step max-|t| bootstrap (Romano and Wolf, "Stepwise multiple testing as formalized data snooping",
-//! Econometrica 73, 2005). It knows how to compare; which pairs a reader is shown it leaves to `pairing`.
+//! Econometrica 73, 2005). `pairing` decides which pairs a report shows.
 
 use super::bootstrap::{self, CONFIDENCE, Estimate, Interval, RESAMPLES};
-use super::gather::Measured;
 use super::pool::{Pool, Resampled};
+use super::series::CellSums;
 
 /// Two policies at one cache size.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Pair {
     pub policy: String,
     pub against: String,
     pub cache_size: u32,
-    /// The policy's value minus the other's, in the quantity's own terms, over the samples both have.
+    /// The policy's value minus the other's, in the unit shown, over the samples both have.
     pub difference: Estimate,
     /// Holds for all pairs of the panel at once; `None` where there is no spread to judge by.
     pub simultaneous: Option<Interval>,
@@ -24,13 +24,13 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Whether no resample tells the two apart, as where nothing was evicted.
+    /// Whether the two are equal in every resample, as where nothing was evicted.
     pub fn is_equal(&self) -> bool {
         self.difference.value == 0.0
             && self.difference.interval.is_none_or(|interval| interval.low == 0.0 && interval.high == 0.0)
     }
 
-    /// Whether the difference is none of chance, however many pairs were looked at.
+    /// Whether the difference excludes zero simultaneously with all others.
     pub fn holds(&self) -> bool {
         self.simultaneous.is_some_and(|interval| interval.excludes_zero())
     }
@@ -51,21 +51,22 @@ impl Pair {
     }
 }
 
-/// One cell of a panel: a policy at a size, and what was measured.
-type Cell<'c, 'a> = ((&'c str, Option<u32>), &'c Measured<'a>);
+/// A policy at a size, with what was measured.
+type Place<'c, 'a> = ((&'c str, Option<u32>), &'c CellSums<'a>);
 
 /// All pairs but those with `full`, the later of a panel's order minus the earlier.
-pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
-    // Nearly always all cells have the same samples, and then what each resampled to serves all its pairs.
-    let mut sets: Vec<&Measured> = Vec::new();
+pub(super) fn of(pool: &Pool<'_>, cells: &[Place<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
+    // Nearly always all cells have the same samples, and then one resampling of each serves all its pairs.
+    let mut sets: Vec<&CellSums> = Vec::new();
     let mut own = Vec::new();
     let evicting = cells.iter().zip(resampled).filter(|(((policy, _), _), _)| *policy != "full");
     for (&((policy, size), measured), resampled) in evicting {
         let (Some(size), Some(resampled)) = (size, resampled) else { continue };
-        let set = sets.iter().position(|set| set.marks.keys().eq(measured.marks.keys())).unwrap_or_else(|| {
-            sets.push(measured);
-            sets.len() - 1
-        });
+        let set =
+            sets.iter().position(|set| set.samples.keys().eq(measured.samples.keys())).unwrap_or_else(|| {
+                sets.push(measured);
+                sets.len() - 1
+            });
         own.push((policy, size, set, measured, resampled));
     }
     let (mut pairs, mut differences) = (Vec::new(), Vec::new());
@@ -95,7 +96,7 @@ pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_, '_>], resampled: &[Option<Re
     pairs
 }
 
-/// Two numbers that differ by less than sums of a text's values are exact to do not differ.
+/// Relative differences below this are rounding errors of sums.
 const ROUNDING: f64 = 1e-12;
 
 fn apart(own: f64, other: f64) -> f64 {
@@ -109,7 +110,7 @@ fn simultaneous(differences: &[Resampled]) -> Vec<Option<Interval>> {
     let errors: Vec<Option<f64>> = differences.iter().map(standard_error).collect();
     let judged: Vec<(&Resampled, f64)> =
         differences.iter().zip(&errors).filter_map(|(difference, error)| Some((difference, (*error)?))).collect();
-    // Of each draw, how far the farthest of all differences is from what was measured.
+    // For each draw, the largest distance of any difference from its measured value.
     let mut farthest = vec![0.0_f64; RESAMPLES];
     for (difference, error) in judged.iter().filter(|(_, error)| *error > 0.0) {
         for (farthest, draw) in farthest.iter_mut().zip(&difference.draws) {
@@ -140,8 +141,7 @@ fn standard_error(difference: &Resampled) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
     use crate::ledger::Row;
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_everywhere_is_equal_and_what_costs_the_same_everywhere_holds() {
+    fn equal_policies_are_equal_and_constant_differences_hold() {
         let books = |shift: f64| [("a", 1.0 + shift), ("b", 4.0 + shift), ("c", 9.0 + shift)];
         let all =
             [costs("window", 8, &books(0.0)), costs("window+4", 8, &books(0.0)), costs("tova", 8, &books(0.1))];
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_book_allows_no_verdict_and_infinite_numbers_none_either() {
+    fn one_book_and_infinite_numbers_have_no_simultaneous_interval() {
         let one = panels(&[costs("window", 8, &[("a", 1.0)]), costs("tova", 8, &[("a", 2.0)])].concat());
         assert_eq!((one[0].pairs[0].simultaneous, one[0].pairs[0].holds()), (None, false));
         let infinite = [

@@ -51,7 +51,7 @@ pub(super) fn scene(
                 .iter()
                 .map(|(position, _)| (f64::from(*position), f64::from(length - position.min(&length))));
             Chart::new(
-                (escape::plain(policy), &first.quantity),
+                (escape::plain(policy), &first.metric),
                 ("position of the token", Axis::of_values(&across, Scale::Linear)),
                 Scale::Linear,
                 sizes.iter().map(line).collect(),

@@ -1,19 +1,17 @@
-//! From rows to points: pooled numbers with intervals and paired differences, panel by panel.
+//! From series to points: pooled numbers with intervals and paired differences, panel by panel.
 //!
-//! A panel is everything that may stand in one table: one setting, one metric, one part of the samples. All its points are resampled with the
-//! same draws of clusters. It knows how to pool and to compare, and what is wrong with the data behind a number; it
-//! refuses to know how anything is drawn.
+//! A panel is everything that may stand in one table: one key, one metric, one slice of the samples. All its points are
+//! resampled with the same draws of clusters. Warnings about the data behind a number are made here; nothing is drawn.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::bootstrap::{Estimate, Sums, pooled};
-use super::gather::{self, Mark, Measured, Places, Subject};
 use super::order;
 use super::pairs::{self, Pair};
 use super::pool::{Pool, Resampled};
-use super::quantity::{Quantity, is_result};
-use super::setting::Setting;
-use crate::ledger::Row;
+use super::series::{self, AllSeries, CellSums, SampleSum, Series};
+use super::series_key::SeriesKey;
+use crate::metric::Metric;
 
 /// One number of a panel: a policy at a cache size, over all its samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +19,7 @@ pub struct Point {
     pub policy: String,
     /// `None` for the full cache.
     pub cache_size: Option<u32>,
-    /// In the quantity's own terms: perplexity and not nll.
+    /// In the unit shown: perplexity and not NLL.
     pub estimate: Estimate,
     /// Minus the full cache's value, over the samples both have.
     pub to_full: Option<Estimate>,
@@ -38,19 +36,19 @@ impl Point {
         self.policy == "full"
     }
 
-    /// Neither the full cache nor the cut text: a policy in the sense of the paper.
+    /// Whether it is a policy in the sense of the paper: neither the full cache nor the cut text.
     pub fn is_policy(&self) -> bool {
         !matches!(self.policy.as_str(), "full" | "truncate")
     }
 }
 
-/// What may stand in one table: one setting, one metric, one part of the samples, all policies and cache sizes.
+/// What may stand in one table: one key, one metric, one slice of the samples, all policies and cache sizes.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    pub setting: Setting,
-    pub quantity: Quantity,
-    /// The part of every sample the panel is about, such as `distance:512-1023`; `None`: all of it.
-    pub group: Option<String>,
+    pub key: SeriesKey,
+    pub metric: Metric,
+    /// The slice of every sample that the panel is about, such as `distance:512-1023`; `None`: all of it.
+    pub slice: Option<String>,
     /// What a guess would reach, where that is known.
     pub chance: Option<f64>,
     /// Ordered by policy (as the paper orders them), then by cache size.
@@ -64,94 +62,63 @@ pub struct Panel {
     pub notes: Vec<String>,
 }
 
-/// Every panel of the rows, ordered by setting, then metric; the whole samples before their parts.
-pub fn panels(rows: &[Row]) -> Vec<Panel> {
-    let mut gathered = gather::gather(rows);
-    // ROUGE as the field reports it: the geometric mean of three means over the corpus.
-    for (whole, parts) in [ROUGE, ROUGE_TRIVIAL] {
-        let combined: Vec<_> = gathered
-            .iter()
-            .filter(|((_, metric, _), _)| *metric == parts[0])
-            .filter_map(|((setting, _, group), first)| {
-                let other = |metric| gathered.get(&(setting.clone(), metric, *group));
-                let places = gather::combine([first, other(parts[1])?, other(parts[2])?]);
-                Some(((setting.clone(), whole, *group), places))
-            })
-            .collect();
-        gathered.extend(combined);
+/// Every panel of the series, ordered by key, then metric; whole samples before their slices.
+pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
+    let is_piece = |slice: Option<&str>| slice.is_some_and(|slice| slice.starts_with(PIECE));
+    let mut panels = Vec::new();
+    for ((key, id, slice), series) in all.iter().filter(|((_, _, slice), _)| !is_piece(*slice)) {
+        let metric = Metric::of(id);
+        if !metric.is_result() {
+            continue;
+        }
+        let guess = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
+        let chance = guess.and_then(level).map(|pooled| metric.of_pooled(pooled));
+        panels.push(Panel { chance, ..panel(key.clone(), metric, *slice, series) });
     }
-    let mut panels: Vec<Panel> = gathered
-        .iter()
-        .filter(|((_, metric, _), _)| is_result(metric))
-        .filter(|((_, _, group), _)| !group.is_some_and(|group| group.starts_with(PIECE)))
-        .map(|((setting, metric, group), places)| {
-            let mut panel = panel(setting.clone(), metric, *group, places);
-            if let Some((_, chance)) = CHANCE.iter().find(|(of, _)| of == metric) {
-                let guessed = gathered.get(&(setting.clone(), chance, *group));
-                panel.chance = guessed.and_then(level).map(|pooled| panel.quantity.of_pooled(pooled));
-            }
-            panel
-        })
-        .collect();
-    panels.extend(running(&gathered));
+    panels.extend(running(all));
     panels.sort_by(|a, b| a.order().cmp(&b.order()));
     panels
 }
 
-/// Rows of such a group are about a piece of a long text.
+/// Rows of such a slice are about a piece of a long text.
 const PIECE: &str = "piece:";
-/// What becomes of them.
-pub(super) const RUNNING: &str = "running";
+/// The kind of slice that pieces are summed to.
+pub(crate) const RUNNING: &str = "running";
 
 /// Of long texts, the average over all tokens up to the end of each piece (the paper's Figure 7), over the samples that
-/// reach it: panels of groups such as `running:8192`.
-fn running(gathered: &BTreeMap<Subject<'_>, Places<'_>>) -> Vec<Panel> {
-    let piece = |group: &str| -> Option<(u64, u64)> {
-        let (first, last) = group.strip_prefix(PIECE)?.split_once('-')?;
+/// are that long: panels of slices such as `running:8192`.
+fn running(all: &AllSeries<'_>) -> Vec<Panel> {
+    let piece = |slice: &str| -> Option<(u64, u64)> {
+        let (first, last) = slice.strip_prefix(PIECE)?.split_once('-')?;
         Some((first.parse().ok()?, last.parse().ok()?))
     };
-    let mut pieces: Vec<_> = gathered
-        .iter()
-        .filter_map(|((setting, metric, group), places)| Some(((setting, *metric), piece((*group)?)?, places)))
-        .collect();
+    let pieces = all.iter().filter(|((_, id, _), _)| Metric::of(id).is_result());
+    let pieces = pieces.filter_map(|((key, id, slice), series)| Some(((key, *id), piece((*slice)?)?, series)));
+    let mut pieces: Vec<_> = pieces.collect();
     pieces.sort_by_key(|(of, place, _)| (*of, *place));
     let mut panels = Vec::new();
     for of_one in pieces.chunk_by(|a, b| a.0 == b.0) {
-        let mut sums = Places::new();
-        for ((setting, metric), (_, last), places) in of_one {
-            gather::accumulate(&mut sums, places);
-            let reached = gather::limited_to(&sums, places);
-            let end = last.saturating_add(1).min(setting.length.into());
-            panels.push(panel((*setting).clone(), metric, Some(&format!("{RUNNING}:{end}")), &reached));
+        let mut sums = Series::new();
+        for ((key, id), (_, last), series) in of_one {
+            series::accumulate(&mut sums, series);
+            let long_enough = series::limited_to(&sums, series);
+            let end = last.saturating_add(1).min(key.length.into());
+            let slice = format!("{RUNNING}:{end}");
+            panels.push(panel((*key).clone(), Metric::of(id), Some(&slice), &long_enough));
         }
     }
     panels
 }
 
-/// A metric made of three others.
-type OfThree = (&'static str, [&'static str; 3]);
-const ROUGE: OfThree = ("rouge", ["rouge1", "rouge2", "rougeL"]);
-const ROUGE_TRIVIAL: OfThree = ("rouge_trivial", ["rouge1_trivial", "rouge2_trivial", "rougeL_trivial"]);
-
-/// Metrics, and those that say what a guess or a trivial answer would make of them.
-const CHANCE: [(&str, &str); 6] = [
-    ("recall", "recall_chance"),
-    ("f1", "f1_trivial"),
-    ("rouge", "rouge_trivial"),
-    ("rouge1", "rouge1_trivial"),
-    ("rouge2", "rouge2_trivial"),
-    ("rougeL", "rougeL_trivial"),
-];
-
-/// The pooled value where it is the same for every policy; those that cover most speak for all.
-fn level(places: &Places) -> Option<[f64; 3]> {
-    let newest = places.values().filter_map(gather::newest).map(|(_, measured)| measured);
-    newest.max_by_key(|measured| measured.marks.len()).and_then(pooled_of)
+/// The pooled value of a guess, which is the same for every policy: of the cell with most samples.
+fn level(series: &Series) -> Option<[f64; 3]> {
+    let newest = series.values().filter_map(series::newest).map(|(_, sums)| sums);
+    newest.max_by_key(|sums| sums.samples.len()).and_then(pooled_of)
 }
 
 impl Panel {
     fn order(&self) -> impl Ord + '_ {
-        (&self.setting, self.quantity.order(), self.group.as_deref().map(order::of_group))
+        (&self.key, self.metric.order(), self.slice.as_deref().map(order::of_slice))
     }
 
     pub fn full(&self) -> Option<&Point> {
@@ -176,76 +143,71 @@ impl Panel {
     }
 }
 
-fn panel(setting: Setting, metric: &str, group: Option<&str>, places: &Places) -> Panel {
-    let quantity = Quantity::of(metric);
+fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
     let mut notes = Vec::new();
     let mut chosen = Vec::new();
-    for ((policy, cache_size), claims) in places {
+    for ((policy, cache_size), candidates) in series {
         let (policy, cache_size) = (policy.as_ref(), *cache_size);
-        let Some((cell, measured)) = gather::newest(claims) else { continue };
-        let bits = |measured: &Measured| pooled_of(measured).map(|pooled| pooled.map(f64::to_bits));
-        if claims.values().any(|other| bits(other) != bits(measured)) {
-            let (n, at) = (claims.len(), place(policy, cache_size));
+        let Some((cell, sums)) = series::newest(candidates) else { continue };
+        let bits = |sums: &CellSums| pooled_of(sums).map(|pooled| pooled.map(f64::to_bits));
+        if candidates.values().any(|other| bits(other) != bits(sums)) {
+            let (n, at) = (candidates.len(), place(policy, cache_size));
             notes.push(format!("{at}: {n} cells with different numbers; the newest ({cell}) is shown"));
         }
-        if measured.contradictions > 0 {
-            let (n, at) = (measured.contradictions, place(policy, cache_size));
+        if sums.contradictions > 0 {
+            let (n, at) = (sums.contradictions, place(policy, cache_size));
             notes.push(format!("{at}: {n} samples came twice with different numbers; the first is used"));
         }
-        chosen.push(((policy, cache_size), measured));
+        chosen.push(((policy, cache_size), sums));
     }
     chosen.sort_by_key(|&((policy, cache_size), _)| (order::of(policy), cache_size));
 
-    let all = || chosen.iter().flat_map(|(_, measured)| &measured.marks);
+    let all = || chosen.iter().flat_map(|(_, sums)| &sums.samples);
     let samples: BTreeSet<&str> = all().map(|(sample, _)| *sample).collect();
-    let clusters: Vec<&str> = all().map(|(_, mark)| mark.cluster).collect::<BTreeSet<_>>().into_iter().collect();
-    let pool = Pool { quantity: &quantity, clusters: &clusters };
-    let resampled = pool.each(&chosen.iter().map(|(_, measured)| *measured).collect::<Vec<_>>());
+    let clusters: BTreeSet<&str> = all().map(|(_, sum)| sum.row.cluster.as_str()).collect();
+    let clusters: Vec<&str> = clusters.into_iter().collect();
+    let pool = Pool { metric: &metric, clusters: &clusters };
+    let resampled = pool.each(&chosen.iter().map(|(_, sums)| *sums).collect::<Vec<_>>());
     let at_full = chosen.iter().position(|((policy, _), _)| *policy == "full");
-    let full = at_full.map(|at| chosen[at].1);
     let full_resampled = at_full.and_then(|at| Some((chosen[at].1, resampled[at].as_ref()?)));
+    let full_weights = at_full.map(|at| chosen[at].1).filter(|_| metric.has_fixed_weights);
 
     let mut points = Vec::new();
-    for (&((policy, cache_size), measured), own) in chosen.iter().zip(&resampled) {
+    for (&((policy, cache_size), sums), own) in chosen.iter().zip(&resampled) {
         let Some(own) = own else {
             notes.push(format!("{}: nothing was scored", place(policy, cache_size)));
             continue;
         };
-        let point = point(&pool, (policy, cache_size), (measured, own), full_resampled, samples.len());
-        // What was written is as long as it is, and batches are as large as they are: there weights differ by themselves.
-        let full = full.filter(|_| !matches!(metric, "nll_written" | "decode_batch" | "resident_bytes"));
-        notes.extend(doubts(&point, measured, full, samples.len()));
+        let point = point(&pool, (policy, cache_size), (sums, own), full_resampled, samples.len());
+        notes.extend(warnings(&point, sums, full_weights, samples.len()));
         points.push(point);
     }
-    // Repeats are no texts: their spread is shown as it is.
-    if setting.task != "timing" {
-        notes.extend(doubts_about_clusters(clusters.len()));
+    // Repeats are not texts: their spread is shown as it is.
+    if !metric.is_timed() {
+        notes.extend(few_clusters(clusters.len()));
     }
-    // Of repeats there is a table of its own, and parts are too many to compare each.
-    let pairs = if group.is_none() && setting.task != "timing" {
-        pairs::of(&pool, &chosen, &resampled)
-    } else {
-        Vec::new()
-    };
-    let (samples, clusters, group) = (samples.len(), clusters.len(), group.map(str::to_owned));
-    Panel { setting, quantity, group, chance: None, points, pairs, samples, clusters, notes }
+    // Repeats have a table of their own, and slices are too many to compare each.
+    let is_compared = slice.is_none() && !metric.is_timed();
+    let pairs = if is_compared { pairs::of(&pool, &chosen, &resampled) } else { Vec::new() };
+    let (samples, clusters, slice) = (samples.len(), clusters.len(), slice.map(str::to_owned));
+    Panel { key, metric, slice, chance: None, points, pairs, samples, clusters, notes }
 }
 
 /// One point; `full` is the full cache's cell, with what it resampled to.
 fn point(
     pool: &Pool<'_>,
     (policy, cache_size): (&str, Option<u32>),
-    (measured, own): (&Measured, &Resampled),
-    full: Option<(&Measured, &Resampled)>,
+    (sums, own): (&CellSums, &Resampled),
+    full: Option<(&CellSums, &Resampled)>,
     samples: usize,
 ) -> Point {
-    let full = full.filter(|_| pool.quantity.has_difference && policy != "full");
+    let full = full.filter(|_| pool.metric.has_difference && policy != "full");
     let minus = |own: &Resampled, full: &Resampled| own.minus(full, |own, full| own - full).estimate();
     let to_full = full.and_then(|(full, resampled)| {
-        if full.marks.keys().eq(measured.marks.keys()) {
+        if full.samples.keys().eq(sums.samples.keys()) {
             return Some(minus(own, resampled));
         }
-        let [ours, theirs] = pool.both(measured, full)?;
+        let [ours, theirs] = pool.both(sums, full)?;
         Some(minus(&ours, &theirs))
     });
     Point {
@@ -260,37 +222,35 @@ fn point(
     }
 }
 
-fn pooled_of(measured: &Measured) -> Option<[f64; 3]> {
-    let sums =
-        measured.marks.values().map(|mark| Sums { value: mark.value, beside: mark.beside, weight: mark.weight });
-    pooled(&sums.collect::<Vec<_>>())
+fn pooled_of(sums: &CellSums) -> Option<[f64; 3]> {
+    pooled(&sums.samples.values().map(Sums::of).collect::<Vec<_>>())
 }
 
 /// What is wrong with the samples behind one point.
-fn doubts(point: &Point, measured: &Measured, full: Option<&Measured>, samples: usize) -> Vec<String> {
+fn warnings(point: &Point, sums: &CellSums, full: Option<&CellSums>, samples: usize) -> Vec<String> {
     let at = place(&point.policy, point.cache_size);
-    let mut doubts = Vec::new();
+    let mut warnings = Vec::new();
     if !point.complete {
-        doubts.push(format!(
+        warnings.push(format!(
             "{at}: {} of {samples} samples, so it does not compare with the others; its difference to full does",
             point.samples
         ));
     }
     if !point.estimate.value.is_finite() {
-        doubts.push(format!("{at}: the value is not finite"));
+        warnings.push(format!("{at}: the value is not finite"));
     }
     // The cut text is read in shorter pieces and so scores fewer tokens; a policy must score the same ones as full.
-    let weighs_otherwise = |(sample, mark): (&&str, &Mark)| {
-        full.and_then(|full| full.marks.get(sample)).is_some_and(|other| other.weight != mark.weight)
+    let weighs_otherwise = |(sample, sum): (&&str, &SampleSum)| {
+        full.and_then(|full| full.samples.get(sample)).is_some_and(|other| other.weight != sum.weight)
     };
-    if point.is_policy() && measured.marks.iter().any(weighs_otherwise) {
-        doubts.push(format!("{at}: weighs samples otherwise than full does"));
+    if point.is_policy() && sums.samples.iter().any(weighs_otherwise) {
+        warnings.push(format!("{at}: weighs samples otherwise than full does"));
     }
-    doubts
+    warnings
 }
 
 /// What is wrong with the intervals of a whole panel.
-pub(super) fn doubts_about_clusters(clusters: usize) -> Option<String> {
+pub(super) fn few_clusters(clusters: usize) -> Option<String> {
     match clusters {
         0 | 1 => Some("no intervals: all samples come from one cluster (one book, story or paper)".to_owned()),
         2..10 => Some(format!("the intervals rest on {clusters} clusters only, and are likely too narrow")),
@@ -307,8 +267,8 @@ fn place(policy: &str, cache_size: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
-    use super::*;
+    use super::super::fixture::{Sample, panels, rows};
+    use crate::ledger::Row;
 
     /// Two samples from two books, two policies at 64.
     fn two_books() -> Vec<Row> {
@@ -336,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_stand_apart_and_chance_beside() {
+    fn slices_have_panels_of_their_own_with_their_chance() {
         let at = |metric: &str, group: Option<&str>, value| {
             let sample = [Sample { sample: "a", cluster: "a", value, weight: 8.0 }];
             let rows = rows("tova", Some(64), &sample).into_iter();
@@ -353,7 +313,7 @@ mod tests {
         let panels = panels(&all.concat());
         let found: Vec<_> = panels
             .iter()
-            .map(|panel| (panel.group.as_deref(), panel.points[0].estimate.value, panel.chance))
+            .map(|panel| (panel.slice.as_deref(), panel.points[0].estimate.value, panel.chance))
             .collect();
         let expected = [
             (None, 75.0, Some(25.0)),
@@ -412,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_cut_text_may_weigh_otherwise() {
+    fn only_the_cut_text_may_have_other_weights() {
         let mut all = two_books();
         let sample = |sample, weight| Sample { sample, cluster: sample, value: 5.0, weight };
         all.extend(rows("truncate", Some(64), &[sample("a", 3.0), sample("b", 1.0)]));
@@ -422,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn full_is_shared_by_settings_that_only_a_bounded_cache_notices() {
+    fn full_is_shared_by_keys_that_differ_in_prefill_only() {
         let mut all = two_books();
         all.extend(two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
             positions: "slot".into(),
@@ -437,7 +397,7 @@ mod tests {
         let panels = panels(&all);
         assert_eq!(panels.len(), 2);
         assert!(panels.iter().all(|panel| panel.full().is_some()));
-        // Where keys stand is a line's own business, how a prompt came into the cache a table's.
+        // Positions are part of a line's name; prefill is part of the table's key.
         let policies: Vec<_> = panels.iter().map(|panel| panel.policies().join(" ")).collect();
         assert_eq!(policies, ["full tova", "full tova tova@slot"]);
     }
@@ -458,12 +418,12 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_number_is_said_to_be_none() {
+    fn values_that_are_not_finite_are_noted() {
         let sample = [Sample { sample: "a", cluster: "a", value: f64::NAN, weight: 1.0 }];
         let panels = panels(&rows("tova", Some(8), &sample));
         assert!(panels[0].points[0].estimate.value.is_nan());
-        let said = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
-        assert_eq!((said("not finite"), said("cells")), (1, 0), "{:?}", panels[0].notes);
+        let count = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
+        assert_eq!((count("not finite"), count("cells")), (1, 0), "{:?}", panels[0].notes);
     }
 
     #[test]

@@ -1,41 +1,37 @@
-//! What is kept: tables by class and part of speech, by place, by token, and maps of who is there when.
+//! Which tokens are kept, and for how long: tables by class and part of speech, by position, by token, and maps.
 //!
-//! It chooses what a section shows, as sheets and in Markdown; the drawings and the paper's numbers are next door. All comes
-//! from rows: the pooled panels, and for single samples the tables that rows carry as text.
+//! It chooses what a section shows, as sheets and in Markdown; the drawings are made elsewhere. Everything comes from rows:
+//! the pooled panels, and for single samples the tables that rows carry as text.
 
 use super::bootstrap::Estimate;
 use super::kept_tokens::KeptTokens;
-use super::markdown::{self, Link};
-use super::paper::numbers;
 use super::points::Panel;
-use super::quantity::Quantity;
+use super::published::Published;
+use super::results::Results;
 use super::scene::Scene;
-use super::setting::Setting;
+use super::series::{AllSeries, label, newest};
+use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
-use super::{escape, gather, heatmap, order, penn, places};
+use super::{escape, heatmap, order, places};
 use crate::ledger::Row;
+use crate::metric::Metric;
 
-/// What the numbers are.
-pub(super) fn about() -> String {
-    let (least, most) = numbers::RECENT_SHARE;
-    format!(
-        "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
-         all tokens it is the mean of min(t, k + 1), whatever the policy. Classes part all tokens and tags those of words, \
-         so each token of a word is in one of both. For comparison, the paper (TOVA, {}) finds {least:.0} to {most:.0} % of \
-         the kept tokens recent, and the first token kept to the end at every size.",
-        numbers::MODEL
-    )
-}
+const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
+     all tokens it is the mean of min(t, k + 1), whatever the policy. Every token has one class, and the tokens of words have \
+     a tag as well.";
 
-/// Everything one setting says of what is kept.
-pub(super) struct Section<'a> {
-    setting: &'a Setting,
+/// Everything that results of one key say about which tokens are kept.
+pub(crate) struct Section<'a> {
+    key: &'a SeriesKey,
     title: String,
     /// The beginning of its figures' names.
     stem: String,
-    /// Of lifetimes: the whole, and its parts.
+    /// Of lifetimes: the whole, and its slices.
     panels: Vec<&'a Panel>,
+    /// The rows that carry a table of a sample.
     rows: Vec<&'a Row>,
+    series: &'a AllSeries<'a>,
+    published: &'a dyn Published,
 }
 
 /// A policy at the sizes that evict.
@@ -44,50 +40,56 @@ struct Column<'a> {
     sizes: Vec<u32>,
 }
 
-/// The cache size of the paper's maps and the column it sorts by.
-const PAPER_SIZE: u32 = 512;
+/// The cache size that maps are drawn at and tables sorted by, where it was measured: the paper's.
+const USUAL_SIZE: u32 = 512;
 /// Lines of the table of tokens.
 const MOST_TOKENS: usize = 15;
 /// What the terminal names.
 const MOST_NAMED: usize = 6;
+/// The metric of the whole section.
+const LIFETIME: &str = "lifetime";
 
-/// A section for each setting that measured lifetimes.
-pub(super) fn sections<'a>(rows: &'a [Row], panels: &'a [Panel]) -> Vec<Section<'a>> {
-    let lifetimes = |panel: &&Panel| panel.quantity.metric == "lifetime";
-    let whole: Vec<&Panel> = panels.iter().filter(lifetimes).filter(|panel| panel.group.is_none()).collect();
-    let settings: Vec<Setting> = whole.iter().map(|panel| panel.setting.clone()).collect();
+/// A section for each key that measured lifetimes.
+pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Published) -> Vec<Section<'a>> {
+    let lifetimes = |panel: &&Panel| panel.metric.id == LIFETIME;
+    let panels = &results.panels;
+    let whole: Vec<&Panel> = panels.iter().filter(lifetimes).filter(|panel| panel.slice.is_none()).collect();
+    let keys: Vec<SeriesKey> = whole.iter().map(|panel| panel.key.clone()).collect();
     let stem = |title: &str| {
         let parts = title.split(" \u{B7} ").map(escape::slug);
         std::iter::once("kept".to_owned()).chain(parts).collect::<Vec<_>>().join("-")
     };
-    let stems: Vec<String> = settings.iter().map(|setting| stem(&setting.title(&settings))).collect();
+    let stems: Vec<String> = keys.iter().map(|key| stem(&key.title(&keys))).collect();
+    let is_table = |row: &&Row| Metric::known(&row.metric).is_some_and(Metric::is_sample_table);
+    let tables: Vec<&Row> = results.rows.iter().filter(is_table).collect();
     let section = |(whole, own): (&&'a Panel, &String)| {
-        let setting = &whole.setting;
-        let print = || format!("{own}-{}", escape::fingerprint(&format!("{setting:?}")));
+        let key = &whole.key;
+        let fingerprint = || format!("{own}-{}", escape::fingerprint(&key.described()));
         let shared = stems.iter().filter(|other| *other == own).count() > 1;
         Section {
-            setting,
-            title: setting.title(&settings),
-            stem: if shared { print() } else { own.clone() },
-            panels: panels.iter().filter(lifetimes).filter(|panel| panel.setting == *setting).collect(),
-            rows: rows.iter().filter(|row| row.task == setting.task && Setting::of(row) == *setting).collect(),
+            key,
+            title: key.title(&keys),
+            stem: if shared { fingerprint() } else { own.clone() },
+            panels: panels.iter().filter(lifetimes).filter(|panel| panel.key == *key).collect(),
+            rows: tables.iter().filter(|row| SeriesKey::of(row) == *key).copied().collect(),
+            series: &results.series,
+            published,
         }
     };
     whole.iter().zip(&stems).map(section).collect()
 }
 
-/// What is kept longest, a line for each policy.
-pub(super) fn terminal(panels: &[Panel]) -> String {
+/// The tokens kept longest, a line for each policy.
+pub(super) fn terminal(sections: &[Section<'_>]) -> String {
     let mut text = String::new();
-    let sections = sections(&[], panels);
-    for section in &sections {
+    for section in sections {
         let title = if sections.len() > 1 { format!("{} \u{B7} ", section.title) } else { String::new() };
         for column in section.columns() {
             let size = reference(&column.sizes);
-            let mut groups = section.groups(&column, size);
-            groups.truncate(MOST_NAMED);
-            let name = |(group, steps): &(&str, f64)| format!("{group} {}", show(*steps));
-            let named: Vec<String> = groups.iter().map(name).collect();
+            let mut slices = section.kinds_at(&column, size);
+            slices.truncate(MOST_NAMED);
+            let name = |(slice, steps): &(&str, f64)| format!("{slice} {}", show(*steps));
+            let named: Vec<String> = slices.iter().map(name).collect();
             let policy = escape::plain(column.policy);
             text.push_str(&format!("{title}kept longest by {policy} at {size}, in steps: {}\n", named.join(", ")));
         }
@@ -95,40 +97,44 @@ pub(super) fn terminal(panels: &[Panel]) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-/// The size that maps are drawn at and tables sorted by: the paper's, or one in the middle.
+/// The size that maps are drawn at and tables sorted by: the usual one, or one in the middle.
 fn reference(sizes: &[u32]) -> u32 {
-    if sizes.contains(&PAPER_SIZE) {
-        PAPER_SIZE
+    if sizes.contains(&USUAL_SIZE) {
+        USUAL_SIZE
     } else {
-        sizes.get(sizes.len() / 2).copied().unwrap_or(PAPER_SIZE)
+        sizes.get(sizes.len() / 2).copied().unwrap_or(USUAL_SIZE)
     }
 }
 
 fn show(steps: f64) -> String {
-    Quantity::of("lifetime").show(steps)
+    Metric::of(LIFETIME).show(steps)
 }
 
 impl<'a> Section<'a> {
-    /// What stands above it.
     pub(super) fn heading(&self) -> String {
         format!("What is kept \u{B7} {}", self.title)
     }
 
-    pub(super) fn setting(&self) -> &'a Setting {
-        self.setting
+    /// How to read the section.
+    pub(super) fn about(&self) -> String {
+        format!("{ABOUT} {}", self.published.on_lifetimes()).trim_end().to_owned()
     }
 
-    pub(super) fn title(&self) -> &str {
+    pub(crate) fn key(&self) -> &'a SeriesKey {
+        self.key
+    }
+
+    pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
     /// A policy's sizes that evict; none where it was not measured.
-    pub(super) fn sizes_of(&self, policy: &str) -> Vec<u32> {
+    pub(crate) fn sizes_of(&self, policy: &str) -> Vec<u32> {
         self.columns().into_iter().find(|column| column.policy == policy).map_or_else(Vec::new, |own| own.sizes)
     }
 
-    /// A policy's maps, at the size that has any and is the paper's or nearest to the middle.
-    pub(super) fn maps_of(&self, policy: &str) -> Option<(u32, Vec<heatmap::Map>)> {
+    /// A policy's maps, at the usual size or at the first that has any.
+    pub(crate) fn maps_of(&self, policy: &str) -> Option<(u32, Vec<heatmap::Map>)> {
         let sizes = self.sizes_of(policy);
         let first = reference(&sizes);
         let all = std::iter::once(first).chain(sizes.iter().copied().filter(|size| *size != first));
@@ -136,54 +142,50 @@ impl<'a> Section<'a> {
         maps.find(|(_, maps)| !maps.is_empty())
     }
 
-    /// The mean steps of a policy's tokens, of a class, tag or place, or of all where the group is empty.
-    pub(super) fn steps(&self, group: &str, policy: &str, size: u32) -> Option<Estimate> {
-        let panel = if group.is_empty() { self.whole() } else { self.part(group) }?;
-        panel.point(policy, Some(size)).map(|point| point.estimate)
+    /// The mean steps of a policy's tokens, of a class, tag or position, or of all where the slice is empty.
+    pub(crate) fn steps(&self, slice: &str, policy: &str, size: u32) -> Option<Estimate> {
+        self.panel(slice)?.point(policy, Some(size)).map(|point| point.estimate)
     }
 
     /// A policy's steps by place, at each of its sizes, on a page of some width in points.
-    pub(super) fn places_of(&self, policy: &'a str, width: f64) -> Option<Scene> {
+    pub(crate) fn places_of(&self, policy: &'a str, width: f64) -> Option<Scene> {
         let sizes = self.sizes_of(policy);
         if sizes.is_empty() {
             return None;
         }
-        places::scene(&self.title, &self.positions(), &[(policy, &sizes)], self.setting.length, Some(width))
+        places::scene(&self.title, &self.positions(), &[(policy, &sizes)], self.key.length, Some(width))
     }
 
     fn positions(&self) -> Vec<(u32, &'a Panel)> {
         let places = 0..places::MOST;
-        places.filter_map(|position| Some((position, self.part(&format!("position:{position}"))?))).collect()
+        places.filter_map(|position| Some((position, self.panel(&format!("position:{position}"))?))).collect()
     }
 
-    fn whole(&self) -> Option<&'a Panel> {
-        self.panels.iter().find(|panel| panel.group.is_none()).copied()
+    /// The panel of a slice, or of all tokens where it is empty.
+    fn panel(&self, slice: &str) -> Option<&'a Panel> {
+        self.panels.iter().find(|panel| panel.slice.as_deref().unwrap_or_default() == slice).copied()
     }
 
-    fn part(&self, group: &str) -> Option<&'a Panel> {
-        self.panels.iter().find(|panel| panel.group.as_deref() == Some(group)).copied()
-    }
-
-    /// The policies, with their sizes below a sample's length; nobody leaves at the others.
+    /// The policies, with their sizes below a sample's length; nothing is evicted at the others.
     fn columns(&self) -> Vec<Column<'a>> {
-        let Some(whole) = self.whole() else { return Vec::new() };
+        let Some(whole) = self.panel("") else { return Vec::new() };
         let column = |policy: &'a str| {
             let points = whole.points.iter().filter(|point| point.is_policy() && point.policy == policy);
-            let sizes = points.filter_map(|point| point.cache_size).filter(|size| *size < self.setting.length);
+            let sizes = points.filter_map(|point| point.cache_size).filter(|size| *size < self.key.length);
             Column { policy, sizes: sizes.collect() }
         };
         whole.policies().into_iter().map(column).filter(|column| !column.sizes.is_empty()).collect()
     }
 
     /// Classes and tags with their mean steps at a size, the longest kept first.
-    fn groups(&self, column: &Column<'_>, size: u32) -> Vec<(&'a str, f64)> {
-        let groups = self.panels.iter().filter_map(|panel| {
-            let group = panel.group.as_deref().filter(|group| is_kind(group))?;
-            Some((group, panel.point(column.policy, Some(size))?.estimate.value))
+    fn kinds_at(&self, column: &Column<'_>, size: u32) -> Vec<(&'a str, f64)> {
+        let slices = self.panels.iter().filter_map(|panel| {
+            let slice = panel.slice.as_deref().filter(|slice| is_kind(slice))?;
+            Some((slice, panel.point(column.policy, Some(size))?.estimate.value))
         });
-        let mut groups: Vec<(&str, f64)> = groups.collect();
-        groups.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-        groups
+        let mut slices: Vec<(&str, f64)> = slices.collect();
+        slices.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+        slices
     }
 
     /// The section's figures with the names of their files.
@@ -193,16 +195,16 @@ impl<'a> Section<'a> {
         let columns = self.columns();
         let lines: Vec<(&str, &[u32])> =
             columns.iter().map(|column| (column.policy, column.sizes.as_slice())).collect();
-        if let Some(scene) = places::scene(&self.title, &positions, &lines, self.setting.length, None) {
+        if let Some(scene) = places::scene(&self.title, &positions, &lines, self.key.length, None) {
             figures.push((format!("{}-by-position", self.stem), scene));
         }
         for column in &columns {
             let size = reference(&column.sizes);
             let maps = heatmap::maps(self.rows_at(column.policy, size));
             let stem = format!("{}-{}-{size}", self.stem, escape::slug(column.policy));
-            let told = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(column.policy));
+            let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(column.policy));
             if let Some(last) = maps.last() {
-                let title = format!("{told} \u{B7} layer {}", last.layer);
+                let title = format!("{what} \u{B7} layer {}", last.layer);
                 figures.push((format!("{stem}-last-layer"), heatmap::scene(&title, std::slice::from_ref(last))));
             }
             let pages = maps.chunks(heatmap::MOST).filter(|page| maps.len() > 1 && !page.is_empty());
@@ -213,41 +215,28 @@ impl<'a> Section<'a> {
                     }
                     _ => String::new(),
                 };
-                figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&told, page)));
+                figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&what, page)));
             }
         }
         figures
     }
 
-    /// The rows of a policy at a size; of several cells that claim the place, the newest's.
+    /// The tables of a policy's samples at a size, from the cell whose lifetimes are shown.
     fn rows_at(&self, policy: &str, size: u32) -> Vec<&'a Row> {
-        let here = |row: &&&Row| gather::label(row) == policy && row.cache_size == Some(size);
-        let newest = self.rows.iter().filter(here).max_by_key(|row| (row.engine, &row.date, &row.cell));
-        let Some(newest) = newest else { return Vec::new() };
-        self.rows.iter().filter(|row| row.cell == newest.cell).copied().collect()
+        let series = self.series.get(&(self.key.clone(), LIFETIME, None));
+        let shown = series.and_then(|series| newest(series.get(&(policy.into(), Some(size)))?));
+        let Some((cell, _)) = shown else { return Vec::new() };
+        let here = |row: &&&Row| row.cell == cell && label(row) == policy && row.cache_size == Some(size);
+        self.rows.iter().filter(here).copied().collect()
     }
 
-    pub(super) fn markdown(&self, links: &[Link]) -> String {
-        let mut text = format!("## What is kept \u{B7} {}\n\n{}\n\n", escape::markdown(&self.title), about());
-        for Link { title, path } in links {
-            text.push_str(&format!("![{}]({path})\n\n", escape::markdown(title)));
-        }
-        for sheet in self.kinds() {
-            markdown::push_sheet(&mut text, "###", &sheet);
-        }
-        for (title, tokens) in self.tokens() {
-            text.push_str(&format!("### {}\n\n{}", escape::markdown(&title), tokens.markdown()));
-        }
-        text
-    }
-
-    /// Everything the section says in numbers.
+    /// All tables of the section.
     pub(super) fn sheets(&self) -> Vec<Sheet> {
         let tokens = self.tokens();
         self.kinds().into_iter().chain(tokens.iter().flat_map(|(title, tokens)| tokens.sheets(title))).collect()
     }
 
-    /// The tokens kept longest and shortest by each policy, where rows say so.
+    /// The tokens kept longest and shortest by each policy, where rows have them.
     fn tokens(&self) -> Vec<(String, KeptTokens)> {
         let of = |column: &Column<'_>| {
             let size = reference(&column.sizes);
@@ -257,59 +246,51 @@ impl<'a> Section<'a> {
         self.columns().iter().filter_map(of).collect()
     }
 
-    /// The paper's Table 5 for each policy.
+    /// A table by class and tag for each policy.
     fn kinds(&self) -> Vec<Sheet> {
         self.columns().iter().map(|column| self.kinds_of(column)).collect()
     }
 
     fn kinds_of(&self, column: &Column<'_>) -> Sheet {
         let size = reference(&column.sizes);
-        let compared = penn::is_compared(self.setting.length, size);
-        let mut about = format!("Sorted by size {size}.");
-        if compared {
-            about.push_str(&format!(
-                " The last column has the paper's Table 5 at {size} (TOVA, LLaMA-2-7B) for the Penn tags whose tokens \
-                 have this class or tag here; results/README.md says what is alike and what is not."
-            ));
-        }
         let mut columns = vec!["tokens (%)".to_owned()];
         columns.extend(column.sizes.iter().map(u32::to_string));
-        columns.extend(compared.then(|| "Penn tags in the paper".to_owned()));
-        let all = self
-            .whole()
-            .and_then(|panel| panel.point(column.policy, Some(size)))
-            .map_or(1.0, |point| point.weight);
-        let groups = self.groups(column, size).into_iter().map(|(group, _)| group);
-        let line = |group: &str| {
-            let panel = if group.is_empty() { self.whole() } else { self.part(group) }?;
-            let point = |size: u32| panel.point(column.policy, Some(size));
-            let share = point(size).map_or(0.0, |point| 100.0 * point.weight / all);
-            let steps = |size: &u32| point(*size).map(|point| Entry::plain(show(point.estimate.value)));
-            let mut cells = vec![Some(Entry::plain(format!("{share:.2}")))];
-            cells.extend(column.sizes.iter().map(steps));
-            cells.extend(compared.then(|| Some(Entry::plain(penn::beside(group, size)))));
-            let name = if group.is_empty() { "all tokens".to_owned() } else { group.replace(':', " ") };
-            Some(Line { name, cells })
+        let point = |slice: &str, size: u32| self.panel(slice)?.point(column.policy, Some(size));
+        let all = point("", size).map_or(1.0, |point| point.weight);
+        let kinds = self.kinds_at(column, size);
+        let slices: Vec<&str> = std::iter::once("").chain(kinds.iter().map(|(slice, _)| *slice)).collect();
+        let line = |slice: &str| {
+            let share = point(slice, size).map_or(0.0, |point| 100.0 * point.weight / all);
+            let steps = |size: &u32| point(slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
+            let share = Some(Entry::plain(format!("{share:.2}")));
+            let name = if slice.is_empty() { "all tokens".to_owned() } else { slice.replace(':', " ") };
+            Line { name, cells: std::iter::once(share).chain(column.sizes.iter().map(steps)).collect() }
         };
+        let mut grid = Grid { lines: slices.iter().map(|slice| line(slice)).collect(), columns };
+        let mut about = format!("Sorted by size {size}.");
+        if let Some(beside) = self.published.beside_lifetimes(self.key, size, &slices) {
+            grid.append(&beside);
+            about.push_str(&format!(" {}", beside.source));
+        }
         Sheet {
             title: format!("Steps kept by class and part of speech: {}", column.policy),
             about,
             corner: "class or tag",
-            grid: Grid { lines: std::iter::once("").chain(groups).filter_map(line).collect(), columns },
+            grid,
             notes: Vec::new(),
         }
     }
 }
 
-/// Whether a group is of tokens by what they are.
-fn is_kind(group: &str) -> bool {
-    matches!(order::of_group(group).0, "class" | "tag")
+/// Whether a slice is of tokens by what they are.
+fn is_kind(slice: &str) -> bool {
+    matches!(order::of_slice(slice).0, "class" | "tag")
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Sample, rows};
-    use super::super::points::panels;
+    use super::super::markdown::push_section;
     use super::*;
 
     /// Lifetimes of a policy at two sizes: of all tokens and of two kinds, and what rows carry as text.
@@ -342,8 +323,8 @@ mod tests {
     #[test]
     fn a_section_has_its_tables_and_figures() {
         let rows = [kept("tova"), kept("window")].concat();
-        let panels = panels(&rows);
-        let sections = sections(&rows, &panels);
+        let results = Results::of(&rows);
+        let sections = sections(&results, &());
         let [section] = &sections[..] else { panic!("one section expected") };
         let figures = section.figures();
         let stems: Vec<&str> = figures.iter().map(|(stem, _)| stem.as_str()).collect();
@@ -356,7 +337,8 @@ mod tests {
             assert!(scene.svg().unwrap().contains("<svg"));
         }
         assert!(figures[1].1.svg().unwrap().contains("<image "));
-        let text = section.markdown(&[]);
+        let mut text = String::new();
+        push_section(&mut text, section, &[]);
         for line in [
             "| class or tag | tokens (%) | 4 | 8 |",
             "| all tokens | 100.00 | 0.2500 | 0.5000 |",
@@ -367,20 +349,19 @@ mod tests {
         }
         let digits = text.find("class digits").unwrap();
         assert!(digits < text.find("tag NOUN").unwrap(), "{text}");
-        assert!(text.contains("`\\n`") && text.contains("a\\|b"), "{text}");
-        let told = terminal(&panels);
+        assert!(text.contains("| \\\\n | 15 | 2 |") && text.contains("␣a\\|b"), "{text}");
+        let text = terminal(&sections);
         assert!(
-            told.contains("kept longest by tova at 8, in steps: class:digits 6.0000, tag:NOUN 0.5000"),
-            "{told}"
+            text.contains("kept longest by tova at 8, in steps: class:digits 6.0000, tag:NOUN 0.5000"),
+            "{text}"
         );
-        // They are no panels of their own, and make no tables by part.
-        assert!(panels.iter().all(|panel| panel.quantity.metric == "lifetime"));
+        // Tables of samples make no panels.
+        assert!(results.panels.iter().all(|panel| panel.metric.id == "lifetime"));
     }
 
     #[test]
     fn rows_of_other_tasks_make_no_section() {
         let rows = rows("tova", Some(8), &[Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }]);
-        let panels = panels(&rows);
-        assert!(sections(&rows, &panels).is_empty() && terminal(&panels).is_empty());
+        assert!(sections(&Results::of(&rows), &()).is_empty() && terminal(&[]).is_empty());
     }
 }

@@ -13,18 +13,18 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::image::{self, Image};
 use super::{escape, font};
 
-pub(super) type Spot = (f64, f64);
+pub(crate) type Spot = (f64, f64);
 
 /// Where a text hangs on its spot; up and down it is always centred on the height of a digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Across {
+pub(crate) enum Across {
     Left,
     Centre,
     Right,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Fill {
         points: Vec<Spot>,
         color: RGBColor,
@@ -56,11 +56,11 @@ pub(super) enum Shape {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
-    pub(super) title: String,
-    pub(super) width: f64,
-    pub(super) height: f64,
-    pub(super) shapes: Vec<Shape>,
+pub(crate) struct Scene {
+    pub(crate) title: String,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    pub(crate) shapes: Vec<Shape>,
 }
 
 /// Units per inch: fine enough that whole units, all the library draws in, are no grid to see.
@@ -69,15 +69,15 @@ const UNITS: f64 = 600.0;
 const SMOOTHING: usize = 2;
 
 impl Scene {
-    pub(super) fn stroke(&mut self, points: Vec<Spot>, color: RGBColor, width: f64, dash: Option<(f64, f64)>) {
+    pub(crate) fn stroke(&mut self, points: Vec<Spot>, color: RGBColor, width: f64, dash: Option<(f64, f64)>) {
         self.shapes.push(Shape::Stroke { points, color, width, dash });
     }
 
-    pub(super) fn text(&mut self, at: Spot, text: &str, size: f64, color: RGBColor, across: Across) {
+    pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: RGBColor, across: Across) {
         self.shapes.push(Shape::Text { at, text: text.to_owned(), size, color, across, upright: false });
     }
 
-    pub(super) fn svg(&self) -> Result<String> {
+    pub(crate) fn svg(&self) -> Result<String> {
         let mut body = String::new();
         {
             let root = SVGBackend::with_string(&mut body, self.size()).into_drawing_area();
@@ -101,7 +101,7 @@ impl Scene {
     }
 
     /// The bytes of a PNG file.
-    pub(super) fn png(&self) -> Result<Vec<u8>> {
+    pub(crate) fn png(&self) -> Result<Vec<u8>> {
         let (width, height) = self.size();
         let mut pixels = vec![255; width as usize * height as usize * 3];
         for image in self.images() {

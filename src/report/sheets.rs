@@ -1,48 +1,36 @@
-//! Everything the report has tables of, as sheets: the one list that formats without figures take their tables from.
+//! All tables of a report, as sheets: formats without figures take their tables from this list.
 //!
-//! It puts words beside grids; what stands in a grid and how a sheet is drawn it leaves to others.
+//! Titles and explanations are written here; `table` decides what a cell holds.
 
 use super::bootstrap::RESAMPLES;
 use super::breakdown::Breakdown;
 use super::pairing;
 use super::points::{self, Panel};
-use super::quantity::Better;
-use super::setting::Setting;
 use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
-use super::within::{self, Distance};
-use crate::ledger::Row;
+use super::write_report::Report;
+use crate::metric::Better;
 
-/// What stands above the names of policies.
+/// The header above the names of policies.
 pub(super) const POLICY: &str = "policy";
 
-/// All tables, by what they are about: first the one over all settings, then setting after setting.
-pub(super) fn all(
-    rows: &[Row],
-    panels: &[Panel],
-    breakdowns: &[Breakdown<'_>],
-    distances: &[Distance],
-) -> Vec<(Option<String>, Vec<Sheet>)> {
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
-    let timed = throughput::tables(rows);
-    let mut all = Vec::new();
-    if let Some(within) = within::sheet(panels, distances) {
-        all.push((None, vec![within]));
-    }
-    for of_setting in panels.chunk_by(|a, b| a.setting == b.setting) {
-        let setting = &of_setting[0].setting;
-        let mut sheets = Vec::new();
-        if let Some(table) = timed.iter().find(|table| table.setting == *setting) {
-            sheets.push(of_timing(table));
-        }
-        for panel in of_setting {
+/// All tables with what they have in common: the one over all keys, then key after key, sections, and the caller's.
+pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
+    let keys = report.keys();
+    let mut all: Vec<(Option<String>, Vec<Sheet>)> =
+        report.smallest.iter().map(|sheet| (None, vec![sheet.clone()])).collect();
+    for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
+        let key = &of_key[0].key;
+        let mut sheets: Vec<Sheet> = report.timing(key).map(of_timing).into_iter().collect();
+        for panel in of_key {
             sheets.extend(of_panel(panel));
-            for parts in breakdowns.iter().filter(|parts| parts.is_of(panel)) {
-                sheets.extend(of_parts(parts).into_iter().map(|(_, sheet)| sheet));
-            }
+            let parts = report.breakdowns_of(panel).flat_map(of_parts);
+            sheets.extend(parts.map(|(_, sheet)| sheet));
         }
-        all.push((Some(setting.title(&settings)), sheets));
+        all.push((Some(key.title(&keys)), sheets));
     }
+    all.extend(report.sections.iter().map(|section| (Some(section.heading()), section.sheets())));
+    all.extend(report.extra.iter().map(|sheet| (None, vec![sheet.clone()])));
     all
 }
 
@@ -53,7 +41,7 @@ fn of_panel(panel: &Panel) -> Vec<Sheet> {
 
 pub(super) fn value(panel: &Panel) -> Option<Sheet> {
     Some(Sheet {
-        title: panel.quantity.name.clone(),
+        title: panel.metric.label.to_string(),
         about: meaning(panel),
         corner: POLICY,
         grid: table::grid(panel, Show::Value)?,
@@ -63,7 +51,7 @@ pub(super) fn value(panel: &Panel) -> Option<Sheet> {
 
 pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
     Some(Sheet {
-        title: format!("{}: difference to full", panel.quantity.name),
+        title: format!("{}: difference to full", panel.metric.label),
         about: match panel.points.iter().any(|point| point.to_full.is_some_and(|d| d.interval.is_some())) {
             true => "Over the samples both have; ± is half of the paired 95 % bootstrap interval.".to_owned(),
             false => "Over the samples both have.".to_owned(),
@@ -74,7 +62,7 @@ pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
     })
 }
 
-/// What decoding costs.
+/// The table of decoding speed and memory.
 pub(super) fn of_timing(timed: &Throughput) -> Sheet {
     Sheet {
         title: "what decoding costs".to_owned(),
@@ -99,7 +87,7 @@ pub(super) fn of_parts(parts: &Breakdown<'_>) -> Vec<(u32, Sheet)> {
 }
 
 pub(super) fn title_of_parts(parts: &Breakdown<'_>) -> String {
-    let name = &parts.quantity().name;
+    let name = &parts.metric().label;
     match parts.by {
         points::RUNNING => format!("{name} of all tokens read"),
         by => format!("{name} by {by}"),
@@ -118,7 +106,7 @@ pub(super) fn about_parts(parts: &Breakdown<'_>) -> &'static str {
 
 /// How to read the table of a panel.
 pub(super) fn meaning(panel: &Panel) -> String {
-    let better = match panel.quantity.better {
+    let better = match panel.metric.better {
         Better::Lower => "Lower is better; the best policy of each size is bold. ",
         Better::Higher => "Higher is better; the best policy of each size is bold. ",
         Better::Unknown => "",
@@ -131,10 +119,14 @@ pub(super) fn meaning(panel: &Panel) -> String {
     } else {
         String::new()
     };
-    let chance = panel.chance.map_or_else(String::new, |chance| {
-        format!(" For comparison, {} would reach {}.", panel.quantity.guess(), panel.quantity.show(chance))
-    });
+    let chance = guess(panel).map_or_else(String::new, |guess| format!(" For comparison, {guess}."));
     format!("{better}{samples}{spread}.{chance}")
+}
+
+/// `the commonest answer would reach 12.5`, where a guess is known.
+pub(super) fn guess(panel: &Panel) -> Option<String> {
+    let guess = panel.metric.guess?;
+    Some(format!("{} would reach {}", guess.by, panel.metric.show(panel.chance?)))
 }
 
 fn notes(panel: &Panel) -> Vec<String> {
@@ -143,7 +135,7 @@ fn notes(panel: &Panel) -> Vec<String> {
     dagger.into_iter().chain(panel.notes.iter().cloned()).collect()
 }
 
-pub(super) fn capital(name: &str) -> String {
+pub fn capital(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

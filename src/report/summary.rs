@@ -1,62 +1,49 @@
-//! The short answer, for a terminal: a table or two per setting and what they are worth.
-//!
-//! Plain text without colour. The report file says more; this says the first thing.
+//! The short answer, for a terminal: a table or two per key, as plain text without colour.
 
-use super::paper;
-use super::points::{self, Panel};
-use super::quantity::Better;
-use super::setting::Setting;
+use super::points::Panel;
+use super::sheets;
 use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
-use super::within::{self, Distance};
-use super::{escape, pairing, retention};
-use crate::ledger::Row;
+use super::write_report::Report;
+use super::{escape, pairing};
+use crate::metric::Better;
 
-/// Tables of the first quantity of each setting (perplexity where there is one) with the difference to the full cache,
-/// and of recall; of a timing the one table that says it all.
-pub fn terminal(rows: &[Row]) -> String {
-    let panels = points::panels(rows);
-    let kept = retention::terminal(&panels) + &paper::terminal(rows, &panels);
-    text(rows, &panels.into_iter().filter(|panel| panel.group.is_none()).collect::<Vec<_>>(), &[]) + &kept
-}
-
-pub(super) fn text(rows: &[Row], panels: &[Panel], distances: &[Distance]) -> String {
-    if panels.is_empty() {
-        return "nothing was measured\n".to_owned();
-    }
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
-    let timed = throughput::tables(rows);
+/// Tables of the first metric of each key (perplexity where there is one) with the difference to the full cache, and of
+/// recall; of a timing its one table.
+pub(super) fn text(report: &Report<'_>) -> String {
+    let keys = report.keys();
     let mut blocks = Vec::new();
-    for of_setting in panels.chunk_by(|a, b| a.setting == b.setting) {
-        let [panel, others @ ..] = of_setting else { continue };
-        if let Some(table) = timed.iter().find(|table| table.setting == panel.setting) {
-            blocks.push(speed(table, &panel.setting.title(&settings)));
+    for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
+        let [panel, others @ ..] = of_key else { continue };
+        let title = panel.key.title(&keys);
+        if let Some(timing) = report.timing(&panel.key) {
+            blocks.push(speed(timing, &title));
             continue;
         }
-        blocks.push(block(panel, &panel.setting.title(&settings)) + &verdicts(panel));
+        blocks.push(block(panel, &title) + &outcomes(panel));
         let (recall, others): (Vec<&Panel>, Vec<&Panel>) =
-            others.iter().partition(|panel| panel.quantity.metric == "recall");
-        blocks.extend(recall.iter().map(|panel| block(panel, &panel.setting.title(&settings))));
+            others.iter().partition(|panel| panel.metric.id == "recall");
+        blocks.extend(recall.iter().map(|panel| block(panel, &title)));
         if !others.is_empty() {
-            let names: Vec<&str> = others.iter().map(|panel| panel.quantity.name.as_str()).collect();
+            let names: Vec<&str> = others.iter().map(|panel| &*panel.metric.label).collect();
             blocks.push(format!("also measured: {}\n", names.join("; ")));
         }
     }
-    blocks.extend(within::sheet(panels, distances).as_ref().map(enough));
+    blocks.extend(report.smallest.as_ref().map(enough));
     blocks.join("\n")
 }
 
-/// One line for those that a policy holds its own against alike.
-fn verdicts(panel: &Panel) -> String {
-    let verdicts = pairing::verdicts(panel);
-    if verdicts.is_empty() {
+/// One policy against the others, in a line for each outcome.
+fn outcomes(panel: &Panel) -> String {
+    let outcomes = pairing::outcome_lines(panel);
+    if outcomes.is_empty() {
         return String::new();
     }
-    let lines = verdicts.iter().map(|verdict| format!("  {}\n", escape::plain(verdict)));
+    let lines = outcomes.iter().map(|outcome| format!("  {}\n", escape::plain(outcome)));
     format!("{}:\n{}", pairing::legend(panel), lines.collect::<String>())
 }
 
-/// How small a cache may be.
+/// The smallest caches.
 fn enough(sheet: &Sheet) -> String {
     let notes = sheet.notes.iter().map(|note| format!("note: {}\n", escape::plain(note)));
     let notes: String = notes.collect();
@@ -67,23 +54,23 @@ fn enough(sheet: &Sheet) -> String {
 }
 
 fn speed(table: &Throughput, title: &str) -> String {
-    let device = escape::plain(&table.setting.device);
+    let device = escape::plain(&table.key.device);
     let shown = table::text_under(throughput::CORNER, &table.grid());
     format!("decoding \u{B7} {title}\n{shown}\n{}\n{device}\n", table.legend())
 }
 
 fn block(panel: &Panel, title: &str) -> String {
-    let name = &panel.quantity.name;
+    let name = &panel.metric.label;
     let mut block = format!("{name} \u{B7} {title}\n");
     if let Some(grid) = table::grid(panel, Show::Value) {
-        block.push_str(&table::text(&grid));
+        block.push_str(&table::text_under("cache size", &grid));
     }
     if let Some(grid) = table::grid(panel, Show::Difference) {
         block.push_str("\ndifference to full\n");
-        block.push_str(&table::text(&grid));
+        block.push_str(&table::text_under("cache size", &grid));
     }
     block.push('\n');
-    match panel.quantity.better {
+    match panel.metric.better {
         Better::Lower => block.push_str("lower is better; * best policy at that size"),
         Better::Higher => block.push_str("higher is better; * best policy at that size"),
         Better::Unknown => block.push_str("which way is better is not known"),
@@ -91,8 +78,8 @@ fn block(panel: &Panel, title: &str) -> String {
     if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
         block.push_str("; ± half of the 95 % bootstrap interval");
     }
-    if let Some(chance) = panel.chance {
-        block.push_str(&format!("; {} would reach {}", panel.quantity.guess(), panel.quantity.show(chance)));
+    if let Some(guess) = sheets::guess(panel) {
+        block.push_str(&format!("; {guess}"));
     }
     if panel.points.iter().any(|point| !point.complete) {
         block.push_str("; † not over all samples");
@@ -106,12 +93,12 @@ fn block(panel: &Panel, title: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
+    use super::super::fixture::{Sample, rows, table_3, with_report};
     use super::*;
 
     #[test]
     fn the_short_answer_has_both_tables() {
-        let text = terminal(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20));
+        let text = with_report(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20), text);
         for expected in
             ["perplexity · Llama-2-7b-hf · pg19", "difference to full", "9.53*", "20 samples from 20 clusters"]
         {
@@ -122,12 +109,7 @@ mod tests {
     #[test]
     fn names_cannot_drive_the_terminal() {
         let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
-        let text = terminal(&rows("\u{1b}[2Jmine", Some(8), &sample));
+        let text = with_report(&rows("\u{1b}[2Jmine", Some(8), &sample), text);
         assert!(!text.contains('\u{1b}') && text.contains("[2Jmine"), "{text}");
-    }
-
-    #[test]
-    fn no_rows_are_said_plainly() {
-        assert_eq!(terminal(&[]), "nothing was measured\n");
     }
 }

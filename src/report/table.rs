@@ -1,14 +1,15 @@
 //! A panel as a table: policies down, cache sizes across, and the same table as aligned plain text.
 //!
-//! It decides what stands in a cell and what is marked; Markdown takes the same [`Grid`]. Colour is for whoever prints.
+//! It decides what stands in a cell and which numbers are marked; every format takes the same [`Grid`].
 
 use super::escape;
 use super::points::{Panel, Point};
-use super::quantity::Better;
+use super::published::Beside;
+use crate::metric::Better;
 
 /// Which number of a point is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Show {
+pub(crate) enum Show {
     Value,
     /// Minus the full cache.
     Difference,
@@ -28,23 +29,33 @@ pub struct Line {
     pub cells: Vec<Option<Entry>>,
 }
 
-/// A table with all a reader needs beside it; every format of the report shows the same sheets. Plain text throughout:
-/// whoever shows it escapes.
+impl Grid {
+    /// Adds columns on the right.
+    pub(crate) fn append(&mut self, beside: &Beside) {
+        self.columns.extend(beside.columns.iter().map(|column| (*column).to_owned()));
+        for (line, cells) in self.lines.iter_mut().zip(&beside.cells) {
+            line.cells.extend(cells.iter().cloned());
+        }
+    }
+}
+
+/// A table with its title and explanations; every format of the report shows the same sheets. Plain text throughout:
+/// formats escape it.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     pub title: String,
     /// What the numbers are, in a sentence or two.
     pub about: String,
-    /// What stands above the names of the lines.
+    /// The header above the names of the lines.
     pub corner: &'static str,
     pub grid: Grid,
-    /// Doubts, one sentence each.
+    /// Warnings, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Entry {
-    /// A number that has nothing beside it, or a word.
-    pub(super) fn plain(number: impl Into<String>) -> Self {
+    /// A number without an interval, or a word.
+    pub fn plain(number: impl Into<String>) -> Self {
         Self { number: number.into(), spread: None, best: false, partial: false }
     }
 }
@@ -54,15 +65,14 @@ pub struct Entry {
     pub number: String,
     /// Half of the interval, with its sign `±`.
     pub spread: Option<String>,
-    /// Stands out, and is shown so: the best policy of its column as far as the digits shown can tell, or what else the
-    /// table says of it.
+    /// Shown in bold: the best policy of its column as far as the digits shown can tell, or what the table says.
     pub best: bool,
     /// Not over all samples of the panel.
     pub partial: bool,
 }
 
 /// The table of a panel; `None` where it would be empty, as differences are without a full cache.
-pub(super) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
+pub(crate) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
     let sizes: Vec<Option<u32>> = match panel.sizes() {
         sizes if sizes.is_empty() => vec![None],
         sizes => sizes.into_iter().map(Some).collect(),
@@ -73,7 +83,7 @@ pub(super) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
     let mut lines = Vec::new();
     for policy in panel.policies() {
         let entry = |(&size, best): (&Option<u32>, &Option<String>)| {
-            // The full cache has no size, so its value stands under every one.
+            // The full cache has no size, so its value is shown under every one.
             let point = panel.point(policy, size).or_else(|| panel.point(policy, None))?;
             let mut entry = entry(panel, point, show)?;
             entry.best = show == Show::Value && point.is_policy() && best.as_ref() == Some(&entry.number);
@@ -87,42 +97,37 @@ pub(super) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
     (!lines.is_empty()).then_some(Grid { columns, lines })
 }
 
-pub(super) fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
+pub(crate) fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
     let estimate = match show {
         Show::Value => point.estimate,
         Show::Difference => point.to_full?,
     };
     let number = match show {
-        Show::Value => panel.quantity.show(estimate.value),
-        Show::Difference => panel.quantity.show_difference(estimate.value),
+        Show::Value => panel.metric.show(estimate.value),
+        Show::Difference => panel.metric.show_difference(estimate.value),
     };
-    let spread =
-        estimate.interval.map(|interval| panel.quantity.show_spread(interval.half_width(), estimate.value));
+    let spread = estimate.interval.map(|interval| panel.metric.show_spread(interval.half_width(), estimate.value));
     Some(Entry { number, spread, best: false, partial: !point.complete })
 }
 
 /// The best policy's number at a size as it is shown, so that equals are marked together; `None` where nothing is better
 /// than anything else.
-pub(super) fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
+pub(crate) fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
     let at_size = |point: &&Point| {
         point.is_policy() && point.cache_size == size && point.complete && point.estimate.value.is_finite()
     };
     let values: Vec<f64> = panel.points.iter().filter(at_size).map(|point| point.estimate.value).collect();
-    let best = match panel.quantity.better {
+    let best = match panel.metric.better {
         Better::Lower => values.iter().copied().min_by(f64::total_cmp)?,
         Better::Higher => values.iter().copied().max_by(f64::total_cmp)?,
         Better::Unknown => return None,
     };
-    let best = panel.quantity.show(best);
-    values.iter().any(|&value| panel.quantity.show(value) != best).then_some(best)
+    let best = panel.metric.show(best);
+    values.iter().any(|&value| panel.metric.show(value) != best).then_some(best)
 }
 
-/// Aligned columns, and the half intervals on a second line under each policy. No line ends in a space.
-pub(super) fn text(grid: &Grid) -> String {
-    text_under("cache size", grid)
-}
-
-/// The same under another word than the cache size.
+/// A grid under a header, in aligned columns, with half intervals on a second line under each policy. No line ends in a
+/// space.
 pub fn text_under(corner: &str, grid: &Grid) -> String {
     let name = |line: &Line| escape::plain(&line.name);
     let width = |text: &str| text.chars().count();
@@ -164,7 +169,7 @@ pub fn text_under(corner: &str, grid: &Grid) -> String {
 }
 
 /// A difference with its sign; "-0.00" would claim a direction that the digits shown do not have.
-pub(super) fn signed(difference: f64, digits: usize) -> String {
+pub(crate) fn signed(difference: f64, digits: usize) -> String {
     let shown = format!("{difference:+.digits$}");
     match shown.chars().any(|c| ('1'..='9').contains(&c)) || !difference.is_finite() {
         true => shown,
@@ -173,7 +178,7 @@ pub(super) fn signed(difference: f64, digits: usize) -> String {
 }
 
 /// A sheet for a terminal.
-pub(super) fn sheet_text(sheet: &Sheet) -> String {
+pub(crate) fn sheet_text(sheet: &Sheet) -> String {
     let mut text = format!("{}\n{}", escape::plain(&sheet.title), text_under(sheet.corner, &sheet.grid));
     if !sheet.about.is_empty() {
         text.push_str(&format!("\n{}\n", escape::plain(&sheet.about)));
@@ -197,9 +202,12 @@ fn marks(entry: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
+
+    fn text(grid: &Grid) -> String {
+        text_under("cache size", grid)
+    }
 
     #[test]
     fn the_best_policy_is_marked_and_baselines_never_are() {

@@ -1,26 +1,26 @@
 //! How small a cache may be: the smallest of each policy that stays within a distance of the full cache.
 //!
-//! It knows the units in which distances are typed and the distances the paper's claims are made of. Larger caches need not
-//! be better, so a size counts only if all larger ones that were measured are within as well.
+//! Distances have units, and defaults from the paper's claims. Larger caches need not be better, so a size counts only if all
+//! larger ones that were measured are within the distance as well.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use super::order;
 use super::points::{self, Panel, Point};
-use super::quantity::Better;
-use super::setting::Setting;
+use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
+use crate::metric::Better;
 
-/// What a distance is counted in.
+/// The unit of a distance.
 #[derive(Debug, PartialEq)]
 struct Unit {
-    /// As it is typed.
+    /// As users type it.
     name: &'static str,
     /// As it is shown.
     shown: &'static str,
     metric: &'static str,
-    /// The distance of the paper's claims (arXiv 2401.06104, Section 6), or a like one.
+    /// The distance of the paper's claims (arXiv 2401.06104, Section 6), or a similar one.
     usual: f64,
 }
 
@@ -36,11 +36,11 @@ const UNITS: [Unit; 5] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
     amount: f64,
-    /// `None`: percent of the full cache's value, of any quantity.
+    /// `None`: percent of the full cache's value, of any metric.
     unit: Option<&'static Unit>,
 }
 
-/// Something else was typed.
+/// The text is no distance.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is no distance: write a number and what it is counted in, such as 0.4ppl, 1f1, 1rouge, 2recall, 1found, or 5% \
@@ -76,31 +76,31 @@ impl Distance {
     fn shown(&self, panel: &Panel) -> String {
         match self.unit {
             Some(unit) => format!("{} {}", self.amount, unit.shown),
-            None => format!("{} % of {}", self.amount, panel.quantity.name.trim_end_matches(" (%)")),
+            None => format!("{} % of {}", self.amount, panel.metric.label.trim_end_matches(" (%)")),
         }
     }
 
-    /// In the quantity's own terms; `None` where the panel is about something else.
+    /// In the unit shown; `None` where the panel has another metric.
     fn of(&self, panel: &Panel) -> Option<f64> {
-        let known = panel.quantity.better != Better::Unknown && panel.quantity.has_difference;
+        let known = panel.metric.better != Better::Unknown && panel.metric.has_difference;
         match self.unit {
-            _ if !known || panel.group.is_some() => None,
-            Some(unit) => (unit.metric == panel.quantity.metric).then_some(self.amount),
-            // Details only say more about another quantity.
-            None if panel.quantity.is_detail() => None,
+            _ if !known || panel.slice.is_some() => None,
+            Some(unit) => (unit.metric == panel.metric.id).then_some(self.amount),
+            // Details only say more about another metric.
+            None if panel.metric.is_detail() => None,
             None => Some(self.amount / 100.0 * panel.full()?.estimate.value.abs()),
         }
     }
 }
 
-/// One policy's answer.
-struct Reach<'p> {
-    smallest: Option<&'p Point>,
-    /// Where the farther end of the interval is within too; `None` where there are no intervals.
+/// The smallest cache of one policy.
+struct Smallest<'p> {
+    size: Option<&'p Point>,
+    /// The smallest whose whole interval is within the distance; `None` where there are no intervals.
     sure: Option<Option<&'p Point>>,
 }
 
-fn reach<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Reach<'p>> {
+fn smallest<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Smallest<'p>> {
     let sizes = || {
         let of_policy = move |point: &&Point| point.policy == policy && point.cache_size.is_some();
         panel.points.iter().filter(of_policy).filter_map(|point| Some((point, point.to_full?)))
@@ -112,29 +112,30 @@ fn reach<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Reach<'p>>
         let within = |point: &&Point| loss(point).is_some_and(|loss| loss <= distance + ROUNDING);
         points.into_iter().rev().take_while(within).last()
     };
-    let lower = panel.quantity.better == Better::Lower;
+    let lower = panel.metric.better == Better::Lower;
     let value = |point: &Point| point.to_full.map(|to_full| if lower { to_full.value } else { -to_full.value });
     let farther = |point: &Point| {
         let interval = point.to_full?.interval?;
         Some(if lower { interval.high } else { -interval.low })
     };
     let has_intervals = sizes().any(|(_, to_full)| to_full.interval.is_some());
-    Some(Reach { smallest: from_largest(&value), sure: has_intervals.then(|| from_largest(&farther)) })
+    Some(Smallest { size: from_largest(&value), sure: has_intervals.then(|| from_largest(&farther)) })
 }
 
 /// 7.56 - 7.16 is a little more than 0.4.
 const ROUNDING: f64 = 1e-9;
 
-/// The sheet of all settings; `None` where nothing is measured in any of the units, and nobody asked.
+/// The sheet over all keys; `None` where nothing is measured in any of the units, and none was asked for.
 pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
     let usual = Distance::usual();
     let asked = if distances.is_empty() { &usual } else { distances };
     let mut wanted: Vec<(&Panel, &Distance, f64)> = Vec::new();
     for panel in panels.iter().filter(|panel| panel.full().is_some()) {
         wanted.extend(asked.iter().filter_map(|distance| Some((panel, distance, distance.of(panel)?))));
     }
-    let measured = |policy: &&str| wanted.iter().any(|(panel, _, within)| reach(panel, policy, *within).is_some());
+    let measured =
+        |policy: &&str| wanted.iter().any(|(panel, _, within)| smallest(panel, policy, *within).is_some());
     let policies: BTreeSet<_> = wanted.iter().flat_map(|(panel, ..)| panel.policies()).map(order::of).collect();
     let policies: Vec<&str> = policies.into_iter().map(|(.., name)| name).filter(measured).collect();
     let mut notes: Vec<String> = Vec::new();
@@ -145,23 +146,23 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     }
     let mut lines = Vec::new();
     for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
-        let title = panel.setting.title(&settings);
+        let title = panel.key.title(&keys);
         let name = format!("{} \u{B7} {title}", distance.shown(panel));
-        let reached: Vec<_> = policies.iter().map(|policy| reach(panel, policy, within)).collect();
-        let size = |reach: &Option<Reach<'_>>| reach.as_ref()?.smallest?.cache_size;
-        let own = policies.iter().zip(&reached).filter(|(policy, _)| **policy != "truncate");
+        let found: Vec<_> = policies.iter().map(|policy| smallest(panel, policy, within)).collect();
+        let size = |found: &Option<Smallest<'_>>| found.as_ref()?.size?.cache_size;
+        let own = policies.iter().zip(&found).filter(|(policy, _)| **policy != "truncate");
         let sizes: Vec<Option<u32>> =
-            own.filter(|(_, reach)| reach.is_some()).map(|(_, reach)| size(reach)).collect();
+            own.filter(|(_, found)| found.is_some()).map(|(_, found)| size(found)).collect();
         let best =
             sizes.iter().flatten().min().copied().filter(|best| sizes.iter().any(|size| *size != Some(*best)));
-        let cell = |(policy, reach): (&&str, &Option<Reach<'_>>)| {
-            let mut entry = entry(reach.as_ref()?, panel.setting.length);
-            entry.best = *policy != "truncate" && best.is_some() && size(reach) == best;
+        let cell = |(policy, found): (&&str, &Option<Smallest<'_>>)| {
+            let mut entry = entry(found.as_ref()?, panel.key.length);
+            entry.best = *policy != "truncate" && best.is_some() && size(found) == best;
             Some(entry)
         };
-        lines.push(Line { name, cells: policies.iter().zip(&reached).map(cell).collect() });
-        let doubt = points::doubts_about_clusters(panel.clusters).map(|doubt| format!("{title}: {doubt}"));
-        notes.extend(doubt.filter(|doubt| !notes.contains(doubt)));
+        lines.push(Line { name, cells: policies.iter().zip(&found).map(cell).collect() });
+        let warning = points::few_clusters(panel.clusters).map(|warning| format!("{title}: {warning}"));
+        notes.extend(warning.filter(|warning| !notes.contains(warning)));
     }
     (!lines.is_empty() || !distances.is_empty()).then(|| Sheet {
         title: "The smallest cache that is enough".to_owned(),
@@ -175,25 +176,25 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     })
 }
 
-fn entry(reach: &Reach<'_>, length: u32) -> Entry {
+fn entry(found: &Smallest<'_>, length: u32) -> Entry {
     let size = |point: &Point| point.cache_size.map_or_else(String::new, |size| size.to_string());
     let share = |point: &Point| point.cache_size.map_or_else(String::new, |size| share(size, length));
     let number = |point| format!("{} ({})", size(point), share(point));
-    let spread = match (reach.smallest, reach.sure) {
+    let spread = match (found.size, found.sure) {
         (Some(smallest), Some(Some(sure))) if smallest == sure => Some("for sure".to_owned()),
         (Some(_), Some(Some(sure))) => Some(format!("{} to be sure", size(sure))),
         (Some(_), Some(None)) => Some("none is sure".to_owned()),
         _ => None,
     };
     Entry {
-        number: reach.smallest.map_or_else(|| "none measured".to_owned(), number),
+        number: found.size.map_or_else(|| "none measured".to_owned(), number),
         spread,
         best: false,
-        partial: reach.smallest.is_some_and(|point| !point.complete),
+        partial: found.size.is_some_and(|point| !point.complete),
     }
 }
 
-/// `1/8`, where it is one over a whole number.
+/// A share of the length: `1/8` where that is exact, else in percent.
 fn share(size: u32, length: u32) -> String {
     match (size, length) {
         (0, _) | (_, 0) => "0".to_owned(),
@@ -205,8 +206,7 @@ fn share(size: u32, length: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, panels, rows, table_3};
     use super::*;
     use crate::ledger::Row;
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_say_where_it_is_sure_and_a_gap_ends_the_search() {
+    fn sizes_count_only_if_all_larger_ones_are_within() {
         // Of two books the interval's ends are the books: at 512 the mean loses 0.5, one of the books 2.
         let mut all = losses(
             "tova",
@@ -291,18 +291,20 @@ mod tests {
         assert_eq!(sheet.notes.len(), 1, "{:?}", sheet.notes);
         assert!(sheet.notes[0].contains("2 clusters only"), "{:?}", sheet.notes);
         // A gain is never too far.
-        let gain =
-            super::sheet(&super::points::panels(&losses("tova", &[(64, [-9.0, -9.0])])), &[distance("0f1")]);
+        let gain = super::sheet(
+            &super::super::fixture::panels(&losses("tova", &[(64, [-9.0, -9.0])])),
+            &[distance("0f1")],
+        );
         assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("for sure")));
     }
 
     #[test]
-    fn what_was_asked_and_is_not_there_is_said() {
+    fn distances_without_results_are_listed() {
         let panels = panels(&table_3("m", 1.0, 10));
         let asked = sheet(&panels, &[distance("1f1"), distance("0.4ppl")]).unwrap();
         assert_eq!((asked.grid.lines.len(), asked.notes.len()), (1, 1));
         assert!(asked.notes[0].starts_with("within 1f1: nothing"), "{:?}", asked.notes);
-        let only = points::panels(&rows("tova", Some(8), &[]));
+        let only = super::super::fixture::panels(&rows("tova", Some(8), &[]));
         assert!(sheet(&only, &[]).is_none());
     }
 

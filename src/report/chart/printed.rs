@@ -13,14 +13,16 @@ const WIDTH: f64 = 0.7;
 const DASH: (f64, f64) = (1.8, 1.4);
 
 /// Lines that others published, by the names of policies, and the level of their full cache.
-pub(in crate::report) struct Printed {
-    pub(in crate::report) lines: Vec<(String, Vec<Spot>)>,
-    pub(in crate::report) full: Option<f64>,
+pub(crate) struct Printed {
+    pub(crate) lines: Vec<(String, Vec<Spot>)>,
+    pub(crate) full: Option<f64>,
+    /// Who published them, for the legend.
+    pub(crate) source: String,
 }
 
 impl Chart {
     /// The same with others' numbers laid over, and a value axis that has both.
-    pub(in crate::report) fn beside(self, printed: Printed) -> Self {
+    pub(crate) fn beside(self, printed: Printed) -> Self {
         let own = values(&self.quantity, series(&self.lines), self.full.as_ref(), self.scale);
         let full = printed.full.map(Reference::Level);
         let lines = printed.lines.iter().map(|(_, spots)| spots.iter().map(|(_, value)| *value).collect());
@@ -29,8 +31,8 @@ impl Chart {
         Self { values, printed: Some(printed), ..self }
     }
 
-    pub(in crate::report) fn has_printed(&self) -> bool {
-        self.printed.is_some()
+    pub(crate) fn printed_source(&self) -> Option<&str> {
+        self.printed.as_ref().map(|printed| printed.source.as_str())
     }
 
     pub(super) fn draw_printed(

@@ -1,4 +1,4 @@
-// A chart of one sample's numbers along its text: a line for each policy, the full cache dashed. It knows no samples: `spots` are
+// A chart of one sample's numbers along its text: a line for each policy, the full cache dashed. `spots` are
 // the parts with `from` and `to` in tokens, `lines` have a policy and, for each spot that was measured, its value.
 const courseAlong =
   ({ make, draw, rove, looks }) =>

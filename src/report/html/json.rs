@@ -1,6 +1,6 @@
-//! JSON that may stand inside a `script` element, and numbers in it that lose no bit.
+//! JSON inside a `script` element, with numbers that lose no bit.
 //!
-//! JSON has no NaN and no infinity, so these are written as text, as rows do. It knows nothing of what is written.
+//! JSON has no NaN and no infinity, so these are written as text, as in rows.
 
 use anyhow::{Context as _, Result};
 use serde::{Serialize, Serializer};
@@ -12,7 +12,7 @@ pub(super) struct Exact(pub(super) f64);
 impl Serialize for Exact {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            // Counts are most of the numbers, and shorter without `.0`; a negative zero keeps its sign.
+            // Most numbers are counts, which are shorter without `.0`; a negative zero keeps its sign.
             value if value.fract() == 0.0 && value.abs() < 1e15 && (value != 0.0 || value.is_sign_positive()) => {
                 serializer.serialize_i64(value as i64)
             }
@@ -22,13 +22,13 @@ impl Serialize for Exact {
     }
 }
 
-/// What is written may stand inside a `script` element: no `<` could end it or begin a comment, and no line separator
-/// could be taken for the end of a line.
+/// JSON that is safe inside a `script` element: no `<` can end the element or begin a comment, and no line separator can be
+/// taken for the end of a line.
 pub(super) fn inside_script(value: &impl Serialize) -> Result<String> {
     Ok(escaped(&serde_json::to_string(value).context("writing JSON into the page")?))
 }
 
-/// Outside texts JSON has none of these, and inside one an escape means the same.
+/// These characters occur only inside JSON strings, where an escape means the same.
 pub(super) fn escaped(json: &str) -> String {
     json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_leaves_the_script() {
+    fn texts_cannot_end_the_script() {
         let text = "</script><!-- \u{2028}\u{2029} \" \\ \u{0} & é";
         let written = inside_script(&text).unwrap();
         assert!(!written.contains('<') && !written.contains(['\u{2028}', '\u{2029}', '\u{0}']), "{written}");

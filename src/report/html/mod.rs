@@ -1,19 +1,17 @@
-//! The report as one page, `report.html`: it opens from a file, asks the network for nothing, and reads without a script.
+//! The report as one page, `report.html`: it opens from a file, loads nothing from a network, and works without a script.
 //!
-//! [`file`] is the front door. Tables are [`Sheet`]s, curves are the charts of the other formats drawn as SVG with classes, so that
-//! the style sheet does the colours; what a script needs for looking at single samples lies in the page as JSON. It
-//! computes no statistic. Every text passes `maud`, which escapes, or the JSON writer in `json`.
+//! Tables are [`Sheet`](super::table::Sheet)s, curves are the charts of the other formats drawn as SVG with classes, so
+//! that the style sheet chooses the colours; the data for looking at single samples is in the page as JSON. Every text is
+//! escaped, by `maud` or by the JSON writer in `json`.
 
 mod figure;
 mod json;
 mod page;
 mod plot;
 mod points;
-mod provenance;
 #[cfg(test)]
 mod reader;
 mod samples;
-mod sorted;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,31 +19,9 @@ mod tone;
 
 use anyhow::Result;
 
-use super::breakdown::Breakdown;
-use super::curve::Looks;
-use super::points::Panel;
-use super::retention;
-use super::table::Sheet;
-use crate::ledger::Row;
+use super::format::Files;
+use super::write_report::Report;
 
-/// Everything the page is made of.
-pub(super) struct Content<'a> {
-    pub(super) rows: &'a [Row],
-    /// Every panel, those of parts too.
-    pub(super) all: &'a [Panel],
-    /// Those of whole samples.
-    pub(super) panels: &'a [Panel],
-    pub(super) breakdowns: &'a [Breakdown<'a>],
-    pub(super) sections: &'a [retention::Section<'a>],
-    pub(super) looks: &'a Looks,
-    /// Tables over all settings, shown before them.
-    pub(super) further: &'a [&'a Sheet],
-}
-
-/// The whole page.
-///
-/// # Errors
-/// Where a figure cannot be drawn or JSON not be written.
-pub(super) fn file(content: &Content<'_>) -> Result<String> {
-    page::page(content)
+pub(super) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.html", page::page(report)?)])
 }

@@ -1,4 +1,4 @@
-// What the page can do beyond being read: sort, filter, ask points, look at single samples, take rows away. Texts of data sets
+// The page's interaction: sorting, filtering, tips on points, single samples, export. Texts of data sets
 // and models only ever become text nodes; nothing is fetched and nothing is stored.
 (() => {
   const root = document.documentElement;
@@ -108,7 +108,7 @@
     for (const entry of sheets) {
       const is = ({ text, policy, size }) => shows("policy", policy) && shows("size", size) && finds(text);
       for (const row of entry.rows) off(row.row, !is(row));
-      // What stands beside policies, such as chance, says nothing without them.
+      // Lines that only compare with policies, such as chance, are hidden without them.
       const counted = entry.rows.some((row) => row.policy) ? entry.rows.filter((row) => row.policy) : entry.rows;
       entry.empty = !counted.some(is) || !shows("size", entry.size);
       off(entry.sheet, entry.empty);
@@ -143,7 +143,7 @@
     drill.show();
   };
 
-  // ---- sorting: a third click gives the first order back
+  // ---- sorting: a third click restores the original order
   const sorted = (table) => {
     const body = table.tBodies[0];
     const first = Array.from(body.rows);
@@ -178,11 +178,11 @@
     });
   };
 
-  // ---- rows to take away
+  // ---- export
   const field = (value) => {
     if (value === null || value === undefined) return "";
     if (typeof value !== "string") return String(value);
-    // A spreadsheet would compute a text that begins like a formula; numbers stay as they are.
+    // Spreadsheets evaluate texts that begin like formulas; numbers are left alone.
     const safe = /^[=+\-@\t\r]/.test(value) && !/^(-?inf|NaN)$/.test(value) ? `'${value}` : value;
     return /[",\n\r]|^ | $/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
@@ -328,7 +328,7 @@
     push("Save these numbers (CSV)", "save-points", savePoints),
     counter,
   );
-  // A click elsewhere and the escape key close a menu.
+  // A click elsewhere or the escape key closes a menu.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") for (const { element } of menus) element.open = false;
   });
@@ -337,7 +337,7 @@
   });
   controls.hidden = false;
 
-  // ---- paper shows everything
+  // ---- printing shows everything
   let folded = [];
   addEventListener("beforeprint", () => {
     folded = all("details.fold:not([open])");

@@ -1,7 +1,7 @@
-//! The page from head to foot: what stands first, what is folded, and what the browser is forbidden to do.
+//! The page from head to foot: the order of its parts, which are folded, and what the browser may load.
 //!
-//! The content security policy lets in the page's own style and script by their digests, and pictures inside the page;
-//! everything else, the network first, is refused. It computes nothing.
+//! The content security policy allows the page's own style and script, by their digests, and pictures inside the page;
+//! everything else, the network above all, is refused.
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -13,17 +13,18 @@ use super::super::curve::{self, Figure};
 use super::super::escape;
 use super::super::pairing;
 use super::super::points::Panel;
+use super::super::provenance::Provenance;
 use super::super::retention;
-use super::super::setting::Setting;
+use super::super::series_key::SeriesKey;
 use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
-use super::super::throughput::{self, Throughput};
+use super::super::write_report::Report;
 use super::table::Known;
 use super::tone::Palette;
-use super::{Content, figure, points, provenance, samples, table};
+use super::{figure, points, samples, table};
 
 const STYLE: &str = include_str!("page.css");
-/// One script: what the last of them uses stands before it.
+/// One script, in the order of use.
 const SCRIPT: &str = concat!(
     include_str!("tips.js"),
     include_str!("course.js"),
@@ -33,25 +34,22 @@ const SCRIPT: &str = concat!(
 
 /// What all parts of the page need.
 struct Page<'a> {
-    content: &'a Content<'a>,
+    report: &'a Report<'a>,
     palette: Palette<'a>,
     known: Known<'a>,
     /// In the order of the page.
-    settings: Vec<Setting>,
+    keys: Vec<SeriesKey>,
     /// The figure of each panel that has a curve.
     figures: Vec<Option<Figure<'a>>>,
-    timed: Vec<Throughput>,
 }
 
-pub(super) fn page(content: &Content<'_>) -> Result<String> {
-    let palette = Palette::of(content.looks);
-    let mut settings: Vec<Setting> = content.panels.iter().map(|panel| panel.setting.clone()).collect();
-    settings.dedup();
-    let figures = curve::figures(content.panels, content.looks);
+pub(super) fn page(report: &Report<'_>) -> Result<String> {
+    let palette = Palette::of(report.looks);
+    let figures = curve::figures(report.panels, report.looks);
     let style = format!("{STYLE}\n{}", palette.css());
     let known = Known(palette.policies().chain(["full"]).collect());
-    let timed = throughput::tables(content.rows);
-    let page = Page { content, palette, known, settings, figures: figures.single, timed };
+    let page = Page { report, palette, known, keys: report.keys(), figures: figures.single };
+    let further: Vec<&Sheet> = report.smallest.iter().chain(&report.extra).collect();
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         digest(&style),
@@ -75,14 +73,14 @@ pub(super) fn page(content: &Content<'_>) -> Result<String> {
                 (page.header())
                 main #main tabindex="-1" {
                     @if !figures.combined.is_empty() { (page.overview(&figures.combined)) }
-                    @if !content.further.is_empty() { (page.further()) }
-                    @for (at, setting) in page.settings.iter().enumerate() { (page.setting(at, setting)?) }
+                    @if !further.is_empty() { (page.further(&further)) }
+                    @for (at, key) in page.keys.iter().enumerate() { (page.key(at, key)?) }
                     (page.samples())
                 }
-                footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from the rows alone. Nothing on this page comes from or goes to a network." } }
+                footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
-                script #points type="application/json" { (PreEscaped(points::json(content.all, &page.settings, &page.palette)?)) }
-                script #rows type="application/json" { (PreEscaped(samples::json(content.rows, &page.settings, samples::BUDGET)?)) }
+                script #points type="application/json" { (PreEscaped(points::json(report.all, &page.keys, &page.palette)?)) }
+                script #rows type="application/json" { (PreEscaped(samples::json(report.series, &page.keys, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -90,20 +88,32 @@ pub(super) fn page(content: &Content<'_>) -> Result<String> {
     Ok(whole.into_string())
 }
 
-/// What a policy on contents calls a text that it lets in.
+/// A text's digest as a content security policy writes it.
 fn digest(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// Everything that must be equal for two numbers to stand in one table.
-fn fields(setting: &Setting) -> String {
-    let whole = [("task", &setting.task), ("model", &setting.model), ("dataset", &setting.dataset)];
-    let mut fields: Vec<String> =
-        whole.iter().map(|(name, value)| format!("{name} {}", escape::plain(value))).collect();
-    let details = setting.details();
-    let told = details.iter().filter(|(_, value)| !value.is_empty());
-    fields.extend(told.map(|(name, value)| format!("{name} {}", escape::plain(value))));
-    fields.join(" \u{B7} ")
+/// Everything that the numbers of a key have in common, in one line.
+fn fields(key: &SeriesKey) -> String {
+    let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::plain(&value)));
+    fields.collect::<Vec<_>>().join(" \u{B7} ")
+}
+
+/// Values of one field that are shown; more are counted.
+const MOST_VALUES: usize = 12;
+
+/// A name and its values; nothing where there are none.
+fn fact(name: &str, values: &[String]) -> Markup {
+    let values: Vec<&String> = values.iter().filter(|value| !value.is_empty()).collect();
+    html! {
+        @if !values.is_empty() {
+            dt { (name) }
+            dd {
+                @for value in values.iter().take(MOST_VALUES) { span { (value) } }
+                @if values.len() > MOST_VALUES { span { "and " (values.len() - MOST_VALUES) " more" } }
+            }
+        }
+    }
 }
 
 impl Page<'_> {
@@ -112,30 +122,44 @@ impl Page<'_> {
             header.top {
                 h1 { "Cache size against quality" }
                 p.lead {
-                    "How much a transformer loses when its key-value cache is bounded: the numbers of every policy at every cache size, \
-                     pooled over all tokens or answers of the samples (never a mean of the samples' own quotients). ± is half of a 95 % \
-                     bootstrap interval over whole clusters: books, stories or papers."
+                    "How much quality a transformer loses when its key-value cache is bounded, for each cache policy and cache size. \
+                     Numbers are pooled over all tokens or answers, not averaged over samples. ± is half of the 95 % bootstrap \
+                     interval, with whole clusters (books, stories or papers) resampled."
                 }
                 p.lead {
-                    b { "full" } " is the model with an unbounded cache, " b { "truncate" } " the same on texts cut to as many tokens (the \
-                     paper's Baseline); neither is a policy."
+                    b { "full" } " is the model with an unbounded cache. " b { "truncate" } " is the same model on texts cut to the cache size \
+                     (the paper's Baseline). Neither is a cache policy."
                 }
-                (provenance::fold(self.content.rows))
+                (self.provenance())
                 nav aria-label="Settings" {
                     ul.toc {
-                        @for (at, setting) in self.settings.iter().enumerate() {
-                            li { a href={ "#setting-" (at) } { (setting.title(&self.settings)) } }
+                        @for (at, key) in self.keys.iter().enumerate() {
+                            li { a href={ "#setting-" (at) } { (key.title(&self.keys)) } }
                         }
                         li { a href="#samples" { "Sample by sample" } }
                     }
                 }
             }
-            // The script fills it; without one there is nothing to control.
+            // Filled by the script.
             div #controls.controls role="region" aria-label="What is shown" hidden {}
         }
     }
 
-    /// Panels of one quantity side by side, as in the paper's Figure 3.
+    fn provenance(&self) -> Markup {
+        let all = Provenance::of(self.report.rows);
+        html! {
+            details.fold.origin {
+                summary { (all.counted()) ": where they come from" }
+                dl.facts {
+                    @for (name, values) in all.facts() {
+                        (fact(name, &values.iter().map(|value| escape::plain(value)).collect::<Vec<_>>()))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Panels of one metric side by side, as in the paper's Figure 3.
     fn overview(&self, combined: &[Figure<'_>]) -> Markup {
         html! {
             section.part aria-labelledby="overview" {
@@ -150,11 +174,11 @@ impl Page<'_> {
         }
     }
 
-    fn further(&self) -> Markup {
+    fn further(&self, sheets: &[&Sheet]) -> Markup {
         html! {
             section.part aria-labelledby="further" {
-                h2 #further { "Over all settings" }
-                @for (place, &sheet) in self.content.further.iter().enumerate() {
+                h2 #further { "All settings together" }
+                @for (place, &sheet) in sheets.iter().enumerate() {
                     @if place == 0 { (self.sheet(sheet, None)) }
                     @else {
                         details.fold { summary { (capital(&escape::plain(&sheet.title))) } (self.sheet(sheet, None)) }
@@ -164,26 +188,26 @@ impl Page<'_> {
         }
     }
 
-    /// One setting: its first quantity in full view, everything else folded.
-    fn setting(&self, at: usize, setting: &Setting) -> Result<Markup> {
+    /// One key: its first metric in full view, everything else folded.
+    fn key(&self, at: usize, key: &SeriesKey) -> Result<Markup> {
         let mut panels: Vec<(&Panel, Option<&Figure<'_>>)> = self
-            .content
+            .report
             .panels
             .iter()
             .zip(&self.figures)
-            .filter(|(panel, _)| panel.setting == *setting)
+            .filter(|(panel, _)| panel.key == *key)
             .map(|(panel, figure)| (panel, figure.as_ref()))
             .collect();
-        let kept = self.content.sections.iter().find(|section| section.setting() == setting);
-        // What the section below says better stands last.
-        panels.sort_by_key(|(panel, figure)| kept.is_some() && figure.is_none() && panel.quantity.is_detail());
-        let timed = self.timed.iter().find(|timed| timed.setting == *setting);
-        let (id, title) = (format!("setting-{at}"), setting.title(&self.settings));
+        let kept = self.report.sections.iter().find(|section| section.key() == key);
+        // Metrics that the section below shows in detail come last.
+        panels.sort_by_key(|(panel, figure)| kept.is_some() && figure.is_none() && panel.metric.is_detail());
+        let timed = self.report.timing(key);
+        let (id, title) = (format!("setting-{at}"), key.title(&self.keys));
         Ok(html! {
-            section.setting.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&setting.task))
-                data-model=(escape::plain(&setting.model)) data-dataset=(escape::plain(&setting.dataset)) {
+            section.key.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&key.task))
+                data-model=(escape::plain(&key.model)) data-dataset=(escape::plain(&key.dataset)) {
                 h2 id={ (id) "-title" } { (title) }
-                p.line { (fields(setting)) }
+                p.line { (fields(key)) }
                 @if let Some(timed) = timed { (self.sheet(&sheets::of_timing(timed), None)) }
                 @for (place, (panel, figure)) in panels.iter().enumerate() {
                     @let first = place == 0 && timed.is_none();
@@ -191,15 +215,12 @@ impl Page<'_> {
                 }
                 @if let Some(section) = kept { (self.kept(section)?) }
                 details.fold {
-                    summary { "All of this setting" }
+                    summary { "All settings of these numbers" }
                     dl.facts {
-                        (provenance::fact("task", &[escape::plain(&setting.task)]))
-                        (provenance::fact("model", &[escape::plain(&setting.model)]))
-                        (provenance::fact("dataset", &[escape::plain(&setting.dataset)]))
-                        @for (name, value) in setting.details() {
-                            (provenance::fact(name, &[escape::plain(&value)]))
+                        @for (name, value) in key.headed_details() {
+                            (fact(name, &[escape::plain(&value)]))
                         }
-                        (provenance::fact("whole revision", &[escape::plain(&setting.model_revision)]))
+                        (fact("whole revision", &[escape::plain(&key.model_revision)]))
                     }
                 }
             }
@@ -207,8 +228,8 @@ impl Page<'_> {
     }
 
     fn panel(&self, panel: &Panel, figure: Option<&Figure<'_>>, first: bool) -> Markup {
-        let name = capital(&panel.quantity.name);
-        let metric = escape::plain(&panel.quantity.metric);
+        let name = capital(&panel.metric.label);
+        let metric = escape::plain(&panel.metric.id);
         let values = sheets::value(panel);
         let differences = sheets::difference(panel);
         let body = html! {
@@ -236,14 +257,14 @@ impl Page<'_> {
         }
     }
 
-    /// A quantity by parts of the samples.
+    /// A metric by slices of the samples.
     fn parts(&self, panel: &Panel, whole: Option<&Figure<'_>>) -> Markup {
-        let all = || self.content.breakdowns.iter().filter(|parts| parts.is_of(panel));
+        let all = || self.report.breakdowns_of(panel);
         html! {
             @for parts in all() {
                 @let tables = sheets::of_parts(parts);
-                @let charts = whole.and_then(|whole| curve::of_parts(parts, whole, panel.setting.title(&self.settings)));
-                details.panel.fold data-metric=(escape::plain(&panel.quantity.metric)) {
+                @let charts = whole.and_then(|whole| curve::of_parts(parts, whole, panel.key.title(&self.keys)));
+                details.panel.fold data-metric=(escape::plain(&panel.metric.id)) {
                     summary { (capital(&escape::plain(&sheets::title_of_parts(parts)))) }
                     @if let Some(charts) = &charts { (figure::figure(charts, &self.palette, None)) }
                     div.sheets { @for (size, sheet) in &tables { (self.sheet(sheet, Some(*size))) } }
@@ -252,14 +273,14 @@ impl Page<'_> {
         }
     }
 
-    /// What is kept, whose figures exist as drawings.
+    /// Which tokens are kept, with figures as images.
     fn kept(&self, section: &retention::Section<'_>) -> Result<Markup> {
         let figures = section.figures();
         let pictures = figures.iter().map(|(_, scene)| figure::picture(scene)).collect::<Result<Vec<_>>>()?;
         Ok(html! {
             div.kept {
                 h3 { "What is kept" }
-                p.about { (retention::about()) }
+                p.about { (section.about()) }
                 @for (place, picture) in pictures.iter().enumerate() {
                     @if place == 0 { (picture) }
                     @else { details.fold { summary { (escape::plain(&figures[place].1.title)) } (picture) } }
@@ -271,16 +292,16 @@ impl Page<'_> {
         })
     }
 
-    /// The place of the script's view of single samples.
+    /// Where the script shows single samples.
     fn samples(&self) -> Markup {
         html! {
             section.part #samples aria-labelledby="samples-title" {
                 h2 #samples-title { "Sample by sample" }
                 p.lead {
-                    "One text under every policy and size: its own numbers (sum over the sample by its weight, not pooled with others), how \
-                     they run along the text where that was measured, and what was written where something was."
+                    "One text under every policy and size: its own numbers (its sum over its weight, not pooled with others), how they \
+                     develop along the text where that was measured, and the text that was generated, if any."
                 }
-                noscript { p { "This part needs the page's script; everything above does without." } }
+                noscript { p { "This part needs JavaScript; everything above works without it." } }
                 div #drill {}
             }
         }

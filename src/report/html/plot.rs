@@ -10,10 +10,10 @@ use super::super::axis::Tick;
 use super::super::chart::{Chart, Line, Measurement, Reference};
 use super::super::ink::{self, Marker};
 use super::super::points::{Panel, Point};
-use super::super::quantity::Quantity;
 use super::super::scene::Spot;
 use super::super::{clip, escape};
 use super::tone::Palette;
+use crate::metric::Metric;
 
 /// Width and height of a drawing.
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ pub(super) fn svg(chart: &Chart, palette: &Palette<'_>, room: Room, name: &str, 
     lines.sort_by_key(|line| ink::is_usual(&line.policy));
     html! {
         svg.plot viewBox={ "0 0 " (room.0) " " (room.1) } role="group" aria-label=(name) {
-            text.name x="2" y="12" { (chart.quantity.name) }
+            text.name x="2" y="12" { (chart.quantity.label) }
             (frame.value_axis())
             @for line in &chart.lines { (frame.band(line, palette)) }
             (frame.reference(chart.chance.as_ref(), "chance"))
@@ -134,14 +134,14 @@ impl Frame<'_> {
             Some(Reference::Level(value)) => {
                 let told = match panel.and_then(Panel::full) {
                     Some(point) => told(&chart.quantity, point, "full"),
-                    None => format!("full: {} {}", chart.quantity.name, digits(*value)),
+                    None => format!("full: {} {}", chart.quantity.label, digits(*value)),
                 };
                 vec![(self.right, *value, told)]
             }
             Some(Reference::Curve(spots)) => {
                 let told = |(across, value): &Spot| {
                     let place = format!("full, {}", self.place(*across));
-                    (self.x(*across), *value, format!("{place}: {} {}", chart.quantity.name, digits(*value)))
+                    (self.x(*across), *value, format!("{place}: {} {}", chart.quantity.label, digits(*value)))
                 };
                 spots.iter().map(told).collect()
             }
@@ -237,8 +237,8 @@ impl Frame<'_> {
 }
 
 /// A point in words: the value, its interval, its difference to the full cache, and what it is over.
-fn told(quantity: &Quantity, point: &Point, place: &str) -> String {
-    let mut told = format!("{place}: {} {}", quantity.name, digits(point.estimate.value));
+fn told(quantity: &Metric, point: &Point, place: &str) -> String {
+    let mut told = format!("{place}: {} {}", quantity.label, digits(point.estimate.value));
     if let Some(interval) = point.estimate.interval {
         told.push_str(&format!(" (95 % interval {} to {})", digits(interval.low), digits(interval.high)));
     }

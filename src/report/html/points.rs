@@ -1,6 +1,6 @@
-//! The points of every panel as data for the page's script: what a reader can filter and take away.
+//! The points of every panel as data for the page's script, to be filtered and exported.
 //!
-//! Columns are those of `report.csv`, every digit included. It pools nothing.
+//! Columns are those of `report.csv`, with every digit.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use serde::Serialize;
 use super::super::bootstrap::Estimate;
 use super::super::escape;
 use super::super::points::Panel;
-use super::super::setting::Setting;
+use super::super::series_key::SeriesKey;
 use super::json::{Exact, inside_script};
 use super::tone::Palette;
 
 #[derive(Serialize)]
 struct Points {
-    /// Names of the fields of a setting.
+    /// Names of the fields of a key.
     fields: [&'static str; 13],
-    settings: Vec<Home>,
+    settings: Vec<KeyRecord>,
     panels: Vec<Subject>,
     columns: [&'static str; 12],
     points: Vec<Line>,
@@ -27,7 +27,7 @@ struct Points {
 }
 
 #[derive(Serialize)]
-struct Home {
+struct KeyRecord {
     title: String,
     fields: [String; 13],
 }
@@ -60,17 +60,17 @@ const COLUMNS: [&str; 12] = [
     "complete",
 ];
 
-/// The JSON; `settings` are the page's, in its order.
-pub(super) fn json(panels: &[Panel], settings: &[Setting], palette: &Palette<'_>) -> Result<String> {
-    let home = |setting: &Setting| Home {
-        title: setting.title(settings),
-        fields: setting.fields().map(|field| escape::plain(&field)),
+/// The JSON; `keys` are the page's, in its order.
+pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) -> Result<String> {
+    let record = |key: &SeriesKey| KeyRecord {
+        title: key.title(keys),
+        fields: key.fields().map(|(_, field)| escape::plain(&field)),
     };
     let subject = |panel: &Panel| Subject {
-        setting: settings.iter().position(|setting| *setting == panel.setting).unwrap_or(0),
-        metric: escape::plain(&panel.quantity.metric),
-        group: escape::plain(panel.group.as_deref().unwrap_or_default()),
-        quantity: panel.quantity.name.clone(),
+        setting: keys.iter().position(|key| *key == panel.key).unwrap_or(0),
+        metric: escape::plain(&panel.metric.id),
+        group: escape::plain(panel.slice.as_deref().unwrap_or_default()),
+        quantity: panel.metric.label.to_string(),
         chance: panel.chance.map(Exact),
         samples: panel.samples,
     };
@@ -93,8 +93,8 @@ pub(super) fn json(panels: &[Panel], settings: &[Setting], palette: &Palette<'_>
         })
     });
     inside_script(&Points {
-        fields: Setting::FIELDS,
-        settings: settings.iter().map(home).collect(),
+        fields: SeriesKey::names(),
+        settings: keys.iter().map(record).collect(),
         panels: panels.iter().map(subject).collect(),
         columns: COLUMNS,
         points: lines.collect(),

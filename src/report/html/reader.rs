@@ -1,4 +1,4 @@
-//! Reads a page back for the tests: tags, quoted attributes and raw scripts, and nothing a browser would forgive.
+//! A strict parser of pages for the tests: tags, quoted attributes and raw scripts.
 
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ pub(super) fn json(page: &str, id: &str) -> Value {
     serde_json::from_str(raw(page, "script", Some(id))).unwrap()
 }
 
-/// What may be text of a number that is not finite, else a number.
+/// A number, or the text of one that is not finite.
 pub(super) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap())
 }

@@ -1,4 +1,4 @@
-// One sample under every policy and size: its numbers, their course along the text, and what was written. The data are read when the
+// One sample under every policy and size: its numbers, their course along the text, and the generated text. The data are read when the
 // page opens; `page` has what page.js shares: making elements, what is shown, sorting and saving.
 const singleSamples = (page) => {
   const { make, number, shows, sorted, save, read, along } = page;
@@ -102,7 +102,7 @@ const singleSamples = (page) => {
     return boxed(title, table);
   };
 
-  // What was written, the largest cache first, so that a reader sees an answer decay.
+  // Generated texts, the largest cache first, so that a reader sees how answers degrade.
   const answers = (home, wholes) => {
     const title = "What was written, the largest cache first";
     const marks = wholes.filter(([, index]) =>
@@ -231,7 +231,7 @@ const singleSamples = (page) => {
     save("sample.csv", lines);
   };
 
-  // All is made anew; the control that was used keeps the focus.
+  // Everything is rebuilt; the control that was used keeps the focus.
   const show = () => {
     if (homes === null) return;
     const used = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;

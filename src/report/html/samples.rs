@@ -1,31 +1,47 @@
 //! Single samples as data for the page's script: what each measured under every policy and size, and what was written.
 //!
-//! From the sorted rows the page takes what fits into its budget, whole samples first and curves by position after
-//! them, some cells with all their samples rather than all cells with some. It says what it left out. It pools nothing.
+//! The page takes as much as its budget allows: whole samples first and curves by position after them, and some cells with
+//! all their samples rather than all cells with some. It says what it leaves out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Result;
 use serde::Serialize;
 
-use super::super::quantity::Quantity;
-use super::super::setting::Setting;
+use super::super::series::{AllSeries, CellSums, PolicyAtSize, newest};
+use super::super::series_key::SeriesKey;
 use super::super::{escape, order};
 use super::json::{Exact, escaped, inside_script};
-use super::sorted::{self, Column, Place, Sorted};
 use crate::ledger::Row;
+use crate::metric::Metric;
 
-/// Bytes of JSON that a page still opens with quickly.
+/// Bytes of JSON with which a page still opens quickly.
 pub(super) const BUDGET: usize = 8_000_000;
-/// A list of more is no list to choose from.
+/// Most samples that a reader can choose from.
 const MOST_SAMPLES: usize = 10_000;
 
-/// One setting on its way into the page.
-struct Home<'a> {
+/// A metric and the slice of the sample it is about.
+type Column<'a> = (&'a str, Option<&'a str>);
+
+/// What one cell measured.
+type Columns<'a> = BTreeMap<Column<'a>, &'a CellSums<'a>>;
+
+/// A policy at a size, with what its newest cell measured.
+struct Place<'a> {
+    policy: Cow<'a, str>,
+    size: Option<u32>,
+    columns: Columns<'a>,
+}
+
+/// The samples of one key, as far as they are in the page.
+struct KeySamples<'a> {
     title: String,
+    /// As tables order them.
     places: Vec<Place<'a>>,
     /// By sample, its place in the page's list.
-    listed: HashMap<u32, usize>,
+    listed: HashMap<&'a str, usize>,
+    /// Name and cluster.
     samples: Vec<(&'a str, &'a str)>,
     columns: Vec<Column<'a>>,
     weights: Weights,
@@ -37,7 +53,7 @@ struct Home<'a> {
 #[derive(Default)]
 struct Taken {
     whole: Option<String>,
-    parts: Option<String>,
+    slices: Option<String>,
 }
 
 /// Lists of weights, which are mostly the same for every policy.
@@ -80,21 +96,20 @@ struct Subject {
     transform: &'static str,
 }
 
-/// The JSON; `settings` are the page's, in its order, and `budget` its bytes.
-pub(super) fn json(rows: &[Row], settings: &[Setting], budget: usize) -> Result<String> {
-    let sorted = sorted::sort(rows);
-    let home = |setting: &Setting| Home::of(setting.title(settings), sorted.places(setting), &sorted);
-    let mut homes: Vec<Home<'_>> = settings.iter().map(home).collect();
+/// The JSON; `keys` are the page's, in its order, and `budget` its bytes.
+pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Result<String> {
+    let mut all_keys: Vec<KeySamples<'_>> =
+        keys.iter().map(|key| KeySamples::of(key.title(keys), places(all, key))).collect();
     let mut left = budget;
-    for tier in [Tier::Whole, Tier::Parts] {
-        // A cell of each setting in turn, so that no setting takes all the room.
-        let orders: Vec<Vec<usize>> = homes.iter().map(|home| home.by_interest()).collect();
+    for tier in [Tier::Whole, Tier::Slices] {
+        // A cell of each key in turn, so that no key takes all the room.
+        let orders: Vec<Vec<usize>> = all_keys.iter().map(|of_key| of_key.by_interest()).collect();
         let longest = orders.iter().map(Vec::len).max().unwrap_or(0);
-        let mut full = vec![false; homes.len()];
+        let mut full = vec![false; all_keys.len()];
         for rank in 0..longest {
-            for (at, home) in homes.iter_mut().enumerate() {
+            for (at, of_key) in all_keys.iter_mut().enumerate() {
                 let Some(&place) = orders[at].get(rank).filter(|_| !full[at]) else { continue };
-                match home.take(place, tier, left)? {
+                match of_key.take(place, tier, left)? {
                     Some(cost) => left = left.saturating_sub(cost),
                     None => full[at] = true,
                 }
@@ -102,9 +117,9 @@ pub(super) fn json(rows: &[Row], settings: &[Setting], budget: usize) -> Result<
         }
     }
     let mut written = Vec::new();
-    for home in &mut homes {
-        home.note_what_is_missing();
-        written.push(home.json()?);
+    for of_key in &mut all_keys {
+        of_key.note_what_is_missing();
+        written.push(of_key.json()?);
     }
     Ok(format!("[{}]", written.join(",\n")))
 }
@@ -112,39 +127,62 @@ pub(super) fn json(rows: &[Row], settings: &[Setting], budget: usize) -> Result<
 #[derive(Clone, Copy, PartialEq)]
 enum Tier {
     Whole,
-    Parts,
+    Slices,
 }
 
-impl<'a> Home<'a> {
-    fn of(title: String, places: Vec<Place<'a>>, sorted: &'a Sorted<'a>) -> Self {
-        let cells = || places.iter().flat_map(|place| &place.cells);
-        let samples: BTreeSet<u32> =
-            cells().flat_map(|cell| cell.columns.values().flatten().map(|(sample, _)| *sample)).collect();
-        let mut samples: Vec<u32> = samples.into_iter().collect();
-        let name = |sample: u32| sorted.samples[sample as usize].0;
-        samples.sort_by(|a, b| natural(name(*a)).cmp(natural(name(*b))));
+/// The places of a key with results of whole samples and of positions along the text.
+fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
+    let mut places: BTreeMap<PolicyAtSize<'a>, Columns<'a>> = BTreeMap::new();
+    for (id, slice, series) in all.of_key(key) {
+        let metric = Metric::of(id);
+        let is_course = |slice: &str| slice.starts_with("position:") || slice.starts_with("piece:");
+        if !metric.is_result() || metric.parts.is_some() || !slice.is_none_or(is_course) {
+            continue;
+        }
+        for (place, candidates) in series {
+            if let Some((_, sums)) = newest(candidates) {
+                places.entry(place.clone()).or_default().insert((id, slice), sums);
+            }
+        }
+    }
+    let place = |((policy, size), columns)| Place { policy, size, columns };
+    let mut places: Vec<Place<'_>> = places.into_iter().map(place).collect();
+    places.sort_by(|a, b| (order::of(&a.policy), a.size).cmp(&(order::of(&b.policy), b.size)));
+    places
+}
+
+impl<'a> KeySamples<'a> {
+    fn of(title: String, places: Vec<Place<'a>>) -> Self {
+        let sums = || places.iter().flat_map(|place| place.columns.values());
+        let samples: BTreeMap<&str, &str> =
+            sums().flat_map(|sums| &sums.samples).map(|(name, sum)| (*name, sum.row.cluster.as_str())).collect();
+        let mut samples: Vec<(&str, &str)> = samples.into_iter().collect();
+        samples.sort_by(|a, b| natural(a.0).cmp(natural(b.0)));
         let mut left_out = Vec::new();
         if samples.len() > MOST_SAMPLES {
             left_out.push(format!("{} of {} samples", samples.len() - MOST_SAMPLES, samples.len()));
             samples.truncate(MOST_SAMPLES);
         }
-        let columns: BTreeSet<Column> = cells().flat_map(|cell| cell.columns.keys().copied()).collect();
+        let columns: BTreeSet<Column> = places.iter().flat_map(|place| place.columns.keys().copied()).collect();
         let mut columns: Vec<Column> = columns.into_iter().collect();
-        columns.sort_by_key(|(metric, group)| (order_of(metric), group.map(order::of_group)));
+        columns.sort_by_cached_key(|(metric, slice)| {
+            let (rank, id) = (Metric::of(metric).order().0, (*metric).to_owned());
+            (rank, id, slice.map(order::of_slice))
+        });
         Self {
             title,
             taken: places.iter().map(|_| Taken::default()).collect(),
             places,
-            listed: samples.iter().enumerate().map(|(place, sample)| (*sample, place)).collect(),
-            samples: samples.iter().map(|sample| sorted.samples[*sample as usize]).collect(),
+            listed: samples.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect(),
+            samples,
             columns,
             weights: Weights::default(),
             left_out,
         }
     }
 
-    /// The places in the order in which they are worth their room: the full cache, then all policies at one size after
-    /// the other, from the middle outwards by halves.
+    /// The places in the order in which they are taken: the full cache, then all policies at one size after the other, from
+    /// the middle outwards by halves.
     fn by_interest(&self) -> Vec<usize> {
         let sizes: BTreeSet<u32> = self.places.iter().filter_map(|place| place.size).collect();
         let sizes: Vec<u32> = sizes.into_iter().collect();
@@ -155,23 +193,23 @@ impl<'a> Home<'a> {
         places
     }
 
-    /// Takes a place's numbers if they cost no more than is left, and says what they cost.
+    /// Takes a place's numbers if they fit into the bytes left, and returns their size.
     fn take(&mut self, at: usize, tier: Tier, left: usize) -> Result<Option<usize>> {
-        if tier == Tier::Parts && self.taken[at].whole.is_none() {
+        if tier == Tier::Slices && self.taken[at].whole.is_none() {
             return Ok(None);
         }
         let mut values = BTreeMap::new();
         let mut new_lists = 0;
         let place = &self.places[at];
         for (column, subject) in self.columns.iter().enumerate() {
-            if subject.1.is_some() != (tier == Tier::Parts) {
+            if subject.1.is_some() != (tier == Tier::Slices) {
                 continue;
             }
-            let Some(rows) = place.cells.iter().find_map(|cell| cell.columns.get(subject)) else { continue };
+            let Some(sums) = place.columns.get(subject) else { continue };
             let (mut v, mut w) = (vec![None; self.samples.len()], vec![None; self.samples.len()]);
-            for (sample, row) in rows {
-                if let Some(&listed) = self.listed.get(sample).filter(|listed| v[**listed].is_none()) {
-                    (v[listed], w[listed]) = (Some(Exact(row.value)), Some(Exact(row.weight)));
+            for (sample, sum) in &sums.samples {
+                if let Some(&listed) = self.listed.get(sample) {
+                    (v[listed], w[listed]) = (Some(Exact(sum.value)), Some(Exact(sum.weight)));
                 }
             }
             let (list, lists) = (escaped(&weights(&w)?), self.weights.lists.len());
@@ -181,10 +219,10 @@ impl<'a> Home<'a> {
             values.insert(column, Values { v, w });
         }
         let json = match tier {
-            Tier::Parts if values.is_empty() => return Ok(Some(0)),
-            Tier::Parts => inside_script(&values)?,
+            Tier::Slices if values.is_empty() => return Ok(Some(0)),
+            Tier::Slices => inside_script(&values)?,
             Tier::Whole => {
-                let outputs = place.outputs(&self.listed, self.samples.len());
+                let outputs = self.outputs(place);
                 inside_script(&Whole { policy: escape::plain(&place.policy), size: place.size, values, outputs })?
             }
         };
@@ -194,18 +232,18 @@ impl<'a> Home<'a> {
         }
         match tier {
             Tier::Whole => self.taken[at].whole = Some(json),
-            Tier::Parts => self.taken[at].parts = Some(json),
+            Tier::Slices => self.taken[at].slices = Some(json),
         }
         Ok(Some(cost))
     }
 
     fn note_what_is_missing(&mut self) {
-        // Sizes by the policies that are missing there, so that like sizes are said together.
+        // Sizes by the policies that are missing there, to list equal ones together.
         let missing = |is_missing: &dyn Fn(usize) -> bool| -> Vec<String> {
             let places = &self.places;
             let at = |size: Option<u32>| (0..places.len()).filter(move |at| places[*at].size == size);
             let sizes: BTreeSet<Option<u32>> = self.places.iter().map(|place| place.size).collect();
-            let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for size in sizes {
                 let names: Vec<String> =
                     at(size).filter(|at| is_missing(*at)).map(|at| escape::plain(&places[at].policy)).collect();
@@ -214,21 +252,18 @@ impl<'a> Home<'a> {
                     all if all > 1 && all == at(size).count() => "every policy".to_owned(),
                     _ => names.join(", "),
                 };
-                told.entry(names).or_default().extend(size.map(|size| size.to_string()));
+                policies.entry(names).or_default().extend(size.map(|size| size.to_string()));
             }
             let one = |(names, sizes): (String, Vec<String>)| match sizes.is_empty() {
                 true => names,
                 false => format!("{names} at {}", sizes.join(", ")),
             };
-            told.into_iter().map(one).collect()
+            policies.into_iter().map(one).collect()
         };
-        let has_parts = |at: usize| {
-            let cells = &self.places[at].cells;
-            cells.iter().any(|cell| cell.columns.keys().any(|(_, group)| group.is_some()))
-        };
+        let has_slices = |at: usize| self.places[at].columns.keys().any(|(_, slice)| slice.is_some());
         let whole = missing(&|at| self.taken[at].whole.is_none());
         let parts =
-            missing(&|at| has_parts(at) && self.taken[at].whole.is_some() && self.taken[at].parts.is_none());
+            missing(&|at| has_slices(at) && self.taken[at].whole.is_some() && self.taken[at].slices.is_none());
         if !whole.is_empty() {
             self.left_out.push(format!("all numbers of {}", whole.join("; ")));
         }
@@ -240,19 +275,19 @@ impl<'a> Home<'a> {
     fn json(&self) -> Result<String> {
         let samples: Vec<[String; 2]> =
             self.samples.iter().map(|(name, cluster)| [escape::plain(name), escape::plain(cluster)]).collect();
-        let subject = |(metric, group): &Column<'_>| {
-            let quantity = Quantity::of(metric);
+        let subject = |(metric, slice): &Column<'_>| {
+            let metric = Metric::of(metric);
             Subject {
-                metric: escape::plain(metric),
-                group: escape::plain(group.unwrap_or_default()),
-                quantity: quantity.name.clone(),
-                transform: quantity.transform(),
+                metric: escape::plain(&metric.id),
+                group: escape::plain(slice.unwrap_or_default()),
+                quantity: metric.label.to_string(),
+                transform: metric.transform(),
             }
         };
         let (questions, references) = self.asked();
         let taken = self.taken.iter().filter_map(|taken| {
             let whole = taken.whole.as_ref()?;
-            let parts = taken.parts.as_deref().unwrap_or("null");
+            let parts = taken.slices.as_deref().unwrap_or("null");
             Some(format!("[{whole},{parts}]"))
         });
         Ok(format!(
@@ -269,17 +304,30 @@ impl<'a> Home<'a> {
         ))
     }
 
-    /// What was asked of each sample, and the answers that count as right; empty lists where nothing was.
+    /// The rows that carry a place's written texts, with the samples' places in the list; none where nothing was written.
+    fn written<'s>(&'s self, place: &'s Place<'a>) -> impl Iterator<Item = (usize, &'a Row)> + 's {
+        let written = place.columns.get(&("new_tokens", None)).into_iter().flat_map(|sums| &sums.samples);
+        let rows = written.map(|(sample, sum)| (sample, sum.row)).filter(|(_, row)| row.output.is_some());
+        rows.filter_map(|(sample, row)| Some((*self.listed.get(sample)?, row)))
+    }
+
+    /// What was written for each sample; `None` where the task writes nothing.
+    fn outputs(&self, place: &Place<'a>) -> Option<Vec<Option<&'a str>>> {
+        let mut outputs = vec![None; self.samples.len()];
+        self.written(place).for_each(|(listed, row)| outputs[listed] = row.output.as_deref());
+        outputs.iter().any(Option::is_some).then_some(outputs)
+    }
+
+    /// The question of each sample, and the answers that count as right; empty lists where there are none.
     fn asked(&self) -> (Vec<Option<&'a str>>, Vec<Vec<String>>) {
         let (mut questions, mut references) =
             (vec![None; self.samples.len()], vec![Vec::new(); self.samples.len()]);
-        for (sample, row) in self.places.iter().flat_map(|place| &place.cells).flat_map(|cell| &cell.written) {
-            let Some(&listed) = self.listed.get(sample) else { continue };
+        for (listed, row) in self.places.iter().flat_map(|place| self.written(place)) {
             if questions[listed].is_none() {
                 questions[listed] = row.question.as_deref();
             }
             if let (true, Some(json)) = (references[listed].is_empty(), &row.references) {
-                // Another program may have written the row: then its text is shown as it stands.
+                // Another program may have written the row: then its text is shown as it is.
                 references[listed] = serde_json::from_str(json).unwrap_or_else(|_| vec![json.clone()]);
             }
         }
@@ -298,12 +346,6 @@ fn weights(list: &[Option<Exact>]) -> Result<String> {
         Some(first) if present.all(|weight| weight == first) => inside_script(first),
         _ => inside_script(&list),
     }
-}
-
-fn order_of(metric: &str) -> (usize, String) {
-    let quantity = Quantity::of(metric);
-    let (rank, name) = quantity.order();
-    (rank, name.to_owned())
 }
 
 /// The middle, the middles of the halves, and so on.

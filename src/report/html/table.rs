@@ -1,7 +1,6 @@
-//! A [`Sheet`] as an HTML table: the one place where tables of the page are made.
+//! A [`Sheet`] as an HTML table; all tables of the page are made here.
 //!
-//! Lines that are a policy's and columns that are cache sizes carry attributes by which the page's filter finds them, and
-//! cells the number they sort by. It knows no panel: whatever makes a sheet is shown.
+//! Lines of policies and columns of cache sizes carry attributes for the page's filter, and cells the number they sort by.
 
 use maud::{Markup, html};
 
@@ -9,10 +8,10 @@ use super::super::escape;
 use super::super::sheets::capital;
 use super::super::table::{Entry, Sheet};
 
-/// The names a line may have to be a policy's.
+/// The names of policies.
 pub(super) struct Known<'a>(pub(super) Vec<&'a str>);
 
-/// The table in a box that scrolls by itself, with its words; `size` is the cache size all of it is about.
+/// The table in a box of its own scroll bar, with its text; `size` is the cache size of the whole table.
 pub(super) fn sheet(sheet: &Sheet, known: &Known<'_>, size: Option<u32>) -> Markup {
     let title = capital(&escape::plain(&sheet.title));
     let sizes: Vec<Option<u32>> = sheet.grid.columns.iter().map(|column| size_of(sheet, column)).collect();
@@ -70,7 +69,7 @@ fn size_of(sheet: &Sheet, column: &str) -> Option<u32> {
     ["policy", "cache size"].contains(&sheet.corner).then(|| column.parse().ok()).flatten()
 }
 
-/// What a line is of: `tova`, or `tova 512`.
+/// The policy and size of a line: `tova`, or `tova 512`.
 fn subject<'a>(name: &'a str, known: &Known<'_>) -> (Option<&'a str>, Option<u32>) {
     if known.0.contains(&name) {
         return (Some(name), None);
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_sort_by_what_they_mean() {
+    fn cells_sort_by_value() {
         for (shown, expected) in [
             ("9.53", Some("9.53")),
             ("+2.37", Some("2.37")),
@@ -140,7 +139,7 @@ mod tests {
                 columns: vec!["64".into(), "<all>".into()],
                 lines: vec![line("tova", vec![best, None]), line("\"x\" 64", vec![entry("1"), entry("2")])],
             },
-            notes: vec!["<b>doubt".into()],
+            notes: vec!["<b>warning".into()],
         };
         let shown = sheet(&made, &Known(vec!["tova", "\"x\""]), Some(32)).into_string();
         for part in [
@@ -151,7 +150,7 @@ mod tests {
             r#"<tr data-policy="&quot;x&quot;" data-size="64">"#,
             r#"<div class="sheet" data-size="32">"#,
             "about &amp; more",
-            "&lt;b&gt;doubt",
+            "&lt;b&gt;warning",
             "† not over all samples",
         ] {
             assert!(shown.contains(part), "{part}: {shown}");

@@ -1,38 +1,28 @@
-//! The page as a reader and a browser get it: read back with a parser of its own, and compared with the rows.
+//! Pages, parsed and compared with the rows.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::super::breakdown;
+use super::super::Results;
 use super::super::curve::Looks;
 use super::super::fixture::{Sample, recall, rows, table_3};
-use super::super::points::{Panel, panels};
+use super::super::points::Panel;
 use super::super::table::{Entry, Grid, Line, Sheet};
 use super::reader::{Piece, attribute, json, number, pieces, raw};
 use super::*;
+use crate::ledger::Row;
 
 const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
 
-fn page_with(rows: &[Row], further: &[Sheet]) -> (String, Vec<Panel>) {
-    let all = panels(rows);
-    let whole: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
-    let (breakdowns, sections) = (breakdown::breakdowns(&all), retention::sections(rows, &all));
-    let (looks, further) = (Looks::of(&whole), further.iter().collect::<Vec<_>>());
-    let (all_panels, panels, sections) = (&all, &whole, &sections);
-    let content = Content {
-        rows,
-        all: all_panels,
-        panels,
-        breakdowns: &breakdowns,
-        sections,
-        looks: &looks,
-        further: &further,
-    };
-    let page = file(&content).unwrap();
-    (page, all)
+fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
+    let results = Results::of(rows);
+    let whole = results.whole();
+    let looks = Looks::of(&whole);
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &looks, &[], &()) };
+    (page::page(&report).unwrap(), results.panels.clone())
 }
 
 fn page(rows: &[Row]) -> (String, Vec<Panel>) {
@@ -47,7 +37,7 @@ fn everything() -> Vec<Row> {
     all
 }
 
-/// Two questions of one paper under three caches, with marks, and numbers by position.
+/// Two questions of one paper under three caches, with scores, and numbers by position.
 fn questions() -> Vec<Row> {
     let mut all = Vec::new();
     for (policy, size, f1) in [("full", None, 1.0), ("tova", Some(64), 1.0 / 3.0), ("tova", Some(128), 0.1 + 0.2)]
@@ -93,7 +83,7 @@ fn tags_balance_and_ids_are_unique() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count, "{ids:?}");
-    // What is pointed at is there.
+    // Targets of references exist.
     for piece in pieces(&page) {
         let Piece::Open(name, list) = piece else { continue };
         let target = attribute(&list, "aria-labelledby").or(attribute(&list, "href").map(|href| &href[1..]));
@@ -102,7 +92,7 @@ fn tags_balance_and_ids_are_unique() {
 }
 
 #[test]
-fn the_browser_is_told_to_fetch_nothing_and_the_page_asks_for_nothing() {
+fn the_page_loads_nothing_and_forbids_the_browser_to() {
     let (page, _) = page(&everything());
     let pieces = pieces(&page);
     let policy = pieces.iter().find_map(|piece| match piece {
@@ -114,7 +104,7 @@ fn the_browser_is_told_to_fetch_nothing_and_the_page_asks_for_nothing() {
         assert!(policy.contains(rule), "{rule}: {policy}");
     }
     assert!(!policy.contains("unsafe"), "{policy}");
-    // The page's own style and script are let in by what they are.
+    // The page's own style and script are allowed by their digests.
     for element in ["style", "script"] {
         use base64::Engine as _;
         let digest = Sha256::digest(raw(&page, element, None).as_bytes());
@@ -159,15 +149,15 @@ fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
         let interval = point.estimate.interval;
         assert_eq!(written[3][1].as_f64(), interval.map(|interval| interval.low));
         assert_eq!(written[3][5].as_f64(), point.to_full.and_then(|d| d.interval).map(|interval| interval.high));
-        let shown: f64 = panel.quantity.show(point.estimate.value).parse().unwrap();
+        let shown: f64 = panel.metric.show(point.estimate.value).parse().unwrap();
         // A table by parts has no room for sizes as long as a sample.
-        let is_whole = panel.group.is_none() || point.cache_size.is_some_and(|size| size < panel.setting.length);
+        let is_whole = panel.slice.is_none() || point.cache_size.is_some_and(|size| size < panel.key.length);
         assert!(!is_whole || cells.contains(&shown.to_string().as_str()), "{shown} of {point:?}");
     }
 }
 
 #[test]
-fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
+fn every_curve_is_drawn_on_both_axes_with_tips() {
     let all = table_3("meta/Llama", 1.0, 12);
     let (page, _) = page(&all);
     let titles: Vec<String> = page
@@ -188,9 +178,9 @@ fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
         format!("h2o with 64 entries: perplexity {h2o:.5} ("),
         format!("full: perplexity {full:.5} ("),
     ] {
-        let told: Vec<&String> = titles.iter().filter(|title| title.starts_with(&expected)).collect();
-        assert_eq!(told.len(), 2, "{expected} on a linear and on a logarithmic axis: {titles:?}");
-        assert!(told[0].contains("95 % interval") && told[0].contains("12 samples"), "{told:?}");
+        let found: Vec<&String> = titles.iter().filter(|title| title.starts_with(&expected)).collect();
+        assert_eq!(found.len(), 2, "{expected} on a linear and on a logarithmic axis: {titles:?}");
+        assert!(found[0].contains("95 % interval") && found[0].contains("12 samples"), "{found:?}");
     }
     let difference = format!("to full +{:.5}", h2o - full);
     assert!(titles.iter().any(|title| title.contains(&difference)), "{difference}: {titles:?}");
@@ -205,7 +195,7 @@ fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
 }
 
 #[test]
-fn hostile_texts_are_shown_and_do_nothing() {
+fn hostile_texts_are_escaped() {
     let text = || HOSTILE.to_owned();
     let hostile: Vec<Row> = [everything(), questions()]
         .concat()
@@ -236,28 +226,28 @@ fn hostile_texts_are_shown_and_do_nothing() {
     };
     assert_eq!((count("script"), count("img"), count("style")), (3, 0, 1));
     assert!(!page.contains("<img") && !page.contains("<!--") && !page.contains("\u{1b}"));
-    // A name cannot turn its neighbours around; answers are data, which nothing shows outside a box of their own.
+    // Names cannot change the direction of text around them; answers are data, shown in a box of their own.
     assert!(
         !page.contains('\u{2028}') && !page.replace(raw(&page, "script", Some("rows")), "").contains('\u{202E}')
     );
     assert!(page.contains("&lt;/script&gt;&lt;script&gt;alert(1)"));
     // Answers come back as they were written, control characters and all.
     let data = json(&page, "rows");
-    let places = data.as_array().unwrap().iter().flat_map(|home| home["places"].as_array().unwrap());
+    let places = data.as_array().unwrap().iter().flat_map(|key| key["places"].as_array().unwrap());
     let outputs: Vec<&str> =
         places.filter_map(|place| place[0]["outputs"].as_array()).flatten().filter_map(Value::as_str).collect();
     assert!(!outputs.is_empty() && outputs.iter().all(|output| *output == HOSTILE), "{outputs:?}");
 }
 
-/// Every number of the data of single samples, by setting, policy, size, sample, metric and group.
-fn told(data: &Value) -> BTreeMap<String, (u64, u64)> {
-    let mut told = BTreeMap::new();
-    for home in data.as_array().unwrap() {
-        for place in home["places"].as_array().unwrap() {
+/// Every number of single samples, by key, policy, size, sample, metric and slice.
+fn numbers_of(data: &Value) -> BTreeMap<String, (u64, u64)> {
+    let mut found = BTreeMap::new();
+    for key in data.as_array().unwrap() {
+        for place in key["places"].as_array().unwrap() {
             for values in [&place[0]["values"], &place[1]].into_iter().filter_map(Value::as_object) {
                 for (column, values) in values {
-                    let subject = &home["columns"][column.parse::<usize>().unwrap()];
-                    let weights = &home["weights"][values["w"].as_u64().unwrap() as usize];
+                    let subject = &key["columns"][column.parse::<usize>().unwrap()];
+                    let weights = &key["weights"][values["w"].as_u64().unwrap() as usize];
                     for (at, value) in values["v"].as_array().unwrap().iter().enumerate() {
                         if value.is_null() {
                             continue;
@@ -265,24 +255,24 @@ fn told(data: &Value) -> BTreeMap<String, (u64, u64)> {
                         let weight = if weights.is_array() { &weights[at] } else { weights };
                         let key = format!(
                             "{} {} {} {} {} {}",
-                            home["title"],
+                            key["title"],
                             place[0]["policy"],
                             place[0]["size"],
-                            home["samples"][at][0],
+                            key["samples"][at][0],
                             subject["metric"],
                             subject["group"]
                         );
-                        told.insert(key, (number(value).to_bits(), number(weight).to_bits()));
+                        found.insert(key, (number(value).to_bits(), number(weight).to_bits()));
                     }
                 }
             }
         }
     }
-    told
+    found
 }
 
 #[test]
-fn samples_come_back_bit_by_bit() {
+fn samples_are_in_the_page_bit_by_bit() {
     let mut all = everything();
     // Numbers by position, uneven weights, and a number that is none.
     let more = table_3("meta/Llama", 1.0, 12).into_iter().enumerate().map(|(at, row)| Row {
@@ -294,14 +284,14 @@ fn samples_come_back_bit_by_bit() {
     all.extend(more);
     let (page, panels) = page(&all);
     let data = json(&page, "rows");
-    let settings: Vec<_> = panels.iter().map(|panel| panel.setting.clone()).collect();
+    let settings: Vec<_> = panels.iter().map(|panel| panel.key.clone()).collect();
     let expected: BTreeMap<String, (u64, u64)> = all
         .iter()
         .filter(|row| {
             !row.metric.ends_with("_chance") && row.group.as_deref().is_none_or(|g| g.starts_with("position"))
         })
         .map(|row| {
-            let title = super::super::setting::Setting::of(row).title(&settings);
+            let title = super::super::SeriesKey::of(row).title(&settings);
             let size = row.cache_size.map_or("null".to_owned(), |size| size.to_string());
             let group = row.group.as_deref().unwrap_or_default();
             let key = format!("{title:?} {:?} {size} {:?} {:?} {group:?}", row.policy, row.sample, row.metric);
@@ -309,24 +299,25 @@ fn samples_come_back_bit_by_bit() {
             (key, (value.to_bits(), row.weight.to_bits()))
         })
         .collect();
-    let told = told(&data);
-    assert_eq!(told.len(), expected.len());
-    assert_eq!(told, expected);
-    assert!(data.as_array().unwrap().iter().all(|home| home["left_out"] == Value::Array(vec![])));
-    // Questions stand in the order a reader counts in, with what was asked and written.
-    let home = data.as_array().unwrap().iter().find(|home| home["questions"] != Value::Array(vec![])).unwrap();
-    assert_eq!(home["samples"], serde_json::json!([["q2", "paper"], ["q10", "paper"]]));
-    assert_eq!(home["questions"], serde_json::json!(["What is q2?", "What is q10?"]));
-    assert_eq!(home["references"][1], serde_json::json!(["an answer", "another"]));
-    assert_eq!(home["places"][1][0]["outputs"][1], "line one of q10\nat Some(64)");
+    let found = numbers_of(&data);
+    assert_eq!(found.len(), expected.len());
+    assert_eq!(found, expected);
+    assert!(data.as_array().unwrap().iter().all(|key| key["left_out"] == Value::Array(vec![])));
+    // Questions are in natural order, with questions and answers.
+    let key = data.as_array().unwrap().iter().find(|key| key["questions"] != Value::Array(vec![])).unwrap();
+    assert_eq!(key["samples"], serde_json::json!([["q2", "paper"], ["q10", "paper"]]));
+    assert_eq!(key["questions"], serde_json::json!(["What is q2?", "What is q10?"]));
+    assert_eq!(key["references"][1], serde_json::json!(["an answer", "another"]));
+    assert_eq!(key["places"][1][0]["outputs"][1], "line one of q10\nat Some(64)");
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_by_cells_and_said() {
+fn cells_beyond_the_budget_are_left_out_and_listed() {
     let rows = table_3("meta/Llama", 1.0, 50);
-    let settings = [panels(&rows)[0].setting.clone()];
-    let parse =
-        |budget| -> Value { serde_json::from_str(&samples::json(&rows, &settings, budget).unwrap()).unwrap() };
+    let results = Results::of(&rows);
+    let keys = [results.panels[0].key.clone()];
+    let json = |budget| samples::json(&results.series, &keys, budget).unwrap();
+    let parse = |budget| -> Value { serde_json::from_str(&json(budget)).unwrap() };
     let whole = parse(samples::BUDGET);
     assert_eq!(whole[0]["places"].as_array().unwrap().len(), 1 + 8 * 7);
     let some = parse(30_000);
@@ -342,13 +333,13 @@ fn what_does_not_fit_is_left_out_by_cells_and_said() {
         let values = place[0]["values"]["0"]["v"].as_array().unwrap();
         assert!(values.len() == 50 && values.iter().all(Value::is_number));
     }
-    let said = some[0]["left_out"][0].as_str().unwrap();
-    assert!(said.contains("every policy at 256, 1024, 4096") && !said.contains("full"), "{said}");
+    let left_out = some[0]["left_out"][0].as_str().unwrap();
+    assert!(left_out.contains("every policy at 256, 1024, 4096") && !left_out.contains("full"), "{left_out}");
     assert_eq!(parse(0)[0]["places"].as_array().unwrap().len(), 0);
 }
 
 #[test]
-fn sheets_of_others_are_shown() {
+fn sheets_of_the_caller_are_shown() {
     let cell = Entry { number: "0.25".into(), spread: None, best: false, partial: false };
     let sheet = Sheet {
         title: "Claims <of> the paper".into(),
@@ -358,11 +349,11 @@ fn sheets_of_others_are_shown() {
             columns: vec!["holds".into()],
             lines: vec![Line { name: "first".into(), cells: vec![Some(cell)] }],
         },
-        notes: vec!["a doubt".into()],
+        notes: vec!["a warning".into()],
     };
     let (page, _) = page_with(&questions(), &[sheet]);
     for part in
-        ["<caption>Claims &lt;of&gt; the paper</caption>", "What the paper says.", r#"data-v="0.25""#, "a doubt"]
+        ["<caption>Claims &lt;of&gt; the paper</caption>", "What the paper says.", r#"data-v="0.25""#, "a warning"]
     {
         assert!(page.contains(part), "{part}");
     }

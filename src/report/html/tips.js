@@ -1,12 +1,12 @@
 "use strict";
-// Points that can be asked: a tip under the pointer or the focus, one stop of the tab key for each chart, and arrows inside it. What a
+// Tips on points: under the pointer or the focus, with one tab stop for each chart and arrow keys inside it. What a
 // point says is its title, which a browser without scripts shows by itself.
 const pointTips = ({ all }) => {
   const tip = document.getElementById("tip");
   const name = (point) => {
     const title = point.querySelector("title");
     if (title) {
-      // The browser's own tip would lie over this one.
+      // The browser's own tip would cover this one.
       point.setAttribute("aria-label", title.textContent);
       title.remove();
     }

@@ -98,8 +98,7 @@ fn luminance(RGBColor(r, g, b): RGBColor) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fixture::{Sample, rows};
-    use super::super::super::points;
+    use super::super::super::fixture::{Sample, panels, rows};
     use super::*;
 
     #[test]
@@ -115,7 +114,7 @@ mod tests {
         let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
         let names: Vec<String> = (0..16).map(|i| format!("mine{i}")).collect();
         let all: Vec<_> = names.iter().flat_map(|name| rows(name, Some(8), &sample)).collect();
-        let looks = Looks::of(&points::panels(&all));
+        let looks = Looks::of(&panels(&all));
         let palette = Palette::of(&looks);
         assert_eq!(palette.policies.len(), 16);
         for (policy, look) in &palette.policies {

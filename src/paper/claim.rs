@@ -1,14 +1,11 @@
-//! A statement of the paper that rows can bear out or contradict: its threshold, what was found, and the verdict.
+//! A statement of the paper that rows can confirm or contradict: its threshold, what was found, and the verdict.
 //!
-//! The value decides; where its interval reaches to the other side of the threshold, the verdict says so. What a claim
-//! measures it is told.
+//! The value decides; where its interval reaches to the other side of the threshold, the verdict says so.
 
 use std::collections::BTreeSet;
 
-use super::super::bootstrap::{Estimate, Interval};
-use super::super::escape;
-use super::super::table::{self, Entry, Grid, Line, Sheet};
 use super::Evidence;
+use crate::report::{Entry, Estimate, Grid, Interval, Line, Sheet, escape, table};
 
 /// What a number must be for the claim to hold.
 #[derive(Clone, Copy, Debug)]
@@ -30,18 +27,18 @@ pub(super) struct Unit {
     pub(super) signed: bool,
 }
 
-/// One number that bears on a claim.
+/// One number for a claim.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// Which rows it is from, as reports name settings.
-    pub(super) setting: String,
+    /// The title of its key.
+    pub(super) title: String,
     pub(super) estimate: Estimate,
-    /// Where it is found, such as `tova at 512`.
+    /// Where it was found, such as `tova at 512`.
     pub(super) at: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ClaimVerdict {
     Held,
     NotHeld,
 }
@@ -54,7 +51,7 @@ pub(super) struct Claim {
     pub(super) printed: Option<f64>,
     /// The sweep that measures it.
     pub(super) sweep: &'static str,
-    /// One finding for each setting that measured it.
+    /// One finding for each key that measured it.
     pub(super) measure: fn(&Evidence<'_>) -> Vec<Finding>,
 }
 
@@ -89,8 +86,22 @@ impl Unit {
 }
 
 impl Claim {
-    pub(super) fn verdict(&self, estimate: &Estimate) -> Verdict {
-        if self.threshold.holds(estimate.value) { Verdict::Held } else { Verdict::NotHeld }
+    pub(super) fn new(
+        sweep: &'static str,
+        statement: impl Into<String>,
+        (threshold, unit): (Threshold, Unit),
+        measure: fn(&Evidence<'_>) -> Vec<Finding>,
+    ) -> Self {
+        Self { statement: statement.into(), threshold, unit, printed: None, sweep, measure }
+    }
+
+    /// The same with what the paper's own tables give.
+    pub(super) fn printed(self, printed: Option<f64>) -> Self {
+        Self { printed, ..self }
+    }
+
+    pub(super) fn verdict(&self, estimate: &Estimate) -> ClaimVerdict {
+        if self.threshold.holds(estimate.value) { ClaimVerdict::Held } else { ClaimVerdict::NotHeld }
     }
 
     /// The end of the interval that lies on the other side of the threshold than the value.
@@ -102,8 +113,8 @@ impl Claim {
 
     fn words(&self, estimate: &Estimate) -> String {
         let words = match self.verdict(estimate) {
-            Verdict::Held => "held",
-            Verdict::NotHeld => "not held",
+            ClaimVerdict::Held => "held",
+            ClaimVerdict::NotHeld => "not held",
         };
         match self.beyond(estimate) {
             Some(end) => format!("{words}, but the interval reaches {}", self.unit.show(end)),
@@ -111,7 +122,7 @@ impl Claim {
         }
     }
 
-    fn line(&self, finding: &Finding, told: bool) -> Line {
+    fn line(&self, finding: &Finding, with_title: bool) -> Line {
         let Estimate { value, interval } = finding.estimate;
         let show = |value| self.unit.show(value);
         let measured = Entry {
@@ -121,8 +132,8 @@ impl Claim {
         let mut cells = vec![Some(Entry::plain(self.words(&finding.estimate))), Some(measured)];
         cells.extend(self.rest());
         cells.push(Some(Entry::plain(&finding.at)));
-        if told {
-            cells.push(Some(Entry::plain(&finding.setting)));
+        if with_title {
+            cells.push(Some(Entry::plain(&finding.title)));
         }
         Line { name: self.statement.clone(), cells }
     }
@@ -132,8 +143,8 @@ impl Claim {
         let Estimate { value, interval } = finding.estimate;
         let show = |value| self.unit.show(value);
         let verdict = match self.verdict(&finding.estimate) {
-            Verdict::Held => "held:    ",
-            Verdict::NotHeld => "not held:",
+            ClaimVerdict::Held => "held:    ",
+            ClaimVerdict::NotHeld => "not held:",
         };
         let interval = interval.map(|interval| format!(" [{}, {}]", show(interval.low), show(interval.high)));
         let beyond = self.beyond(&finding.estimate).map(|end| format!(", but the interval reaches {}", show(end)));
@@ -154,20 +165,26 @@ impl Claim {
     }
 }
 
-/// The claims with what was found for each.
-fn found<'c>(claims: &'c [Claim], evidence: &Evidence<'_>) -> Vec<(&'c Claim, Vec<Finding>)> {
-    claims.iter().map(|claim| (claim, (claim.measure)(evidence))).collect()
+/// A claim with what was found for it.
+pub(super) type Found = (Claim, Vec<Finding>);
+
+pub(super) fn found(claims: Vec<Claim>, evidence: &Evidence<'_>) -> Vec<Found> {
+    let measure = |claim: Claim| {
+        let findings = (claim.measure)(evidence);
+        (claim, findings)
+    };
+    claims.into_iter().map(measure).collect()
 }
 
-/// The settings that findings are of.
-fn settings<'f>(found: &'f [(&Claim, Vec<Finding>)]) -> BTreeSet<&'f str> {
-    found.iter().flat_map(|(_, findings)| findings).map(|finding| finding.setting.as_str()).collect()
+/// The titles of the keys that findings are of.
+fn titles(found: &[Found]) -> BTreeSet<&str> {
+    found.iter().flat_map(|(_, findings)| findings).map(|finding| finding.title.as_str()).collect()
 }
 
-/// How many were measured, and how many verdicts are what.
-fn counted(found: &[(&Claim, Vec<Finding>)]) -> String {
+/// How many were measured, and how many of them held.
+fn counted(found: &[Found]) -> String {
     let verdicts = || {
-        let of_one = |(claim, findings): &(&Claim, Vec<Finding>)| {
+        let of_one = |(claim, findings): &Found| {
             findings.iter().map(|finding| claim.verdict(&finding.estimate)).collect::<Vec<_>>()
         };
         found.iter().flat_map(of_one)
@@ -176,26 +193,25 @@ fn counted(found: &[(&Claim, Vec<Finding>)]) -> String {
     match verdicts().count() {
         0 => format!("none of {all} was measured"),
         total => {
-            let held = verdicts().filter(|verdict| *verdict == Verdict::Held).count();
+            let held = verdicts().filter(|verdict| *verdict == ClaimVerdict::Held).count();
             format!("{} of {all} measured, {missing} not; {held} of {total} verdicts: held", all - missing)
         }
     }
 }
 
 /// All claims as a table, with the sweeps that would measure those that were not; `None` where none was.
-pub(super) fn sheet(claims: &[Claim], evidence: &Evidence<'_>) -> Option<Sheet> {
-    let found = found(claims, evidence);
-    let settings = settings(&found);
-    if settings.is_empty() {
+pub(super) fn sheet(found: &[Found]) -> Option<Sheet> {
+    let titles = titles(found);
+    if titles.is_empty() {
         return None;
     }
-    // Where all is of one setting, it is told once.
-    let told = settings.len() > 1;
+    // Where everything is of one key, its title is said once, above.
+    let with_title = titles.len() > 1;
     let mut columns = vec!["verdict", "measured", "threshold", "paper's own", "where"];
-    columns.extend(told.then_some("setting"));
+    columns.extend(with_title.then_some("setting"));
     let (mut lines, mut missing) = (Vec::new(), Vec::new());
-    for (claim, findings) in &found {
-        lines.extend(findings.iter().map(|finding| claim.line(finding, told)));
+    for (claim, findings) in found {
+        lines.extend(findings.iter().map(|finding| claim.line(finding, with_title)));
         if findings.is_empty() {
             let mut cells = vec![Some(Entry::plain("not measured")), None];
             cells.extend(claim.rest());
@@ -208,11 +224,11 @@ pub(super) fn sheet(claims: &[Claim], evidence: &Evidence<'_>) -> Option<Sheet> 
             }
         }
     }
-    let title = match settings.first() {
-        Some(one) if !told => format!("Claims of the paper \u{B7} {one}"),
+    let title = match titles.first() {
+        Some(one) if !with_title => format!("Claims of the paper \u{B7} {one}"),
         _ => "Claims of the paper".to_owned(),
     };
-    let counted = counted(&found);
+    let counted = counted(found);
     let note = |(sweep, statements): &(&str, Vec<&str>)| {
         format!("{sweep} measures what was not: {}", statements.join("; "))
     };
@@ -230,19 +246,18 @@ pub(super) fn sheet(claims: &[Claim], evidence: &Evidence<'_>) -> Option<Sheet> 
 }
 
 /// Those that were measured, a line each; empty where none was.
-pub(super) fn text(claims: &[Claim], evidence: &Evidence<'_>) -> String {
-    let found = found(claims, evidence);
-    let settings = settings(&found);
-    if settings.is_empty() {
+pub(super) fn text(found: &[Found]) -> String {
+    let titles = titles(found);
+    if titles.is_empty() {
         return String::new();
     }
-    let mut text = format!("\nclaims of the paper (arXiv 2401.06104): {}\n", counted(&found));
-    for setting in &settings {
-        if settings.len() > 1 {
-            text.push_str(&format!("{}\n", escape::plain(setting)));
+    let mut text = format!("\nclaims of the paper (arXiv 2401.06104): {}\n", counted(found));
+    for title in &titles {
+        if titles.len() > 1 {
+            text.push_str(&format!("{}\n", escape::plain(title)));
         }
-        for (claim, findings) in &found {
-            for finding in findings.iter().filter(|finding| finding.setting == *setting) {
+        for (claim, findings) in found {
+            for finding in findings.iter().filter(|finding| finding.title == *title) {
                 text.push_str(&format!("  {}\n", escape::plain(&claim.sentence(finding))));
             }
         }
@@ -255,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_value_decides_and_the_interval_is_told() {
+    fn the_value_decides_and_the_interval_is_shown() {
         let unit = Unit { digits: 2, suffix: "", signed: true };
         let claim = Claim {
             statement: "near".to_owned(),

@@ -1,48 +1,42 @@
-//! The short answer as Markdown, to be posted beside a change: `summary.md`, without figures and without details.
-//!
-//! It picks what comes first in each setting; the tables and their words are the report's own.
+//! `summary.md`: the short answer as Markdown, to be posted with a pull request, without figures and details.
 
 use super::markdown;
-use super::points::Panel;
-use super::setting::Setting;
 use super::sheets;
 use super::table::Sheet;
-use super::within::{self, Distance};
+use super::write_report::Report;
 
-/// The whole file: how small a cache is enough, and of each setting's first quantity the difference to the full cache.
-pub(super) fn file(panels: &[Panel], distances: &[Distance]) -> String {
-    let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
+/// The whole file: how small a cache is enough, and of each key's first metric the difference to the full cache.
+pub(super) fn file(report: &Report<'_>) -> String {
+    let keys = report.keys();
     let mut file = String::from("# Cache size against quality, in short\n\n");
-    if let Some(sheet) = within::sheet(panels, distances) {
-        markdown::push_sheet(&mut file, "##", &sheet);
+    if let Some(sheet) = &report.smallest {
+        markdown::push_sheet(&mut file, "##", sheet);
     }
-    for of_setting in panels.chunk_by(|a, b| a.setting == b.setting) {
-        let [panel, ..] = of_setting else { continue };
+    for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
+        let [panel, ..] = of_key else { continue };
         let Some(value) = sheets::value(panel) else { continue };
         let shown = match sheets::difference(panel) {
             Some(difference) => Sheet { notes: value.notes, ..difference },
             None => value,
         };
-        let title = format!("{} \u{B7} {}", sheets::capital(&shown.title), panel.setting.title(&settings));
+        let title = format!("{} \u{B7} {}", sheets::capital(&shown.title), panel.key.title(&keys));
         markdown::push_sheet(&mut file, "##", &Sheet { title, ..shown });
-        let full = panel.full().map(|full| format!("Full cache: {}. ", panel.quantity.show(full.estimate.value)));
+        let full = panel.full().map(|full| format!("Full cache: {}. ", panel.metric.show(full.estimate.value)));
         let counted = format!("{} samples from {} clusters.", panel.samples, panel.clusters);
         file.push_str(&format!("{}{counted}\n\n", full.unwrap_or_default()));
-        markdown::push_verdicts(&mut file, panel);
+        markdown::push_outcomes(&mut file, panel);
     }
     file
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3};
-    use super::super::points::panels;
+    use super::super::fixture::{Sample, rows, table_3, with_report};
     use super::*;
 
     #[test]
     fn the_short_answer_has_no_figures_and_no_details() {
-        let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100));
-        let file = file(&panels, &[]);
+        let file = with_report(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100), file);
         for expected in [
             "| within | truncate |",
             "| 0.4 PPL · Llama-2-7b-hf · pg19 |",
@@ -59,7 +53,7 @@ mod tests {
     #[test]
     fn without_a_full_cache_there_are_values_and_names_are_escaped() {
         let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
-        let file = file(&panels(&rows("<a|b>", Some(8), &sample)), &[]);
+        let file = with_report(&rows("<a|b>", Some(8), &sample), file);
         assert!(
             file.contains("## Perplexity · Llama-2-7b-hf") && file.contains("| &lt;a\\|b&gt; | 2.72 |"),
             "{file}"

@@ -1,13 +1,16 @@
-//! What must be equal for two numbers to stand in one table: the task, the texts, the model and how they were read.
+//! What two numbers must share to stand in one table: the task, the texts, the model and how they were read.
 //!
-//! It knows the columns of a row that say *where*, apart from the policy and the cache size, and refuses to know values.
+//! These are the columns of a row that say where it was measured, except for policy and cache size.
+
+use serde::Serialize;
 
 use super::escape;
 use crate::ledger::{Row, Text};
+use crate::metric::Metric;
 
-/// Everything that can move a number but policy, positions and cache size.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Setting {
+/// Everything that can change a number, except for policy, positions and cache size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct SeriesKey {
     pub task: Text,
     pub dataset: Text,
     pub model: Text,
@@ -20,49 +23,38 @@ pub struct Setting {
     pub asked: Text,
     pub seed: u64,
     pub prefill: Text,
-    /// Empty where numbers do not hang on it.
+    /// Empty unless the metric is a property of a device.
     pub device: Text,
 }
 
-impl Setting {
-    /// The names of the fields, as rows call them.
-    pub const FIELDS: [&str; 13] = [
-        "task",
-        "dataset",
-        "model",
-        "model_revision",
-        "dtype",
-        "length",
-        "stride",
-        "bos",
-        "tail",
-        "asked",
-        "seed",
-        "prefill",
-        "device",
-    ];
+impl SeriesKey {
+    /// The names of the fields, as in rows.
+    pub fn names() -> [&'static str; 13] {
+        Self::default().fields().map(|(name, _)| name)
+    }
 
-    /// The fields whole, in the order of [`Setting::FIELDS`].
-    pub fn fields(&self) -> [String; Self::FIELDS.len()] {
+    /// The fields in full, by name.
+    pub fn fields(&self) -> [(&'static str, String); 13] {
         [
-            self.task.to_string(),
-            self.dataset.to_string(),
-            self.model.to_string(),
-            self.model_revision.to_string(),
-            self.dtype.to_string(),
-            self.length.to_string(),
-            self.stride.to_string(),
-            self.bos.to_string(),
-            self.tail.to_string(),
-            self.asked.to_string(),
-            self.seed.to_string(),
-            self.prefill.to_string(),
-            self.device.to_string(),
+            ("task", self.task.to_string()),
+            ("dataset", self.dataset.to_string()),
+            ("model", self.model.to_string()),
+            ("model_revision", self.model_revision.to_string()),
+            ("dtype", self.dtype.to_string()),
+            ("length", self.length.to_string()),
+            ("stride", self.stride.to_string()),
+            ("bos", self.bos.to_string()),
+            ("tail", self.tail.to_string()),
+            ("asked", self.asked.to_string()),
+            ("seed", self.seed.to_string()),
+            ("prefill", self.prefill.to_string()),
+            ("device", self.device.to_string()),
         ]
     }
 
     /// Where a row was measured.
     pub fn of(row: &Row) -> Self {
+        let is_timed = Metric::known(&row.metric).is_some_and(Metric::is_timed);
         Self {
             task: row.task.clone(),
             dataset: row.dataset.clone(),
@@ -76,28 +68,32 @@ impl Setting {
             asked: row.asked.clone().unwrap_or_default(),
             seed: row.seed,
             prefill: row.prefill.clone(),
-            device: if row.task == "timing" { row.device.clone() } else { Text::new() },
+            device: if is_timed { row.device.clone() } else { Text::new() },
         }
     }
 
-    /// Whether two rows have the same setting, without making either.
+    /// Everything as text, for fingerprints in file names. It keeps an old name so that files keep theirs.
+    pub(super) fn described(&self) -> String {
+        format!("{self:?}").replacen("SeriesKey", "Setting", 1)
+    }
+
+    /// Whether two rows surely have the same key, without making either.
     pub(super) fn agree(a: &Row, b: &Row) -> bool {
         fn texts(row: &Row) -> [&Text; 7] {
             [&row.task, &row.dataset, &row.model, &row.model_revision, &row.dtype, &row.tail, &row.prefill]
         }
         texts(a) == texts(b)
             && (a.length, a.stride, a.bos, a.seed, &a.asked) == (b.length, b.stride, b.bos, b.seed, &b.asked)
-            && (a.task != "timing" || a.device == b.device)
+            && a.device == b.device
     }
 
-    /// The same without what only a bounded cache can notice, so that `full` and `truncate` are shared by the settings
-    /// that differ in nothing else.
+    /// The key without what only concerns a bounded cache: `full` and `truncate` are shared by the keys that differ in
+    /// nothing else.
     pub fn without_cache(&self) -> Self {
         Self { prefill: Text::new(), ..self.clone() }
     }
 
-    /// The fields below the headline, by name, for the line of settings and for telling panels apart. What does not
-    /// concern the task is empty.
+    /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are empty.
     pub fn details(&self) -> [(&'static str, String); 10] {
         [
             ("revision", shorten(&self.model_revision)),
@@ -113,8 +109,15 @@ impl Setting {
         ]
     }
 
-    /// Model and data set, and whatever else is not the same `among` all settings of the report.
-    pub fn title(&self, among: &[Setting]) -> String {
+    /// Model, data set and task in full, and the details that are not empty.
+    pub fn headed_details(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let head = [("model", &self.model), ("dataset", &self.dataset), ("task", &self.task)];
+        let details = self.details().into_iter().filter(|(_, value)| !value.is_empty());
+        head.map(|(name, value)| (name, value.to_string())).into_iter().chain(details)
+    }
+
+    /// Model and data set, and whatever else differs `among` all keys of the report.
+    pub fn title(&self, among: &[SeriesKey]) -> String {
         let model =
             if among.iter().any(|other| other.model != self.model && short(&other.model) == short(&self.model)) {
                 &self.model
@@ -126,8 +129,8 @@ impl Setting {
             parts.push(escape::plain(&self.task));
         }
         for (place, (name, value)) in self.details().into_iter().enumerate() {
-            let differs = |other: &Setting| {
-                let same = |field: fn(&Setting) -> &str| field(other) == field(self);
+            let differs = |other: &SeriesKey| {
+                let same = |field: fn(&SeriesKey) -> &str| field(other) == field(self);
                 same(|s| &s.model)
                     && same(|s| &s.dataset)
                     && same(|s| &s.task)
@@ -150,7 +153,7 @@ fn short(name: &str) -> &str {
     }
 }
 
-/// Commits and digests, cut to what a reader compares by eye.
+/// Commits and digests, shortened to what can be compared by eye.
 fn shorten(revision: &str) -> String {
     let digest = revision.strip_prefix("sha256:").unwrap_or(revision);
     if digest.len() > 12 && digest.bytes().all(|b| b.is_ascii_hexdigit()) {

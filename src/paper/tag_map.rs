@@ -1,12 +1,11 @@
-//! What the Penn tags of the paper's Table 5 are here, and its numbers beside ours.
+//! Which classes and Universal Dependencies tags correspond to the Penn tags of the paper's Table 5.
 //!
-//! The paper tagged with NLTK, this program with classes of characters and with Universal Dependencies; results/README.md
-//! says what is alike and what is not. The numbers themselves are with the paper's others.
+//! The paper tagged with NLTK; results/README.md says where the two taggings differ.
 
-use super::paper::numbers;
+use super::numbers;
 
-/// The class or tag that tokens of a Penn tag have here; empty for all tokens.
-pub(super) fn group(tag: &str) -> &'static str {
+/// The class or tag here that corresponds to a Penn tag; empty for all tokens.
+pub(super) fn slice(tag: &str) -> &'static str {
     match tag {
         "Avg." => "",
         "POS" => "class:possessive",
@@ -31,7 +30,7 @@ pub(super) fn group(tag: &str) -> &'static str {
         "PDT" | "DT" => "tag:DET",
         "MD" => "tag:AUX",
         "TO" => "tag:PART",
-        // Foreign words (FW) have the tag X in the treebanks, which the tagger was not taught.
+        // Foreign words (FW) have the tag X in the treebanks, which the tagger was not trained on.
         _ => "tag:X",
     }
 }
@@ -42,11 +41,11 @@ pub(super) fn is_compared(length: u32, size: u32) -> bool {
 }
 
 /// The paper's rows of a class or tag, as `NN 270, NNS 270` at a size; empty where it has none.
-pub(super) fn beside(group_here: &str, size: u32) -> String {
+pub(super) fn beside(slice: &str, size: u32) -> String {
     let Some(column) = numbers::TABLE_5_SIZES.iter().position(|known| *known == size) else {
         return String::new();
     };
-    let rows = numbers::TABLE_5.iter().filter(|(tag, _)| group(tag) == group_here);
+    let rows = numbers::TABLE_5.iter().filter(|(tag, _)| self::slice(tag) == slice);
     rows.map(|(tag, steps)| format!("{tag} {}", steps[column])).collect::<Vec<_>>().join(", ")
 }
 
@@ -55,10 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_beside_their_group() {
+    fn penn_tags_are_listed_with_their_class() {
         assert_eq!(beside("tag:NOUN", 512), "NN 527, NNS 526");
         assert_eq!(beside("class:first", 512), "");
         assert_eq!(beside("tag:NOUN", 100), "");
-        assert_eq!(numbers::TABLE_5.iter().filter(|(tag, _)| group(tag) == "tag:X").count(), 1, "FW alone");
+        assert_eq!(numbers::TABLE_5.iter().filter(|(tag, _)| slice(tag) == "tag:X").count(), 1, "FW alone");
     }
 }

@@ -3,20 +3,20 @@
 //! This is the only file that has them: tests, tables and claims take them from here. What exists as a plot only (Figures
 //! 4, 5, 7, 9, 10 and 11, and two panels of Figure 3) has no number here. Policies have this program's names.
 
-/// Who measured Tables 1, 2, 3 and 5 and Figures 7 to 9, 12 and 13.
-pub(in crate::report) const MODEL: &str = "LLaMA-2-7B";
+/// The model of Tables 1, 2, 3 and 5 and Figures 7 to 9, 12 and 13.
+pub(super) const MODEL: &str = "LLaMA-2-7B";
 /// Tokens of a sample, which is all the full cache holds (section 5).
-pub(in crate::report) const LENGTH: u32 = 4096;
+pub(super) const LENGTH: u32 = 4096;
 
 /// A multi-state size of Table 1: LLaMA-2-7B in bfloat16, decoding sequences of 4,096 tokens on a V100.
-pub(in crate::report) struct Speed {
+pub(super) struct Speed {
     /// The largest is the full cache.
-    pub(in crate::report) size: u32,
+    pub(super) size: u32,
     /// Of one sequence, in GB.
-    pub(in crate::report) memory: f64,
-    pub(in crate::report) batch: u32,
+    pub(super) memory: f64,
+    pub(super) batch: u32,
     /// Tokens per second in that batch, the full cache's being 1.
-    pub(in crate::report) throughput: f64,
+    pub(super) throughput: f64,
 }
 
 const fn speed(size: u32, memory: f64, batch: u32, throughput: f64) -> Speed {
@@ -24,7 +24,7 @@ const fn speed(size: u32, memory: f64, batch: u32, throughput: f64) -> Speed {
 }
 
 /// Table 1.
-pub(in crate::report) const TABLE_1: [Speed; 5] = [
+pub(super) const TABLE_1: [Speed; 5] = [
     speed(256, 0.15, 139, 8.5),
     speed(512, 0.28, 70, 4.8),
     speed(1024, 0.56, 35, 3.1),
@@ -33,14 +33,14 @@ pub(in crate::report) const TABLE_1: [Speed; 5] = [
 ];
 
 /// The sizes of Table 3, and of Figure 3.
-pub(in crate::report) const TABLE_3_SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+pub(super) const TABLE_3_SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
 /// The perplexity of the full cache, the topline of Figure 3.
-pub(in crate::report) const TABLE_3_FULL: f64 = 7.16;
+pub(super) const TABLE_3_FULL: f64 = 7.16;
 
 /// Table 3: perplexity of LLaMA-2-7B on PG-19's test set. The row of H2O by layer equals that of Window+1
 /// there, in all seven cells.
-pub(in crate::report) const TABLE_3: [(&str, [f64; 7]); 10] = [
+pub(super) const TABLE_3: [(&str, [f64; 7]); 10] = [
     ("truncate", [17.65, 12.97, 10.39, 8.92, 8.04, 7.50, 7.16]),
     ("window", [4812.27, 4025.01, 3275.58, 2184.62, 1001.29, 240.17, 7.16]),
     ("window+1", [10.20, 8.97, 8.22, 7.76, 7.50, 7.33, 7.16]),
@@ -55,24 +55,24 @@ pub(in crate::report) const TABLE_3: [(&str, [f64; 7]); 10] = [
 
 /// Figure 6: how often the judge, gpt-4-0613, preferred TOVA's story, neither, and the full cache's; in percent, by size.
 /// The last sums to 99 there.
-pub(in crate::report) const FIGURE_6: [(u32, [f64; 3]); 3] =
+pub(super) const FIGURE_6: [(u32, [f64; 3]); 3] =
     [(256, [6.0, 47.0, 47.0]), (512, [10.0, 71.0, 19.0]), (1024, [5.0, 88.0, 6.0])];
-/// Who wrote its stories.
-pub(in crate::report) const STORY_MODEL: &str = "MythoLogic-13B";
+/// The model that wrote its stories.
+pub(super) const STORY_MODEL: &str = "MythoLogic-13B";
 
 /// The text on Figure 6: mean tokens of a story, by size; without one of the full cache.
-pub(in crate::report) const STORY_LENGTH: [(Option<u32>, f64); 4] =
+pub(super) const STORY_LENGTH: [(Option<u32>, f64); 4] =
     [(None, 1566.0), (Some(256), 1361.0), (Some(512), 1503.0), (Some(1024), 1566.0)];
 
 /// The sizes of Table 5, and the lines of Figure 9.
-pub(in crate::report) const TABLE_5_SIZES: [u32; 4] = [256, 512, 1024, 2048];
+pub(super) const TABLE_5_SIZES: [u32; 4] = [256, 512, 1024, 2048];
 
 /// Tags of Table 2, which is the beginning of Table 5.
-pub(in crate::report) const TABLE_2_LENGTH: usize = 8;
+pub(super) const TABLE_2_LENGTH: usize = 8;
 
 /// Table 5: mean steps that TOVA keeps a token, by Penn tag (NLTK's), of 31 samples of PG-19; the first
 /// row is of all tokens.
-pub(in crate::report) const TABLE_5: [(&str, [u16; 4]); 43] = [
+pub(super) const TABLE_5: [(&str, [u16; 4]); 43] = [
     ("Avg.", [249, 481, 897, 1537]),
     ("POS", [1134, 1393, 1736, 2061]),
     ("”", [845, 1101, 1413, 1774]),
@@ -119,19 +119,19 @@ pub(in crate::report) const TABLE_5: [(&str, [u16; 4]); 43] = [
 ];
 
 /// The text on Figure 8: of the tokens kept, the share of recent ones, in percent: least and most.
-pub(in crate::report) const RECENT_SHARE: (f64, f64) = (73.0, 76.0);
+pub(super) const RECENT_SHARE: (f64, f64) = (73.0, 76.0);
 
 /// The text on Figure 3: TOVA's perplexity with an eighth of the context is so near to the topline's, for all three models.
-pub(in crate::report) const PERPLEXITY_GAP: f64 = 0.4;
+pub(super) const PERPLEXITY_GAP: f64 = 0.4;
 
 /// The text on Figure 4: TOVA's ROUGE on SQuALITY with an eighth (LLaMA-2) or a quarter (the others) is so near.
-pub(in crate::report) const ROUGE_GAP: f64 = 1.0;
+pub(super) const ROUGE_GAP: f64 = 1.0;
 
 /// The text on Figure 5: TOVA's F1 on QASPER with half of the context is so near.
-pub(in crate::report) const F1_GAP: f64 = 1.0;
+pub(super) const F1_GAP: f64 = 1.0;
 
 /// Section 7.2 and Figure 7: TOVA's running perplexity rises by less than this from short texts to 70,000 tokens.
-pub(in crate::report) const EXTRAPOLATION_RISE: f64 = 0.5;
+pub(super) const EXTRAPOLATION_RISE: f64 = 0.5;
 
 #[cfg(test)]
 mod tests {

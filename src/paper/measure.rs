@@ -1,23 +1,21 @@
 //! How the paper's claims are measured: gaps to the full cache, leads over other policies, rises over long texts.
 //!
-//! Losses and leads are positive where the sentence of the claim says "worse" and "better", whichever way a quantity improves.
-//! The paper's Table 3 is measured by the same functions. Which claims there are, and their thresholds, is not known here.
+//! Losses and leads are positive where the sentence of the claim says "worse" and "better", whichever way a metric improves.
+//! The paper's Table 3 is measured by the same functions.
 
-use super::super::bootstrap::{Estimate, Interval};
-use super::super::points::{Panel, RUNNING};
-use super::super::quantity::Better;
-use super::super::retention::Section;
-use super::super::setting::Setting;
-use super::super::throughput;
 use super::claim::Finding;
+use super::published::Paper;
 use super::{Evidence, TOVA, numbers, titles};
+use crate::metric::Better;
+use crate::report::retention::Section;
+use crate::report::{Estimate, Interval, Panel, RUNNING, SeriesKey, throughput};
 
 /// What the paper compares TOVA with.
 pub(super) const BASELINES: [&str; 6] = ["truncate", "window", "window+1", "window+4", "h2o", "h2o-layer"];
 pub(super) const BEST_BASELINE: &str = "window+4";
 
-/// A number and where it is found.
-pub(super) struct Measured {
+/// A number and where it was found.
+pub(super) struct Observation {
     pub(super) estimate: Estimate,
     at: String,
 }
@@ -35,16 +33,16 @@ pub(super) trait Curves {
 
 impl Curves for Panel {
     fn length(&self) -> u32 {
-        self.setting.length
+        self.key.length
     }
 
     fn sizes(&self) -> Vec<u32> {
-        Panel::sizes(self).into_iter().filter(|size| *size < self.setting.length).collect()
+        Panel::sizes(self).into_iter().filter(|size| *size < self.key.length).collect()
     }
 
     fn loss(&self, policy: &str, size: u32) -> Option<Estimate> {
         let difference = self.point(policy, Some(size))?.to_full?;
-        match self.quantity.better {
+        match self.metric.better {
             Better::Lower => Some(difference),
             Better::Higher => Some(turned(difference)),
             Better::Unknown => None,
@@ -54,7 +52,7 @@ impl Curves for Panel {
     fn lead(&self, policy: &str, other: &str, size: u32) -> Option<Estimate> {
         let value = |policy: &str| self.point(policy, Some(size)).map(|point| point.estimate.value);
         let difference = Estimate { value: value(policy)? - value(other)?, interval: None };
-        match self.quantity.better {
+        match self.metric.better {
             Better::Lower => Some(turned(difference)),
             Better::Higher => Some(difference),
             Better::Unknown => None,
@@ -66,6 +64,12 @@ impl Curves for Panel {
 fn turned(difference: Estimate) -> Estimate {
     let interval = difference.interval.map(|interval| Interval { low: -interval.high, high: -interval.low });
     Estimate { value: -difference.value, interval }
+}
+
+/// An estimate in another unit.
+fn scaled(of: Estimate, unit: impl Fn(f64) -> f64) -> Estimate {
+    let interval = of.interval.map(|interval| Interval { low: unit(interval.low), high: unit(interval.high) });
+    Estimate { value: unit(of.value), interval }
 }
 
 /// The paper's Table 3.
@@ -100,36 +104,36 @@ fn place(policy: &str, size: u32) -> String {
     format!("{policy} at {size}")
 }
 
-fn least(measured: impl Iterator<Item = Measured>) -> Option<Measured> {
+fn least(measured: impl Iterator<Item = Observation>) -> Option<Observation> {
     measured.min_by(|a, b| a.estimate.value.total_cmp(&b.estimate.value))
 }
 
 /// How much worse than full a policy is at a share of the length.
-pub(super) fn gap(curves: &dyn Curves, policy: &str, part: u32) -> Option<Measured> {
+pub(super) fn gap(curves: &dyn Curves, policy: &str, part: u32) -> Option<Observation> {
     let size = curves.length() / part;
-    Some(Measured { estimate: curves.loss(policy, size)?, at: place(policy, size) })
+    Some(Observation { estimate: curves.loss(policy, size)?, at: place(policy, size) })
 }
 
 /// The least by which a policy is better than any other at any size.
-pub(super) fn smallest_lead(curves: &dyn Curves, policy: &str, others: &[&str]) -> Option<Measured> {
+pub(super) fn smallest_lead(curves: &dyn Curves, policy: &str, others: &[&str]) -> Option<Observation> {
     let pairs = curves.sizes().into_iter().flat_map(|size| others.iter().map(move |other| (size, *other)));
     least(pairs.filter_map(|(size, other)| {
         let estimate = curves.lead(policy, other, size)?;
-        Some(Measured { estimate, at: format!("against {}", place(other, size)) })
+        Some(Observation { estimate, at: format!("against {}", place(other, size)) })
     }))
 }
 
 /// How near the nearest baseline comes to full with less than half of the length.
-pub(super) fn nearest_baseline(curves: &dyn Curves) -> Option<Measured> {
+pub(super) fn nearest_baseline(curves: &dyn Curves) -> Option<Observation> {
     let sizes = curves.sizes().into_iter().filter(|size| *size < curves.length() / 2);
     let pairs = sizes.flat_map(|size| BASELINES.iter().map(move |baseline| (size, *baseline)));
     least(pairs.filter_map(|(size, baseline)| {
-        Some(Measured { estimate: curves.loss(baseline, size)?, at: place(baseline, size) })
+        Some(Observation { estimate: curves.loss(baseline, size)?, at: place(baseline, size) })
     }))
 }
 
 /// The share of sizes at which no other baseline is better than Window+4, in percent.
-pub(super) fn best_baseline(curves: &dyn Curves) -> Option<Measured> {
+pub(super) fn best_baseline(curves: &dyn Curves) -> Option<Observation> {
     let others = || BASELINES.iter().filter(|baseline| **baseline != BEST_BASELINE);
     let lead = |size| {
         let leads = others().filter_map(|other| curves.lead(BEST_BASELINE, other, size));
@@ -137,60 +141,64 @@ pub(super) fn best_baseline(curves: &dyn Curves) -> Option<Measured> {
     };
     let leads: Vec<f64> = curves.sizes().into_iter().filter_map(lead).collect();
     let best = leads.iter().filter(|lead| **lead >= 0.0).count();
-    (!leads.is_empty()).then(|| Measured {
+    (!leads.is_empty()).then(|| Observation {
         estimate: Estimate { value: 100.0 * best as f64 / leads.len() as f64, interval: None },
         at: format!("{best} of {} sizes", leads.len()),
     })
 }
 
-/// A finding for each panel of a task and metric that measured it, long texts apart.
+/// A finding for each panel of a task and metric that measured it, except on long texts.
 pub(super) fn of_panels(
     evidence: &Evidence<'_>,
     (task, metric): (&str, &str),
-    measure: impl Fn(&Panel) -> Option<Measured>,
+    measure: impl Fn(&Panel) -> Option<Observation>,
 ) -> Vec<Finding> {
     let panels = evidence.panels_of(task, metric, &|_| true);
-    let found = panels.iter().zip(titles(&panels)).filter(|(panel, _)| !evidence.is_long(&panel.setting));
-    found.filter_map(|(panel, setting)| Some(measure(panel)?.found(setting))).collect()
+    let found = panels.iter().zip(titles(&panels)).filter(|(panel, _)| !evidence.is_long(&panel.key));
+    found.filter_map(|(panel, title)| Some(measure(panel)?.found(title))).collect()
 }
 
-impl Measured {
-    fn found(self, setting: String) -> Finding {
-        Finding { setting, estimate: self.estimate, at: self.at }
+impl Observation {
+    fn of(value: f64, at: String) -> Self {
+        Self { estimate: Estimate { value, interval: None }, at }
+    }
+
+    fn found(self, title: String) -> Finding {
+        Finding { title, estimate: self.estimate, at: self.at }
     }
 }
 
 /// The paper's LLaMA-2 needs less for SQuALITY than its other models.
-pub(super) fn is_llama_2(setting: &Setting) -> bool {
-    let name = setting.model.to_lowercase();
+pub(super) fn is_llama_2(key: &SeriesKey) -> bool {
+    let name = key.model.to_lowercase();
     name.contains("llama-2") || name.contains("llama2")
 }
 
-/// The running averages of a setting, by tokens read, from where no usual text goes on.
+/// The running averages of a key, by tokens read, from the end of a usual text on.
 pub(super) type Running<'a> = [(u64, &'a Panel)];
 
 pub(super) fn of_long_texts(
     evidence: &Evidence<'_>,
-    measure: fn(&Running<'_>) -> Option<Measured>,
+    measure: fn(&Running<'_>) -> Option<Observation>,
 ) -> Vec<Finding> {
-    let long = |panel: &&&Panel| panel.quantity.metric == "nll" && panel.group.is_none();
-    let whole: Vec<&Panel> = evidence.panels.iter().collect::<Vec<_>>().iter().filter(long).copied().collect();
-    let whole: Vec<&Panel> = whole.into_iter().filter(|panel| evidence.is_long(&panel.setting)).collect();
-    let settings: Vec<Setting> = whole.iter().map(|panel| panel.setting.clone()).collect();
+    let panels = &evidence.results.panels;
+    let is_whole = |panel: &&Panel| panel.metric.id == "nll" && panel.slice.is_none();
+    let whole: Vec<&Panel> = panels.iter().filter(is_whole).filter(|panel| evidence.is_long(&panel.key)).collect();
+    let keys: Vec<SeriesKey> = whole.iter().map(|panel| panel.key.clone()).collect();
     let found = whole.iter().filter_map(|panel| {
-        let own = evidence.panels.iter().filter(|part| part.setting == panel.setting);
-        let ends = own.filter(|part| part.quantity.metric == "nll").filter_map(|part| {
-            let end = part.group.as_deref()?.strip_prefix(RUNNING)?.strip_prefix(':')?.parse::<u64>().ok()?;
+        let own = panels.iter().filter(|part| part.key == panel.key);
+        let ends = own.filter(|part| part.metric.id == "nll").filter_map(|part| {
+            let end = part.slice.as_deref()?.strip_prefix(RUNNING)?.strip_prefix(':')?.parse::<u64>().ok()?;
             (end >= u64::from(numbers::LENGTH)).then_some((end, part))
         });
         let mut running: Vec<(u64, &Panel)> = ends.collect();
         running.sort_by_key(|(end, _)| *end);
-        Some(measure(&running)?.found(panel.setting.title(&settings)))
+        Some(measure(&running)?.found(panel.key.title(&keys)))
     });
     found.collect()
 }
 
-/// A policy as the paper ran it on long texts where it was measured so, and the paper's size or the largest.
+/// The first of a policy's names that was measured, at the paper's size or the largest.
 fn run_as<'a>(running: &Running<'a>, names: [&str; 3]) -> Option<(&'a str, u32)> {
     let (_, panel) = running.last()?;
     let of = |name: &str| panel.points.iter().filter(|point| point.policy == name).collect::<Vec<_>>();
@@ -208,26 +216,26 @@ fn value_at(panel: &Panel, policy: &str, size: u32) -> Option<f64> {
 }
 
 /// The highest running average minus that of a text of usual length.
-pub(super) fn rise(running: &Running<'_>) -> Option<Measured> {
+pub(super) fn rise(running: &Running<'_>) -> Option<Observation> {
     let (policy, size) = run_as(running, LONG_TOVA)?;
     let values: Vec<(u64, f64)> =
         running.iter().filter_map(|(end, panel)| Some((*end, value_at(panel, policy, size)?))).collect();
     let [(start, first), later @ ..] = &values[..] else { return None };
     let (end, highest) = later.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Measured {
+    Some(Observation {
         estimate: Estimate { value: highest - first, interval: None },
         at: format!("{}, from {start} to {end} tokens", place(policy, size)),
     })
 }
 
 /// The least by which TOVA's running average is below Window+4's.
-pub(super) fn least_lead(running: &Running<'_>) -> Option<Measured> {
+pub(super) fn least_lead(running: &Running<'_>) -> Option<Observation> {
     let (own, size) = run_as(running, LONG_TOVA)?;
     let (other, other_size) = run_as(running, LONG_WINDOW)?;
     least(running.iter().filter_map(|(end, panel)| {
         let value = value_at(panel, other, other_size)? - value_at(panel, own, size)?;
         let at = format!("{} against {other} after {end} tokens", place(own, size));
-        Some(Measured { estimate: Estimate { value, interval: None }, at })
+        Some(Observation::of(value, at))
     }))
 }
 
@@ -235,22 +243,25 @@ pub(super) fn least_lead(running: &Running<'_>) -> Option<Measured> {
 pub(super) fn preference(evidence: &Evidence<'_>) -> Vec<Finding> {
     let losses = evidence.panels_of("judge", "judge_loss", &|policy| policy == TOVA);
     of_panels(evidence, ("judge", "judge_win"), |wins| {
-        let size = wins.setting.length / 4;
-        let lost = losses.iter().find(|panel| panel.setting == wins.setting)?;
+        let size = wins.key.length / 4;
+        let lost = losses.iter().find(|panel| panel.key == wins.key)?;
         let value = value_at(wins, TOVA, size)? - value_at(lost, TOVA, size)?;
-        Some(Measured { estimate: Estimate { value, interval: None }, at: place(TOVA, size) })
+        Some(Observation::of(value, place(TOVA, size)))
     })
 }
 
 /// How much longer stories are at a quarter of the length, in percent of the full cache's.
 pub(super) fn story_length(evidence: &Evidence<'_>) -> Vec<Finding> {
     of_panels(evidence, ("story", "new_tokens"), |panel| {
-        let size = panel.setting.length / 4;
+        let size = panel.key.length / 4;
         let full = panel.full()?.estimate.value;
         let difference = panel.point(TOVA, Some(size))?.to_full?;
         let share = |tokens: f64| 100.0 * tokens / full;
         let interval = difference.interval.map(|i| Interval { low: share(i.low), high: share(i.high) });
-        Some(Measured { estimate: Estimate { value: share(difference.value), interval }, at: place(TOVA, size) })
+        Some(Observation {
+            estimate: Estimate { value: share(difference.value), interval },
+            at: place(TOVA, size),
+        })
     })
 }
 
@@ -258,13 +269,13 @@ pub(super) fn timed(
     evidence: &Evidence<'_>,
     choose: impl Fn((Option<f64>, Option<f64>)) -> Option<f64>,
 ) -> Vec<Finding> {
-    let tables = throughput::tables(evidence.rows);
-    let settings: Vec<Setting> = tables.iter().map(|table| table.setting.clone()).collect();
+    let tables = throughput::tables(&evidence.results.series, &Paper);
+    let keys: Vec<SeriesKey> = tables.iter().map(|table| table.key.clone()).collect();
     let found = tables.iter().filter_map(|table| {
-        let size = table.setting.length / 8;
-        let value = choose(table.relative(TOVA, size)?)?;
-        let measured = Measured { estimate: Estimate { value, interval: None }, at: place(TOVA, size) };
-        Some(measured.found(table.setting.title(&settings)))
+        let size = table.key.length / 8;
+        let value = choose(table.relative(TOVA, Some(size)))?;
+        let observed = Observation::of(value, place(TOVA, size));
+        Some(observed.found(table.key.title(&keys)))
     });
     found.collect()
 }
@@ -275,15 +286,15 @@ pub(super) fn identity(length: u32, size: u32) -> f64 {
     sum as f64 / f64::from(length.max(1))
 }
 
-/// The farthest that mean lifetimes are from what counting says.
+/// The largest distance of mean lifetimes from the counted mean.
 pub(super) fn lifetimes(evidence: &Evidence<'_>) -> Vec<Finding> {
     let panels = evidence.panels_of("retention", "lifetime", &|_| true);
     let found = panels.iter().zip(titles(&panels)).filter_map(|(panel, title)| {
         let points = panel.points.iter().filter(|point| point.is_policy());
         let away = points.filter_map(|point| {
             let size = point.cache_size?;
-            let value = (point.estimate.value - identity(panel.setting.length, size)).abs();
-            Some(Measured { estimate: Estimate { value, interval: None }, at: place(&point.policy, size) })
+            let value = (point.estimate.value - identity(panel.key.length, size)).abs();
+            Some(Observation::of(value, place(&point.policy, size)))
         });
         Some(away.max_by(|a, b| a.estimate.value.total_cmp(&b.estimate.value))?.found(title))
     });
@@ -297,18 +308,17 @@ pub(super) fn recent(evidence: &Evidence<'_>) -> Vec<Finding> {
         let points = panel.points.iter().filter(|point| point.policy == TOVA);
         let away = |value: f64| (value - middle).abs();
         let point = points.max_by(|a, b| away(a.estimate.value).total_cmp(&away(b.estimate.value)))?;
-        Some(Measured { estimate: point.estimate, at: place(TOVA, point.cache_size?) })
+        Some(Observation { estimate: point.estimate, at: place(TOVA, point.cache_size?) })
     })
 }
 
 /// The least share of a sample's steps at which its first token is there, in percent.
 pub(super) fn first_token(evidence: &Evidence<'_>) -> Vec<Finding> {
     let found = evidence.kept().into_iter().filter_map(|section: &Section<'_>| {
-        let share = |steps: f64| 100.0 * steps / f64::from(section.setting().length.max(1));
+        let share = |steps: f64| 100.0 * steps / f64::from(section.key().length.max(1));
         let sizes = section.sizes_of(TOVA).into_iter().filter_map(|size| {
             let steps = section.steps("position:0", TOVA, size)?;
-            let interval = steps.interval.map(|i| Interval { low: share(i.low), high: share(i.high) });
-            Some(Measured { estimate: Estimate { value: share(steps.value), interval }, at: place(TOVA, size) })
+            Some(Observation { estimate: scaled(steps, share), at: place(TOVA, size) })
         });
         Some(least(sizes)?.found(section.title().to_owned()))
     });

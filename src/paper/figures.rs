@@ -1,17 +1,15 @@
 //! The paper's figures from rows: which panels and policies each shows, and on what page.
 //!
-//! It chooses and arranges; charts, bars and maps are drawn elsewhere. Where rows have nothing for a figure it says why.
+//! It chooses and arranges; charts, bars and maps are drawn elsewhere. An error says what the rows lack.
 
-use super::super::axis::Scale;
-use super::super::breakdown;
-use super::super::chart::{Chart, Printed};
-use super::super::curve::{Figure, Looks};
-use super::super::escape;
-use super::super::heatmap;
-use super::super::points::{Panel, RUNNING};
-use super::super::setting::Setting;
+use std::ops::Range;
+
 use super::bars::{self, Bar, Stack};
 use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, titles};
+use crate::report::axis::Scale;
+use crate::report::chart::{Chart, Printed};
+use crate::report::curve::{Figure, Looks};
+use crate::report::{Panel, RUNNING, SeriesKey, breakdown, escape, heatmap};
 
 /// Charts of one page; more are drawn on further pages.
 const MOST: usize = 12;
@@ -20,27 +18,10 @@ const OF_PERPLEXITY: [&str; 5] = ["truncate", "window", "window+4", "h2o", TOVA]
 const OF_QUESTIONS: [&str; 3] = ["truncate", "window+4", TOVA];
 const NAMES: &str = "full is the paper's topline, truncate its baseline";
 
-/// The figure; an error says what the rows lack.
-pub(super) fn pieces(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    match exhibit.number() {
-        3 => perplexity(exhibit, evidence),
-        4 => questions(exhibit, evidence, ("squality", "rouge"), true),
-        5 => questions(exhibit, evidence, ("qasper", "f1"), true),
-        6 => judged(exhibit, evidence),
-        7 => running(exhibit, evidence),
-        8 => maps(exhibit, evidence, &|maps| maps.into_iter().next_back().into_iter().collect()),
-        9 => places(evidence),
-        10 => questions(exhibit, evidence, ("squality", "rouge"), false),
-        11 => questions(exhibit, evidence, ("qasper", "f1"), false),
-        12 => maps(exhibit, evidence, &|maps| layers(maps, 0..20)),
-        _ => maps(exhibit, evidence, &|maps| layers(maps, 20..usize::MAX)),
-    }
-}
-
-fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let mut panels = evidence.panels_of("perplexity", "nll", &|policy| OF_PERPLEXITY.contains(&policy));
-    // Texts far beyond a model's training are Figure 7's.
-    panels.retain(|panel| !evidence.is_long(&panel.setting));
+    // Very long texts are Figure 7's.
+    panels.retain(|panel| !evidence.is_long(&panel.key));
     if panels.is_empty() {
         return Err(format!(
             "no perplexity of {} was measured on texts of a usual length",
@@ -82,17 +63,18 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
 /// The paper's Table 3 at the sizes and of the policies that a panel has.
 fn printed(panel: &Panel) -> Option<Printed> {
     let sizes = beside::sizes(panel)?;
+    let source = format!("paper: {}", numbers::MODEL);
     let line = |(policy, values): &(&str, [f64; 7])| {
         let here = |size: &&(usize, u32)| panel.point(policy, Some(size.1)).is_some();
         let spots = sizes.iter().filter(here).map(|(at, size)| (f64::from(*size), values[*at])).collect();
         ((*policy).to_owned(), spots)
     };
     let lines = numbers::TABLE_3.iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
-    Some(Printed { lines: lines.collect(), full: panel.full().map(|_| numbers::TABLE_3_FULL) })
+    Some(Printed { lines: lines.collect(), full: panel.full().map(|_| numbers::TABLE_3_FULL), source })
 }
 
 /// SQuALITY or QASPER of one kind of models.
-fn questions(
+pub(super) fn questions(
     exhibit: Exhibit,
     evidence: &Evidence<'_>,
     (task, metric): (&str, &str),
@@ -102,8 +84,7 @@ fn questions(
     if all.is_empty() {
         return Err(format!("no answers of {} to {task} were measured", OF_QUESTIONS.join(", ")));
     }
-    let panels: Vec<Panel> =
-        all.iter().filter(|panel| is_instructed(&panel.setting) == instructed).cloned().collect();
+    let panels: Vec<Panel> = all.iter().filter(|panel| is_instructed(&panel.key) == instructed).cloned().collect();
     if panels.is_empty() {
         let models: Vec<String> = titles(&all);
         let (asked, found) =
@@ -122,24 +103,24 @@ fn questions(
 }
 
 /// Whether a model was asked as one tuned on instructions: through its chat template, or by its name.
-pub(super) fn is_instructed(setting: &Setting) -> bool {
-    let name = setting.model.rsplit('/').next().unwrap_or_default().to_lowercase();
+pub(super) fn is_instructed(key: &SeriesKey) -> bool {
+    let name = key.model.rsplit('/').next().unwrap_or_default().to_lowercase();
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    setting.asked.split(' ').any(|part| part == "chat_template=true")
+    key.asked.split(' ').any(|part| part == "chat_template=true")
         || words.any(|word| matches!(word, "chat" | "instruct" | "it"))
 }
 
-fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let endings = ["judge_win", "judge_tie", "judge_loss"]
         .map(|metric| evidence.panels_of("judge", metric, &|policy| policy != "full"));
     let mut stacks = Vec::new();
     let mut notes = Vec::new();
     for (wins, title) in endings[0].iter().zip(titles(&endings[0])) {
-        let ties = endings[1].iter().find(|panel| panel.setting == wins.setting);
-        let losses = endings[2].iter().find(|panel| panel.setting == wins.setting);
-        let compared = evidence.beside_paper && wins.setting.length == numbers::LENGTH;
+        let ties = endings[1].iter().find(|panel| panel.key == wins.key);
+        let losses = endings[2].iter().find(|panel| panel.key == wins.key);
+        let compared = evidence.beside_paper && wins.key.length == numbers::LENGTH;
         if evidence.beside_paper && !compared {
-            notes.push(beside::other_length(&title, wins.setting.length));
+            notes.push(beside::other_length(&title, wins.key.length));
         }
         for policy in wins.policies().into_iter().filter(|policy| *policy != "full") {
             let bar = |size: u32| {
@@ -168,11 +149,11 @@ fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     Ok(Pieces { scenes: vec![(String::new(), scene)], differences, notes, ..Pieces::default() })
 }
 
-fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let mut panels: Vec<Panel> =
-        evidence.panels.iter().filter(|panel| panel.quantity.metric == "nll").cloned().collect();
+        evidence.results.panels.iter().filter(|panel| panel.metric.id == "nll").cloned().collect();
     for panel in &mut panels {
-        // Where keys stand is a policy's own here, so `tova@squeezed` is the paper's TOVA as well.
+        // Positions belong to the policy here, so `tova@squeezed` is the paper's TOVA as well.
         let shown =
             |policy: &str| ["full", "window+4", TOVA].contains(&policy.split('@').next().unwrap_or(policy));
         panel.points.retain(|point| shown(&point.policy));
@@ -181,10 +162,10 @@ fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> 
     let looks = Looks::of(&panels);
     let breakdowns = breakdown::breakdowns(&panels);
     let running: Vec<_> = breakdowns.iter().filter(|parts| parts.by == RUNNING).collect();
-    let settings: Vec<Setting> = running.iter().map(|parts| parts.setting().clone()).collect();
+    let settings: Vec<SeriesKey> = running.iter().map(|parts| parts.key().clone()).collect();
     let mut pieces = Pieces::default();
     for parts in &running {
-        let title = parts.setting().title(&settings);
+        let title = parts.key().title(&settings);
         let charts: Option<Vec<Chart>> = parts.sizes().into_iter().map(|size| parts.running(size)).collect();
         let Some(charts) = charts.filter(|charts| !charts.is_empty()) else { continue };
         let page = evidence.page(charts.len());
@@ -204,35 +185,27 @@ fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> 
     Ok(pieces)
 }
 
-/// What tells the files of several settings apart.
-fn end_of(title: &str, settings: usize) -> String {
-    if settings > 1 {
-        title.split(" \u{B7} ").map(escape::slug).collect::<Vec<_>>().join("-")
-    } else {
-        String::new()
-    }
+/// The end of a file name, which tells several keys apart.
+fn end_of(title: &str, keys: usize) -> String {
+    if keys > 1 { title.split(" \u{B7} ").map(escape::slug).collect::<Vec<_>>().join("-") } else { String::new() }
 }
 
-fn layers(maps: Vec<heatmap::Map>, range: std::ops::Range<usize>) -> Vec<heatmap::Map> {
-    maps.into_iter().filter(|map| range.contains(&map.layer)).collect()
-}
-
-fn maps(
-    exhibit: Exhibit,
-    evidence: &Evidence<'_>,
-    choose: &dyn Fn(Vec<heatmap::Map>) -> Vec<heatmap::Map>,
-) -> Result<Pieces, String> {
+/// Maps of some layers; an empty range is the last layer.
+pub(super) fn maps(exhibit: Exhibit, evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Pieces, String> {
     let kept = evidence.kept();
     let mut pieces = Pieces::default();
     let mut deepest = None;
     for section in &kept {
         let Some((size, all)) = section.maps_of(TOVA) else { continue };
-        deepest = deepest.max(all.last().map(|map| map.layer));
-        let maps = choose(all);
+        let last = all.last().map(|map| map.layer);
+        deepest = deepest.max(last);
+        let wanted =
+            |map: &heatmap::Map| layers.contains(&map.layer) || (layers.is_empty() && Some(map.layer) == last);
+        let maps: Vec<heatmap::Map> = all.into_iter().filter(wanted).collect();
         let Some(last) = maps.last() else { continue };
         let end = end_of(section.title(), kept.len());
-        let told = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
-        let told = if maps.len() == 1 { format!("{told} \u{B7} layer {}", last.layer) } else { told };
+        let what = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
+        let what = if maps.len() == 1 { format!("{what} \u{B7} layer {}", last.layer) } else { what };
         for (number, page) in maps.chunks(heatmap::MOST).enumerate() {
             let columns = evidence.columns.unwrap_or(if page.len() > 2 { 2 } else { 1 });
             let (width, abreast) = match columns {
@@ -244,7 +217,7 @@ fn maps(
                 0 => end.clone(),
                 _ => [end.as_str(), &format!("page-{}", number + 1)].join("-").trim_matches('-').to_owned(),
             };
-            pieces.scenes.push((end, heatmap::scene_of(&told, page, width, abreast)));
+            pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast)));
         }
     }
     match (pieces.scenes.is_empty(), deepest) {
@@ -262,7 +235,7 @@ fn maps(
     })
 }
 
-fn places(evidence: &Evidence<'_>) -> Result<Pieces, String> {
+pub(super) fn places(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let kept = evidence.kept();
     let mut pieces = Pieces::default();
     let width = if evidence.columns == Some(2) { super::TWO_COLUMNS } else { super::COLUMN };

@@ -1,32 +1,19 @@
-//! The paper's Tables 1, 2, 3 and 5 from rows, as sheets.
-//!
-//! It says what stands in lines and columns; every format shows the same sheets.
+//! The paper's Tables 1, 2, 3 and 5 from rows, as sheets. An error says what the rows lack.
 
-use super::super::bootstrap::RESAMPLES;
-use super::super::penn;
-use super::super::retention::Section;
-use super::super::setting::Setting;
-use super::super::table::{self, Entry, Grid, Line, Sheet, Show};
-use super::super::throughput::{self, Throughput};
-use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, titles};
+use super::published::{self, Paper};
+use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, tag_map, titles};
+use crate::report::retention::Section;
+use crate::report::table::{self, Show};
+use crate::report::throughput::{self, Throughput};
+use crate::report::{Entry, Grid, Line, RESAMPLES, SeriesKey, Sheet};
 
-/// The table; an error says what the rows lack.
-pub(super) fn pieces(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    match exhibit.number() {
-        1 => speed(evidence),
-        2 => tags(exhibit, evidence, numbers::TABLE_2_LENGTH),
-        3 => ablation(evidence),
-        _ => tags(exhibit, evidence, numbers::TABLE_5.len()),
-    }
-}
-
-fn speed(evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    let timed = throughput::tables(evidence.rows);
+pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+    let timed = throughput::tables(&evidence.results.series, &Paper);
     if timed.is_empty() {
         return Err("nothing was timed".to_owned());
     }
-    let settings: Vec<Setting> = timed.iter().map(|table| table.setting.clone()).collect();
-    let title = |table: &Throughput| format!("{} \u{B7} {}", table.setting.title(&settings), table.setting.device);
+    let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
+    let title = |table: &Throughput| format!("{} \u{B7} {}", table.key.title(&keys), table.key.device);
     let sheet = |table: &Throughput| Sheet {
         title: format!("Memory, batch and throughput \u{B7} {}", title(table)),
         about: table.legend(),
@@ -37,7 +24,7 @@ fn speed(evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let mut pieces = Pieces { tables: timed.iter().map(sheet).collect(), ..Pieces::default() };
     if evidence.beside_paper {
         for table in &timed {
-            match table.minus_paper() {
+            match minus_paper(table) {
                 Some(grid) => pieces.differences.push(Sheet {
                     title: format!("Table 1 minus the paper's \u{B7} {}", title(table)),
                     about: format!(
@@ -49,14 +36,33 @@ fn speed(evidence: &Evidence<'_>) -> Result<Pieces, String> {
                     grid,
                     notes: Vec::new(),
                 }),
-                None => pieces.notes.push(beside::other_length(&title(table), table.setting.length)),
+                None => pieces.notes.push(beside::other_length(&title(table), table.key.length)),
             }
         }
     }
     Ok(pieces)
 }
 
-fn ablation(evidence: &Evidence<'_>) -> Result<Pieces, String> {
+/// What was measured minus the paper's Table 1; `None` where it has none of the sizes.
+fn minus_paper(table: &Throughput) -> Option<Grid> {
+    let lines = table.lines().iter().filter_map(|line| {
+        let paper = published::speed(&table.key, &line.policy, line.size)?;
+        let shown = |own: Option<f64>, theirs: f64, digits: usize| {
+            own.map(|own| Entry::plain(table::signed(own - theirs, digits)))
+        };
+        let cells = vec![
+            shown(line.median("cache_bytes").map(|bytes| bytes / 1e9), paper.memory, 3),
+            shown(line.median("batch"), f64::from(paper.batch), 0),
+            shown(table.relative(&line.policy, line.size).0, paper.throughput, 2),
+        ];
+        Some(Line { name: line.name(), cells })
+    });
+    let lines: Vec<Line> = lines.collect();
+    let columns = ["cache (GB)", "batch", "relative"].map(str::to_owned).to_vec();
+    (!lines.is_empty()).then_some(Grid { columns, lines })
+}
+
+pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let known = |policy: &str| numbers::TABLE_3.iter().any(|(known, _)| *known == policy);
     let panels = evidence.panels_of("perplexity", "nll", &known);
     let mut pieces = Pieces::default();
@@ -85,7 +91,8 @@ fn ablation(evidence: &Evidence<'_>) -> Result<Pieces, String> {
 }
 
 /// Table 5, or as many of its tags as Table 2 has.
-fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, most: usize) -> Result<Pieces, String> {
+pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+    let most = if exhibit.number() == 2 { numbers::TABLE_2_LENGTH } else { numbers::TABLE_5.len() };
     let mut pieces = Pieces::default();
     for section in evidence.kept() {
         let (sizes, grid) = steps(section, most);
@@ -105,11 +112,11 @@ fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, most: usize) -> Result<Pieces
         if evidence.beside_paper {
             match beside::steps(exhibit, section, most) {
                 Some(sheet) => pieces.differences.push(sheet),
-                None if section.setting().length == numbers::LENGTH => {
+                None if section.key().length == numbers::LENGTH => {
                     let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
                     pieces.notes.push(format!("the paper has none of the sizes {}", sizes.join(", ")));
                 }
-                None => pieces.notes.push(beside::other_length(section.title(), section.setting().length)),
+                None => pieces.notes.push(beside::other_length(section.title(), section.key().length)),
             }
         }
     }
@@ -119,31 +126,31 @@ fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, most: usize) -> Result<Pieces
     Ok(pieces)
 }
 
-/// A line for each class or tag that the paper's first tags are here.
+/// A line for each class or tag that corresponds to one of the paper's first tags.
 fn steps(section: &Section<'_>, most: usize) -> (Vec<u32>, Grid) {
     let sizes = section.sizes_of(TOVA);
     let tags = numbers::TABLE_5[..most].iter().map(|(tag, _)| *tag);
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut slices: Vec<(&str, Vec<&str>)> = Vec::new();
     for tag in tags {
-        let group = penn::group(tag);
-        match groups.iter_mut().find(|(known, _)| *known == group) {
+        let slice = tag_map::slice(tag);
+        match slices.iter_mut().find(|(known, _)| *known == slice) {
             Some((_, tags)) => tags.push(tag),
-            None => groups.push((group, vec![tag])),
+            None => slices.push((slice, vec![tag])),
         }
     }
-    let line = |(group, tags): &(&str, Vec<&str>)| {
+    let line = |(slice, tags): &(&str, Vec<&str>)| {
         let cell = |size: &u32| {
-            let steps = section.steps(group, TOVA, *size)?;
+            let steps = section.steps(slice, TOVA, *size)?;
             let spread = steps.interval.map(|interval| format!("±{:.0}", interval.half_width()));
             Some(Entry { spread, ..Entry::plain(format!("{:.0}", steps.value)) })
         };
-        let name = match *group {
+        let name = match *slice {
             "" => "all tokens".to_owned(),
-            group => format!("{} ({})", group.replace(':', " "), tags.join(" ")),
+            slice => format!("{} ({})", slice.replace(':', " "), tags.join(" ")),
         };
         Line { name, cells: sizes.iter().map(cell).collect() }
     };
-    let lines = groups.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
+    let lines = slices.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
     let columns = sizes.iter().map(u32::to_string).collect();
     (sizes, Grid { columns, lines })
 }

@@ -1,10 +1,17 @@
-//! Exhibits and claims of rows that are the paper's own, and of others.
+//! Exhibits and claims of rows with the paper's own numbers, and of others.
 
-use super::super::fixture::{Sample, rows, table_3};
-use super::super::points::panels;
-use super::super::scene::{Across, Shape};
-use super::super::{escape, font};
 use super::*;
+use crate::report::fixture::{Sample, rows, table_3};
+use crate::report::scene::{Across, Shape};
+use crate::report::{Entry, Extra, Published as _, escape, font};
+
+fn extra(rows: &[Row]) -> Extra {
+    Paper.extra(&Results::of(rows))
+}
+
+fn claims(rows: &[Row]) -> Sheet {
+    extra(rows).sheets.remove(0)
+}
 
 const LLAMA: &str = "meta-llama/Llama-2-7b-hf";
 
@@ -12,13 +19,13 @@ fn one(policy: &str, size: Option<u32>, value: f64, weight: f64) -> Vec<Row> {
     rows(policy, size, &[Sample { sample: "a", cluster: "a", value, weight }])
 }
 
-/// Answers as good as `marks` says of each policy and size, of the metrics named.
-fn answers(task: &str, metrics: &[&str], template: bool, marks: &[(&str, Option<u32>, f64)]) -> Vec<Row> {
+/// Answers with the scores of each policy and size, for each metric.
+fn answers(task: &str, metrics: &[&str], template: bool, scores: &[(&str, Option<u32>, f64)]) -> Vec<Row> {
     let asked = format!("prompt=paper max_new_tokens=8 temperature=0 chat_template={template}");
     let mut all = Vec::new();
-    for (policy, size, mark) in marks {
+    for (policy, size, score) in scores {
         for metric in metrics {
-            all.extend(one(policy, *size, *mark, 1.0).into_iter().map(|row| Row {
+            all.extend(one(policy, *size, *score, 1.0).into_iter().map(|row| Row {
                 task: task.into(),
                 metric: (*metric).into(),
                 asked: Some(asked.as_str().into()),
@@ -118,11 +125,11 @@ fn kept() -> Vec<Row> {
 }
 
 fn everything() -> Vec<Row> {
-    let marks = [("full", None, 0.2), ("tova", Some(512), 0.195), ("window+4", Some(512), 0.16)];
+    let scores = [("full", None, 0.2), ("tova", Some(512), 0.195), ("window+4", Some(512), 0.16)];
     let half = [("full", None, 0.4), ("tova", Some(2048), 0.38), ("truncate", Some(2048), 0.39)];
     let rouge = ["rouge1", "rouge2", "rougeL"];
-    let base = answers("squality", &rouge, false, &marks);
-    let chat = answers("squality", &rouge, true, &marks);
+    let base = answers("squality", &rouge, false, &scores);
+    let chat = answers("squality", &rouge, true, &scores);
     let models = [(LLAMA, 1.0), ("mistralai/Mistral-7B-v0.1", 0.97), ("01-ai/Yi-6B", 1.3)];
     let mut all: Vec<Row> = models.iter().flat_map(|(model, scale)| table_3(model, *scale, 40)).collect();
     all.extend([base, chat, answers("qasper", &["f1"], true, &half), judged(), long(), timed(), kept()].concat());
@@ -131,9 +138,8 @@ fn everything() -> Vec<Row> {
 
 /// The words, number and threshold of each claim that was measured, and what the paper's tables give.
 fn verdicts(rows: &[Row]) -> Vec<(String, String, String, Option<String>)> {
-    let panels = panels(rows);
-    let sheet = claims(rows, &panels).unwrap();
-    let shown = |entry: &Option<table::Entry>| entry.as_ref().map(|entry| entry.number.clone());
+    let sheet = claims(rows);
+    let shown = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.number.clone());
     let lines = sheet.grid.lines.iter().filter(|line| line.cells[1].is_some()).map(|line| {
         let [words, number] = [0, 1].map(|at| shown(&line.cells[at]).unwrap());
         (line.name.clone(), words, number, shown(&line.cells[3]))
@@ -142,7 +148,7 @@ fn verdicts(rows: &[Row]) -> Vec<(String, String, String, Option<String>)> {
 }
 
 #[test]
-fn the_paper_s_table_gives_the_verdicts_one_derives_by_hand() {
+fn the_paper_s_table_gives_the_verdicts_derived_by_hand() {
     let found = verdicts(&table_3(LLAMA, 1.0, 100));
     // 7.41 - 7.16; Window+4's 7.30 - 7.17; its 7.46 - 7.16; best at 256 to 2,048, not at 64 and 128; 7.27 - 7.17.
     let expected =
@@ -155,10 +161,9 @@ fn the_paper_s_table_gives_the_verdicts_one_derives_by_hand() {
 }
 
 #[test]
-fn the_terminal_has_what_was_measured_and_the_report_what_was_not() {
+fn the_terminal_lists_measured_claims_and_the_report_all() {
     let all = table_3(LLAMA, 1.0, 100);
-    let panels = panels(&all);
-    let text = terminal(&all, &panels);
+    let text = extra(&all).terminal;
     assert!(
         text.contains("claims of the paper (arXiv 2401.06104): 5 of 18 measured, 13 not; 4 of 5 verdicts: held"),
         "{text}"
@@ -168,8 +173,7 @@ fn the_terminal_has_what_was_measured_and_the_report_what_was_not() {
         "{text}"
     );
     assert!(!text.contains("ROUGE"), "{text}");
-    let mut file = String::new();
-    markdown::push_sheet(&mut file, "##", &claims(&all, &panels).unwrap());
+    let file = Format::named("md").unwrap().sheets.unwrap()(&[claims(&all)]);
     assert!(file.contains("within 1 F1 of full at 1/2 of the length | not measured |  | ≤ +1.00 |"), "{file}");
     assert!(
         file.contains(
@@ -178,7 +182,7 @@ fn the_terminal_has_what_was_measured_and_the_report_what_was_not() {
         "{file}"
     );
     let nothing = one("h3o", Some(8), 1.0, 1.0);
-    assert!(terminal(&nothing, &super::super::points::panels(&nothing)).is_empty());
+    assert!(extra(&nothing).terminal.is_empty() && extra(&nothing).sheets.is_empty());
 }
 
 #[test]
@@ -207,7 +211,7 @@ fn every_task_has_its_claims() {
         let of_one: Vec<_> = found.iter().filter(|(known, ..)| known.contains(statement)).collect();
         assert!(of_one.iter().any(|(_, w, n, _)| w == words && n == number), "{statement}: {of_one:?}");
     };
-    // All three ROUGE scores are the mark itself: 20.0 against 19.5 and 16.0.
+    // All three ROUGE scores are the score: 20.0 against 19.5 and 16.0.
     check("within 1 ROUGE", "held", "+0.50");
     check("TOVA's ROUGE is above", "held", "+3.50");
     check("within 1 F1", "not held", "+2.00");
@@ -228,13 +232,9 @@ fn every_task_has_its_claims() {
 #[test]
 fn differences_to_the_paper_s_own_numbers_are_none() {
     let all = everything();
-    let panels = panels(&all);
-    let evidence = Evidence { beside_paper: true, ..Evidence::of(&all, &panels) };
-    let of = |text: &str| {
-        let exhibit = Exhibit::parse(text).unwrap();
-        let pieces = if exhibit.is_table() { tables::pieces } else { figures::pieces };
-        pieces(exhibit, &evidence).unwrap().differences
-    };
+    let results = Results::of(&all);
+    let evidence = Evidence { beside_paper: true, ..Evidence::of(&results) };
+    let of = |text: &str| Exhibit::parse(text).unwrap().pieces(&evidence).unwrap().differences;
     let numbers = |sheet: &Sheet| -> Vec<String> {
         let entries = sheet.grid.lines.iter().flat_map(|line| line.cells.iter().flatten());
         entries.map(|entry| entry.number.clone()).collect()
@@ -264,11 +264,11 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
     let out = seen.unwrap_or_else(|| folder.path().to_owned());
     let options = |columns, beside_paper| Options {
         out: out.clone(),
-        formats: vec![Format::Markdown, Format::Csv, Format::Latex, Format::Svg, Format::Png, Format::Pdf],
+        formats: report::FORMATS.iter().collect(),
         columns,
         beside_paper,
     };
-    let drawn = draw(&everything(), &Exhibit::ALL, &options(None, true)).unwrap();
+    let drawn = draw(&everything(), &Exhibit::all(), &options(None, true)).unwrap();
     let has = |name: &str| drawn.files.iter().any(|file| file.ends_with(format!("paper/{name}")));
     for number in [3, 4, 6, 7, 8, 9, 10, 12] {
         assert!(["svg", "png", "pdf"].iter().all(|end| has(&format!("figure-{number}.{end}"))), "{number}");
@@ -280,7 +280,7 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
     let [eleven, thirteen] = &drawn.missing[..] else { panic!("{:?}", drawn.missing) };
     assert!(eleven.contains("instruct models only") && eleven.contains("configs/qasper-base.yaml"), "{eleven}");
     assert!(thirteen.contains("deepest layer that was mapped is 2"), "{thirteen}");
-    for exhibit in Exhibit::ALL {
+    for exhibit in Exhibit::all() {
         let nothing = draw(&one("h3o", Some(8), 1.0, 1.0), &[exhibit], &options(None, false)).unwrap();
         let [missing] = &nothing.missing[..] else { panic!("{exhibit}") };
         assert!(nothing.files.is_empty() && missing.contains("configs/"), "{missing}");
@@ -299,11 +299,11 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
 #[test]
 fn figures_fit_a_column_or_two() {
     let all = everything();
-    let panels = panels(&all);
+    let results = Results::of(&all);
     for (columns, inches) in [(Some(1), 3.3), (Some(2), 6.9), (None, 6.9)] {
-        let evidence = Evidence { columns, beside_paper: true, ..Evidence::of(&all, &panels) };
+        let evidence = Evidence { columns, beside_paper: true, ..Evidence::of(&results) };
         for number in [3, 4, 6, 7, 8, 9, 10, 12] {
-            let pieces = figures::pieces(Exhibit::parse(&number.to_string()).unwrap(), &evidence).unwrap();
+            let pieces = Exhibit::parse(&number.to_string()).unwrap().pieces(&evidence).unwrap();
             for (_, scene) in &pieces.scenes {
                 let fits = [inches * 72.0, if columns.is_none() { 3.3 * 72.0 } else { 0.0 }];
                 assert!(fits.iter().any(|width| (scene.width - width).abs() < 1e-9), "{number}: {}", scene.width);

@@ -1,23 +1,20 @@
 //! What was measured minus what the paper prints, as sheets.
 //!
-//! Numbers compare where samples are as long as the paper's and the size is one of its own; that the model may be another
-//! is said and not forbidden.
+//! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 
-use super::super::penn;
-use super::super::points::Panel;
-use super::super::retention::Section;
-use super::super::table::{self, Entry, Grid, Line, Sheet};
-use super::{Evidence, Exhibit, TOVA, numbers, titles};
+use super::{Evidence, Exhibit, TOVA, numbers, tag_map, titles};
+use crate::report::retention::Section;
+use crate::report::{Entry, Grid, Line, Panel, Sheet, table};
 
 /// The paper's sizes that a panel has, with their places in its Table 3; `None` where samples are of another length.
 pub(super) fn sizes(panel: &Panel) -> Option<Vec<(usize, u32)>> {
     let measured = panel.sizes();
     let both = numbers::TABLE_3_SIZES.into_iter().enumerate().filter(|(_, size)| measured.contains(size));
     let both: Vec<(usize, u32)> = both.collect();
-    (panel.setting.length == numbers::LENGTH && !both.is_empty()).then_some(both)
+    (panel.key.length == numbers::LENGTH && !both.is_empty()).then_some(both)
 }
 
-/// Why nothing is laid over.
+/// Why the paper's numbers are not laid over.
 pub(super) fn other_length(title: &str, length: u32) -> String {
     format!(
         "the paper's numbers are of {} tokens, and {title} is of {length}, so they are not laid over it",
@@ -25,10 +22,10 @@ pub(super) fn other_length(title: &str, length: u32) -> String {
     )
 }
 
-/// The same for those of several panels that it concerns.
+/// The same for those of several panels that have another length.
 pub(super) fn of_another_length(panels: &[Panel]) -> Vec<String> {
-    let others = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.setting.length != numbers::LENGTH);
-    others.map(|(panel, title)| other_length(&title, panel.setting.length)).collect()
+    let others = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.key.length != numbers::LENGTH);
+    others.map(|(panel, title)| other_length(&title, panel.key.length)).collect()
 }
 
 /// Each panel minus Table 3.
@@ -46,8 +43,8 @@ pub(super) fn perplexity(panels: &[Panel]) -> Vec<Sheet> {
                 let point = panel.point(policy, Some(*size)).or_else(|| panel.point(policy, None))?;
                 let own = point.estimate;
                 let difference = own.value - theirs[*at];
-                let spread = own.interval.map(|i| panel.quantity.show_spread(i.half_width(), own.value));
-                let number = panel.quantity.show_difference(difference);
+                let spread = own.interval.map(|i| panel.metric.show_spread(i.half_width(), own.value));
+                let number = panel.metric.show_difference(difference);
                 Some(Entry { spread, partial: !point.complete, ..Entry::plain(number) })
             };
             Some(Line { name: policy.to_owned(), cells: sizes.iter().map(cell).collect() })
@@ -86,11 +83,11 @@ pub(super) fn judged(evidence: &Evidence<'_>, endings: &[Vec<Panel>; 3]) -> Vec<
         )
     };
     for (wins, title) in endings[0].iter().zip(titles(&endings[0])) {
-        if wins.setting.length != numbers::LENGTH {
+        if wins.key.length != numbers::LENGTH {
             continue;
         }
         let line = |(name, ending): (&str, usize)| {
-            let panel = endings[ending].iter().find(|panel| panel.setting == wins.setting);
+            let panel = endings[ending].iter().find(|panel| panel.key == wins.key);
             let cell = |(size, shares): &(u32, [f64; 3])| {
                 let own = panel?.point(TOVA, Some(*size))?.estimate;
                 Some(difference(own.value, shares[ending], own.interval.map(|i| i.half_width())))
@@ -110,7 +107,7 @@ pub(super) fn judged(evidence: &Evidence<'_>, endings: &[Vec<Panel>; 3]) -> Vec<
     }
     let written = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
     for (panel, title) in written.iter().zip(titles(&written)) {
-        if panel.setting.length != numbers::LENGTH {
+        if panel.key.length != numbers::LENGTH {
             continue;
         }
         let cell = |(size, tokens): &(Option<u32>, f64)| {
@@ -140,21 +137,21 @@ pub(super) fn judged(evidence: &Evidence<'_>, endings: &[Vec<Panel>; 3]) -> Vec<
 /// Steps by tag minus the first rows of Table 5; `None` where no size or length is the paper's.
 pub(super) fn steps(exhibit: Exhibit, section: &Section<'_>, most: usize) -> Option<Sheet> {
     let measured = section.sizes_of(TOVA);
-    let length = section.setting().length;
+    let length = section.key().length;
     let sizes: Vec<(usize, u32)> = numbers::TABLE_5_SIZES
         .into_iter()
         .enumerate()
-        .filter(|(_, size)| measured.contains(size) && penn::is_compared(length, *size))
+        .filter(|(_, size)| measured.contains(size) && tag_map::is_compared(length, *size))
         .collect();
     let line = |(tag, theirs): &(&str, [u16; 4])| {
         let cell = |(at, size): &(usize, u32)| {
-            let own = section.steps(penn::group(tag), TOVA, *size)?;
+            let own = section.steps(tag_map::slice(tag), TOVA, *size)?;
             let spread = own.interval.map(|interval| format!("±{:.0}", interval.half_width()));
             Some(Entry { spread, ..Entry::plain(table::signed(own.value - f64::from(theirs[*at]), 0)) })
         };
-        let name = match penn::group(tag) {
+        let name = match tag_map::slice(tag) {
             "" => "all tokens".to_owned(),
-            group => format!("{tag} ({})", group.replace(':', " ")),
+            slice => format!("{tag} ({})", slice.replace(':', " ")),
         };
         Line { name, cells: sizes.iter().map(cell).collect() }
     };

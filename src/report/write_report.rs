@@ -1,7 +1,7 @@
 //! The report on disk: which files, where, in which formats.
 //!
-//! It is the only part of the report that touches files. What it writes is derived, so it may be deleted and written
-//! again at any time. Each file appears whole, whoever else draws into the same folder, as several processes of one sweep do.
+//! This is the only part of the report that touches files. What it writes is derived, so it may be deleted and written
+//! again at any time. Files are replaced atomically: several processes of one sweep may draw into the same folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,26 @@ use anyhow::{Context as _, Result, bail};
 
 use super::breakdown::{self, Breakdown};
 use super::curve::{self, Figure, Looks};
-use super::format::Format;
-use super::markdown::{self, Link};
-use super::points::{self, Panel};
+use super::format::{FORMATS, Format};
+use super::markdown::Link;
+use super::points::Panel;
+use super::published::Published;
+use super::results::Results;
+use super::retention::{self, Section};
 use super::scene::Scene;
-use super::setting::Setting;
+use super::series::AllSeries;
+use super::series_key::SeriesKey;
+use super::summary;
+use super::table::Sheet;
+use super::throughput::{self, Throughput};
 use super::within::{self, Distance};
-use super::{brief, csv, html, latex, paper, pdf, retention, sheets, summary};
 use crate::ledger::{Row, write_derived};
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The folder; made if it is missing.
     pub out: PathBuf,
-    pub formats: Vec<Format>,
+    pub formats: Vec<&'static Format>,
     /// How far from the full cache the smallest cache that is enough may be; empty: as far as in the paper's claims.
     pub within: Vec<Distance>,
 }
@@ -31,7 +37,7 @@ pub struct Options {
 impl Options {
     /// The usual formats.
     pub fn everything(out: impl Into<PathBuf>) -> Self {
-        Self { out: out.into(), formats: Format::USUAL.to_vec(), within: Vec::new() }
+        Self { out: out.into(), formats: Format::usual(), within: Vec::new() }
     }
 }
 
@@ -40,94 +46,141 @@ impl Options {
 pub struct Written {
     /// The files, in the order they were written.
     pub files: Vec<PathBuf>,
-    /// What [`terminal`](super::terminal) says of the same rows.
+    /// The short answer, for a terminal.
     pub terminal: String,
 }
 
-/// Writes the report of the rows.
-pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
-    let all = points::panels(rows);
-    if all.is_empty() {
+/// Everything a report is made of, whatever its format.
+pub(super) struct Report<'a> {
+    pub(super) rows: &'a [Row],
+    pub(super) series: &'a AllSeries<'a>,
+    /// Every panel, those of slices too.
+    pub(super) all: &'a [Panel],
+    /// Those of whole samples.
+    pub(super) panels: &'a [Panel],
+    pub(super) breakdowns: Vec<Breakdown<'a>>,
+    pub(super) timings: Vec<Throughput>,
+    pub(super) sections: Vec<Section<'a>>,
+    pub(super) looks: &'a Looks,
+    /// The smallest cache that is enough.
+    pub(super) smallest: Option<Sheet>,
+    /// Sheets of the caller, which come last.
+    pub(super) extra: Vec<Sheet>,
+    pub(super) links: Links,
+}
+
+/// The figures on disk that Markdown links.
+#[derive(Default)]
+pub(super) struct Links {
+    /// Of several panels.
+    pub(super) overview: Vec<Link>,
+    /// Of each panel.
+    pub(super) panels: Vec<Vec<Link>>,
+    /// Of each section.
+    pub(super) sections: Vec<Vec<Link>>,
+}
+
+impl<'a> Report<'a> {
+    /// `whole` and `looks` are of the results' panels of whole samples.
+    pub(super) fn of(
+        results: &'a Results<'_>,
+        whole: &'a [Panel],
+        looks: &'a Looks,
+        distances: &[Distance],
+        published: &'a dyn Published,
+    ) -> Self {
+        Self {
+            rows: results.rows,
+            series: &results.series,
+            all: &results.panels,
+            panels: whole,
+            breakdowns: breakdown::breakdowns(&results.panels),
+            timings: throughput::tables(&results.series, published),
+            sections: retention::sections(results, published),
+            looks,
+            smallest: within::sheet(whole, distances),
+            extra: Vec::new(),
+            links: Links::default(),
+        }
+    }
+
+    /// The keys of all panels, for their titles.
+    pub(super) fn keys(&self) -> Vec<SeriesKey> {
+        let mut keys: Vec<SeriesKey> = self.panels.iter().map(|panel| panel.key.clone()).collect();
+        keys.dedup();
+        keys
+    }
+
+    pub(super) fn timing(&self, key: &SeriesKey) -> Option<&Throughput> {
+        self.timings.iter().find(|timing| timing.key == *key)
+    }
+
+    pub(super) fn breakdowns_of(&self, panel: &Panel) -> impl Iterator<Item = &Breakdown<'a>> {
+        self.breakdowns.iter().filter(|parts| parts.is_of(panel))
+    }
+}
+
+/// Writes the report of the rows, with what is `published` beside them.
+pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Result<Written> {
+    let results = Results::of(rows);
+    if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let mut folder = Folder { out: &options.out, formats: &options.formats, files: Vec::new() };
-    let breakdowns = breakdown::breakdowns(&all);
-    let panels: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
-    let looks = Looks::of(&panels);
-    let within = within::sheet(&panels, &options.within);
-    let (links, overview) = folder.write_figures(&panels, &breakdowns, &looks)?;
-    let sections = retention::sections(rows, &all);
-    let kept = folder.write_retention(&sections)?;
-    if options.formats.contains(&Format::Csv) {
-        folder.write_file("report.csv", csv::file(&all))?;
-        folder.write_file("pairs.csv", csv::pairs(&panels))?;
-    }
-    let claims = paper::claims(rows, &all);
-    if options.formats.contains(&Format::Markdown) {
-        let mut file = markdown::file(rows, &panels, &breakdowns, &links, &overview, within.as_ref()) + &kept;
-        if let Some(claims) = &claims {
-            markdown::push_sheet(&mut file, "##", claims);
+    let whole = results.whole();
+    let looks = Looks::of(&whole);
+    let extra = published.extra(&results);
+    let mut report = Report::of(&results, &whole, &looks, &options.within, published);
+    report.extra = extra.sheets;
+    let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
+    let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
+    let mut folder = Folder { out: &options.out, formats: &formats, files: Vec::new() };
+    report.links = folder.write_figures(&report)?;
+    for files in formats.iter().filter_map(|format| format.report) {
+        for (name, content) in files(&report)? {
+            folder.write_file(name, content)?;
         }
-        folder.write_file("report.md", file)?;
-        folder.write_file("summary.md", brief::file(&panels, &options.within))?;
     }
-    if options.formats.contains(&Format::Latex) {
-        let mut sheets = sheets::all(rows, &panels, &breakdowns, &options.within);
-        sheets.extend(sections.iter().map(|section| (Some(section.heading()), section.sheets())));
-        sheets.extend(claims.clone().map(|claims| (None, vec![claims])));
-        folder.write_file("report.tex", latex::file(&sheets))?;
-    }
-    if options.formats.contains(&Format::Html) {
-        let content = html::Content {
-            rows,
-            all: &all,
-            panels: &panels,
-            breakdowns: &breakdowns,
-            sections: &sections,
-            looks: &looks,
-            further: &within.iter().chain(&claims).collect::<Vec<_>>(),
-        };
-        folder.write_file("report.html", html::file(&content)?)?;
-    }
-    let terminal =
-        summary::text(rows, &panels, &options.within) + &retention::terminal(&all) + &paper::terminal(rows, &all);
+    let terminal = summary::text(&report) + &retention::terminal(&report.sections) + &extra.terminal;
     Ok(Written { files: folder.files, terminal })
 }
 
 struct Folder<'a> {
     out: &'a Path,
-    formats: &'a [Format],
+    /// Those asked for, in their own order.
+    formats: &'a [&'static Format],
     files: Vec<PathBuf>,
 }
 
 impl Folder<'_> {
-    /// The links of every panel, and of the figures that show several.
-    fn write_figures(
-        &mut self,
-        panels: &[Panel],
-        breakdowns: &[Breakdown<'_>],
-        looks: &Looks,
-    ) -> Result<(Vec<Vec<Link>>, Vec<Link>)> {
-        let figures = curve::figures(panels, looks);
-        let mut overview = Vec::new();
+    /// Draws everything and returns what there is to link.
+    fn write_figures(&mut self, report: &Report<'_>) -> Result<Links> {
+        let mut links = Links::default();
+        let figures = curve::figures(report.panels, report.looks);
         for figure in &figures.combined {
-            overview.extend(self.write_figure(figure)?);
+            links.overview.extend(self.write_figure(figure)?);
         }
-        let mut links = Vec::new();
-        let settings: Vec<Setting> = panels.iter().map(|panel| panel.setting.clone()).collect();
-        for (panel, figure) in panels.iter().zip(&figures.single) {
+        let keys = report.keys();
+        for (panel, figure) in report.panels.iter().zip(&figures.single) {
             let mut own = Vec::new();
             if let Some(figure) = figure {
                 own.extend(self.write_figure(figure)?);
-                for parts in breakdowns.iter().filter(|parts| parts.is_of(panel)) {
-                    if let Some(figure) = curve::of_parts(parts, figure, panel.setting.title(&settings)) {
+                for parts in report.breakdowns_of(panel) {
+                    if let Some(figure) = curve::of_parts(parts, figure, panel.key.title(&keys)) {
                         own.extend(self.write_figure(&figure)?);
                     }
                 }
             }
-            links.push(own);
+            links.panels.push(own);
         }
-        Ok((links, overview))
+        for section in &report.sections {
+            let mut own = Vec::new();
+            for (stem, scene) in section.figures() {
+                let path = self.write_scene(&stem, &scene)?;
+                own.extend(path.map(|path| Link { title: scene.title.clone(), path }));
+            }
+            links.sections.push(own);
+        }
+        Ok(links)
     }
 
     fn write_figure(&mut self, figure: &Figure) -> Result<Vec<Link>> {
@@ -139,39 +192,17 @@ impl Folder<'_> {
         Ok(links)
     }
 
-    /// The sections on what is kept, their figures drawn.
-    fn write_retention(&mut self, sections: &[retention::Section<'_>]) -> Result<String> {
-        let mut text = String::new();
-        for section in sections {
-            let mut links = Vec::new();
-            for (stem, scene) in section.figures() {
-                let path = self.write_scene(&stem, &scene)?;
-                links.extend(path.map(|path| Link { title: scene.title.clone(), path }));
-            }
-            text.push_str(&section.markdown(&links));
-        }
-        Ok(text)
-    }
-
     /// A figure in the formats asked for; the path to link.
     fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<Option<String>> {
-        // The SVG is linked where both are written: it stays sharp.
         let mut link = None;
-        let stem = format!("figures/{stem}");
-        if self.formats.contains(&Format::Pdf) {
-            self.write_file(&format!("{stem}.pdf"), pdf::file(scene))?;
-        }
-        if self.formats.contains(&Format::Png) {
-            let file = format!("{stem}.png");
-            let png = scene.png().with_context(|| format!("drawing {file}"))?;
-            self.write_file(&file, png)?;
-            link = Some(file);
-        }
-        if self.formats.contains(&Format::Svg) {
-            let file = format!("{stem}.svg");
-            let svg = scene.svg().with_context(|| format!("drawing {file}"))?;
-            self.write_file(&file, svg)?;
-            link = Some(file);
+        for format in self.formats {
+            let Some(draw) = format.figure else { continue };
+            let file = format!("figures/{stem}.{}", format.name);
+            let content = draw(scene).with_context(|| format!("drawing {file}"))?;
+            self.write_file(&file, content)?;
+            if format.name != "pdf" {
+                link = link.or(Some(file));
+            }
         }
         Ok(link)
     }
@@ -191,6 +222,10 @@ impl Folder<'_> {
 mod tests {
     use super::super::fixture::{Sample, TABLE_3, recall, rows, table_3};
     use super::*;
+
+    fn write(rows: &[Row], options: &Options) -> Result<Written> {
+        super::write(rows, options, &())
+    }
 
     fn read(path: &Path) -> String {
         fs::read_to_string(path).unwrap()
@@ -226,7 +261,7 @@ mod tests {
             report.contains("| tova | **9.5") && report.contains("(figures/perplexity-all-linear.svg)"),
             "{report}"
         );
-        // Header, per model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole and in
+        // A header, for each model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole and in
         // eight octaves.
         assert_eq!(
             read(&out.join("report.csv")).lines().count(),
@@ -271,9 +306,11 @@ mod tests {
         all.extend(rows("<b>&\"mine\"", Some(64), &worse));
         all.extend(rows("<b>&\"mine\"", Some(128), &sample));
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "../../x\u{1}<y>".into(), ..row }).collect();
-        let written =
-            write(&all, &Options { out: folder.path().into(), formats: vec![Format::Svg], within: vec![] })
-                .unwrap();
+        let written = write(
+            &all,
+            &Options { out: folder.path().into(), formats: vec![Format::named("svg").unwrap()], within: vec![] },
+        )
+        .unwrap();
         assert_eq!(written.files.len(), 2);
         for file in &written.files {
             assert_eq!(
@@ -307,7 +344,7 @@ mod tests {
         let written = write(&rows("full", None, &sample), &Options::everything(folder.path())).unwrap();
         assert_eq!(
             written.files,
-            ["report.csv", "pairs.csv", "report.md", "summary.md", "report.tex", "report.html"]
+            ["report.md", "summary.md", "report.html", "report.csv", "pairs.csv", "report.tex"]
                 .map(|file| folder.path().join(file))
         );
         assert!(written.terminal.contains("2.72"), "{}", written.terminal);

@@ -5,11 +5,11 @@
 
 use plotters::style::RGBColor;
 
-use super::super::chart::{self, LABEL, SMALL, TITLE};
-use super::super::curve::Page;
-use super::super::font;
-use super::super::ink::{self, BLACK, GREY, PALE, WHITE};
-use super::super::scene::{Across, Scene, Shape, Spot};
+use crate::report::chart::{self, LABEL, SMALL, TITLE};
+use crate::report::curve::Page;
+use crate::report::font;
+use crate::report::ink::{self, BLACK, GREY, PALE, WHITE};
+use crate::report::scene::{Across, Scene, Shape, Spot};
 
 /// Bars of one setting and policy.
 pub(super) struct Stack {

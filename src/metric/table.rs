@@ -1,0 +1,332 @@
+//! Every metric the program knows, one line each, in the order of reports.
+//!
+//! A line says what a metric is called, which way is better, how its sums pool and what a guess would reach. Reports and
+//! comparisons ask this table and treat no metric by its name. It knows nothing of rows, policies or how a metric is computed.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use crate::format::plain;
+
+/// Which way a metric improves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    Lower,
+    Higher,
+    /// Neither way is better, or this version does not know the metric.
+    Unknown,
+}
+
+/// How pooled `sum(value) / sum(weight)` becomes the number that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// The exponential of a mean negative log-likelihood.
+    Perplexity,
+    /// The mean itself.
+    Mean,
+    /// Mean seconds per item, shown as items per second.
+    Rate,
+    /// A share of one, shown in percent.
+    Share,
+    /// The geometric mean of the shares of [`Metric::parts`], in percent.
+    GeometricShare,
+}
+
+/// What a number depends on besides the program and its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DependsOn {
+    /// Nothing: the same engine on the same machine repeats it bit by bit.
+    Nothing,
+    /// The device and its load: seconds, resident memory.
+    Clock,
+    /// The device's memory, by counting: a batch that fits.
+    Memory,
+    /// A judge, which is another program.
+    Judge,
+}
+
+/// What a metric's rows hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A result with tables and figures of its own.
+    Result,
+    /// A result that only adds detail to another one: a table, no figure.
+    Detail,
+    /// What a guess would reach, which is shown with the metric it belongs to.
+    Guess,
+    /// A table for each sample, carried as text. It is no number.
+    SampleTable,
+}
+
+/// What a guess or a trivial answer would reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guess {
+    /// The metric whose rows hold it.
+    pub metric: &'static str,
+    /// Who guesses, as in "a guess among the values named so far would reach".
+    pub by: &'static str,
+}
+
+/// One metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// The name in rows.
+    pub id: Cow<'static, str>,
+    /// The name in tables and on axes.
+    pub label: Cow<'static, str>,
+    pub better: Better,
+    pub pooling: Pooling,
+    pub depends_on: DependsOn,
+    pub guess: Option<Guess>,
+    /// The metrics it is the geometric mean of.
+    pub parts: Option<[&'static str; 3]>,
+    /// Whether subtracting the full cache's value means something. It does not where the metric compares with the full cache
+    /// itself.
+    pub has_difference: bool,
+    /// Whether every policy weighs a sample alike. Texts that differ have lengths that differ.
+    pub has_fixed_weights: bool,
+    /// Whether weights count something a reader would count.
+    pub counts_things: bool,
+    /// The ends of the value axis, where differences must be seen on the whole scale.
+    pub range: Option<(f64, f64)>,
+    /// The beginning of figures' file names, where it is not the id.
+    pub stem: Option<&'static str>,
+    role: Role,
+}
+
+use Better::{Higher, Lower, Unknown};
+use Pooling::{GeometricShare, Mean, Perplexity, Rate, Share};
+
+const BY_VALUES: &str = "a guess among the values named so far";
+const BY_COMMONEST: &str = "the commonest answer";
+const BY_FIRST_WORDS: &str = "the document's first words";
+
+/// All metrics but those of guesses, which are in [`Metric::guess`].
+pub static METRICS: [Metric; 37] = [
+    new("nll", "perplexity", Lower, Perplexity).stem("perplexity"),
+    new("nll_word", "word-level perplexity", Lower, Perplexity).stem("word-perplexity"),
+    new("kl_to_full", "KL to full (nats)", Lower, Mean).without_difference(),
+    new("top1_agreement", "top-1 agreement (%)", Higher, Share).without_difference(),
+    new("evicted_mass", "evicted attention (%)", Lower, Share).without_difference(),
+    new("recall", "recall (%)", Higher, Share).guess("recall_chance", BY_VALUES).range(0.0, 100.0),
+    new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare)
+        .parts(["rouge1", "rouge2", "rougeL"])
+        .guess("rouge_trivial", BY_FIRST_WORDS),
+    new("f1", "F1 (%)", Higher, Share).guess("f1_trivial", BY_COMMONEST),
+    new("found", "needles found (%)", Higher, Share),
+    new("exact_match", "exact match (%)", Higher, Share).detail(),
+    new("f1_ascii", "F1, ASCII (%)", Higher, Share).detail(),
+    new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).detail(),
+    new("rouge2", "ROUGE-2", Higher, Share).guess("rouge2_trivial", BY_FIRST_WORDS).detail(),
+    new("rougeL", "ROUGE-L", Higher, Share).guess("rougeL_trivial", BY_FIRST_WORDS).detail(),
+    new("rouge_geo_instance", "ROUGE (geometric mean of each)", Higher, Share).detail(),
+    new("nll_written", "perplexity of what was written", Unknown, Perplexity).varying_weights(),
+    new("new_tokens", "tokens written", Unknown, Mean).detail(),
+    new("distinct_1", "distinct words (%)", Unknown, Share).detail(),
+    new("distinct_2", "distinct word pairs (%)", Unknown, Share).detail(),
+    new("distinct_3", "distinct word triples (%)", Unknown, Share).detail(),
+    new("repetition_4", "repeated word quadruples (%)", Lower, Share).detail(),
+    new("judge_win", "judged better than full (%)", Higher, Share).judged(),
+    new("judge_tie", "judged equal to full (%)", Unknown, Share).judged(),
+    new("judge_loss", "judged worse than full (%)", Lower, Share).judged(),
+    new("judge_unreadable", "unreadable verdicts (%)", Lower, Share).judged().detail(),
+    new("verdict", "preferred by place (%)", Unknown, Share).judged().detail(),
+    new("decode_batch", "tokens/s in the largest batch", Higher, Rate).on(DependsOn::Clock).varying_weights(),
+    new("decode", "tokens/s of one sequence", Higher, Rate).on(DependsOn::Clock),
+    new("prefill", "prompt tokens/s", Higher, Rate).on(DependsOn::Clock),
+    new("first_token", "seconds to the first token", Lower, Mean).on(DependsOn::Clock).detail(),
+    new("batch", "largest batch", Higher, Mean).on(DependsOn::Memory).detail(),
+    new("cache_bytes", "cache bytes of a sequence", Lower, Mean).on(DependsOn::Memory).detail(),
+    new("resident_bytes", "resident bytes of a sequence", Lower, Mean)
+        .on(DependsOn::Clock)
+        .varying_weights()
+        .detail(),
+    new("recent_share", "recent tokens among the kept (%)", Unknown, Share)
+        .without_difference()
+        .weighed_by_steps(),
+    // All policies have the same mean lifetime, by counting. Its slices differ and have a section of their own.
+    new("lifetime", "steps a token is kept", Unknown, Mean).without_difference().detail(),
+    new("kept_until", "kept_until", Unknown, Mean).sample_table(),
+    new("lifetime_by_token", "lifetime_by_token", Unknown, Mean).sample_table(),
+];
+
+/// A metric that is a result, depends on nothing and has a difference to full.
+const fn new(id: &'static str, label: &'static str, better: Better, pooling: Pooling) -> Metric {
+    Metric {
+        id: Cow::Borrowed(id),
+        label: Cow::Borrowed(label),
+        better,
+        pooling,
+        depends_on: DependsOn::Nothing,
+        guess: None,
+        parts: None,
+        has_difference: true,
+        has_fixed_weights: true,
+        counts_things: true,
+        range: None,
+        stem: None,
+        role: Role::Result,
+    }
+}
+
+impl Metric {
+    /// The metric of a name, if it is in the table.
+    pub fn known(id: &str) -> Option<&'static Metric> {
+        METRICS.iter().find(|metric| metric.id == id)
+    }
+
+    /// The metric of a name. An unknown one is shown under its own name, and without saying what is better.
+    pub fn of(id: &str) -> Metric {
+        let is_guess = || METRICS.iter().filter_map(|metric| metric.guess).any(|guess| guess.metric == id);
+        Self::known(id).cloned().unwrap_or_else(|| Metric {
+            id: Cow::Owned(id.to_owned()),
+            label: Cow::Owned(plain(id)),
+            role: if is_guess() { Role::Guess } else { Role::Result },
+            ..new("", "", Unknown, Mean)
+        })
+    }
+
+    /// Whether it is a result of a policy: neither what a guess would reach nor a table for each sample.
+    pub fn is_result(&self) -> bool {
+        matches!(self.role, Role::Result | Role::Detail)
+    }
+
+    /// Whether it only adds detail to another metric, and is shown as a table without a figure.
+    pub fn is_detail(&self) -> bool {
+        self.role == Role::Detail
+    }
+
+    /// Whether its rows carry a table of each sample as text.
+    pub fn is_sample_table(&self) -> bool {
+        self.role == Role::SampleTable
+    }
+
+    /// Whether it is a property of a device, so that numbers of two devices do not compare.
+    pub fn is_timed(&self) -> bool {
+        matches!(self.depends_on, DependsOn::Clock | DependsOn::Memory)
+    }
+
+    /// The place among the metrics of a report; unknown ones come last, by name.
+    pub fn order(&self) -> (usize, &str) {
+        let known = METRICS.iter().position(|metric| metric.id == self.id);
+        (known.unwrap_or(METRICS.len()), &self.id)
+    }
+
+    /// The value shown, from the pooled metric and, of a geometric mean, the two parts pooled beside it.
+    pub fn of_pooled(&self, [pooled, second, third]: [f64; 3]) -> f64 {
+        match self.pooling {
+            Perplexity => pooled.exp(),
+            Mean => pooled,
+            Rate => 1.0 / pooled,
+            Share => 100.0 * pooled,
+            GeometricShare => 100.0 * (pooled * second * third).cbrt(),
+        }
+    }
+
+    const fn guess(mut self, metric: &'static str, by: &'static str) -> Metric {
+        self.guess = Some(Guess { metric, by });
+        self
+    }
+
+    const fn parts(mut self, parts: [&'static str; 3]) -> Metric {
+        self.parts = Some(parts);
+        self
+    }
+
+    const fn range(mut self, low: f64, high: f64) -> Metric {
+        self.range = Some((low, high));
+        self
+    }
+
+    const fn stem(mut self, stem: &'static str) -> Metric {
+        self.stem = Some(stem);
+        self
+    }
+
+    const fn on(mut self, depends_on: DependsOn) -> Metric {
+        self.depends_on = depends_on;
+        self
+    }
+
+    const fn judged(self) -> Metric {
+        self.without_difference().on(DependsOn::Judge)
+    }
+
+    const fn without_difference(mut self) -> Metric {
+        self.has_difference = false;
+        self
+    }
+
+    const fn varying_weights(mut self) -> Metric {
+        self.has_fixed_weights = false;
+        self
+    }
+
+    const fn weighed_by_steps(mut self) -> Metric {
+        self.counts_things = false;
+        self
+    }
+
+    const fn detail(mut self) -> Metric {
+        self.role = Role::Detail;
+        self
+    }
+
+    const fn sample_table(mut self) -> Metric {
+        self.role = Role::SampleTable;
+        self
+    }
+}
+
+/// The metrics that are geometric means of three others, and those three; guesses too, which are combined alike.
+pub fn geometric_means() -> Vec<(&'static str, [&'static str; 3])> {
+    let guess_of = |id: &str| Metric::known(id)?.guess.map(|guess| guess.metric);
+    let mut all = Vec::new();
+    for metric in &METRICS {
+        let (Some(parts), Cow::Borrowed(id)) = (metric.parts, &metric.id) else { continue };
+        all.push((*id, parts));
+        if let (Some(guess), [Some(a), Some(b), Some(c)]) = (metric.guess, parts.map(guess_of)) {
+            all.push((guess.metric, [a, b, c]));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_labels_are_unique() {
+        for (i, metric) in METRICS.iter().enumerate() {
+            assert_eq!(Metric::of(&metric.id), *metric);
+            assert_eq!(metric.order().0, i, "{} is listed twice", metric.id);
+            assert!(METRICS[..i].iter().all(|other| other.label != metric.label), "{}", metric.label);
+        }
+    }
+
+    #[test]
+    fn guesses_are_no_results_and_combine_like_their_metrics() {
+        assert!(Metric::of("recall").is_result() && !Metric::of("recall_chance").is_result());
+        assert!(!Metric::of("kept_until").is_result());
+        let trivial = ["rouge1_trivial", "rouge2_trivial", "rougeL_trivial"];
+        assert_eq!(geometric_means(), [("rouge", ["rouge1", "rouge2", "rougeL"]), ("rouge_trivial", trivial)]);
+    }
+
+    #[test]
+    fn an_unknown_metric_keeps_its_name() {
+        let bleu = Metric::of("bleu");
+        assert_eq!((&*bleu.label, bleu.better, bleu.is_result()), ("bleu", Better::Unknown, true));
+        assert!(bleu.order() > METRICS[METRICS.len() - 1].order());
+    }
+
+    #[test]
+    fn sums_pool_by_the_kind_of_metric() {
+        let pooled = |id: &str, parts: [f64; 3]| Metric::of(id).of_pooled(parts);
+        assert_eq!(pooled("decode", [0.25, 0.0, 0.0]), 4.0, "a quarter of a second each is four a second");
+        assert_eq!(pooled("top1_agreement", [0.875, 0.0, 0.0]), 87.5);
+        assert!((pooled("rouge", [0.722_222, 0.333_333, 0.722_222]) - 55.8136).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,191 @@
+//! The paper "Transformers are Multi-State RNNs" (arXiv 2401.06104), redrawn from rows and checked against them.
+//!
+//! A client of [`report`]: [`write_report`] adds the paper's numbers and claims to a report, and [`draw`] writes its
+//! figures and tables by their numbers, sized for one or two columns of a paper.
+
+mod bars;
+mod beside;
+mod claim;
+mod claims;
+mod exhibit;
+mod figures;
+mod measure;
+mod numbers;
+mod published;
+mod tables;
+mod tag_map;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::ledger::{Row, write_derived};
+use crate::report::curve::Page;
+use crate::report::retention::{self, Section};
+use crate::report::scene::Scene;
+use crate::report::{self, Format, Panel, RUNNING, Results, SeriesKey, Sheet, Written, table};
+pub use exhibit::{Exhibit, Unknown};
+use published::Paper;
+
+/// Where and how exhibits are drawn.
+#[derive(Clone)]
+pub struct Options {
+    /// The folder; files go into its folder `paper`.
+    pub out: PathBuf,
+    pub formats: Vec<&'static Format>,
+    /// Columns of a paper that a figure spans, 1 or 2; `None`: what its panels need.
+    pub columns: Option<u8>,
+    /// Whether the paper's own numbers are laid over.
+    pub beside_paper: bool,
+}
+
+/// What [`draw`] did.
+#[derive(Clone, Debug, Default)]
+pub struct Drawn {
+    /// The files, in the order they were written.
+    pub files: Vec<PathBuf>,
+    /// Tables, and differences to the paper's numbers.
+    pub terminal: String,
+    /// Notes on figures, one sentence each.
+    pub notes: Vec<String>,
+    /// What the rows do not have, and in a second line `hint:` which sweep measures it: one message for each exhibit.
+    pub missing: Vec<String>,
+}
+
+/// Rows, reduced, as exhibits and claims take them.
+struct Evidence<'a> {
+    results: &'a Results<'a>,
+    sections: Vec<Section<'a>>,
+    columns: Option<u8>,
+    beside_paper: bool,
+}
+
+/// One exhibit: pictures with the ends of their names, tables, and differences to the paper's numbers.
+#[derive(Default)]
+struct Pieces {
+    scenes: Vec<(String, Scene)>,
+    tables: Vec<Sheet>,
+    differences: Vec<Sheet>,
+    notes: Vec<String>,
+}
+
+/// Writes the report of the rows, with the paper's numbers beside its tables and the paper's claims after them.
+pub fn write_report(rows: &[Row], options: &report::Options) -> Result<Written> {
+    report::write(rows, options, &Paper)
+}
+
+/// Draws exhibits into `out/paper`. Those that the rows do not have are listed in [`Drawn::missing`]; the others are drawn
+/// all the same.
+pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Drawn> {
+    let results = Results::of(rows);
+    let evidence =
+        Evidence { columns: options.columns, beside_paper: options.beside_paper, ..Evidence::of(&results) };
+    let mut drawn = Drawn::default();
+    for exhibit in exhibits {
+        match exhibit.pieces(&evidence) {
+            Ok(pieces) => write(*exhibit, &pieces, options, &mut drawn)?,
+            Err(why) => drawn.missing.push(exhibit.missing(&why)),
+        }
+    }
+    Ok(drawn)
+}
+
+fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn) -> Result<()> {
+    let folder = options.out.join("paper");
+    fs::create_dir_all(&folder).with_context(|| format!("making the folder {}", folder.display()))?;
+    let stem = exhibit.stem();
+    let mut taken = BTreeSet::new();
+    for (end, scene) in &pieces.scenes {
+        let mut name = if end.is_empty() { stem.clone() } else { format!("{stem}-{end}") };
+        // Names in other alphabets can have the same slug.
+        while !taken.insert(name.clone()) {
+            name.push_str("-2");
+        }
+        for format in &options.formats {
+            if let Some(draw) = format.figure {
+                put(&folder, &name, format, &draw(scene)?, drawn)?;
+            }
+        }
+    }
+    for (stem, sheets) in [(stem.clone(), &pieces.tables), (format!("{stem}-minus-paper"), &pieces.differences)] {
+        if sheets.is_empty() {
+            continue;
+        }
+        for format in &options.formats {
+            if let Some(write) = format.sheets {
+                put(&folder, &stem, format, write(sheets).as_bytes(), drawn)?;
+            }
+        }
+        for sheet in sheets {
+            if !drawn.terminal.is_empty() {
+                drawn.terminal.push('\n');
+            }
+            drawn.terminal.push_str(&table::sheet_text(sheet));
+        }
+    }
+    drawn.notes.extend(pieces.notes.iter().map(|note| format!("{exhibit}: {note}")));
+    Ok(())
+}
+
+/// A stem may hold dots, so the ending is added and replaces nothing.
+fn put(folder: &Path, stem: &str, format: &Format, content: &[u8], drawn: &mut Drawn) -> Result<()> {
+    let path = folder.join(format!("{stem}.{}", format.name));
+    write_derived(&path, content)?;
+    drawn.files.push(path);
+    Ok(())
+}
+
+impl<'a> Evidence<'a> {
+    fn of(results: &'a Results<'_>) -> Self {
+        Self { results, sections: retention::sections(results, &Paper), columns: None, beside_paper: false }
+    }
+
+    /// Panels of whole samples with only some policies, of which one at least is bounded.
+    fn panels_of(&self, task: &str, metric: &str, policies: &dyn Fn(&str) -> bool) -> Vec<Panel> {
+        let whole = self.results.panels.iter().filter(|panel| panel.slice.is_none() && panel.key.task == task);
+        let mut panels: Vec<Panel> = whole.filter(|panel| panel.metric.id == metric).cloned().collect();
+        for panel in &mut panels {
+            panel.points.retain(|point| point.is_full() || policies(&point.policy));
+        }
+        panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
+        // The paper's figures show no guesses.
+        panels.iter_mut().for_each(|panel| panel.chance = None);
+        panels
+    }
+
+    /// Whether a key is of texts far longer than a usual sample, as in Figure 7.
+    fn is_long(&self, key: &SeriesKey) -> bool {
+        let running = |panel: &&Panel| panel.slice.as_deref().is_some_and(|group| group.starts_with(RUNNING));
+        self.results.panels.iter().filter(running).any(|panel| panel.key == *key)
+    }
+
+    /// Sections on what TOVA keeps.
+    fn kept(&self) -> Vec<&Section<'a>> {
+        self.sections.iter().filter(|section| !section.sizes_of(TOVA).is_empty()).collect()
+    }
+
+    /// The page for a number of charts.
+    fn page(&self, charts: usize) -> Page {
+        match self.columns.unwrap_or(if charts > 1 { 2 } else { 1 }) {
+            1 => Page { width: COLUMN, abreast: 1, plot: 122.0 },
+            _ if charts == 1 => Page { width: TWO_COLUMNS, abreast: 1, plot: 150.0 },
+            _ => Page { width: TWO_COLUMNS, abreast: charts.min(3), plot: 108.0 },
+        }
+    }
+}
+
+/// The widths of one and two columns of a paper, in points.
+const COLUMN: f64 = 3.3 * 72.0;
+const TWO_COLUMNS: f64 = 6.9 * 72.0;
+
+/// The paper's policy.
+const TOVA: &str = "tova";
+
+fn titles(panels: &[Panel]) -> Vec<String> {
+    let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
+    keys.iter().map(|key| key.title(&keys)).collect()
+}

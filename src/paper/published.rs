@@ -1,0 +1,58 @@
+//! What the paper adds to a report: its Table 1 beside decoding speeds, its Table 5 beside lifetimes, and its claims.
+
+use super::{Evidence, TOVA, claim, claims, numbers, tag_map};
+use crate::report::{Beside, Entry, Extra, Published, Results, SeriesKey};
+
+/// The paper's numbers.
+pub(super) struct Paper;
+
+impl Published for Paper {
+    fn beside_decoding(&self, key: &SeriesKey, lines: &[(&str, Option<u32>)]) -> Option<Beside> {
+        let cells = |(policy, size): &(&str, Option<u32>)| {
+            let Some(speed) = speed(key, policy, *size) else { return vec![None; 3] };
+            let memory = format!("{:.2} GB", speed.memory);
+            [memory, speed.batch.to_string(), speed.throughput.to_string()].map(|n| Some(Entry::plain(n))).into()
+        };
+        let is_known = lines.iter().any(|(policy, size)| speed(key, policy, *size).is_some());
+        is_known.then(|| Beside {
+            columns: vec!["paper: cache", "batch", "relative"],
+            cells: lines.iter().map(cells).collect(),
+            source: format!("paper: {} on a V100, arXiv 2401.06104, Table 1", numbers::MODEL),
+        })
+    }
+
+    fn beside_lifetimes(&self, key: &SeriesKey, size: u32, slices: &[&str]) -> Option<Beside> {
+        tag_map::is_compared(key.length, size).then(|| Beside {
+            columns: vec!["Penn tags in the paper"],
+            cells: slices.iter().map(|slice| vec![Some(Entry::plain(tag_map::beside(slice, size)))]).collect(),
+            source: format!(
+                "The last column has the paper's Table 5 at {size} (TOVA, LLaMA-2-7B) for the Penn tags whose tokens \
+                 have this class or tag here; results/README.md says what is alike and what is not."
+            ),
+        })
+    }
+
+    fn on_lifetimes(&self) -> String {
+        let (least, most) = numbers::RECENT_SHARE;
+        format!(
+            "For comparison, the paper (TOVA, {}) finds that {least:.0} to {most:.0} % of the kept tokens are recent, and that \
+             the first token is kept to the end at every size.",
+            numbers::MODEL
+        )
+    }
+
+    fn extra(&self, results: &Results<'_>) -> Extra {
+        let found = claim::found(claims::all(), &Evidence::of(results));
+        Extra { sheets: claim::sheet(&found).into_iter().collect(), terminal: claim::text(&found) }
+    }
+}
+
+/// The paper's numbers, where they are of this length and size: of TOVA and of the full cache.
+pub(super) fn speed(key: &SeriesKey, policy: &str, size: Option<u32>) -> Option<&'static numbers::Speed> {
+    let size = match (policy, size) {
+        ("full", None) => numbers::LENGTH,
+        (TOVA, Some(size)) if size < numbers::LENGTH => size,
+        _ => return None,
+    };
+    numbers::TABLE_1.iter().find(|known| known.size == size && key.length == numbers::LENGTH)
+}

@@ -1,0 +1,108 @@
+//! Where the numbers come from: sweeps, models, data, engine, commits, devices, dates and the time they took.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::format;
+use crate::ledger::Row;
+
+#[derive(Default)]
+pub(super) struct Provenance<'a> {
+    rows: usize,
+    cells: HashSet<&'a str>,
+    samples: usize,
+    seconds: f64,
+    sweeps: BTreeSet<&'a str>,
+    models: BTreeSet<(&'a str, &'a str, &'a str)>,
+    datasets: BTreeSet<&'a str>,
+    engines: BTreeSet<u32>,
+    commits: BTreeSet<&'a str>,
+    devices: BTreeSet<&'a str>,
+    dates: Option<(&'a str, &'a str)>,
+}
+
+impl<'a> Provenance<'a> {
+    pub(super) fn of(rows: &'a [Row]) -> Self {
+        let mut all = Self { rows: rows.len(), ..Self::default() };
+        // Each row of a sample repeats its seconds.
+        let mut timed: HashSet<(&str, &str)> = HashSet::new();
+        let mut last: Option<&Row> = None;
+        for row in rows {
+            let same_cell = last.is_some_and(|last| last.cell == row.cell);
+            let same_sample = same_cell && last.is_some_and(|last| last.sample == row.sample);
+            if !same_sample && timed.insert((&row.cell, &row.sample)) {
+                all.seconds += row.seconds;
+                all.samples += 1;
+                let (first, end) = all.dates.unwrap_or((&row.date, &row.date));
+                all.dates = Some((first.min(&row.date), end.max(&row.date)));
+            }
+            if !same_cell {
+                all.cells.insert(&row.cell);
+                all.sweeps.insert(&row.sweep);
+                all.models.insert((&row.model, &row.model_revision, &row.dtype));
+                all.datasets.insert(&row.dataset);
+                all.engines.insert(row.engine);
+                all.commits.extend(row.commit.as_deref());
+                all.devices.insert(&row.device);
+            }
+            last = Some(row);
+        }
+        all
+    }
+
+    /// `120 rows of 3 cells`.
+    pub(super) fn counted(&self) -> String {
+        format!("{} of {}", format::counted(self.rows, "row"), format::counted(self.cells.len(), "cell"))
+    }
+
+    /// Everything else by name, as plain values that are not escaped.
+    pub(super) fn facts(&self) -> Vec<(&'static str, Vec<String>)> {
+        let texts = |texts: &BTreeSet<&str>| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let model = |(model, revision, dtype): &(&str, &str, &str)| match revision.is_empty() {
+            true => format!("{model}, {dtype}"),
+            false => format!("{model}, {dtype}, {revision}"),
+        };
+        let date = |(first, end): (&str, &str)| {
+            if first == end { first.to_owned() } else { format!("{first} to {end}") }
+        };
+        vec![
+            ("sweep", texts(&self.sweeps)),
+            ("model", self.models.iter().map(model).collect()),
+            ("data", texts(&self.datasets)),
+            ("engine", self.engines.iter().map(u32::to_string).collect()),
+            ("commit", texts(&self.commits)),
+            ("device", texts(&self.devices)),
+            ("measured", self.dates.map(date).into_iter().collect()),
+            (
+                "compute time",
+                vec![format!(
+                    "{} for {}",
+                    format::duration(self.seconds),
+                    format::counted(self.samples, "sample")
+                )],
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Sample, rows};
+    use super::*;
+
+    #[test]
+    fn seconds_of_a_sample_count_once() {
+        let sample = |sample| Sample { sample, cluster: "a", value: 1.0, weight: 1.0 };
+        let one = rows("tova", Some(8), &[sample("a"), sample("b")]);
+        let of =
+            |metric: &str| one.iter().cloned().map(|row| Row { metric: metric.into(), ..row }).collect::<Vec<_>>();
+        let mut all = [of("nll"), of("nll_word")].concat();
+        all.extend(
+            rows("full", None, &[sample("a")])
+                .into_iter()
+                .map(|row| Row { date: "2025-05-05T00:00:00Z".into(), ..row }),
+        );
+        let found = Provenance::of(&all);
+        assert_eq!((found.seconds, found.samples, found.cells.len()), (3.0, 3, 2));
+        assert_eq!(found.dates, Some(("2025-05-05T00:00:00Z", "2026-01-01T00:00:00Z")));
+    }
+}

@@ -1,0 +1,49 @@
+//! What a caller adds to a report: published numbers beside its tables, and sheets after them.
+//!
+//! The report knows rows only. Modules that know a publication, such as `paper`, implement [`Published`].
+
+use super::results::Results;
+use super::series_key::SeriesKey;
+use super::table::{Entry, Sheet};
+
+/// Columns laid beside a table.
+pub struct Beside {
+    pub columns: Vec<&'static str>,
+    /// For each line of the table, an entry for each column.
+    pub cells: Vec<Vec<Option<Entry>>>,
+    /// Where the numbers are from, to be said below the table.
+    pub source: String,
+}
+
+/// Sheets after the report's own, and lines at the end of the short answer.
+#[derive(Default)]
+pub struct Extra {
+    pub sheets: Vec<Sheet>,
+    pub terminal: String,
+}
+
+/// Published results that a report shows beside what was measured. By default there are none.
+pub trait Published {
+    /// Beside the table of decoding speed, whose lines are policies at sizes.
+    fn beside_decoding(&self, _key: &SeriesKey, _lines: &[(&str, Option<u32>)]) -> Option<Beside> {
+        None
+    }
+
+    /// Beside a table of lifetimes, sorted by a cache size, whose lines are slices of tokens; the first, empty one is all.
+    fn beside_lifetimes(&self, _key: &SeriesKey, _size: u32, _slices: &[&str]) -> Option<Beside> {
+        None
+    }
+
+    /// A sentence on lifetimes in general.
+    fn on_lifetimes(&self) -> String {
+        String::new()
+    }
+
+    /// Sheets of its own about the results.
+    fn extra(&self, _results: &Results<'_>) -> Extra {
+        Extra::default()
+    }
+}
+
+/// No published results.
+impl Published for () {}
