@@ -3,7 +3,7 @@
 //! No clocks and no locks are involved. Each writer has a temporary file of its own and renames it into place; it then removes
 //! temporary files left by other writers of the same file, and a living writer whose temporary file was removed starts over.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -104,48 +104,6 @@ fn unique<'a>(start: &'a str, end: &'a str) -> tempfile::Builder<'a, 'a> {
     builder
 }
 
-/// Device and inode, which tell a file or folder from another one that replaced it; all alike where there are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity(u64, u64);
-
-impl Identity {
-    pub fn of(metadata: &Metadata) -> Identity {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            Identity(metadata.dev(), metadata.ino())
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = metadata;
-            Identity(0, 0)
-        }
-    }
-
-    /// The identity of what is at a path now, if anything.
-    pub fn at(path: &Path) -> io::Result<Option<Identity>> {
-        match fs::metadata(path) {
-            Ok(metadata) => Ok(Some(Identity::of(&metadata))),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Whether an open file has been unlinked.
-pub(super) fn is_removed(file: &File) -> bool {
-    match file.metadata() {
-        #[cfg(unix)]
-        Ok(metadata) => std::os::unix::fs::MetadataExt::nlink(&metadata) == 0,
-        #[cfg(not(unix))]
-        Ok(_) => false,
-        // NFS: the server no longer knows the file.
-        Err(_) => true,
-    }
-}
-
 /// A failed write with advice. It is the last of its error chain, so that the hint is printed last.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}; {advice}")]
@@ -179,7 +137,8 @@ pub(super) fn advised(error: io::Error) -> anyhow::Error {
         }
         io::ErrorKind::NotFound => {
             "its folder does not exist\n\
-             hint: if it was moved, move it back or name its new place with --results, then run the same command again"
+             hint: if it was moved, move it back or name its new place with --results; if it was removed or moved, run the same \
+             command again to continue with what is left"
         }
         _ => return error.into(),
     };

@@ -67,9 +67,7 @@ impl Ledger {
     /// Removes journals and locks of complete cells, which a kill may have left behind.
     pub(super) fn tidy(&self) -> Result<()> {
         let complete = self.layout.complete()?;
-        self.layout.tidy(|id| complete.contains(id))?;
-        self.layout.note_complete(complete);
-        Ok(())
+        self.layout.tidy(|id| complete.contains(id))
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -163,8 +161,7 @@ impl Ledger {
     /// The rows of all complete cells, by file name; within a cell by sample.
     ///
     /// # Errors
-    /// A damaged or foreign file among the cells, by name; complete cells that were removed since the folder was opened for a
-    /// run.
+    /// A folder that does not exist any more; a damaged or foreign file among the cells, by name.
     pub fn rows(&self) -> Result<Vec<Row>> {
         let cells = self.layout.part(CELLS);
         ensure!(
@@ -172,27 +169,17 @@ impl Ledger {
             "{} does not exist any more\nhint: if the results were moved, name their new place",
             cells.display()
         );
-        let lost = self.layout.lost()?;
-        ensure!(
-            lost == 0,
-            "{lost} complete cells in {} were removed meanwhile\n\
-             hint: run the same command again to measure them anew",
-            cells.display()
-        );
         let mut files: Vec<PathBuf> = self.layout.files(CELLS)?.collect();
         files.sort();
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        // Contiguous chunks keep the order, and the first of several damaged files is reported.
+        // The order stays, and the first of several damaged files is reported.
         let chunks = files.chunks(files.len().div_ceil(threads).max(1));
-        let read: Vec<Result<Vec<Row>>> = thread::scope(|scope| {
+        thread::scope(|scope| {
             let readers: Vec<_> = chunks.map(|chunk| scope.spawn(|| read_all(chunk))).collect();
-            readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-        });
-        let mut rows = Vec::new();
-        for chunk in read {
-            rows.append(&mut chunk?);
-        }
-        Ok(rows)
+            let read =
+                readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            Ok(read.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+        })
     }
 
     /// The names of partial and failed cells, sorted.
@@ -261,11 +248,8 @@ fn file_name(sample: &str) -> String {
 }
 
 fn read_all(files: &[PathBuf]) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for path in files {
-        rows.append(&mut rows_of_cell(path)?);
-    }
-    Ok(rows)
+    let cells: Vec<Vec<Row>> = files.iter().map(|path| rows_of_cell(path)).collect::<Result<_>>()?;
+    Ok(cells.into_iter().flatten().collect())
 }
 
 pub(super) fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {

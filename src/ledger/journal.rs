@@ -9,19 +9,18 @@
 //! measure the same cell. That costs time and nothing else: the first to finish writes the cell's file, the other finds it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::disk::{Identity, advised, create_unique, is_removed, remove};
+use super::disk::{advised, create_unique, remove};
 use super::identity::{CellId, CellName};
-use super::layout::{CELLS, Layout, PARTIAL, PARTS};
+use super::layout::{CELLS, Layout, PARTIAL};
 use super::row::Row;
 use super::schema::write_rows;
 use crate::bounded_read;
@@ -38,19 +37,9 @@ pub struct Journal {
 struct State {
     /// Held while the journal is open; `None` once the cell is complete.
     lock: Option<File>,
-    /// The file this process writes, created with its first sample.
-    own: Option<Own>,
+    /// The journal file that only this process writes, created with its first sample.
+    own: Option<(File, PathBuf)>,
     done: Vec<usize>,
-}
-
-/// A journal file that only this process writes.
-#[derive(Debug)]
-struct Own {
-    file: File,
-    path: PathBuf,
-    identity: Identity,
-    /// Bytes of whole lines.
-    length: u64,
 }
 
 /// Why a cell cannot be measured now. Neither case is a failure.
@@ -70,9 +59,6 @@ struct Entry {
     index: usize,
     rows: Vec<Row>,
 }
-
-/// How long to wait for a removal of the results folder to finish.
-const REMOVAL: Duration = Duration::from_secs(1);
 
 impl Journal {
     /// Opens the journal of a cell that no other process measures.
@@ -121,52 +107,35 @@ impl Journal {
         ensure!(state.lock.is_some(), "{} comes after the end of its journal", what());
         self.write(&mut state, line.as_bytes()).with_context(what)?;
         state.done.push(index);
-        self.keep_in_place(&mut state).with_context(what)
+        self.check_in_place(&state).with_context(what)
     }
 
     fn write(&self, state: &mut State, line: &[u8]) -> Result<()> {
-        let own = match &mut state.own {
+        let (file, path) = match &mut state.own {
             Some(own) => own,
-            none => none.insert(Own::create(&self.layout, &self.name)?),
+            none => none.insert(create(&self.layout, &self.name)?),
         };
-        let Err(error) = own.file.write_all(line) else {
-            own.length += line.len() as u64;
-            return Ok(());
-        };
-        let failed = advised(error).context(format!("{} cannot be written", own.path.display()));
-        // Remove half a line, so that the next one starts on its own.
-        if own.file.set_len(own.length).and_then(|()| own.file.seek(SeekFrom::Start(own.length))).is_err() {
-            state.own = None;
-        }
-        Err(failed)
+        let Err(error) = file.write_all(line) else { return Ok(()) };
+        let error = advised(error).context(format!("{} cannot be written", path.display()));
+        // It may end in half a line; the next sample begins a new file.
+        state.own = None;
+        Err(error)
     }
 
-    /// Detects a journal or results folder that was removed or moved during the run; an unlinked journal would vanish when the
-    /// process ends. A removed journal is written again.
-    fn keep_in_place(&self, state: &mut State) -> Result<()> {
-        let Some(own) = &mut state.own else { return Ok(()) };
+    /// Detects a journal that was removed or moved during the run, alone or with the results folder: what is written to an
+    /// unlinked file vanishes when the process ends.
+    fn check_in_place(&self, state: &State) -> Result<()> {
+        let Some((_, path)) = &state.own else { return Ok(()) };
+        let exists = path.try_exists().with_context(|| format!("{} cannot be accessed", path.display()))?;
         // Or another process completed the cell and removed its journals.
-        if own.is_here()? || self.layout.find(CELLS, &self.name)?.is_some() {
-            return Ok(());
-        }
-        let folder = self.layout.folder().display();
-        if !own.is_removed(&self.layout)? {
-            bail!(
-                "the results folder {folder} was moved or unmounted during the run; the measurements are in it\n\
-                 hint: move it back or name its new place with --results, then run the same command again: it continues \
-                 where it stopped"
-            );
-        }
-        if !self.layout.is_in_place()? || self.layout.lost()? > 0 {
-            // A removal that is still in progress would delete what is written again now.
-            std::thread::sleep(REMOVAL);
-            bail!(
-                "the results folder {folder} was removed during the run; this process writes its samples of unfinished \
-                 cells there again, complete cells are lost\n\
-                 hint: run the same command again to continue with what is left, or remove {folder} again"
-            );
-        }
-        own.write_again(&self.layout, &self.name)
+        ensure!(
+            exists || self.layout.find(CELLS, &self.name)?.is_some(),
+            "{} was removed, moved or unmounted during the run\n\
+             hint: if the results were moved, move them back or name their new place with --results; then run the same \
+             command again: it continues with what is left",
+            path.display()
+        );
+        Ok(())
     }
 
     /// Writes the cell's result file from samples 0 to `expected` and removes its journals. If another process was first, its
@@ -178,7 +147,7 @@ impl Journal {
         let stem = self.name.stem();
         let mut state = self.state();
         ensure!(state.lock.is_some(), "{stem} is already complete, or its journal is closed");
-        self.keep_in_place(&mut state)?;
+        self.check_in_place(&state)?;
         if self.layout.find(CELLS, &self.name)?.is_none() {
             let samples = self.samples()?;
             let missing: Vec<String> = (0..expected)
@@ -193,7 +162,6 @@ impl Journal {
         }
         state.own = None;
         let id = self.name.id().to_string();
-        self.layout.note_complete([id.clone()]);
         self.layout.tidy(|other| other == id)?;
         // Last, so that no process starts the cell while its journals are removed.
         state.lock = None;
@@ -206,93 +174,32 @@ impl Journal {
     }
 }
 
-impl Drop for Journal {
-    /// If the results folder was removed, the samples of this process are written there again.
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let Some(own) = &mut state.own else { return };
-        let is_lost = matches!(own.is_here(), Ok(false)) && matches!(own.is_removed(&self.layout), Ok(true));
-        if is_lost && matches!(self.layout.find(CELLS, &self.name), Ok(None)) {
-            for part in PARTS {
-                let _ = fs::create_dir_all(self.layout.part(part));
-            }
-            // Nothing can be reported here; the error that ended the run said where to look.
-            let _ = own.write_again(&self.layout, &self.name);
-        }
-    }
+/// Creates a journal file with a unique name.
+fn create(layout: &Layout, name: &CellName) -> Result<(File, PathBuf)> {
+    let folder = layout.part(PARTIAL);
+    create_unique(&folder, &format!("{}.", name.stem()), &format!(".{}", PARTIAL.1))
+        .map_err(advised)
+        .with_context(|| format!("no journal can be created in {}", folder.display()))
 }
-
-impl Own {
-    fn create(layout: &Layout, name: &CellName) -> Result<Own> {
-        let folder = layout.part(PARTIAL);
-        let what = || format!("no journal can be created in {}", folder.display());
-        let (file, path) = create_unique(&folder, &format!("{}.", name.stem()), &format!(".{}", PARTIAL.1))
-            .map_err(advised)
-            .with_context(what)?;
-        let identity = Identity::of(&file.metadata().with_context(what)?);
-        Ok(Own { file, path, identity, length: 0 })
-    }
-
-    /// Whether the file is where it was created. Its name is unique, so a sufficient length counts too: some file systems
-    /// report a new inode every time.
-    fn is_here(&self) -> Result<bool> {
-        match fs::metadata(&self.path) {
-            Ok(found) => Ok(Identity::of(&found) == self.identity || found.len() >= self.length),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("{} cannot be accessed", self.path.display())),
-        }
-    }
-
-    /// Whether a missing file was removed, alone or with its folder, rather than moved with it. NFS renames an open file that
-    /// is removed, so the link count alone does not tell.
-    fn is_removed(&self, layout: &Layout) -> Result<bool> {
-        Ok(is_removed(&self.file) || layout.is_in_place()?)
-    }
-
-    /// Copies an unlinked file into a new one.
-    fn write_again(&mut self, layout: &Layout, name: &CellName) -> Result<()> {
-        let what = || format!("{} was removed and cannot be written again", self.path.display());
-        let mut bytes = Vec::new();
-        self.file.seek(SeekFrom::Start(0)).with_context(what)?;
-        (&self.file).take(self.length).read_to_end(&mut bytes).with_context(what)?;
-        let mut own = Own::create(layout, name)?;
-        own.file.write_all(&bytes).map_err(advised).with_context(what)?;
-        own.length = self.length;
-        *self = own;
-        Ok(())
-    }
-}
-
-/// How often to reopen a lock file that was replaced before it was locked; some file systems report a new inode every time.
-const MAX_TRIES: usize = 10;
 
 /// Takes the lock of a cell that is neither complete nor locked by another process.
 fn lock(layout: &Layout, name: &CellName) -> Result<File> {
     let path = layout.lock(name.id());
-    let what = || format!("{} cannot be opened", path.display());
-    let mut tries = 0;
-    loop {
-        if let Some(result) = layout.find(CELLS, name)? {
-            return Err(Unavailable::Complete(result).into());
-        }
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = options.map_err(advised).with_context(what)?;
-        // Any other error: the file system has no locks.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(Unavailable::Busy(name.stem().to_string()).into());
-        }
-        // Between opening and locking, the process that held the lock may have completed the cell.
-        if let Some(result) = layout.find(CELLS, name)? {
-            remove(&path)?;
-            return Err(Unavailable::Complete(result).into());
-        }
-        // If the lock file was replaced meanwhile, another process may hold the new one.
-        let own = Identity::of(&file.metadata().with_context(what)?);
-        tries += 1;
-        if tries == MAX_TRIES || Identity::at(&path).with_context(what)? == Some(own) {
-            return Ok(file);
-        }
+    if let Some(result) = layout.find(CELLS, name)? {
+        return Err(Unavailable::Complete(result).into());
     }
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(advised).with_context(|| format!("{} cannot be opened", path.display()))?;
+    // Any other error: the file system has no locks.
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        return Err(Unavailable::Busy(name.stem().to_string()).into());
+    }
+    // Between opening and locking, the process that held the lock may have completed the cell.
+    if let Some(result) = layout.find(CELLS, name)? {
+        remove(&path)?;
+        return Err(Unavailable::Complete(result).into());
+    }
+    Ok(file)
 }
 
 /// Number of samples in the journals of a cell.

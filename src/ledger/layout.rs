@@ -15,11 +15,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::disk::{Identity, remove};
+use super::disk::remove;
 use super::identity::{CellId, CellName};
 
 /// A subfolder and the extension of its files.
@@ -34,16 +33,11 @@ pub(super) const PARTS: [Part; 3] = [CELLS, PARTIAL, FAILED];
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     folder: PathBuf,
-    /// The identity of `partial` when the folder was opened.
-    known: Option<Identity>,
-    /// Ids of cells that were complete when the folder was opened for writing, or have been completed since.
-    seen: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Layout {
     pub fn of(folder: &Path) -> Layout {
-        let known = Identity::at(&folder.join(PARTIAL.0)).ok().flatten();
-        Layout { folder: folder.to_path_buf(), known, seen: Arc::default() }
+        Layout { folder: folder.to_path_buf() }
     }
 
     pub fn folder(&self) -> &Path {
@@ -52,24 +46,6 @@ impl Layout {
 
     pub fn part(&self, (part, _): Part) -> PathBuf {
         self.folder.join(part)
-    }
-
-    /// Whether the folder is still the one that was opened: neither gone nor replaced.
-    pub fn is_in_place(&self) -> Result<bool> {
-        let found = Identity::at(&self.part(PARTIAL)).with_context(|| self.folder.display().to_string())?;
-        Ok(self.known.is_some() && found == self.known)
-    }
-
-    /// Remembers that cells are complete.
-    pub fn note_complete(&self, ids: impl IntoIterator<Item = String>) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
-    }
-
-    /// How many complete cells have been removed since they were noted.
-    pub fn lost(&self) -> Result<usize> {
-        let complete = self.complete()?;
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(seen.iter().filter(|id| !complete.contains(*id)).count())
     }
 
     pub fn path(&self, part: Part, name: &CellName) -> PathBuf {
@@ -100,12 +76,10 @@ impl Layout {
 
     /// The files of one subfolder, without temporary ones, in no order.
     pub fn files(&self, part: Part) -> Result<impl Iterator<Item = PathBuf>> {
-        let (_, ending) = part;
-        let finished = move |path: &PathBuf| {
-            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            !hidden && path.extension().is_some_and(|found| found == ending)
+        let is_finished = move |path: &PathBuf| {
+            !is_hidden(path) && path.extension().is_some_and(|extension| extension == part.1)
         };
-        Ok(self.entries(part)?.into_iter().filter(finished))
+        Ok(self.entries(part)?.into_iter().filter(is_finished))
     }
 
     fn entries(&self, part: Part) -> Result<Vec<PathBuf>> {

@@ -39,6 +39,13 @@ impl Fixture {
         found
     }
 
+    /// Measures a whole cell of one sample.
+    fn complete(&self, cell: usize) {
+        let journal = self.ledger.journal(&self.name(cell)).unwrap();
+        journal.append(0, rows(&self.name(cell), 0)).unwrap();
+        journal.complete(1).unwrap();
+    }
+
     /// Another process on a machine whose locks do not reach this one's: it opens the cell as if nobody had it.
     fn elsewhere(&self, cell: usize) -> Journal {
         let lock = self.folder.path().join(format!("partial/{}.lock", self.name(cell).id()));
@@ -220,79 +227,38 @@ fn many_writers_without_locks_write_each_row_once() {
 }
 
 #[test]
-fn a_removed_journal_is_written_again() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    for sample in [1, 2] {
-        fs::remove_file(&fixture.journals(0)[0]).unwrap();
-        journal.append(sample, rows(&name, u32::try_from(sample).unwrap())).unwrap();
-        assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: sample + 1 });
-    }
-    fs::remove_file(&fixture.journals(0)[0]).unwrap();
-    journal.complete(3).unwrap();
-    assert_eq!(fixture.ledger.rows().unwrap().len(), 6);
-}
-
-#[test]
-fn a_removed_folder_is_detected_and_samples_written_again() {
-    let fixture = Fixture::new();
-    let (name, other) = (fixture.name(0), fixture.name(1));
-    let journals = [fixture.ledger.journal(&name).unwrap(), fixture.ledger.journal(&other).unwrap()];
-    journals[0].append(0, rows(&name, 0)).unwrap();
-    journals[1].append(0, rows(&other, 0)).unwrap();
-    fs::remove_dir_all(fixture.folder.path()).unwrap();
-    let error = format!("{:#}", journals[0].append(1, rows(&name, 1)).unwrap_err());
-    assert!(error.contains("was removed during the run") && error.contains("hint: run"), "{error}");
-    assert!(!fixture.folder.path().exists(), "nothing is written while the run goes on");
-    drop(journals);
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
-    assert_eq!(fixture.ledger.status(&other).unwrap(), Status::Partial { samples: 1 });
-    let journal = Ledger::open(fixture.folder.path()).unwrap().journal(&name).unwrap();
-    assert_eq!(journal.done(), [0, 1]);
-    journal.complete(2).unwrap();
-    assert_eq!(fixture.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
-}
-
-#[test]
-fn removed_complete_cells_are_detected() {
-    let fixture = Fixture::new();
-    for cell in [0, 1] {
-        let journal = fixture.ledger.journal(&fixture.name(cell)).unwrap();
-        journal.append(0, rows(&fixture.name(cell), 0)).unwrap();
-        journal.complete(1).unwrap();
-    }
-    let later = Ledger::open(fixture.folder.path()).unwrap();
-    assert_eq!(fixture.ledger.rows().unwrap(), later.rows().unwrap());
-    fs::remove_file(fixture.path("cells", 1, "parquet")).unwrap();
-    for ledger in [&fixture.ledger, &later] {
-        let error = ledger.rows().unwrap_err().to_string();
-        assert!(error.contains("1 complete cells") && error.contains("hint: run"), "{error}");
-    }
-    // Who comes to read does not know what there was.
-    assert_eq!(Ledger::existing(fixture.folder.path()).unwrap().rows().unwrap().len(), 2);
-}
-
-#[test]
-fn a_moved_folder_is_detected_and_not_recreated() {
+fn removed_and_moved_journals_are_detected() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
     let old = fixture.folder.path().join("old");
-    let ledger = Ledger::open(&old).unwrap();
-    let journal = ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
+    let begin = || {
+        let ledger = Ledger::open(&old).unwrap();
+        let journal = ledger.journal(&name).unwrap();
+        journal.append(0, rows(&name, 0)).unwrap();
+        (ledger, journal)
+    };
+    let is_detected = |(ledger, journal): (Ledger, Journal), folder_is_gone: bool| {
+        let error = format!("{:#}", journal.append(1, rows(&name, 1)).unwrap_err());
+        assert!(error.contains("during the run") && error.contains("hint:"), "{error}");
+        assert!(journal.complete(2).is_err());
+        drop(journal);
+        assert_eq!(old.exists(), !folder_is_gone, "nothing is made in its place");
+        if folder_is_gone {
+            let error = ledger.rows().unwrap_err().to_string();
+            assert!(error.contains("does not exist any more"), "{error}");
+        }
+    };
+    let run = begin();
+    fs::remove_file(files(&old.join("partial")).pop().unwrap()).unwrap();
+    is_detected(run, false);
+    let run = begin();
+    fs::remove_dir_all(&old).unwrap();
+    is_detected(run, true);
+    let run = begin();
     let new = fixture.folder.path().join("new");
     fs::rename(&old, &new).unwrap();
-    let error = format!("{:#}", journal.append(1, rows(&name, 1)).unwrap_err());
-    assert!(error.contains("was moved") && error.contains("hint: move it back"), "{error}");
-    assert!(journal.complete(2).is_err());
-    drop(journal);
-    assert!(!old.exists());
+    is_detected(run, true);
     assert_eq!(Ledger::open(&new).unwrap().status(&name).unwrap(), Status::Partial { samples: 2 });
-    // Its readers are not told that it is empty.
-    let error = ledger.rows().unwrap_err().to_string();
-    assert!(error.contains("does not exist any more"), "{error}");
 }
 
 #[test]
@@ -325,9 +291,7 @@ fn leftovers_of_killed_processes_are_removed() {
             format!("cells/.{stem}.parquet.aB3dE6.tmp"),
         ]
     };
-    let journal = fixture.ledger.journal(&fixture.name(0)).unwrap();
-    journal.append(0, rows(&fixture.name(0), 0)).unwrap();
-    journal.complete(1).unwrap();
+    fixture.complete(0);
     for path in left(0).into_iter().chain(left(1)) {
         fs::write(fixture.folder.path().join(path), "left").unwrap();
     }
@@ -338,9 +302,7 @@ fn leftovers_of_killed_processes_are_removed() {
     for path in left(1) {
         assert!(fixture.folder.path().join(&path).exists(), "{path} of the other");
     }
-    let journal = fixture.ledger.journal(&fixture.name(1)).unwrap();
-    journal.append(0, rows(&fixture.name(1), 0)).unwrap();
-    journal.complete(1).unwrap();
+    fixture.complete(1);
     for path in left(1) {
         assert!(!fixture.folder.path().join(&path).exists(), "{path} is removed with the completion");
     }
@@ -389,10 +351,7 @@ fn workers_may_append_at_once() {
 #[test]
 fn damaged_files_are_named() {
     let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    journal.complete(1).unwrap();
+    fixture.complete(0);
     let path = fixture.path("cells", 0, "parquet");
     let whole = fs::read(&path).unwrap();
     let check = |bytes: &[u8]| {
@@ -428,20 +387,17 @@ fn readers_need_a_results_folder_and_ignore_temporary_files() {
 #[test]
 fn changed_weights_under_one_name_are_detected() {
     let fixture = Fixture::new();
-    let now: Vec<CellName> = names("new weights").to_vec();
+    let now = names("new weights");
     let now: Vec<&CellName> = now.iter().collect();
     let others = || fixture.ledger.other_revisions(&now, "model", "new weights").unwrap();
     assert!(others().is_empty());
-    for cell in [0, 1] {
-        let journal = fixture.ledger.journal(&fixture.name(cell)).unwrap();
-        journal.append(0, rows(&fixture.name(cell), 0)).unwrap();
-        journal.complete(1).unwrap();
-    }
+    fixture.complete(0);
+    fixture.complete(1);
     assert_eq!(others().into_iter().collect::<Vec<_>>(), [("revision".to_string(), 2)]);
     let none =
         |model: &str, revision: &str| fixture.ledger.other_revisions(&now, model, revision).unwrap().is_empty();
     assert!(none("model", "revision"), "cells of these weights with other settings");
     assert!(none("another model", "new weights"));
-    let same: Vec<CellName> = vec![fixture.name(0), fixture.name(1)];
-    assert!(fixture.ledger.other_revisions(&same.iter().collect::<Vec<_>>(), "model", "new").unwrap().is_empty());
+    let same: Vec<&CellName> = fixture.cells.iter().collect();
+    assert!(fixture.ledger.other_revisions(&same, "model", "new").unwrap().is_empty());
 }

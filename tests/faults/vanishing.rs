@@ -13,14 +13,11 @@ fn a_removed_folder_ends_the_run_and_loses_only_its_cells() {
     let results = scene.results("removed");
     let mut running = scene.start("removed");
     running.until(|| under_way(&results));
-    let before = kept(&results).samples;
     // Files that are written meanwhile hinder the removal, as they would a user's.
     while fs::remove_dir_all(&results).is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {}
     let ended = running.wait().with_code(1);
     ended.says(&["error:", "removed", "hint:"]);
-    let left = kept(&results);
-    eprintln!("{}\n{before} samples before, {left:?} after", ended.stderr);
-    assert!(left.samples >= before && left.torn == 0, "{before} samples before, {left:?} after");
+    assert!(!results.exists(), "nothing is made in its place");
     scene.to_the_end("removed");
     scene.assert_same("removed");
 }
@@ -42,26 +39,17 @@ fn a_moved_folder_ends_the_run_and_loses_nothing() {
 }
 
 #[test]
-fn journals_that_are_removed_are_written_again() {
+fn a_removed_journal_ends_the_run_and_loses_only_its_samples() {
     let scene = Scene::new();
     let results = scene.results("robbed");
     let mut running = scene.start("robbed");
-    let mut removed = 0;
-    running.until(|| {
-        if under_way(&results) && removed < 200 {
-            for entry in fs::read_dir(results.join("partial")).unwrap() {
-                let path = entry.unwrap().path();
-                if path.extension().is_some_and(|ending| ending == "jsonl") {
-                    removed += usize::from(fs::remove_file(path).is_ok());
-                }
-            }
-        }
-        false
-    });
-    running.wait().with_code(0);
-    assert!(removed > 10, "only {removed} journals were removed");
-    eprintln!("{removed} journals were removed");
-    scene.to_the_end("robbed").says(&["0 cells measured, 38 were there already"]);
+    running.until(|| under_way(&results));
+    for entry in fs::read_dir(results.join("partial")).unwrap() {
+        // Its cell may have been completed meanwhile.
+        let _ = fs::remove_file(entry.unwrap().path());
+    }
+    running.wait().with_code(1).says(&["error:", "removed", "hint:"]);
+    scene.to_the_end("robbed");
     scene.assert_same("robbed");
 }
 
