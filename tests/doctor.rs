@@ -11,6 +11,7 @@ use std::path::Path;
 
 use hub_server::HubServer;
 use serde_json::Value;
+use support::http::{HttpServer, response};
 use support::program::{Ended, command, finish, run, say};
 
 /// The report as an object, and the run it is of.
@@ -119,18 +120,8 @@ fn tokens_are_reported_and_never_shown() {
 #[test]
 fn a_refused_token_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
-    // One answer, as the hub gives it to a token that nobody has.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let server = std::thread::spawn(move || {
-        use std::io::{Read as _, Write as _};
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = [0; 4096];
-        let _ = stream.read(&mut request);
-        stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
-    });
-    let (report, ended) = doctor(folder.path(), &[], &[("HF_TOKEN", "hf_gone"), ("HF_ENDPOINT", &endpoint)]);
-    server.join().unwrap();
+    let hub = HttpServer::start(|_, _| response(401, &[], b""));
+    let (report, ended) = doctor(folder.path(), &[], &[("HF_TOKEN", "hf_gone"), ("HF_ENDPOINT", &hub.url)]);
     assert_eq!(ended.code, Some(1), "{report:#}");
     let token = check(&report, "hub token");
     assert!(token["verdict"] == "problem" && advice(token).contains("settings/tokens"), "{token}");
@@ -206,6 +197,11 @@ fn slurm_array_tasks_see_their_share() {
     let (report, _) = doctor(folder.path(), &["--offline"], &task);
     let figures = &check(&report, "Slurm")["figures"];
     assert_eq!((figures["shard"].as_u64(), figures["shards"].as_u64()), (Some(3), Some(4)));
+    // Uneven task ids: two tasks would take the same share, or one none.
+    let uneven: Vec<_> = task.into_iter().chain([("SLURM_ARRAY_TASK_COUNT", "3")]).collect();
+    let (report, ended) = doctor(folder.path(), &["--offline"], &uneven);
+    assert_eq!(ended.code, Some(1), "{report:#}");
+    assert!(advice(check(&report, "Slurm")).contains("--shard"), "{report:#}");
     let (report, _) = doctor(folder.path(), &["--offline"], &[]);
     assert!(report["checks"].as_array().unwrap().iter().all(|check| check["name"] != "Slurm"));
 }

@@ -3,6 +3,7 @@
 
 #[path = "support/hub_server.rs"]
 mod hub_server;
+mod support;
 
 use std::cell::RefCell;
 use std::fs;

@@ -4,11 +4,9 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
+use support::http::HttpServer;
 use support::program::{command, finish};
 
 const SECRET: &str = "hf_AbCdEfKeptToOurselves";
@@ -29,36 +27,17 @@ const ANSWERS: [(&str, &str); 8] = [
     ("{DESCRIPTION}", "HTTP/1.1 403 {T}\r\nlocation: {T}\r\n\r\n{T}"),
 ];
 
-fn serve(mut stream: TcpStream, (description, file): (&str, &str)) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
-    while !request.windows(4).any(|window| window == b"\r\n\r\n") {
-        match stream.read(&mut buffer)? {
-            0 => break,
-            read => request.extend_from_slice(&buffer[..read]),
-        }
-    }
-    let request = String::from_utf8_lossy(&request).into_owned();
-    let token = request.lines().find_map(|line| line.split_once("Bearer ")).map_or("", |(_, token)| token.trim());
-    let answer = if request.starts_with("GET /api/") { description } else { file };
-    let siblings =
-        r#"[{"rfilename": "config.json"}, {"rfilename": "model.safetensors"}, {"rfilename": "test.parquet"}]"#;
-    let known = format!("HTTP/1.1 200 OK\r\n\r\n{{\"sha\": \"{COMMIT}\", \"siblings\": {siblings}}}");
-    let answer = answer.replace("{DESCRIPTION}", &known).replace("{T}", token);
-    stream.write_all(answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes())
-}
-
 /// A hub that always gives the same two responses.
-fn hub(answers: (&'static str, &'static str)) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // A client that hangs up early is fine.
-            drop(serve(stream, answers));
-        }
-    });
-    address
+fn hub((description, file): (&'static str, &'static str)) -> HttpServer {
+    HttpServer::start(move |request, _| {
+        let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer ")).unwrap_or("");
+        let answer = if request.line.starts_with("GET /api/") { description } else { file };
+        let siblings =
+            r#"[{"rfilename": "config.json"}, {"rfilename": "model.safetensors"}, {"rfilename": "test.parquet"}]"#;
+        let known = format!("HTTP/1.1 200 OK\r\n\r\n{{\"sha\": \"{COMMIT}\", \"siblings\": {siblings}}}");
+        let answer = answer.replace("{DESCRIPTION}", &known).replace("{T}", token);
+        answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).into_bytes()
+    })
 }
 
 fn output(folder: &Path, hub: &str, arguments: &[&str]) -> String {
@@ -91,7 +70,7 @@ fn no_command_shows_the_token() {
         &["schema"],
         &["--help"],
     ] {
-        let output = output(folder.path(), &hub, arguments);
+        let output = output(folder.path(), &hub.url, arguments);
         assert!(!output.contains(SECRET), "{arguments:?} shows the token:\n{output}");
     }
 }
@@ -101,7 +80,7 @@ fn no_response_makes_the_token_visible() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t.txt"), "A fox ran.").unwrap();
     for answers in ANSWERS {
-        let output = output(folder.path(), &hub(answers), &["score", "--model", "o/n", "--text", "t.txt"]);
+        let output = output(folder.path(), &hub(answers).url, &["score", "--model", "o/n", "--text", "t.txt"]);
         assert!(!output.contains(SECRET), "after {answers:?}:\n{output}");
         assert!(output.contains("o/n") || output.contains("hub"), "{output}");
     }

@@ -1,18 +1,14 @@
 //! A hub on the loopback interface, with the responses of huggingface.co that downloads need, over real HTTP.
 //!
 //! Like the hub, it redirects large files to another address and gives their SHA-256 as etag, redirects small ones
-//! to a relative address, and serves ranges. Files can be given faults. It ends when it is dropped, or after a
-//! minute.
+//! to a relative address, and serves ranges. Files can be given faults.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
+
+use crate::support::http::{HttpServer, response};
 
 /// A fault of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,32 +44,21 @@ pub struct Contents {
 pub struct HubServer {
     pub endpoint: String,
     pub contents: Arc<Mutex<Contents>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _server: HttpServer,
 }
 
 impl HubServer {
     pub fn start(commit: &str, files: &[(&str, &[u8])]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let files = files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.to_vec())).collect();
         let contents = Arc::new(Mutex::new(Contents { commit: commit.to_owned(), files, ..Contents::default() }));
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = std::thread::spawn({
-            let (contents, stop, endpoint) = (contents.clone(), stop.clone(), endpoint.clone());
-            move || {
-                let end = Instant::now() + Duration::from_secs(60);
-                while !stop.load(Ordering::Relaxed) && Instant::now() < end {
-                    match listener.accept() {
-                        // Clients may hang up early.
-                        Ok((stream, _)) => drop(serve(&stream, &endpoint, &contents)),
-                        Err(_) => std::thread::sleep(Duration::from_millis(1)),
-                    }
-                }
-            }
+        let shared = contents.clone();
+        let server = HttpServer::start(move |request, url| {
+            let path = request.line.split(' ').nth(1).unwrap_or_default();
+            let mut contents = shared.lock().unwrap();
+            contents.requests.push((path.to_owned(), request.header("authorization").map(str::to_owned)));
+            answer(&contents, path, request.header("range").map_or(0, range), url)
         });
-        HubServer { endpoint, contents, stop, thread: Some(thread) }
+        HubServer { endpoint: server.url.clone(), contents, _server: server }
     }
 
     pub fn fault(&self, name: &str, fault: Fault) {
@@ -83,15 +68,6 @@ impl HubServer {
     /// The number of requests with this in their path.
     pub fn count(&self, part: &str) -> usize {
         self.contents.lock().unwrap().requests.iter().filter(|(path, _)| path.contains(part)).count()
-    }
-}
-
-impl Drop for HubServer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
     }
 }
 
@@ -107,30 +83,6 @@ pub fn etag(name: &str, bytes: &[u8]) -> String {
 
 fn is_large(name: &str) -> bool {
     name.ends_with(".safetensors") || name.ends_with(".parquet")
-}
-
-fn serve(mut stream: &TcpStream, endpoint: &str, contents: &Mutex<Contents>) -> std::io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let mut lines = BufReader::new(stream).lines();
-    let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
-    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    let (mut token, mut from) = (None, 0);
-    for line in lines {
-        let line = line?;
-        let Some((key, value)) = line.split_once(':') else { break };
-        match key.to_ascii_lowercase().as_str() {
-            "authorization" => token = Some(value.trim().to_owned()),
-            "range" => from = range(value),
-            _ => {}
-        }
-    }
-    let answer = {
-        let mut contents = contents.lock().unwrap();
-        contents.requests.push((path.clone(), token));
-        answer(&contents, &path, from, endpoint)
-    };
-    stream.write_all(&answer)
 }
 
 /// The start of a range `bytes=N-`; `usize::MAX` stands for `bytes=0-0`.
@@ -205,12 +157,4 @@ fn send(bytes: &[u8], from: usize, fault: Option<Fault>, mut headers: Vec<(&'sta
         }
         _ => whole,
     }
-}
-
-fn response(status: u16, headers: &[(&str, String)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!("HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
-    for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
-    }
-    [head.as_bytes(), b"\r\n", body].concat()
 }

@@ -157,15 +157,4 @@ mod tests {
             assert_eq!(locks_are_local(&mount("/x", kind, options)), local, "{kind} {options}");
         }
     }
-
-    #[test]
-    fn a_missing_folder_is_checked_and_not_made() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("a/b");
-        let status = FolderStatus::of(&folder);
-        assert!(status.locks.unwrap() && !status.exists && status.free.is_some());
-        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
-        fs::write(root.path().join("a"), "").unwrap();
-        assert_eq!(results(&folder).severity, Severity::Problem);
-    }
 }

@@ -72,21 +72,3 @@ pub(super) fn judge_key(variable: impl Fn(&str) -> Option<String>) -> Finding {
     };
     Finding::ok("judge key", value).figure("present", present)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::finding::Severity;
-    use super::*;
-
-    #[test]
-    fn only_a_refused_token_is_a_problem() {
-        let mut settings = HubSettings::with_cache_dir("/c");
-        assert_eq!(token(&settings, Some(TokenState::Unknown)).severity, Severity::Ok);
-        settings.token_place = Some(TokenPlace::Variable("HF_TOKEN"));
-        for state in [Some(TokenState::Accepted), Some(TokenState::Unknown), None] {
-            assert_eq!(token(&settings, state).severity, Severity::Ok);
-        }
-        let refused = token(&settings, Some(TokenState::Refused));
-        assert!(refused.severity == Severity::Problem && refused.value.contains("HF_TOKEN"), "{refused:?}");
-    }
-}
