@@ -29,44 +29,26 @@ const KEY: &str = "sk-test-0123456789/abcdef";
 fn row(policy: &str, size: Option<u32>, sample: &str, text: &str) -> Row {
     let word = |word: &str| Text::from(word);
     Row {
-        cell: Text::new(),
         sweep: word("stories"),
         model: word("o/storyteller"),
         model_revision: word("0123"),
         policy: word(policy),
-        score: None,
-        scope: None,
-        keep_first: 0,
-        keep_recent: 0,
         cache_size: size,
         positions: word("absolute"),
         prefill: word("stream"),
         task: word("story"),
         dataset: word("paper"),
         length: 4096,
-        stride: 0,
         bos: true,
-        tail: word("keep"),
-        asked: None,
-        seed: 0,
         sample: word(sample),
         cluster: word(sample),
         metric: word("new_tokens"),
-        group: None,
         value: 12.0,
         weight: 1.0,
-        question: None,
-        references: None,
         output: Some(text.to_string()),
         prompt_tokens: 60,
         new_tokens: 12,
-        engine: 1,
-        commit: None,
-        device: word("cpu"),
-        dtype: word("f32"),
-        seconds: 1.0,
-        peak_cache_bytes: 1000,
-        date: word("2026-01-01T00:00:00Z"),
+        ..Row::default()
     }
 }
 
@@ -732,7 +714,7 @@ fn wrong_arguments_are_refused_before_any_request() {
     run(&["r", "--judge-model", "j", "--base-url", &with_key], 2, &["base URL"]);
     run(&["r", "--judge-model", "j", "--key-env", KEY], 2, &["--key-env takes the name"]);
     run(&["r", "--judge-model", "j", "--only", "colour=red"], 2, &["colour=red"]);
-    run(&["elsewhere", "--judge-model", "j"], 1, &["elsewhere holds no results"]);
+    run(&["elsewhere", "--judge-model", "j"], 1, &["elsewhere is not a results folder"]);
     assert!(!folder.join("elsewhere").exists());
     fs::create_dir_all(folder.join("empty/cells")).unwrap();
     run(&["empty", "--judge-model", "j"], 1, &["empty holds no stories", "hint:"]);

@@ -1,38 +1,27 @@
 //! Errors as users see them, and usage errors, which exit with code 2 instead of 1.
 
-use std::fmt;
+use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::judge::NothingSelected;
+use crate::ledger::OnlyError;
 use crate::yaml::ConfigError;
 
 /// A mistake on the command line: typing something else mends it.
-#[derive(Debug)]
-pub(super) struct UsageError {
-    message: String,
-    hint: String,
-}
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct UsageError(String);
 
 impl UsageError {
-    pub(super) fn new(message: impl Into<String>, hint: impl Into<String>) -> UsageError {
-        UsageError { message: message.into(), hint: hint.into() }
+    pub(super) fn new(message: impl Display, hint: impl Display) -> UsageError {
+        UsageError(format!("{message}\nhint: {hint}"))
     }
 
-    pub(super) fn from_error(error: impl fmt::Display) -> UsageError {
-        UsageError::new(error.to_string(), "")
-    }
-}
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        if !self.hint.is_empty() {
-            write!(f, "\nhint: {}", self.hint)?;
-        }
-        Ok(())
+    /// An error that brings its own hint.
+    pub(super) fn from_error(error: impl Display) -> UsageError {
+        UsageError(error.to_string())
     }
 }
-
-impl std::error::Error for UsageError {}
 
 /// Prints an error with its causes, hints last, and gives the exit code.
 pub(super) fn show(error: &anyhow::Error) -> ExitCode {
@@ -43,6 +32,11 @@ pub(super) fn show(error: &anyhow::Error) -> ExitCode {
     for hint in hints {
         eprintln!("{hint}");
     }
-    let is_usage = error.chain().any(|cause| cause.is::<UsageError>() || cause.is::<ConfigError>());
+    let is_usage = error.chain().any(|cause| {
+        cause.is::<UsageError>()
+            || cause.is::<ConfigError>()
+            || cause.is::<OnlyError>()
+            || cause.is::<NothingSelected>()
+    });
     ExitCode::from(if is_usage { 2 } else { 1 })
 }

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::error::UsageError;
 use super::output::print;
 use super::progress::Downloads;
 use super::sweep_args::read_sweep;
@@ -34,7 +33,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let sweep = read_sweep(Some(&arguments.sweep))?;
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
-    selection.of(sweep.expand()).map_err(UsageError::from_error)?;
+    selection.of(sweep.expand())?;
     let hub = HubSettings::from_env()?;
     let prepared = run::prepare(&sweep, &selection, None, &hub, &Downloads::new(), "")?;
     let mut text = String::new();

@@ -14,7 +14,7 @@ use super::error::UsageError;
 use super::output::{columns, print};
 use super::progress::Progress;
 use super::signals::Interrupt;
-use crate::judge::{self, CellSummary, Endpoint, Event, Key, NothingSelected, Outcome, Settings, wilson};
+use crate::judge::{self, CellSummary, Endpoint, Event, Key, Outcome, Settings, wilson};
 use crate::ledger::{Ledger, Only};
 use crate::report::escape::plain;
 
@@ -71,10 +71,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| lock().show(&event));
     lock().progress.finish();
-    let outcome = outcome.map_err(|error| match error.downcast::<NothingSelected>() {
-        Ok(error) => UsageError::from_error(error).into(),
-        Err(error) => error,
-    })?;
+    let outcome = outcome?;
     if !outcome.cells.is_empty() {
         print(&tables(&outcome.cells, &settings.model))?;
     }
@@ -203,10 +200,11 @@ const BETWEEN_WAITS: Duration = Duration::from_secs(10);
 impl JudgeProgress {
     fn show(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { pairs, calls, done } => {
-                (self.calls, self.done) = (*calls, *done);
+            Event::Started { pairs, done } => {
+                (self.calls, self.done) = (2 * pairs, *done);
+                let calls = self.calls;
                 self.progress.print(&format!("{pairs} pairs, {calls} calls, {done} of them answered before"));
-                self.progress.start(*calls as u64, *done as u64);
+                self.progress.start(calls as u64, *done as u64);
             }
             Event::Judged { cell, readable, tokens } => {
                 self.done += 1;

@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use super::output::print;
 use super::sweep_args::BUILT_IN;
 use crate::eviction::{SCORES, presets::PRESETS};
+use crate::sweep::json_schema;
 
 /// List what sweeps can name
 #[derive(Debug, Args)]
@@ -30,7 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     print(&match arguments.what {
         Listable::Policies => policies(),
         Listable::Scores => scores(),
-        Listable::Tasks => TASKS.into(),
+        Listable::Tasks => tasks()?,
         Listable::Models => MODELS.into(),
         Listable::Sweeps => sweeps(),
     })?;
@@ -72,27 +74,19 @@ fn sweeps() -> String {
     text
 }
 
-const TASKS: &str = "\
-perplexity   NLL of long texts, cut into samples; with compare_to_full: true also KL and top-1 agreement with the full
-             cache, and the attention that evicted entries would have received
-             data: a folder of .txt files, a .parquet file with a text column, owner/name on the hub, random-words,
-             or embedded: made-up books, on which recall of facts is measured as well, by kind and by distance
-             (16 books unless `books:` says otherwise)
-retention    which tokens a cache keeps, and for how long: by position, layer, class and part of speech, with maps
-             (maps, map_layers) and a log of evictions (eviction_log: true); data as for perplexity
-squality     questions about stories, answered in a paragraph: ROUGE (512 new tokens)
-qasper       questions about articles, answered in a few words: F1 (128 new tokens)
-             data of both: the original release, ZeroSCROLLS' files, owner/name of a copy on the hub
-             (tau/zero_scrolls), or embedded; prompt: zeroscrolls or paper
-story        stories on request, one per seed: length, variety, NLL under the full cache; `judge` compares them
-             request: paper, embedded, or your own text
-needle       one fact in a long text, by length and depth; data as for perplexity
-timing       sequences of random tokens, decoded to a given length, one alone and as many as fit a given memory:
-             cache bytes, largest batch, tokens/s of prefill and decoding, time to the first token
-
-Tasks that generate text take write: {prefill: stream | one_shot, query_aware, max_new_tokens, temperature,
-top_k, top_p, repetition_penalty, chat_template, stop}
-";
+/// The tasks as the JSON Schema describes them.
+fn tasks() -> Result<String> {
+    let schema: Value = serde_json::from_str(&json_schema()?)?;
+    let tasks = schema["properties"]["tasks"]["items"]["properties"].as_object();
+    let mut text = String::from("Tasks and their settings, which `tova-bench schema` describes:\n");
+    for (name, task) in tasks.context("the schema has no tasks")? {
+        let settings: Vec<&str> =
+            task["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let description = task["description"].as_str().unwrap_or_default();
+        text += &format!("\n{name}\n  {description}\n  settings: {}\n", settings.join(", "));
+    }
+    Ok(text)
+}
 
 const MODELS: &str = "\
 ./folder, ../folder, /folder   a Hugging Face checkpoint (config.json, *.safetensors, tokenizer.json)

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Error, Result};
+use anyhow::Result;
 use clap::Args;
 
-use super::error::UsageError;
 use super::output::print;
 use super::sweep_args::SweepArguments;
 use crate::format::{Bytes, count, counted, duration};
-use crate::ledger::{Ledger, OnlyError, Status};
+use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name, matrix_rate};
 use crate::run::{self, ModelTask, Prepared, Speed, Unavailable, bytes_per_worker};
@@ -38,8 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.device.open()? } else { Device::Cpu };
     let name = machine_name(&device, threads);
-    let prepared =
-        run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &(), &name).map_err(selection_is_usage)?;
+    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &(), &name)?;
     if let Some(ledger) = &ledger {
         for warning in run::changed_models(&prepared, ledger)? {
             eprintln!("warning: {warning}");
@@ -50,13 +48,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     Ok(ExitCode::from(if arguments.check && !is_complete { 4 } else { 0 }))
-}
-
-fn selection_is_usage(error: Error) -> Error {
-    match error.downcast::<OnlyError>() {
-        Ok(error) => UsageError::from_error(error).into(),
-        Err(error) => error,
-    }
 }
 
 fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bool) -> String {

@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
         bail!("no cell is complete in {}\nhint: run the sweep again to complete its cells", folders.join(", "));
     }
-    let rows = select(rows, &arguments.only).map_err(UsageError::from_error)?;
+    let rows = select(rows, &arguments.only)?;
     let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
     if !exhibits.is_empty() {
         redraw(arguments, &exhibits, &rows, out)?;

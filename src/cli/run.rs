@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::error::UsageError;
 use super::output::print;
 use super::progress::{Downloads, Progress};
 use super::signals::Interrupt;
@@ -41,7 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let devices = devices(arguments.sweep.machine.device, arguments.jobs.get())?;
     let selection = arguments.sweep.selection()?;
     // Checked before the results folder is made.
-    selection.of(sweep.expand()).map_err(UsageError::from_error)?;
+    selection.of(sweep.expand())?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);

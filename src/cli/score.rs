@@ -26,6 +26,7 @@ pub(super) struct Arguments {
 }
 
 /// One reading of a text.
+#[derive(Default)]
 struct Reading {
     /// `None` for the first token of a piece, which nothing predicts.
     nll: Vec<Option<f32>>,
@@ -74,13 +75,7 @@ fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, text: &TextArgum
         CacheRule::Truncate { size } => size,
         _ => tokens.len(),
     };
-    let mut reading = Reading {
-        nll: Vec::new(),
-        survivors: Vec::new(),
-        seconds: 0.0,
-        read: ReadStats::default(),
-        cache_bytes: 0,
-    };
+    let mut reading = Reading::default();
     for (index, piece_tokens) in tokens.chunks(piece).enumerate() {
         let mut memory = model.new_memory(&plan);
         if index > 0 {

@@ -82,7 +82,7 @@ impl TextArguments {
                 })?
             }
             (None, Some(path)) => with_bos(&files.tokenizer()?, &read_text(path)?)?,
-            (None, None) => bail!(UsageError::new("either --tokens or --text is needed", "")),
+            (None, None) => bail!(UsageError::from_error("either --tokens or --text is needed")),
         };
         ensure!(!tokens.is_empty(), "there is no token to read");
         Ok(tokens)

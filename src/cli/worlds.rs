@@ -1,12 +1,12 @@
 //! `worlds`: the embedded texts as JSON lines.
 
-use std::io::{BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::error::UsageError;
+use super::output::print;
 use crate::task::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS, embedded};
 
 /// Where texts come from that are not embedded.
@@ -50,23 +50,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if count > most {
         return Err(UsageError::new(format!("only {most} of these texts are embedded"), GENERATOR).into());
     }
-    match what {
-        Kind::Books => print(embedded::books(count)),
-        Kind::Quizzes => print(embedded::quizzes(count)),
-        Kind::Articles => print(embedded::articles(count, questions)),
-        Kind::Stories => print(embedded::stories(count, questions)),
-        Kind::Prompts => print(embedded::prompts(count)),
+    print(&match what {
+        Kind::Books => lines(embedded::books(count)),
+        Kind::Quizzes => lines(embedded::quizzes(count)),
+        Kind::Articles => lines(embedded::articles(count, questions)),
+        Kind::Stories => lines(embedded::stories(count, questions)),
+        Kind::Prompts => lines(embedded::prompts(count)),
         Kind::Lessons => Err(UsageError::new("the training texts are not embedded", GENERATOR).into()),
-    }?;
+    }?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints one JSON value per line. A closed pipe is not an error.
-fn print<T: serde::Serialize>(texts: impl Iterator<Item = T>) -> Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut lines = texts.map(|text| writeln!(out, "{}", serde_json::to_string(&text)?));
-    match lines.try_for_each(|line| line).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write to stdout"),
-    }
+/// One JSON value per line.
+fn lines<T: serde::Serialize>(texts: impl Iterator<Item = T>) -> Result<String> {
+    texts.map(|text| Ok(serde_json::to_string(&text)? + "\n")).collect()
 }

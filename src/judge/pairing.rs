@@ -62,29 +62,29 @@ pub(super) struct Pairing {
     pub(super) story_cells: usize,
 }
 
-/// The stories of one cell.
-struct Stories<'a> {
-    head: &'a Row,
-    rows: Vec<&'a Row>,
-}
+/// The stories of one cell, at least one.
+type Stories<'a> = Vec<&'a Row>;
 
 /// Pairs the stories among the rows; `only` selects among the bounded caches' cells.
 pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
     let mut cells: BTreeMap<&str, Stories> = BTreeMap::new();
     let stories = rows.iter().filter(|row| row.task == STORY.0 && row.metric == STORY.1 && row.group.is_none());
     for row in stories.filter(|row| row.output.is_some()) {
-        cells.entry(&row.cell).or_insert_with(|| Stories { head: row, rows: Vec::new() }).rows.push(row);
+        cells.entry(&row.cell).or_default().push(row);
     }
     let (full, mut bounded): (Vec<Stories>, Vec<Stories>) =
-        cells.into_values().partition(|stories| stories.head.policy == "full");
-    bounded.sort_by_key(|Stories { head, .. }| (&head.model, &head.policy, head.cache_size, &head.cell));
+        cells.into_values().partition(|stories| stories[0].policy == "full");
+    bounded.sort_by_key(|stories| {
+        let head = stories[0];
+        (&head.model, &head.policy, head.cache_size, &head.cell)
+    });
     let mut pairing = Pairing { story_cells: full.len() + bounded.len(), ..Pairing::default() };
-    for stories in bounded.iter().filter(|stories| only.iter().all(|only| admits(only, stories.head))) {
-        match counterpart(stories, &full).and_then(|full| paired_cell(stories, full, judge)) {
+    for stories in bounded.iter().filter(|stories| only.iter().all(|only| admits(only, stories[0]))) {
+        match counterpart(stories[0], &full).and_then(|full| paired_cell(stories, full, judge)) {
             Ok(cell) => pairing.cells.push(cell),
             Err(why) => {
-                let Row { model, policy, cell, .. } = stories.head;
-                let size = stories.head.cache_size.map_or(String::new(), |size| format!(" {size}"));
+                let Row { model, policy, cell, cache_size, .. } = stories[0];
+                let size = cache_size.map_or(String::new(), |size| format!(" {size}"));
                 pairing.unpaired.push(format!("{model}, {policy}{size} (cell {cell}) is not judged: {why}"));
             }
         }
@@ -94,37 +94,35 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
 
 /// The full cache's cell to compare with. A cache that never evicts does not depend on positions, prefill and the sweep's
 /// seed, so these only decide between several candidates.
-fn counterpart<'s, 'a>(stories: &Stories<'a>, full: &'s [Stories<'a>]) -> Result<&'s Stories<'a>, String> {
-    let head = stories.head;
+fn counterpart<'s, 'a>(head: &'a Row, full: &'s [Stories<'a>]) -> Result<&'s [&'a Row], String> {
     let settings = |row: &'a Row| {
         let texts = (&row.dataset, row.length, row.stride, row.bos, &row.tail, &row.asked);
         (&row.model_revision, &row.dtype, row.engine, texts)
     };
-    let mut candidates: Vec<&Stories> = full.iter().filter(|full| settings(full.head) == settings(head)).collect();
+    let mut candidates: Vec<&Stories> = full.iter().filter(|full| settings(full[0]) == settings(head)).collect();
     let likeness = |other: &Row| {
         usize::from(other.prefill == head.prefill)
             + usize::from(other.positions == head.positions)
             + usize::from(other.seed == head.seed)
             + usize::from(other.sweep == head.sweep)
     };
-    let most = candidates.iter().map(|full| likeness(full.head)).max();
-    candidates.retain(|full| Some(likeness(full.head)) == most);
+    let most = candidates.iter().map(|full| likeness(full[0])).max();
+    candidates.retain(|full| Some(likeness(full[0])) == most);
     match candidates[..] {
         [one] => Ok(one),
         [] => Err("there is no story of policy `full` with the same model and settings to compare with".into()),
         _ => {
-            let cells: Vec<&str> = candidates.iter().map(|full| full.head.cell.as_str()).collect();
+            let cells: Vec<&str> = candidates.iter().map(|full| full[0].cell.as_str()).collect();
             Err(format!("it could be compared with more than one cell of policy `full`: {}", cells.join(", ")))
         }
     }
 }
 
-fn paired_cell(stories: &Stories, full: &Stories, judge: &str) -> Result<PairedCell, String> {
-    let full_stories: BTreeMap<&str, &str> =
-        full.rows.iter().map(|row| (row.sample.as_str(), story(row))).collect();
+fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCell, String> {
+    let full_stories: BTreeMap<&str, &str> = full.iter().map(|row| (row.sample.as_str(), story(row))).collect();
     let mut texts = Sha256::new();
     let (mut pairs, mut identical, mut matched) = (Vec::new(), 0, 0);
-    for &row in &stories.rows {
+    for &row in stories {
         let Some(&full) = full_stories.get(row.sample.as_str()) else { continue };
         matched += 1;
         // Lengths mark where one text ends and the next begins.
@@ -141,14 +139,14 @@ fn paired_cell(stories: &Stories, full: &Stories, judge: &str) -> Result<PairedC
         pairs.push(Pair { bounded: row.clone(), full: full.to_string(), request });
     }
     let texts: String = texts.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    let head = stories.head;
+    let head = stories[0];
     // A judge is known by its name; where it runs is not part of the identity, as a device is not.
     let meaning = format!(
         "schema={SCHEMA_VERSION}\ntask={JUDGE}\nprompt={PROMPT_VERSION}\njudge={}\nstory={}\nfull={}\n\
          texts={texts}\n",
         judge.escape_default(),
         head.cell,
-        full.head.cell,
+        full[0].cell,
     );
     // Of a folder only the last part, as in the names of other cells.
     let model = if head.model.starts_with(['.', '/']) {
@@ -162,6 +160,6 @@ fn paired_cell(stories: &Stories, full: &Stories, judge: &str) -> Result<PairedC
         pairs,
         head: head.clone(),
         identical,
-        unmatched: stories.rows.len() + full.rows.len() - 2 * matched,
+        unmatched: stories.len() + full.len() - 2 * matched,
     })
 }

@@ -36,8 +36,8 @@ pub struct Settings {
 /// What happens while judging.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Work begins; `done` of the calls were answered by earlier runs.
-    Started { pairs: usize, calls: usize, done: usize },
+    /// Work begins; `done` of the two calls of each pair were answered by earlier runs.
+    Started { pairs: usize, done: usize },
     /// A verdict on a story of this cell is written down.
     Judged { cell: &'a Row, readable: bool, tokens: u64 },
     /// A request failed and will be repeated after this wait.
@@ -149,7 +149,7 @@ fn announce(
             observe(Event::Message(text));
         }
     }
-    observe(Event::Started { pairs, calls: 2 * pairs, done });
+    observe(Event::Started { pairs, done });
     Ok(())
 }
 

@@ -8,7 +8,7 @@
 //! locks, or only within one machine (NFS with `local_lock`, Lustre with `localflock`, BeeGFS by default), two processes may
 //! measure the same cell. That costs time and nothing else: the first to finish writes the cell's file, the other finds it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ struct State {
     lock: Option<File>,
     /// The journal file that only this process writes, created with its first sample.
     own: Option<(File, PathBuf)>,
-    done: Vec<usize>,
+    done: BTreeSet<usize>,
 }
 
 /// Why a cell cannot be measured now. Neither case is a failure.
@@ -71,9 +71,7 @@ impl Journal {
 
     /// The recorded samples, ascending.
     pub fn done(&self) -> Vec<usize> {
-        let mut done = self.state().done.clone();
-        done.sort_unstable();
-        done
+        self.state().done.iter().copied().collect()
     }
 
     /// The recorded rows, by sample.
@@ -106,7 +104,7 @@ impl Journal {
         ensure!(!state.done.contains(&index), "{} is already recorded", what());
         ensure!(state.lock.is_some(), "{} comes after the end of its journal", what());
         self.write(&mut state, line.as_bytes()).with_context(what)?;
-        state.done.push(index);
+        state.done.insert(index);
         self.check_in_place(&state).with_context(what)
     }
 

@@ -13,7 +13,6 @@ mod merge;
 mod only;
 mod row;
 mod schema;
-mod select;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +21,6 @@ pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Unavailable};
 pub use merge::Merged;
-pub use only::{Field, Only, OnlyError};
+pub use only::{Field, Only, OnlyError, admits, select};
 pub use row::{Row, Text, date};
 pub use schema::{COLUMNS, read_rows, write_rows};
-pub use select::{admits, select};
