@@ -112,6 +112,10 @@ fn says(text: &str) -> Reply {
     Reply::Says(text.to_string())
 }
 
+fn subjects(server: &JudgeServer) -> Vec<(String, String, bool)> {
+    server.requests().iter().map(subject).collect()
+}
+
 /// Prefers the bounded cache's story.
 fn prefers_it(request: &Request) -> Reply {
     says(if subject(request).2 { "(A)" } else { "(B)" })
@@ -130,14 +134,21 @@ fn program(folder: &Path, url: &str) -> Command {
     command
 }
 
+/// The program with a key and a judge's name.
+fn keyed(folder: &Path, url: &str, judge: &str) -> Command {
+    let mut command = program(folder, url);
+    command.args(["--judge-model", judge]).env("OPENAI_API_KEY", KEY);
+    command
+}
+
 /// Judges the results `r` of a folder, with a key.
 fn judge(folder: &Path, server: &JudgeServer, arguments: &[&str]) -> Ended {
     judge_named("judge-1", folder, server, arguments)
 }
 
 fn judge_named(name: &str, folder: &Path, server: &JudgeServer, arguments: &[&str]) -> Ended {
-    let mut command = program(folder, &server.url);
-    command.args(["--judge-model", name]).args(arguments).env("OPENAI_API_KEY", KEY);
+    let mut command = keyed(folder, &server.url, name);
+    command.args(arguments);
     finish(command)
 }
 
@@ -416,8 +427,8 @@ fn an_unreachable_judge_ends_the_run_and_loses_nothing() {
     let folder = folder.path();
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut dead = program(folder, &format!("http://127.0.0.1:{port}/v1"));
-    dead.args(["--judge-model", "judge-1", "--retries", "1"]).env("OPENAI_API_KEY", KEY);
+    let mut dead = keyed(folder, &format!("http://127.0.0.1:{port}/v1"), "judge-1");
+    dead.args(["--retries", "1"]);
     let ended = finish(dead).with_code(1);
     ended.says(&[
         "cannot be reached",
@@ -428,8 +439,8 @@ fn an_unreachable_judge_ends_the_run_and_loses_nothing() {
     assert_secret(folder, &ended);
     // A server without TLS is unreachable by https.
     let plain = JudgeServer::start(prefers_it);
-    let mut tls = program(folder, &plain.url.replace("http://", "https://"));
-    tls.args(["--judge-model", "judge-1", "--retries", "0"]).env("OPENAI_API_KEY", KEY);
+    let mut tls = keyed(folder, &plain.url.replace("http://", "https://"), "judge-1");
+    tls.args(["--retries", "0"]);
     let ended = finish(tls).with_code(1);
     ended.says(&["cannot be reached", "4 calls in a row had no answer"]);
     assert_secret(folder, &ended);
@@ -510,7 +521,7 @@ fn a_failed_pair_stays_open_for_the_next_run() {
     assert_eq!(failing.requests().len(), 20);
     let server = JudgeServer::start(prefers_it);
     judge(folder, &server, &[]).with_code(0);
-    let requests: Vec<_> = server.requests().iter().map(subject).collect();
+    let requests = subjects(&server);
     assert_eq!(requests.len(), 2, "{requests:?}");
     assert!(requests.iter().all(|(writer, sample, _)| writer == "tova-16" && sample == "seed-2"), "{requests:?}");
     assert_whole(&verdict_rows(folder), 10);
@@ -542,8 +553,8 @@ fn permanent_errors_end_the_run_with_a_hint() {
 
 /// Begins to judge.
 fn begin(folder: &Path, server: &JudgeServer) -> Running {
-    let mut command = program(folder, &server.url);
-    command.args(["--judge-model", "judge-1", "--concurrency", "4"]).env("OPENAI_API_KEY", KEY);
+    let mut command = keyed(folder, &server.url, "judge-1");
+    command.args(["--concurrency", "4"]);
     start(command)
 }
 
@@ -565,7 +576,7 @@ fn killed_runs_resume_without_repeating_written_calls() {
         drop(running.wait());
         // Requests in flight arrive.
         std::thread::sleep(Duration::from_millis(100));
-        let requests: Vec<_> = server.requests().iter().map(subject).collect();
+        let requests = subjects(&server);
         for subject in &requests[before..] {
             assert!(!written.contains(subject), "{subject:?} was written down, and asked again after a kill");
         }
@@ -582,7 +593,7 @@ fn killed_runs_resume_without_repeating_written_calls() {
         (before, written) = (requests.len(), now);
     }
     begin(folder, &server).wait().with_code(0);
-    let requests: Vec<_> = server.requests().iter().map(subject).collect();
+    let requests = subjects(&server);
     for subject in &requests[before..] {
         assert!(!written.contains(subject), "{subject:?} was written down, and asked again after a kill");
     }
@@ -608,20 +619,14 @@ fn a_signal_waits_for_calls_in_flight() {
         let folder = folder(&[16], 30);
         let folder = folder.path();
         let server = JudgeServer::start(|request| {
-            Reply::Late(
-                Duration::from_millis(20),
-                match subject(request).2 {
-                    true => "(A)".into(),
-                    false => "(B)".into(),
-                },
-            )
+            Reply::Late(Duration::from_millis(20), if subject(request).2 { "(A)" } else { "(B)" }.into())
         });
         let mut running = begin(folder, &server);
         running.until(|| server.requests().len() >= 20);
         assert!(running.signal(number), "the run was over before the signal");
         let ended = running.wait().with_code(code);
         ended.says(&["interrupted; run the same command again"]);
-        let requests: BTreeSet<_> = server.requests().iter().map(subject).collect();
+        let requests: BTreeSet<_> = subjects(&server).into_iter().collect();
         assert!(requests.len() < 60, "the run went on");
         assert_eq!(journalled(&folder.join("r")), requests, "all that was asked is written down");
         assert!(ended.stdout.contains("tokens used"), "what is known is shown: {}", ended.stdout);
@@ -648,14 +653,14 @@ fn only_selected_pairs_are_judged() {
     let folder = folder.path();
     let server = JudgeServer::start(prefers_it);
     judge(folder, &server, &["--limit", "3"]).with_code(0).says(&["3 pairs judged", "1 open"]);
-    let requests = |server: &JudgeServer| -> BTreeSet<_> { server.requests().iter().map(subject).collect() };
-    assert_eq!(requests(&server).len(), 6);
-    assert!(requests(&server).iter().all(|(writer, sample, _)| writer == "tova-16" && sample != "seed-3"));
+    let requests = || subjects(&server).into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(requests().len(), 6);
+    assert!(requests().iter().all(|(writer, sample, _)| writer == "tova-16" && sample != "seed-3"));
     judge(folder, &server, &["--only", "size=32", "--limit", "1"]).with_code(0);
     judge(folder, &server, &["--limit", "5"]).with_code(0);
-    assert_eq!((server.requests().len(), requests(&server).len()), (10, 10), "{:?}", requests(&server));
+    assert_eq!((server.requests().len(), requests().len()), (10, 10), "{:?}", requests());
     judge(folder, &server, &[]).with_code(0);
-    assert_eq!((server.requests().len(), requests(&server).len()), (16, 16));
+    assert_eq!((server.requests().len(), requests().len()), (16, 16));
     assert_whole(&verdict_rows(folder), 8);
     let ended = judge(folder, &server, &["--only", "policy=h2o"]).with_code(2);
     ended.says(&["no story of a bounded cache is selected"]);

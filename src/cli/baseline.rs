@@ -191,14 +191,13 @@ fn show(name: &str, folder: &Path) -> Result<String> {
     }
     let rows = read_rows(&file)?;
     let origin = Origin::of(name, &rows);
-    let commits: Vec<&str> = origin.commits.iter().map(String::as_str).collect();
     let mut text = format!(
         "{name}: {} cells, {} samples, {} rows\nengine {}, commit {}, measured {} on {}\n",
         origin.cells,
         samples(&rows),
         origin.rows,
         engines(&origin),
-        if commits.is_empty() { "unknown".to_owned() } else { escape::plain(&commits.join(", ")) },
+        if origin.commits.is_empty() { "unknown".to_owned() } else { joined(&origin.commits, ", ") },
         dates(&origin),
         devices(&origin),
     );
@@ -212,13 +211,12 @@ fn show(name: &str, folder: &Path) -> Result<String> {
             rows.iter().map(|row| label(row).into_owned()).collect::<BTreeSet<_>>().into_iter().collect();
         policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
         let sizes: BTreeSet<u32> = rows.iter().filter_map(|row| row.cache_size).collect();
-        let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
         let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
-        let line = |name: &str, values: String| format!("  {name:<12} {}\n", escape::plain(&values));
+        let line = |name: &str, values: String| format!("  {name:<12} {values}\n");
         text += &format!("\n{} \u{B7} {}\n", escape::plain(&setting.task), setting.title(&all));
-        text += &line("policies", policies.join(" "));
-        text += &line("cache sizes", sizes.join(" "));
-        text += &line("metrics", metrics.into_iter().collect::<Vec<_>>().join(" "));
+        text += &line("policies", joined(&policies, " "));
+        text += &line("cache sizes", joined(&sizes, " "));
+        text += &line("metrics", joined(&metrics, " "));
     }
     Ok(text)
 }
@@ -230,11 +228,15 @@ fn samples(rows: &[Row]) -> usize {
 }
 
 fn engines(origin: &Origin) -> String {
-    origin.engines.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+    joined(&origin.engines, " ")
 }
 
 fn devices(origin: &Origin) -> String {
-    escape::plain(&origin.devices.iter().map(String::as_str).collect::<Vec<_>>().join("; "))
+    joined(&origin.devices, "; ")
+}
+
+fn joined<T: ToString>(values: impl IntoIterator<Item = T>, separator: &str) -> String {
+    escape::plain(&values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator))
 }
 
 /// The day, or the first and the last.

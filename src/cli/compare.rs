@@ -16,7 +16,6 @@ use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
 use crate::metric::METRICS;
 
-/// The exit code of regressions and missing results.
 const REGRESSION: u8 = 3;
 
 /// Compare results with a baseline and fail (exit code 3) where they got worse

@@ -194,7 +194,6 @@ struct JudgeProgress {
     unreadable: usize,
 }
 
-/// The time between two lines about waits.
 const BETWEEN_WAITS: Duration = Duration::from_secs(10);
 
 impl JudgeProgress {

@@ -18,7 +18,6 @@ fn is_interactive() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// How far some work is.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     total: u64,
@@ -60,7 +59,6 @@ impl Progress {
         }
     }
 
-    /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
@@ -73,7 +71,6 @@ impl Progress {
         }
     }
 
-    /// Removes the bar.
     pub(super) fn finish(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

@@ -25,7 +25,6 @@ pub(super) struct Arguments {
     timing: bool,
 }
 
-/// One reading of a text.
 #[derive(Default)]
 struct Reading {
     /// `None` for the first token of a piece, which nothing predicts.

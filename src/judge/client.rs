@@ -27,7 +27,6 @@ pub(super) struct Answer {
     pub(super) new_tokens: u32,
 }
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     /// Worth a retry, after a wait if the server asks for one.
@@ -44,7 +43,6 @@ pub(super) enum CallError {
     Interrupted,
 }
 
-/// A connection to the judge.
 pub(super) struct Client<'a> {
     agent: Agent,
     settings: &'a Settings,
@@ -67,7 +65,6 @@ impl<'a> Client<'a> {
         self.settings.endpoint.host()
     }
 
-    /// Makes one request.
     pub(super) fn ask(&self, question: &str) -> Result<Answer, CallError> {
         let body = json!({
             "model": self.settings.model,
@@ -134,6 +131,7 @@ impl<'a> Client<'a> {
         };
         let cause = format!("the judge at {} answered with status {status}: {message}", self.host());
         let code = error["code"].as_str().unwrap_or_default();
+        let variable = &self.settings.key_variable;
         let hint = match status {
             // The status of a rate limit, but the account is empty.
             429 if code == "insufficient_quota" => "the account of this key has no credit left".to_string(),
@@ -142,7 +140,12 @@ impl<'a> Client<'a> {
             400 if code == "context_length_exceeded" || text.contains("maximum context length") => {
                 return CallError::Pair(cause);
             }
-            401 | 403 => self.key_hint(),
+            401 | 403 if self.settings.key.is_some() => {
+                format!("the key in the environment variable {variable} is not accepted there")
+            }
+            401 | 403 => {
+                format!("put the key into the environment variable {variable}, or name another one with --key-env")
+            }
             404 => format!(
                 "does the server have the model `{}`, and is `/chat/completions` right below --base-url?",
                 self.settings.model
@@ -151,16 +154,6 @@ impl<'a> Client<'a> {
             _ => "the judge must accept chat completions with `temperature` 0 and `max_tokens`".to_string(),
         };
         CallError::Fatal(format!("{cause}\nhint: {hint}"))
-    }
-
-    fn key_hint(&self) -> String {
-        let variable = &self.settings.key_variable;
-        match self.settings.key {
-            Some(_) => format!("the key in the environment variable {variable} is not accepted there"),
-            None => {
-                format!("put the key into the environment variable {variable}, or name another one with --key-env")
-            }
-        }
     }
 
     /// A server's text as it may be shown and stored.

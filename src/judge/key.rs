@@ -35,7 +35,6 @@ impl Key {
         header
     }
 
-    /// The text without the key.
     pub(super) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, HIDDEN).replace(&self.0.replace('/', "\\/"), HIDDEN)
     }

@@ -13,7 +13,6 @@ use crate::task::request_of;
 /// The task whose rows hold stories, and the metric of the row that carries the text.
 const STORY: (&str, &str) = ("story", "new_tokens");
 
-/// The task of the verdicts' rows.
 pub const JUDGE: &str = "judge";
 
 /// Two different stories of one sample.
@@ -21,7 +20,6 @@ pub const JUDGE: &str = "judge";
 pub(super) struct Pair {
     /// The row of the bounded cache's story.
     pub(super) bounded: Row,
-    /// The full cache's story.
     pub(super) full: String,
     /// The request that both answer.
     pub(super) request: String,

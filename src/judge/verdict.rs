@@ -74,7 +74,6 @@ pub(super) enum Order {
 impl Order {
     pub(super) const BOTH: [Order; 2] = [Order::First, Order::Second];
 
-    /// The group of a verdict's row.
     pub(super) fn group(self) -> &'static str {
         match self {
             Order::First => "shown:first",
@@ -88,7 +87,6 @@ impl Order {
 pub(super) enum Verdict {
     Preferred,
     Equal,
-    /// The full cache's story is preferred.
     NotPreferred,
     Unreadable,
 }

@@ -28,7 +28,6 @@ pub(super) struct Workers<'a> {
     /// Set when the user wants the run to end.
     pub(super) stop: &'a AtomicBool,
     pub(super) observe: &'a (dyn Fn(Event<'_>) + Sync),
-    /// Why the run cannot go on.
     fatal: Mutex<Option<anyhow::Error>>,
     /// Calls that failed since the last answer.
     failures: AtomicUsize,

@@ -45,7 +45,6 @@ pub(super) fn check(bytes: &[u8]) -> Result<Checksum> {
     Ok(Checksum::Valid)
 }
 
-/// Where the footer begins.
 fn footer_start(bytes: &[u8]) -> Option<usize> {
     let (rest, end) = bytes.split_last_chunk::<END>()?;
     let [a, b, c, d, magic @ ..] = *end;

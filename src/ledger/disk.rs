@@ -55,7 +55,6 @@ fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) ->
     Ok(())
 }
 
-/// The folder a file is in.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -148,7 +147,6 @@ pub(super) fn advised(error: io::Error) -> anyhow::Error {
 /// Temporary files are hidden and do not end in `.parquet`, so no reader takes them for results.
 const TEMPORARY_END: &str = ".tmp";
 
-/// The beginning of the names of a file's temporary files.
 fn temporary_start(path: &Path) -> String {
     format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
 }

@@ -42,7 +42,7 @@ pub enum Status {
 /// A results folder.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    layout: Layout,
+    pub(super) layout: Layout,
 }
 
 /// Limit on the size of a failure message.
@@ -68,10 +68,6 @@ impl Ledger {
     pub(super) fn tidy(&self) -> Result<()> {
         let complete = self.layout.complete()?;
         self.layout.tidy(|id| complete.contains(id))
-    }
-
-    pub(super) fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// Opens a results folder for reading.
@@ -101,10 +97,7 @@ impl Ledger {
         }
         let journals = self.layout.all(PARTIAL, name.id())?;
         let samples = samples_in(&journals, name.id())?;
-        let failure = match self.layout.find(FAILED, name)? {
-            Some(path) => message(&path)?,
-            None => None,
-        };
+        let failure = self.layout.find(FAILED, name)?.map(|path| message(&path)).transpose()?.flatten();
         // Another process may have completed it meanwhile.
         if self.layout.find(CELLS, name)?.is_some() {
             return Ok(Status::Done);

@@ -93,7 +93,6 @@ impl Layout {
         paths.collect::<io::Result<_>>().with_context(what)
     }
 
-    /// The ids of complete cells.
     pub fn complete(&self) -> Result<HashSet<String>> {
         Ok(self.files(CELLS)?.filter_map(|path| id_of(&path).map(str::to_string)).collect())
     }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::disk::write_whole;
 use super::folder::{Ledger, rows_of_cell};
-use super::layout::{CELLS, FAILED, PARTIAL, Part, id_of, stem_of};
+use super::layout::{CELLS, FAILED, PARTIAL, id_of, stem_of};
 use super::row::Row;
 
 /// What was merged from one folder.
@@ -40,8 +40,8 @@ impl Ledger {
             other.folder().display()
         );
         let mut merged = Merged::default();
-        let own = self.by_id(CELLS)?;
-        for (id, theirs) in other.by_id(CELLS)? {
+        let own = self.cells_by_id()?;
+        for (id, theirs) in other.cells_by_id()? {
             let rows = rows_of_cell(&theirs)?;
             if let Some(own) = own.get(&id) {
                 match numbers(&rows_of_cell(own)?) == numbers(&rows) {
@@ -55,13 +55,13 @@ impl Ledger {
             self.copy(&theirs, CELLS.0)?;
             merged.copied += 1;
         }
-        let complete = self.layout().complete()?;
+        let complete = self.layout.complete()?;
         let mut unfinished = BTreeSet::new();
         for part in [PARTIAL, FAILED] {
-            for theirs in other.layout().files(part)? {
+            for theirs in other.layout.files(part)? {
                 let Some(id) = id_of(&theirs).filter(|id| !complete.contains(*id)) else { continue };
                 // A journal has one writer and only grows: of two with one name the longer one has more samples.
-                let target = self.layout().part(part).join(theirs.file_name().unwrap_or_default());
+                let target = self.layout.part(part).join(theirs.file_name().unwrap_or_default());
                 let length = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
                 if !target.exists() || (part == PARTIAL && length(&theirs) > length(&target)) {
                     self.copy_side_files(other, &stem(&theirs))?;
@@ -75,17 +75,15 @@ impl Ledger {
         Ok(merged)
     }
 
-    fn by_id(&self, part: Part) -> Result<BTreeMap<String, PathBuf>> {
-        Ok(self.layout().files(part)?.filter_map(|path| Some((id_of(&path)?.to_owned(), path))).collect())
+    fn cells_by_id(&self) -> Result<BTreeMap<String, PathBuf>> {
+        Ok(self.layout.files(CELLS)?.filter_map(|path| Some((id_of(&path)?.to_owned(), path))).collect())
     }
 
-    /// Copies a file into one part of this folder.
     fn copy(&self, theirs: &Path, part: &str) -> Result<()> {
         let bytes = fs::read(theirs).with_context(|| format!("{} cannot be read", theirs.display()))?;
         write_whole(&self.folder().join(part).join(theirs.file_name().unwrap_or_default()), &bytes)
     }
 
-    /// Copies the side files of a cell.
     fn copy_side_files(&self, other: &Ledger, stem: &str) -> Result<()> {
         let folder = other.folder().join("logs").join(stem);
         if !folder.is_dir() {

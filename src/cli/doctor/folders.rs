@@ -25,7 +25,6 @@ pub(super) fn results(folder: &Path) -> Finding {
     }
 }
 
-/// The folder of downloaded models.
 pub(super) fn cache(folder: &Path, offline: bool) -> Finding {
     let status = FolderStatus::of(folder);
     let advice = "models cannot be fetched: set HF_HOME or HF_HUB_CACHE to a folder of your own";

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use super::finding::{Finding, one_line};
 use crate::lm::source::{HubAnswer, HubSettings, TokenPlace, TokenState, whoami};
 
-/// How long the hub may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
 pub(super) fn findings(settings: &HubSettings, offline: bool) -> [Finding; 2] {
@@ -62,7 +61,6 @@ fn token(settings: &HubSettings, state: Option<TokenState>) -> Finding {
     }
 }
 
-/// The key of `judge`.
 pub(super) fn judge_key(variable: impl Fn(&str) -> Option<String>) -> Finding {
     let present = variable("OPENAI_API_KEY").is_some();
     let value = if present {

@@ -63,7 +63,6 @@ fn cores_finding(threads: usize) -> Finding {
     }
 }
 
-/// The instruction sets of the processor, and the one in use.
 fn vectors(processor: &Processor, used: &str) -> Finding {
     let has = processor.instruction_sets();
     let list = if has.is_empty() { "unknown on this system".to_string() } else { has.join(", ") };
