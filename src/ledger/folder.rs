@@ -13,10 +13,9 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use super::checksum::Checksum;
 use super::disk::{advised, make_writable, remove, write_whole};
 use super::identity::CellName;
-use super::journal::{Journal, samples_in};
+use super::journal::{Journal, read_samples};
 use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem_of};
 use super::row::Row;
 use super::schema::read_checked;
@@ -96,7 +95,7 @@ impl Ledger {
             return Ok(Status::Done);
         }
         let journals = self.layout.all(PARTIAL, name.id())?;
-        let samples = samples_in(&journals, name.id())?;
+        let samples = read_samples(&journals, name.id())?.len();
         let failure = self.layout.find(FAILED, name)?.map(|path| message(&path)).transpose()?.flatten();
         // Another process may have completed it meanwhile.
         if self.layout.find(CELLS, name)?.is_some() {
@@ -254,12 +253,8 @@ pub(super) fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
 }
 
 fn checked_rows(path: &Path) -> Result<Vec<Row>> {
-    let (rows, checksum) = read_checked(path)?;
-    ensure!(
-        checksum == Checksum::Valid,
-        "{} is damaged or was written by another program: it has no checksum",
-        path.display()
-    );
+    let (rows, has_checksum) = read_checked(path)?;
+    ensure!(has_checksum, "{} is damaged or was written by another program: it has no checksum", path.display());
     if let Some(row) = rows.iter().find(|row| Some(row.cell.as_str()) != id_of(path)) {
         bail!("{} holds rows of cell {}, which does not match its name", path.display(), row.cell);
     }

@@ -64,7 +64,7 @@ impl Journal {
     /// Opens the journal of a cell that no other process measures.
     pub(super) fn open(layout: Layout, name: &CellName) -> Result<Journal> {
         let lock = lock(&layout, name)?;
-        let samples = read(&layout.all(PARTIAL, name.id())?, name.id())?;
+        let samples = read_samples(&layout.all(PARTIAL, name.id())?, name.id())?;
         let state = State { lock: Some(lock), own: None, done: samples.into_keys().collect() };
         Ok(Journal { name: name.clone(), layout, state: Mutex::new(state) })
     }
@@ -85,7 +85,7 @@ impl Journal {
     }
 
     fn samples(&self) -> Result<BTreeMap<usize, Vec<Row>>> {
-        read(&self.layout.all(PARTIAL, self.name.id())?, self.name.id())
+        read_samples(&self.layout.all(PARTIAL, self.name.id())?, self.name.id())
     }
 
     /// Records a finished sample.
@@ -200,13 +200,8 @@ fn lock(layout: &Layout, name: &CellName) -> Result<File> {
     Ok(file)
 }
 
-/// Number of samples in the journals of a cell.
-pub(super) fn samples_in(journals: &[PathBuf], id: CellId) -> Result<usize> {
-    Ok(read(journals, id)?.len())
-}
-
 /// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
-fn read(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
+pub(super) fn read_samples(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
     let mut samples = BTreeMap::new();
     for path in journals {
         for line in bytes(path)?.split_inclusive(|&byte| byte == b'\n') {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::checksum::{self, Checksum};
+use super::checksum;
 use super::disk::write_whole;
 use super::row::Row;
 use crate::bounded_read;
@@ -90,11 +90,11 @@ pub fn read_rows(path: &Path) -> Result<Vec<Row>> {
 }
 
 /// The rows of one file, and whether it has a checksum.
-pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Checksum)> {
+pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, bool)> {
     let bytes =
         bounded_read::bytes(path, MOST_BYTES).with_context(|| format!("{} cannot be read", path.display()))?;
     let damaged = || format!("{} is damaged or not a Parquet file", path.display());
-    let checksum = checksum::check(&bytes).with_context(damaged)?;
+    let has_checksum = checksum::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;
     let rows = from_table(&table).with_context(|| {
         format!(
@@ -102,7 +102,7 @@ pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, Checksum)> {
             path.display()
         )
     })?;
-    Ok((rows, checksum))
+    Ok((rows, has_checksum))
 }
 
 /// Writes rows to one Parquet file with a checksum; the file appears whole or not at all.
