@@ -31,7 +31,7 @@ const MAX_ATTEMPTS: usize = 100;
 
 fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> Result<()> {
     let folder = folder_of(path);
-    let start = temporary_start(path);
+    let start = format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy());
     let attempt = || -> io::Result<()> {
         let mut temporary = unique(&start, TEMPORARY_END).tempfile_in(folder)?;
         temporary.write_all(bytes)?;
@@ -146,10 +146,6 @@ pub(super) fn advised(error: io::Error) -> anyhow::Error {
 
 /// Temporary files are hidden and do not end in `.parquet`, so no reader takes them for results.
 const TEMPORARY_END: &str = ".tmp";
-
-fn temporary_start(path: &Path) -> String {
-    format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
-}
 
 /// Whether a name is `start`, six letters or digits, and the ending of temporary files.
 fn is_temporary(name: &str, start: &str) -> bool {
