@@ -66,7 +66,7 @@ const CRATES: [(&str, &[&str]); 23] = [
     ("pulp", &["vector"]),
     ("polars", &["columns"]),
     ("plotters", &["report", "paper"]),
-    ("maud", &["report", "paper"]),
+    ("maud", &["report"]),
     ("quick_junit", &["compare"]),
     ("serde_saphyr", &["yaml"]),
     ("schemars", &["yaml", "task", "sweep"]),
