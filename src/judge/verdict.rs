@@ -74,8 +74,8 @@ pub(super) enum Order {
 impl Order {
     pub(super) const BOTH: [Order; 2] = [Order::First, Order::Second];
 
-    /// The group of a verdict's row.
-    pub(super) fn group(self) -> &'static str {
+    /// The slice of a verdict's row.
+    pub(super) fn slice(self) -> &'static str {
         match self {
             Order::First => "shown:first",
             Order::Second => "shown:second",

@@ -106,7 +106,7 @@ pub(super) fn questions(
 pub(super) fn is_instructed(key: &SeriesKey) -> bool {
     let name = key.model.rsplit('/').next().unwrap_or_default().to_lowercase();
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    key.asked.split(' ').any(|part| part == "chat_template=true")
+    key.generation.split(' ').any(|part| part == "chat_template=true")
         || words.any(|word| matches!(word, "chat" | "instruct" | "it"))
 }
 

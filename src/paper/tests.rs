@@ -28,7 +28,7 @@ fn answers(task: &str, metrics: &[&str], template: bool, scores: &[(&str, Option
             all.extend(one(policy, *size, *score, 1.0).into_iter().map(|row| Row {
                 task: task.into(),
                 metric: (*metric).into(),
-                asked: Some(asked.as_str().into()),
+                generation: Some(asked.as_str().into()),
                 ..row
             }));
         }
@@ -70,7 +70,7 @@ fn long() -> Vec<Row> {
             all.extend(one(policy, Some(512), value, weight).into_iter().map(|row| Row {
                 length: 16_384,
                 positions: positions.into(),
-                group: group.map(Into::into),
+                slice: group.map(Into::into),
                 ..row
             }));
         };
@@ -104,7 +104,7 @@ fn kept() -> Vec<Row> {
         all.extend(one("tova", Some(512), value, 1.0).into_iter().map(|row| Row {
             task: "retention".into(),
             metric: metric.into(),
-            group: group.map(Into::into),
+            slice: group.map(Into::into),
             output: output.clone(),
             ..row
         }));

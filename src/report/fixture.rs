@@ -49,12 +49,12 @@ pub(crate) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
             stride: 4096,
             bos: true,
             tail: "drop".into(),
-            asked: None,
+            generation: None,
             seed: 0,
             sample: sample.sample.into(),
             cluster: sample.cluster.into(),
             metric: "nll".into(),
-            group: None,
+            slice: None,
             value: sample.value,
             weight: sample.weight,
             question: None,
@@ -145,7 +145,7 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
                 dataset: "embedded".into(),
                 cell: format!("{model}-recall-{}", row.cell).into(),
                 metric: metric.into(),
-                group: group.as_deref().map(Into::into),
+                slice: group.as_deref().map(Into::into),
                 ..row
             }));
         };

@@ -37,7 +37,7 @@ pub(crate) fn maps(rows: Vec<&Row>) -> Vec<Map> {
     for row in mapped().filter(|row| row.sample == sample) {
         let numbers =
             |text: &str| text.split(' ').map(|number| number.parse().ok()).collect::<Option<Vec<usize>>>();
-        let layer = row.group.as_deref().and_then(|group| layer_of(group)?.parse().ok());
+        let layer = row.slice.as_deref().and_then(|slice| layer_of(slice)?.parse().ok());
         let (Some(layer), Some(left)) = (layer, row.output.as_deref().and_then(numbers)) else { continue };
         let tokens = left.len();
         let map = maps.entry(layer).or_insert(Map { layer, sample: sample.to_owned(), tokens, left: Vec::new() });
@@ -49,8 +49,8 @@ pub(crate) fn maps(rows: Vec<&Row>) -> Vec<Map> {
 }
 
 /// The number in `layer:3` and `layer:3 head:1`.
-fn layer_of(group: &str) -> Option<&str> {
-    group.strip_prefix("layer:")?.split(' ').next()
+fn layer_of(slice: &str) -> Option<&str> {
+    slice.strip_prefix("layer:")?.split(' ').next()
 }
 
 impl Map {

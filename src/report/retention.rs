@@ -311,7 +311,7 @@ mod tests {
                     task: "retention".into(),
                     length: 16,
                     metric: metric.into(),
-                    group: group.map(Into::into),
+                    slice: group.map(Into::into),
                     output: output.map(str::to_owned),
                     ..row
                 }));

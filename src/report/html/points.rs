@@ -36,7 +36,7 @@ struct KeyRecord {
 struct Subject {
     setting: usize,
     metric: String,
-    group: String,
+    slice: String,
     quantity: String,
     chance: Option<Exact>,
     samples: usize,
@@ -69,7 +69,7 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) 
     let subject = |panel: &Panel| Subject {
         setting: keys.iter().position(|key| *key == panel.key).unwrap_or(0),
         metric: escape::plain(&panel.metric.id),
-        group: escape::plain(panel.slice.as_deref().unwrap_or_default()),
+        slice: escape::plain(panel.slice.as_deref().unwrap_or_default()),
         quantity: panel.metric.label.to_string(),
         chance: panel.chance.map(Exact),
         samples: panel.samples,
