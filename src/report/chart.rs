@@ -1,20 +1,20 @@
-//! A chart: something that doubles across, a quantity up, a line with markers per policy, the full cache dashed.
+//! A chart: cache sizes or positions across, a quantity up, a line with markers for each policy, the full cache dashed.
 //!
-//! It knows the anatomy of a chart and hands shapes to a scene; where its lines come from, which charts share a figure,
-//! and the legend, are not its business.
+//! It is drawn once, for files and for the page: each point carries the text of its tooltip, each element the class by
+//! which the page finds and colours it. Which charts share a figure, and the legend, are decided elsewhere.
 
 mod printed;
+mod tooltip;
 
 use plotters::style::RGBColor;
 
 use super::axis::{Axis, Scale, Tick, within_reach};
-use super::clip;
-use super::ink::{self, BLACK, GREY, Look, PALE};
 use super::points::{Panel, Point};
 use super::quantity::Quantity;
-use super::scene::{Across, Scene, Shape, Spot};
+use super::scene::{Across, Pen, Scene, Spot};
+use super::series_style::{self, BLACK, GREY, Marker, PALE, SeriesStyle, SeriesStyles};
 use super::{escape, font};
-pub(super) use printed::Printed;
+pub(super) use printed::{Printed, pen as printed_pen};
 
 /// Font sizes in points, legible in a paper's column.
 pub(super) const TITLE: f64 = 8.0;
@@ -23,7 +23,11 @@ pub(super) const SMALL: f64 = 6.5;
 const TICK: f64 = 6.0;
 
 const MARKER_RADIUS: f64 = 2.0;
+/// Of the circle around a point that shows its tooltip.
+const TARGET_RADIUS: f64 = 4.8;
 const LINE_WIDTH: f64 = 1.1;
+/// Around a whole figure.
+pub(super) const MARGIN: f64 = 2.0;
 pub(super) const DASH: (f64, f64) = (4.0, 2.5);
 /// Width that the name of the value axis takes.
 pub(super) const LABEL_ROOM: f64 = LABEL + 4.0;
@@ -49,7 +53,9 @@ pub(super) struct Chart {
     /// In the order of the policies.
     pub(super) lines: Vec<Line>,
     pub(super) full: Option<Reference>,
-    /// What a guess would reach.
+    /// The full cache's point where it is the same at all sizes.
+    full_point: Option<Point>,
+    /// What a guess would score.
     pub(super) chance: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
     pub(super) paired: bool,
@@ -68,11 +74,11 @@ pub(super) struct Measurement {
     pub(super) across: f64,
     pub(super) value: f64,
     pub(super) band: Option<(f64, f64)>,
-    /// What stands there, for formats in which a reader can ask.
+    /// What its tooltip says.
     pub(super) point: Point,
 }
 
-/// What lines are held against.
+/// What lines are compared with.
 pub(super) enum Reference {
     /// The same all across.
     Level(f64),
@@ -83,7 +89,7 @@ pub(super) enum Reference {
 /// How a line looks in the legend.
 #[derive(Clone, Copy)]
 pub(super) enum Stroke {
-    Policy(Look),
+    Policy(SeriesStyle),
     Full,
     Chance,
     Printed,
@@ -96,6 +102,13 @@ struct Plot {
     right: f64,
     top: f64,
     bottom: f64,
+}
+
+impl Plot {
+    /// Runs `inside`, of which only what lies between the axes is seen.
+    fn clip(self, scene: &mut Scene, inside: impl FnOnce(&mut Scene)) {
+        scene.clipped((self.left, self.top), (self.right, self.bottom), inside);
+    }
 }
 
 impl Reference {
@@ -116,14 +129,15 @@ impl Chart {
             let spots = points.filter_map(|point| Some(measurement(panel, point, f64::from(point.cache_size?))));
             Line { policy: policy.to_owned(), spots: spots.collect() }
         });
-        Self::new(
+        let chart = Self::new(
             (title, &panel.quantity),
             ("cache size (tokens)", Axis::of_sizes(&panel.sizes())),
             scale,
             lines.collect(),
             panel.full().map(|full| Reference::Level(full.estimate.value)),
             panel.chance.map(Reference::Level),
-        )
+        );
+        Self { full_point: panel.full().cloned(), ..chart }
     }
 
     pub(super) fn new(
@@ -136,11 +150,24 @@ impl Chart {
     ) -> Self {
         let paired = quantity.has_difference && full.is_some();
         let values = Axis::of_values(&values(quantity, series(&lines), full.as_ref(), scale), scale);
-        let (quantity, printed) = (quantity.clone(), None);
-        Self { title, quantity, across_name, across, values, lines, full, chance, paired, scale, printed }
+        let quantity = quantity.clone();
+        Self {
+            title,
+            quantity,
+            across_name,
+            across,
+            values,
+            lines,
+            full,
+            full_point: None,
+            chance,
+            paired,
+            scale,
+            printed: None,
+        }
     }
 
-    /// The same with a value axis that spans what is given, so that charts side by side compare.
+    /// The same with a value axis that spans these values, so that charts side by side can be compared.
     pub(super) fn spanning(self, values: &[f64]) -> Self {
         Self { values: Axis::of_values(values, Scale::Linear), ..self }
     }
@@ -179,15 +206,15 @@ impl Chart {
         self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
     }
 
-    /// Draws into the rectangle at `corner`; `looks` by policy. The label of the value axis is left out where a
-    /// neighbour to the left has it.
+    /// Draws into the rectangle at `corner`. `labelled` is false where a neighbour to the left names the value axis;
+    /// an empty `title` takes no less room.
     pub(super) fn draw(
         &self,
         scene: &mut Scene,
         corner: Spot,
         (width, plot_height): (f64, f64),
-        looks: &dyn Fn(&str) -> Option<Look>,
-        labelled: bool,
+        styles: &SeriesStyles,
+        (title, labelled): (&str, bool),
     ) {
         let level = match self.full {
             Some(Reference::Level(value)) if self.values.contains(value) => Some(value),
@@ -202,46 +229,43 @@ impl Chart {
             bottom: corner.1 + TITLE_ROW + plot_height,
         };
         let centre = (plot.left + plot.right) / 2.0;
-        let title = font::fit(&escape::plain(&self.title), TITLE, width);
-        // Centred on the plot, unless that would run out of the chart.
-        let half = font::width(&title, TITLE) / 2.0;
-        let title_at = centre.clamp(corner.0 + half, (corner.0 + width - half).max(corner.0 + half));
-        scene.text((title_at, corner.1 + TITLE_ROW / 2.0 - 1.0), &title, TITLE, BLACK, Across::Centre);
+        if !title.is_empty() {
+            let title = font::fit(&escape::plain(title), TITLE, width);
+            // Centred on the plot, unless that would run out of the chart.
+            let half = font::width(&title, TITLE) / 2.0;
+            let title_at = centre.clamp(corner.0 + half, (corner.0 + width - half).max(corner.0 + half));
+            scene.text((title_at, corner.1 + TITLE_ROW / 2.0 - 1.0), &title, TITLE, BLACK, Across::Centre);
+        }
         if labelled {
             let name = font::fit(&self.quantity.name, LABEL, plot_height + TITLE_ROW);
-            let at = (corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0);
-            scene.shapes.push(Shape::Text {
-                at,
-                text: name,
-                size: LABEL,
-                color: BLACK,
-                across: Across::Centre,
-                upright: true,
-            });
+            scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0), &name, LABEL);
         }
         self.draw_value_axis(scene, plot);
         for line in &self.lines {
-            self.draw_band(scene, plot, line, looks);
+            self.draw_band(scene, plot, line, styles);
         }
         if let Some(printed) = &self.printed {
-            self.draw_printed(scene, plot, printed, looks);
+            self.draw_printed(scene, plot, printed, styles);
         }
-        self.draw_reference(scene, plot, self.chance.as_ref(), GREY);
-        self.draw_reference(scene, plot, self.full.as_ref(), BLACK);
-        if let Some(value) = level {
-            scene.text((plot.right + 2.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
-        }
+        self.draw_reference(scene, plot, self.chance.as_ref(), "reference chance", GREY);
+        scene.group("data-policy=\"full\"", |scene| {
+            self.draw_reference(scene, plot, self.full.as_ref(), "reference full", BLACK);
+            if let Some(value) = level {
+                scene.text((plot.right + 2.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
+            }
+            self.draw_full_points(scene, plot);
+        });
         let mut lines: Vec<&Line> = self.lines.iter().collect();
-        lines.sort_by_key(|line| ink::is_usual(&line.policy));
+        lines.sort_by_key(|line| series_style::is_of_the_paper(&line.policy));
         for line in lines {
-            self.draw_line(scene, plot, line, looks);
+            self.draw_line(scene, plot, line, styles);
         }
-        self.draw_size_axis(scene, plot);
+        self.draw_across_axis(scene, plot);
         scene.text((centre, plot.bottom + TICK_ROW + 5.0), self.across_name, LABEL, BLACK, Across::Centre);
     }
 
-    fn x(&self, plot: Plot, size: f64) -> f64 {
-        plot.left + (plot.right - plot.left) * self.across.share(size)
+    fn x(&self, plot: Plot, across: f64) -> f64 {
+        plot.left + (plot.right - plot.left) * self.across.share(across)
     }
 
     fn y(&self, plot: Plot, value: f64) -> f64 {
@@ -252,16 +276,17 @@ impl Chart {
     fn draw_value_axis(&self, scene: &mut Scene, plot: Plot) {
         for tick in &self.values.ticks {
             let y = self.y(plot, tick.value);
-            scene.stroke(vec![(plot.left, y), (plot.right, y)], PALE, 0.4, None);
+            scene.stroke("grid", &[(plot.left, y), (plot.right, y)], Pen::new(PALE, 0.4));
             scene.text((plot.left - 3.5, y), &tick.label, TICK, BLACK, Across::Right);
         }
     }
 
-    /// The frame, and a tick at every size; where labels would touch, every second, third, ... from the right is left,
+    /// The frame, and a tick at every size; where labels would touch, every second, third, ... from the right is kept,
     /// since the right end names the size that equals the full cache.
-    fn draw_size_axis(&self, scene: &mut Scene, plot: Plot) {
-        let frame = vec![(plot.left, plot.top), (plot.left, plot.bottom), (plot.right, plot.bottom)];
-        scene.stroke(frame, BLACK, 0.6, None);
+    fn draw_across_axis(&self, scene: &mut Scene, plot: Plot) {
+        let pen = Pen::new(BLACK, 0.6);
+        let frame = [(plot.left, plot.top), (plot.left, plot.bottom), (plot.right, plot.bottom)];
+        scene.stroke("axis", &frame, pen);
         // Centre and half width of each label, from the right.
         let place = |tick: &Tick| (self.x(plot, tick.value), font::width(&tick.label, TICK) / 2.0 + 0.4);
         let places: Vec<(f64, f64)> = self.across.ticks.iter().rev().map(place).collect();
@@ -271,14 +296,21 @@ impl Chart {
         };
         let every = (1..=places.len()).find(clear).unwrap_or(1);
         for (i, (tick, (x, _))) in self.across.ticks.iter().rev().zip(&places).enumerate() {
-            scene.stroke(vec![(*x, plot.bottom), (*x, plot.bottom + 2.0)], BLACK, 0.6, None);
+            scene.stroke("axis", &[(*x, plot.bottom), (*x, plot.bottom + 2.0)], pen);
             if i % every == 0 {
                 scene.text((*x, plot.bottom + 6.5), &tick.label, TICK, BLACK, Across::Centre);
             }
         }
     }
 
-    fn draw_reference(&self, scene: &mut Scene, plot: Plot, reference: Option<&Reference>, color: RGBColor) {
+    fn draw_reference(
+        &self,
+        scene: &mut Scene,
+        plot: Plot,
+        reference: Option<&Reference>,
+        class: &'static str,
+        color: RGBColor,
+    ) {
         let spots: Vec<Spot> = match reference {
             None => return,
             Some(Reference::Level(value)) => {
@@ -289,14 +321,34 @@ impl Chart {
                 spots.iter().map(|(across, value)| (self.x(plot, *across), self.y(plot, *value))).collect()
             }
         };
-        let drawable: Vec<Spot> = spots.into_iter().filter(|(_, y)| y.is_finite()).collect();
-        for piece in clip::line(&drawable, plot.top, plot.bottom) {
-            scene.stroke(piece, color, LINE_WIDTH, Some(DASH));
+        plot.clip(scene, |scene| {
+            scene.stroke(class, &drawable(spots), Pen::new(color, LINE_WIDTH).dashed(DASH));
+        });
+    }
+
+    /// The full cache's points, which have tooltips like a policy's.
+    fn draw_full_points(&self, scene: &mut Scene, plot: Plot) {
+        let points: Vec<(Spot, String)> = match &self.full {
+            Some(Reference::Level(value)) => {
+                let text = self.tooltip_of_full(self.full_point.as_ref(), *value);
+                vec![((plot.right, *value), text)]
+            }
+            Some(Reference::Curve(spots)) => spots
+                .iter()
+                .map(|(across, value)| ((self.x(plot, *across), *value), self.tooltip_of_full_at(*across, *value)))
+                .collect(),
+            None => Vec::new(),
+        };
+        for ((x, value), text) in points.into_iter().filter(|((_, value), _)| self.values.contains(*value)) {
+            let at = (x, self.y(plot, value));
+            scene.group("class=\"pt full\" tabindex=\"0\" role=\"img\"", |scene| {
+                scene.tooltip(at, TARGET_RADIUS, &text);
+            });
         }
     }
 
-    fn draw_band(&self, scene: &mut Scene, plot: Plot, line: &Line, looks: &dyn Fn(&str) -> Option<Look>) {
-        let Some(look) = looks(&line.policy) else { return };
+    fn draw_band(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
+        let Some(style) = styles.get(&line.policy) else { return };
         let mut edges: (Vec<Spot>, Vec<Spot>) = (Vec::new(), Vec::new());
         for spot in &line.spots {
             let Some((low, high)) = spot.band else { continue };
@@ -307,23 +359,47 @@ impl Chart {
             edges.1.push((x, y(high)));
         }
         edges.1.reverse();
-        let outline = clip::polygon(&[edges.0, edges.1].concat(), plot.top, plot.bottom);
-        if outline.len() > 2 {
-            scene.shapes.push(Shape::Fill { points: outline, color: look.color, opacity: 0.18 });
+        let outline = drawable([edges.0, edges.1].concat());
+        let attributes = format!("class=\"{}\" {}", style.class(), of_policy(line));
+        if !outline.is_empty() {
+            scene.group(&attributes, |scene| {
+                plot.clip(scene, |scene| match outline[..] {
+                    // One point alone has no area: a bar shows its interval.
+                    [low, high] => scene.stroke("bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
+                    _ => scene.fill("band", &outline, style.color(), 0.18),
+                });
+            });
         }
     }
 
-    fn draw_line(&self, scene: &mut Scene, plot: Plot, line: &Line, looks: &dyn Fn(&str) -> Option<Look>) {
-        let Some(look) = looks(&line.policy) else { return };
-        let spots = line.spots.iter().map(|spot| (self.x(plot, spot.across), self.y(plot, spot.value)));
-        let spots: Vec<Spot> = spots.filter(|(_, y)| y.is_finite()).collect();
-        for piece in clip::line(&spots, plot.top, plot.bottom) {
-            scene.stroke(piece, look.color, LINE_WIDTH, None);
-        }
-        for &spot in spots.iter().filter(|(_, y)| (plot.top..=plot.bottom).contains(y)) {
-            draw_marker(scene, spot, look);
-        }
+    fn draw_line(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
+        let Some(style) = styles.get(&line.policy) else { return };
+        let at = |spot: &Measurement| (self.x(plot, spot.across), self.y(plot, spot.value));
+        let spots = drawable(line.spots.iter().map(at).collect());
+        scene.group(&format!("class=\"line {}\" {}", style.class(), of_policy(line)), |scene| {
+            plot.clip(scene, |scene| scene.stroke("stroke", &spots, Pen::new(style.color(), LINE_WIDTH)));
+            for spot in line.spots.iter().filter(|spot| self.values.contains(spot.value)) {
+                let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
+                scene.group(&format!("class=\"pt\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
+                    scene.tooltip(at(spot), TARGET_RADIUS, &self.tooltip_of(spot));
+                    draw_marker(scene, at(spot), style);
+                });
+            }
+        });
     }
+}
+
+/// What the page's script filters a line by. The name of a line may be a cache size, its points know the policy.
+fn of_policy(line: &Line) -> String {
+    let policy = line.spots.first().map_or(&line.policy, |spot| &spot.point.policy);
+    format!("data-policy=\"{}\"", escape::xml(policy))
+}
+
+/// What can be drawn: a logarithmic axis has no zero, and no drawing needs numbers far outside of it.
+fn drawable(spots: Vec<Spot>) -> Vec<Spot> {
+    const FAR: f64 = 1e5;
+    let finite = spots.into_iter().filter(|(_, y)| y.is_finite());
+    finite.map(|(x, y)| (x, y.clamp(-FAR, FAR))).collect()
 }
 
 /// The values that an axis is to show.
@@ -340,46 +416,75 @@ fn series(lines: &[Line]) -> Vec<Vec<f64>> {
     lines.iter().map(|line| line.spots.iter().map(|spot| spot.value).collect()).collect()
 }
 
-/// One marker; also the legend's.
-pub(super) fn draw_marker(scene: &mut Scene, at: Spot, look: Look) {
-    let (filled, outlines) = look.marker.strokes(MARKER_RADIUS);
+/// One marker, as in a line and in the legend.
+fn draw_marker(scene: &mut Scene, at: Spot, style: SeriesStyle) {
+    let (filled, outlines) = style.marker.strokes(MARKER_RADIUS);
     for outline in outlines {
         let points: Vec<Spot> = outline.into_iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
         if filled {
-            scene.shapes.push(Shape::Fill { points, color: look.color, opacity: 1.0 });
+            scene.fill("mark", &points, style.color(), 1.0);
         } else {
-            scene.stroke(points, look.color, LINE_WIDTH, None);
+            scene.stroke("mark open", &points, Pen::new(style.color(), LINE_WIDTH));
         }
     }
+}
+
+/// A marker's path around the origin, `radius` being its size, and whether it is filled.
+pub(super) fn marker_path(marker: Marker, radius: f64) -> (String, bool) {
+    let (filled, outlines) = marker.strokes(radius);
+    let trace = |outline: &Vec<Spot>| -> String {
+        let steps = outline.iter().enumerate();
+        let steps = steps.map(|(i, (x, y))| format!("{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" }));
+        steps.collect::<String>() + if filled { "Z" } else { "" }
+    };
+    (outlines.iter().map(trace).collect(), filled)
 }
 
 /// A line as the legend shows it.
 pub(super) fn draw_sample(scene: &mut Scene, (x, y): Spot, width: f64, stroke: Stroke) {
-    let ends = vec![(x, y), (x + width, y)];
+    let ends = [(x, y), (x + width, y)];
+    let dashed = |color| Pen::new(color, LINE_WIDTH).dashed(DASH);
     match stroke {
-        Stroke::Policy(look) => {
-            scene.stroke(ends, look.color, LINE_WIDTH, None);
-            draw_marker(scene, (x + width / 2.0, y), look);
-        }
-        Stroke::Full => scene.stroke(ends, BLACK, LINE_WIDTH, Some(DASH)),
-        Stroke::Chance => scene.stroke(ends, GREY, LINE_WIDTH, Some(DASH)),
+        Stroke::Policy(style) => scene.group(&format!("class=\"{}\"", style.class()), |scene| {
+            scene.stroke("stroke", &ends, Pen::new(style.color(), LINE_WIDTH));
+            draw_marker(scene, (x + width / 2.0, y), style);
+        }),
+        Stroke::Full => scene.stroke("reference full", &ends, dashed(BLACK)),
+        Stroke::Chance => scene.stroke("reference chance", &ends, dashed(GREY)),
         Stroke::Printed => printed::draw_sample(scene, ends),
     }
 }
 
-pub(super) fn draw_caption(scene: &mut Scene, at: Spot, text: &str) {
-    scene.text(at, text, SMALL - 0.5, GREY, Across::Left);
-}
-
 /// A caption in as many lines as it needs; returns where it ends.
-pub(super) fn draw_long_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -> f64 {
+pub(super) fn draw_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -> f64 {
     const ROW: f64 = 8.0;
     let mut y = at.1;
-    for line in font::wrap(text, SMALL - 0.5, room) {
-        draw_caption(scene, (at.0, y), &line);
+    for line in font::wrap(&escape::plain(text), SMALL - 0.5, room) {
+        scene.text((at.0, y), &line, SMALL - 0.5, GREY, Across::Left);
         y += ROW;
     }
     y - ROW / 2.0
+}
+
+/// A legend in one row, or more where they are needed, from `top` down; returns the height of the last row's middle.
+pub(super) fn draw_legend_row(
+    scene: &mut Scene,
+    (left, top): Spot,
+    sample_width: f64,
+    names: &[String],
+    sample: impl Fn(&mut Scene, Spot, usize),
+) -> f64 {
+    let (mut x, mut y) = (left, top);
+    for (i, name) in names.iter().enumerate() {
+        let width = sample_width + 3.0 + font::width(name, SMALL);
+        if x + width > scene.width - MARGIN && x > left {
+            (x, y) = (left, y + 9.5);
+        }
+        sample(scene, (x, y), i);
+        scene.text((x + sample_width + 3.0, y), name, SMALL, BLACK, Across::Left);
+        x += width + 8.0;
+    }
+    y
 }
 
 /// A point of a panel, somewhere across a chart.

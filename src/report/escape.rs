@@ -90,9 +90,9 @@ fn latex_but(text: &str, rare: impl Fn(char) -> String) -> String {
     escaped
 }
 
-/// Text between the tags of an SVG.
+/// Text between the tags of an SVG, or in a quoted attribute.
 pub(super) fn xml(text: &str) -> String {
-    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// One field of a CSV line, quoted as RFC 4180 asks when it must be.

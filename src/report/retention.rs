@@ -12,7 +12,7 @@ use super::quantity::Quantity;
 use super::scene::Scene;
 use super::setting::Setting;
 use super::table::{Entry, Grid, Line, Sheet};
-use super::{escape, gather, heatmap, order, penn, places};
+use super::{escape, gather, heatmap, kept_by_position, order, penn};
 use crate::ledger::Row;
 
 /// What the numbers are.
@@ -148,11 +148,17 @@ impl<'a> Section<'a> {
         if sizes.is_empty() {
             return None;
         }
-        places::scene(&self.title, &self.positions(), &[(policy, &sizes)], self.setting.length, Some(width))
+        kept_by_position::scene(
+            &self.title,
+            &self.positions(),
+            &[(policy, &sizes)],
+            self.setting.length,
+            Some(width),
+        )
     }
 
     fn positions(&self) -> Vec<(u32, &'a Panel)> {
-        let places = 0..places::MOST;
+        let places = 0..kept_by_position::MOST;
         places.filter_map(|position| Some((position, self.part(&format!("position:{position}"))?))).collect()
     }
 
@@ -193,7 +199,7 @@ impl<'a> Section<'a> {
         let columns = self.columns();
         let lines: Vec<(&str, &[u32])> =
             columns.iter().map(|column| (column.policy, column.sizes.as_slice())).collect();
-        if let Some(scene) = places::scene(&self.title, &positions, &lines, self.setting.length, None) {
+        if let Some(scene) = kept_by_position::scene(&self.title, &positions, &lines, self.setting.length, None) {
             figures.push((format!("{}-by-position", self.stem), scene));
         }
         for column in &columns {
@@ -353,9 +359,9 @@ mod tests {
                 || stems[1].ends_with("-window-8-last-layer")
         );
         for (_, scene) in &figures {
-            assert!(scene.svg().unwrap().contains("<svg"));
+            assert!(scene.svg().contains("<svg"));
         }
-        assert!(figures[1].1.svg().unwrap().contains("<image "));
+        assert!(figures[1].1.svg().contains("<image "));
         let text = section.markdown(&[]);
         for line in [
             "| class or tag | tokens (%) | 4 | 8 |",

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use super::breakdown::{self, Breakdown};
-use super::curve::{self, Figure, Looks};
+use super::curve::{self, Figure};
 use super::format::Format;
 use super::markdown::{self, Link};
 use super::points::{self, Panel};
 use super::scene::Scene;
+use super::series_style::SeriesStyles;
 use super::setting::Setting;
 use super::within::{self, Distance};
-use super::{brief, csv, html, latex, paper, pdf, retention, sheets, summary};
+use super::{brief, csv, html, latex, paper, retention, sheets, summary};
 use crate::ledger::{Row, write_derived};
 
 #[derive(Clone, Debug)]
@@ -53,9 +54,9 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
     let mut folder = Folder { out: &options.out, formats: &options.formats, files: Vec::new() };
     let breakdowns = breakdown::breakdowns(&all);
     let panels: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
-    let looks = Looks::of(&panels);
+    let styles = SeriesStyles::of(&panels);
     let within = within::sheet(&panels, &options.within);
-    let (links, overview) = folder.write_figures(&panels, &breakdowns, &looks)?;
+    let (links, overview) = folder.write_figures(&panels, &breakdowns, &styles)?;
     let sections = retention::sections(rows, &all);
     let kept = folder.write_retention(&sections)?;
     if options.formats.contains(&Format::Csv) {
@@ -84,7 +85,7 @@ pub fn write(rows: &[Row], options: &Options) -> Result<Written> {
             panels: &panels,
             breakdowns: &breakdowns,
             sections: &sections,
-            looks: &looks,
+            styles: &styles,
             further: &within.iter().chain(&claims).collect::<Vec<_>>(),
         };
         folder.write_file("report.html", html::file(&content)?)?;
@@ -106,9 +107,9 @@ impl Folder<'_> {
         &mut self,
         panels: &[Panel],
         breakdowns: &[Breakdown<'_>],
-        looks: &Looks,
+        styles: &SeriesStyles,
     ) -> Result<(Vec<Vec<Link>>, Vec<Link>)> {
-        let figures = curve::figures(panels, looks);
+        let figures = curve::figures(panels, styles);
         let mut overview = Vec::new();
         for figure in &figures.combined {
             overview.extend(self.write_figure(figure)?);
@@ -159,7 +160,7 @@ impl Folder<'_> {
         let mut link = None;
         let stem = format!("figures/{stem}");
         if self.formats.contains(&Format::Pdf) {
-            self.write_file(&format!("{stem}.pdf"), pdf::file(scene))?;
+            self.write_file(&format!("{stem}.pdf"), scene.pdf()?)?;
         }
         if self.formats.contains(&Format::Png) {
             let file = format!("{stem}.png");
@@ -169,7 +170,7 @@ impl Folder<'_> {
         }
         if self.formats.contains(&Format::Svg) {
             let file = format!("{stem}.svg");
-            let svg = scene.svg().with_context(|| format!("drawing {file}"))?;
+            let svg = scene.svg();
             self.write_file(&file, svg)?;
             link = Some(file);
         }
@@ -287,10 +288,8 @@ mod tests {
         // Every tag closes.
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
         assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
-        // Dashes of the full line: many black strokes of one height.
-        let dashes: Vec<&str> =
-            svg.lines().filter(|line| line.contains("polyline") && line.contains("#000000")).collect();
-        assert!(dashes.len() > 10, "{svg}");
+        let full: Vec<&str> = svg.lines().filter(|line| line.contains("class=\"reference full\"")).collect();
+        assert!(full[0].contains("#000000") && full[0].contains("stroke-dasharray"), "{full:?}");
     }
 
     #[test]

@@ -7,7 +7,6 @@
 mod figure;
 mod json;
 mod page;
-mod plot;
 mod points;
 mod provenance;
 #[cfg(test)]
@@ -17,14 +16,14 @@ mod sorted;
 mod table;
 #[cfg(test)]
 mod tests;
-mod tone;
+mod theme;
 
 use anyhow::Result;
 
 use super::breakdown::Breakdown;
-use super::curve::Looks;
 use super::points::Panel;
 use super::retention;
+use super::series_style::SeriesStyles;
 use super::table::Sheet;
 use crate::ledger::Row;
 
@@ -37,7 +36,7 @@ pub(super) struct Content<'a> {
     pub(super) panels: &'a [Panel],
     pub(super) breakdowns: &'a [Breakdown<'a>],
     pub(super) sections: &'a [retention::Section<'a>],
-    pub(super) looks: &'a Looks,
+    pub(super) styles: &'a SeriesStyles,
     /// Tables over all settings, shown before them.
     pub(super) further: &'a [&'a Sheet],
 }

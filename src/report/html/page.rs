@@ -19,8 +19,7 @@ use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::throughput::{self, Throughput};
 use super::table::Known;
-use super::tone::Palette;
-use super::{Content, figure, points, provenance, samples, table};
+use super::{Content, figure, points, provenance, samples, table, theme};
 
 const STYLE: &str = include_str!("page.css");
 /// One script: what the last of them uses stands before it.
@@ -34,7 +33,6 @@ const SCRIPT: &str = concat!(
 /// What all parts of the page need.
 struct Page<'a> {
     content: &'a Content<'a>,
-    palette: Palette<'a>,
     known: Known<'a>,
     /// In the order of the page.
     settings: Vec<Setting>,
@@ -44,14 +42,13 @@ struct Page<'a> {
 }
 
 pub(super) fn page(content: &Content<'_>) -> Result<String> {
-    let palette = Palette::of(content.looks);
     let mut settings: Vec<Setting> = content.panels.iter().map(|panel| panel.setting.clone()).collect();
     settings.dedup();
-    let figures = curve::figures(content.panels, content.looks);
-    let style = format!("{STYLE}\n{}", palette.css());
-    let known = Known(palette.policies().chain(["full"]).collect());
+    let figures = curve::figures(content.panels, content.styles);
+    let style = format!("{STYLE}\n{}", theme::css());
+    let known = Known(content.styles.names().chain(["full"]).collect());
     let timed = throughput::tables(content.rows);
-    let page = Page { content, palette, known, settings, figures: figures.single, timed };
+    let page = Page { content, known, settings, figures: figures.single, timed };
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         digest(&style),
@@ -81,7 +78,7 @@ pub(super) fn page(content: &Content<'_>) -> Result<String> {
                 }
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from the rows alone. Nothing on this page comes from or goes to a network." } }
                 div #tip aria-hidden="true" hidden {}
-                script #points type="application/json" { (PreEscaped(points::json(content.all, &page.settings, &page.palette)?)) }
+                script #points type="application/json" { (PreEscaped(points::json(content.all, &page.settings, content.styles)?)) }
                 script #rows type="application/json" { (PreEscaped(samples::json(content.rows, &page.settings, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -143,7 +140,7 @@ impl Page<'_> {
                 @for (at, figure) in combined.iter().enumerate() {
                     details.fold open[at == 0] {
                         summary { (capital(&escape::plain(&figure.title))) }
-                        (figure::figure(figure, &self.palette, None))
+                        (figure::figure(figure, self.content.styles))
                     }
                 }
             }
@@ -213,7 +210,7 @@ impl Page<'_> {
         let differences = sheets::difference(panel);
         let body = html! {
             div.pair {
-                @if let Some(shown) = figure { (figure::figure(shown, &self.palette, Some(panel))) }
+                @if let Some(shown) = figure { (figure::figure(shown, self.content.styles)) }
                 @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = &differences {
@@ -245,7 +242,7 @@ impl Page<'_> {
                 @let charts = whole.and_then(|whole| curve::of_parts(parts, whole, panel.setting.title(&self.settings)));
                 details.panel.fold data-metric=(escape::plain(&panel.quantity.metric)) {
                     summary { (capital(&escape::plain(&sheets::title_of_parts(parts)))) }
-                    @if let Some(charts) = &charts { (figure::figure(charts, &self.palette, None)) }
+                    @if let Some(charts) = &charts { (figure::figure(charts, self.content.styles)) }
                     div.sheets { @for (size, sheet) in &tables { (self.sheet(sheet, Some(*size))) } }
                 }
             }
@@ -255,7 +252,7 @@ impl Page<'_> {
     /// What is kept, whose figures exist as drawings.
     fn kept(&self, section: &retention::Section<'_>) -> Result<Markup> {
         let figures = section.figures();
-        let pictures = figures.iter().map(|(_, scene)| figure::picture(scene)).collect::<Result<Vec<_>>>()?;
+        let pictures: Vec<Markup> = figures.iter().map(|(_, scene)| figure::picture(scene)).collect();
         Ok(html! {
             div.kept {
                 h3 { "What is kept" }

@@ -6,7 +6,6 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::super::breakdown;
-use super::super::curve::Looks;
 use super::super::fixture::{Sample, recall, rows, table_3};
 use super::super::points::{Panel, panels};
 use super::super::table::{Entry, Grid, Line, Sheet};
@@ -20,7 +19,7 @@ fn page_with(rows: &[Row], further: &[Sheet]) -> (String, Vec<Panel>) {
     let all = panels(rows);
     let whole: Vec<Panel> = all.iter().filter(|panel| panel.group.is_none()).cloned().collect();
     let (breakdowns, sections) = (breakdown::breakdowns(&all), retention::sections(rows, &all));
-    let (looks, further) = (Looks::of(&whole), further.iter().collect::<Vec<_>>());
+    let (styles, further) = (SeriesStyles::of(&whole), further.iter().collect::<Vec<_>>());
     let (all_panels, panels, sections) = (&all, &whole, &sections);
     let content = Content {
         rows,
@@ -28,7 +27,7 @@ fn page_with(rows: &[Row], further: &[Sheet]) -> (String, Vec<Panel>) {
         panels,
         breakdowns: &breakdowns,
         sections,
-        looks: &looks,
+        styles: &styles,
         further: &further,
     };
     let page = file(&content).unwrap();
@@ -201,7 +200,7 @@ fn every_curve_is_drawn_on_both_axes_and_can_be_asked() {
     for part in [r#"class="scale linear""#, r#"class="scale log""#, r#"<path class="reference full""#] {
         assert!(page.contains(part), "{part}");
     }
-    assert!(page.matches(r#"<path class="band p"#).count() >= 8);
+    assert!(page.matches(r#"<path class="band""#).count() >= 8);
 }
 
 #[test]

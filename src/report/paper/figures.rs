@@ -5,10 +5,11 @@
 use super::super::axis::Scale;
 use super::super::breakdown;
 use super::super::chart::{Chart, Printed};
-use super::super::curve::{Figure, Looks};
+use super::super::curve::Figure;
 use super::super::escape;
 use super::super::heatmap;
 use super::super::points::{Panel, RUNNING};
+use super::super::series_style::SeriesStyles;
 use super::super::setting::Setting;
 use super::bars::{self, Bar, Stack};
 use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, titles};
@@ -57,7 +58,7 @@ fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Strin
 
 /// Panels over the cache size on as many pages as they need.
 fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over: bool) -> Pieces {
-    let looks = Looks::of(panels);
+    let styles = SeriesStyles::of(panels);
     let titles = titles(panels);
     let mut pieces = Pieces::default();
     let pages: Vec<_> = panels.chunks(MOST).zip(titles.chunks(MOST)).collect();
@@ -72,7 +73,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
         let charts: Vec<Chart> = panels.iter().zip(*titles).map(chart).collect();
         let title = format!("{exhibit}, redrawn: {}", exhibit.source().shows);
         let page = evidence.page(charts.len());
-        let figure = Figure::of_charts(title, charts, &looks, NAMES.to_owned());
+        let figure = Figure::of_charts(title, charts, &styles, NAMES.to_owned());
         let end = if pages.len() > 1 { format!("page-{}", number + 1) } else { String::new() };
         pieces.scenes.push((end, figure.scene_on(&page, &figure.drawings[0].1)));
     }
@@ -178,7 +179,7 @@ fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> 
         panel.points.retain(|point| shown(&point.policy));
     }
     panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
-    let looks = Looks::of(&panels);
+    let styles = SeriesStyles::of(&panels);
     let breakdowns = breakdown::breakdowns(&panels);
     let running: Vec<_> = breakdowns.iter().filter(|parts| parts.by == RUNNING).collect();
     let settings: Vec<Setting> = running.iter().map(|parts| parts.setting().clone()).collect();
@@ -190,7 +191,7 @@ fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> 
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
         let long = format!("{exhibit}, redrawn: {}: {title}", exhibit.source().shows);
-        let figure = Figure::of_charts(long, charts, &looks, caption);
+        let figure = Figure::of_charts(long, charts, &styles, caption);
         pieces.scenes.push((end_of(&title, running.len()), figure.scene_on(&page, &figure.drawings[0].1)));
     }
     if pieces.scenes.is_empty() {

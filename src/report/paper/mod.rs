@@ -28,7 +28,7 @@ use super::retention::Section;
 use super::scene::Scene;
 use super::setting::Setting;
 use super::table::{self, Sheet};
-use super::{csv, latex, markdown, pdf, retention};
+use super::{csv, latex, markdown, retention};
 use crate::ledger::{Row, write_derived};
 pub use exhibit::{Exhibit, Unknown};
 
@@ -132,8 +132,8 @@ fn write(exhibit: Exhibit, pieces: Pieces, options: &Options, drawn: &mut Drawn)
         let place = folder.join(name);
         for format in &options.formats {
             match format {
-                Format::Svg => put(&place, "svg", scene.svg()?, drawn)?,
-                Format::Pdf => put(&place, "pdf", pdf::file(scene), drawn)?,
+                Format::Svg => put(&place, "svg", scene.svg(), drawn)?,
+                Format::Pdf => put(&place, "pdf", scene.pdf()?, drawn)?,
                 Format::Png => put(&place, "png", scene.png()?, drawn)?,
                 _ => {}
             }
