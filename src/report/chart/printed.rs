@@ -4,7 +4,8 @@
 use super::super::axis::Axis;
 use super::super::scene::{Pen, Scene, Spot};
 use super::super::series_style::{GREY, Marker, SeriesStyles, WHITE};
-use super::{Chart, MARKER_RADIUS, Plot, Reference, drawable, series, values};
+use super::draw::{Plot, drawable};
+use super::{Chart, MARKER_RADIUS, Reference, series, values};
 
 const WIDTH: f64 = 0.7;
 
