@@ -12,7 +12,7 @@ use super::axis::{Axis, Scale, within_reach};
 use super::points::{Panel, Point};
 use super::quantity::Quantity;
 use super::scene::Spot;
-pub(super) use legend::{Stroke, draw_caption, draw_legend_row, draw_sample, marker_path};
+pub(super) use legend::{SAMPLE, Stroke, draw_caption, draw_sample, finish, marker_path};
 pub(super) use printed::{Printed, pen as printed_pen};
 
 /// Font sizes in points, legible in a paper's column.

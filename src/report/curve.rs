@@ -7,13 +7,12 @@ use std::collections::BTreeMap;
 
 use super::axis::Scale;
 use super::breakdown::Breakdown;
-use super::chart::{self, Chart, MARGIN, SMALL, Shown, Stroke};
+use super::chart::{self, Chart, MARGIN, Shown, Stroke};
 use super::escape;
-use super::font;
 use super::paper::numbers;
 use super::points::{self, Panel};
-use super::scene::{Across, Scene};
-use super::series_style::{BLACK, SeriesStyles};
+use super::scene::Scene;
+use super::series_style::SeriesStyles;
 use super::setting::Setting;
 
 /// One column of a paper, in points.
@@ -46,6 +45,23 @@ impl Page {
             1 => Self { width: COLUMN, abreast, plot: 122.0 },
             _ => Self { width: SIDE * abreast as f64 + LABEL, abreast, plot: 108.0 },
         }
+    }
+
+    /// Draws charts in rows; returns where they end.
+    pub(super) fn draw(&self, scene: &mut Scene, charts: &[Chart], styles: &SeriesStyles) -> f64 {
+        let abreast = self.abreast;
+        let extra = if abreast > 1 { LABEL } else { 0.0 };
+        let chart_width = (self.width - extra) / abreast as f64;
+        let row_height = Chart::height(self.plot) + GAP;
+        for (i, chart) in charts.iter().enumerate() {
+            let (column, row) = (i % abreast, i / abreast);
+            let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
+            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
+            let room = (chart_width + own - 2.0 * MARGIN, self.plot);
+            // Panels of one figure share their quantity, so its name is written once per row.
+            chart.draw(scene, corner, room, styles, (&chart.title, column == 0));
+        }
+        charts.len().div_ceil(abreast) as f64 * row_height + MARGIN
     }
 }
 
@@ -175,37 +191,18 @@ impl Figure<'_> {
     }
 
     pub(super) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
-        let abreast = page.abreast;
-        let extra = if abreast > 1 { LABEL } else { 0.0 };
-        let chart_width = (page.width - extra) / abreast as f64;
         let mut scene = Scene::new(&self.title, page.width);
-        let row_height = Chart::height(page.plot) + GAP;
-        for (i, chart) in charts.iter().enumerate() {
-            let (column, row) = (i % abreast, i / abreast);
-            let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
-            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
-            let room = (chart_width + own - 2.0 * MARGIN, page.plot);
-            // Panels of one figure share their quantity, so its name is written once per row.
-            chart.draw(&mut scene, corner, room, self.styles, (&chart.title, column == 0));
-        }
-        let mut bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
-        bottom = self.draw_legend(&mut scene, bottom, charts);
+        let bottom = page.draw(&mut scene, charts, self.styles);
+        let (names, strokes): (Vec<String>, Vec<Stroke>) = self.legend(charts).into_iter().unzip();
         let bands = charts.iter().any(Chart::has_bands).then(|| bands(charts).to_owned());
         let caption: Vec<String> =
             self.subject.iter().filter(|subject| !subject.is_empty()).cloned().chain(bands).collect();
-        if !caption.is_empty() {
-            let room = page.width - 2.0 * MARGIN - 4.0;
-            let at = (MARGIN + 4.0, bottom + 3.5);
-            bottom = chart::draw_caption(&mut scene, at, room, &caption.join("; ")) + 0.5;
-        }
-        scene.height = bottom + MARGIN;
+        let sample = |scene: &mut Scene, at, i: usize| chart::draw_sample(scene, at, strokes[i]);
+        chart::finish(&mut scene, bottom, &names, (chart::SAMPLE, sample), &caption.join("; "));
         scene
     }
 
-    /// Names below the charts, in as many columns as fit; returns where it ends.
-    fn draw_legend(&self, scene: &mut Scene, top: f64, charts: &[Chart]) -> f64 {
-        const SAMPLE: f64 = 16.0;
-        const ROW: f64 = 9.5;
+    fn legend(&self, charts: &[Chart]) -> Vec<(String, Stroke)> {
         let mut entries: Vec<(String, Stroke)> = Vec::new();
         if charts.iter().any(Chart::has_full) {
             entries.push(("full".to_owned(), Stroke::Full));
@@ -227,20 +224,7 @@ impl Figure<'_> {
         if charts.iter().any(Chart::has_printed) {
             entries.push((format!("paper: {}", numbers::MODEL), Stroke::Printed));
         }
-        let room = scene.width - 2.0 * MARGIN - 8.0;
-        let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
-        let column = (SAMPLE + 3.0 + widest + 8.0).min(room);
-        let columns = ((room / column) as usize).clamp(1, entries.len().max(1));
-        let rows = entries.len().div_ceil(columns);
-        for (i, (name, stroke)) in entries.iter().enumerate() {
-            // Down first, so that a family of policies stays together.
-            let (x, y) =
-                (MARGIN + 4.0 + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
-            chart::draw_sample(scene, (x, y), SAMPLE, *stroke);
-            let name = font::fit(name, SMALL, column - SAMPLE - 3.0);
-            scene.text((x + SAMPLE + 3.0, y), &name, SMALL, BLACK, Across::Left);
-        }
-        top + rows as f64 * ROW + 1.0
+        entries
     }
 }
 

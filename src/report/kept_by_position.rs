@@ -1,7 +1,8 @@
 //! Steps kept by a token's position: the paper's Figure 9, a chart for each policy and a line for each cache size.
 
 use super::axis::{Axis, Scale};
-use super::chart::{self, Chart, Line, MARGIN, Reference, Stroke};
+use super::chart::{self, Chart, Line, Reference, Stroke};
+use super::curve::Page;
 use super::escape;
 use super::points::Panel;
 use super::scene::Scene;
@@ -58,28 +59,15 @@ pub(super) fn scene(
         })
         .collect();
     let abreast = charts.len().clamp(1, ABREAST);
-    let row = Chart::height(PLOT) + 6.0;
     let width = page.unwrap_or((WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0));
-    let chart_width = (width - chart::LABEL_ROOM) / abreast as f64;
     let title = format!("Steps kept by position: {title}");
     let mut scene = Scene::new(&title, width);
-    for (i, chart) in charts.iter().enumerate() {
-        let (column, down) = (i % abreast, i / abreast);
-        let (before, own) = if column == 0 { (0.0, chart::LABEL_ROOM) } else { (chart::LABEL_ROOM, 0.0) };
-        let corner = (column as f64 * chart_width + before + MARGIN, down as f64 * row + MARGIN);
-        let room = (chart_width + own - 2.0 * MARGIN, PLOT);
-        chart.draw(&mut scene, corner, room, &styles, (&chart.title, column == 0));
-    }
-    let y = charts.len().div_ceil(abreast) as f64 * row + MARGIN + 4.0;
+    let bottom = Page { width, abreast, plot: PLOT }.draw(&mut scene, &charts, &styles);
+    let names = names.iter().map(|name| format!("{name} entries")).chain(["to the end".to_owned()]);
     let strokes: Vec<Stroke> =
         styles.iter().map(|(_, style)| Stroke::Policy(style)).chain([Stroke::Full]).collect();
-    let entries: Vec<String> =
-        names.iter().map(|name| format!("{name} entries")).chain(["to the end".to_owned()]).collect();
-    let y = chart::draw_legend_row(&mut scene, (MARGIN + 4.0, y), 16.0, &entries, |scene, at, i| {
-        chart::draw_sample(scene, at, 16.0, strokes[i]);
-    });
+    let sample = |scene: &mut Scene, at, i: usize| chart::draw_sample(scene, at, strokes[i]);
     let caption = format!("{title}; bands: 95 % bootstrap");
-    let room = width - 2.0 * MARGIN - 4.0;
-    scene.height = chart::draw_caption(&mut scene, (MARGIN + 4.0, y + 9.5), room, &caption) + MARGIN;
+    chart::finish(&mut scene, bottom, &names.collect::<Vec<_>>(), (chart::SAMPLE, sample), &caption);
     Some(scene)
 }

@@ -25,6 +25,8 @@ pub(super) struct Bar {
 }
 
 const TICK: f64 = 6.0;
+/// Width of a colour in the legend.
+const SAMPLE: f64 = 9.0;
 const TITLE_ROW: f64 = 13.0;
 const BELOW: f64 = 22.0;
 const TIE: RGBColor = RGBColor(205, 205, 205);
@@ -41,7 +43,7 @@ pub(super) fn scene(title: &str, stacks: &[Stack], page: &Page, printed: &str, c
         let corner = ((i % page.abreast) as f64 * wide + MARGIN, (i / page.abreast) as f64 * high + MARGIN);
         draw(&mut scene, stack, corner, (wide - 2.0 * MARGIN, page.plot), colors);
     }
-    let y = stacks.len().div_ceil(page.abreast) as f64 * high + MARGIN + 4.0;
+    let bottom = stacks.len().div_ceil(page.abreast) as f64 * high + MARGIN;
     let winner = match stacks.first() {
         Some(first) if stacks.iter().all(|stack| stack.policy == first.policy) => first.policy.as_str(),
         _ => "policy",
@@ -50,15 +52,14 @@ pub(super) fn scene(title: &str, stacks: &[Stack], page: &Page, printed: &str, c
     if stacks.iter().flat_map(|stack| &stack.bars).any(|bar| bar.printed.is_some()) {
         names.push(format!("paper: {printed}"));
     }
-    let y = chart::draw_legend_row(&mut scene, (MARGIN + 4.0, y), 9.0, &names, |scene, (x, y), i| {
-        let frame = rectangle((x, y - 3.0), (x + 9.0, y + 3.0));
+    let sample = |scene: &mut Scene, (x, y): Spot, i: usize| {
+        let frame = rectangle((x, y - 3.0), (x + SAMPLE, y + 3.0));
         match colors.get(i) {
             Some(color) => scene.fill("share", &frame, *color, 1.0),
             None => outline(scene, frame),
         }
-    });
-    let room = page.width - 2.0 * MARGIN - 4.0;
-    scene.height = chart::draw_caption(&mut scene, (MARGIN + 4.0, y + 9.5), room, caption) + MARGIN;
+    };
+    chart::finish(&mut scene, bottom, &names, (SAMPLE, sample), caption);
     scene
 }
 
