@@ -48,8 +48,8 @@ impl Scene {
     /// Where svg2pdf fails.
     pub(super) fn pdf(&self) -> Result<Vec<u8>> {
         let page = PageOptions { dpi: USVG_PIXELS };
-        svg2pdf::to_pdf(&self.tree()?, ConversionOptions::default(), page)
-            .map_err(|error| anyhow!("making a PDF of the figure: {error}"))
+        let file = svg2pdf::to_pdf(&self.tree()?, ConversionOptions::default(), page);
+        file.map(|file| sorted(&file)).map_err(|error| anyhow!("making a PDF of the figure: {error}"))
     }
 
     fn tree(&self) -> Result<Tree> {
@@ -64,6 +64,18 @@ impl Scene {
     }
 }
 
+/// The PDF with its lists of resources sorted, which svg2pdf writes in the order of a hash map, so another each time. Lines
+/// change places within a list, so every object stays where the file's table says.
+fn sorted(file: &[u8]) -> Vec<u8> {
+    // Such as `/gs0 7 0 R`: names of resources are in small letters, all other names in a PDF begin with a capital.
+    let is_resource = |line: &[u8]| matches!(line.trim_ascii(), [b'/', b'a'..=b'z', .., b' ', b'0', b' ', b'R']);
+    let mut lines: Vec<&[u8]> = file.split_inclusive(|byte| *byte == b'\n').collect();
+    for list in lines.chunk_by_mut(|a, b| is_resource(a) && is_resource(b)) {
+        list.sort_unstable();
+    }
+    lines.concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::scene::{Across, Pen};
@@ -76,6 +88,10 @@ mod tests {
         scene.height = 36.0;
         scene.fill("area", &[(0.0, 0.0), (12.0, 0.0), (12.0, 12.0), (0.0, 12.0)], BLACK, 1.0);
         scene.image((48.0, 0.0), (24.0, 12.0), 2, &[100, 200]);
+        scene.image((60.0, 30.0), (4.0, 4.0), 1, &[50]);
+        for left in [1.0, 7.0, 13.0] {
+            scene.fill("band", &[(left, 30.0), (left + 5.0, 30.0), (left, 35.0)], GREY, 0.18);
+        }
         scene.stroke("axis", &[(0.0, 14.0), (10.0, 14.0)], Pen::new(GREY, 1.0).dashed((4.0, 2.0)));
         scene.text((36.0, 25.0), "tova ±4 模", 7.0, BLACK, Across::Centre);
         scene
