@@ -8,7 +8,7 @@ mod legend;
 mod printed;
 mod tooltip;
 
-use super::axis::{Axis, Scale, within_reach};
+use super::axis::{Axis, Scale, values_to_show};
 use super::points::{Panel, Point};
 use super::quantity::Quantity;
 use super::scene::Spot;
@@ -182,8 +182,8 @@ impl Chart {
 fn values(quantity: &Quantity, series: Vec<Vec<f64>>, full: Option<&Reference>, scale: Scale) -> Vec<f64> {
     match (quantity.range(), full) {
         (Some((low, high)), _) => vec![low, high],
-        (None, Some(Reference::Level(full))) if scale == Scale::Linear => within_reach(&series, Some(*full)),
-        (None, None) if scale == Scale::Linear => within_reach(&series, None),
+        (None, Some(Reference::Level(full))) if scale == Scale::Linear => values_to_show(&series, Some(*full)),
+        (None, None) if scale == Scale::Linear => values_to_show(&series, None),
         (None, full) => series.into_iter().flatten().chain(full.iter().flat_map(|full| full.values())).collect(),
     }
 }
