@@ -315,9 +315,7 @@ fn figures_fit_a_column_or_two() {
 /// No text runs out of the page.
 fn assert_inside(scene: &Scene, number: u8) {
     for text in scene::texts(scene).into_iter().filter(|text| !text.upright) {
-        let inside =
-            text.left >= -0.1 && text.right <= scene.width + 0.1 && (0.0..=scene.height).contains(&text.y);
-        assert!(inside, "Figure {number}: {text:?} of {}", scene.width);
+        assert!(text.is_inside(scene), "Figure {number}: {text:?} of {}", scene.width);
         assert!(text.size >= 5.5, "Figure {number}: {text:?} is too small to read");
     }
 }

@@ -283,9 +283,7 @@ mod tests {
         let placed = texts(&scene);
         assert!(placed.len() > 25);
         for text in placed {
-            let ends = if text.upright { (0.0, scene.width) } else { (text.left, text.right) };
-            let inside = ends.0 >= -0.1 && ends.1 <= scene.width + 0.1 && (0.0..=scene.height).contains(&text.y);
-            assert!(inside, "{text:?} is outside {} x {}", scene.width, scene.height);
+            assert!(text.is_inside(&scene), "{text:?} is outside {} x {}", scene.width, scene.height);
         }
         // No coordinate of a line or an area is outside either.
         let svg = scene.svg();

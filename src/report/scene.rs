@@ -325,6 +325,15 @@ pub(crate) struct PlacedText {
     pub(crate) y: f64,
 }
 
+#[cfg(test)]
+impl PlacedText {
+    /// An SVG has positions in whole units of 0.12 points, so a text may be half a unit outside: 0.1 points are allowed.
+    pub(crate) fn is_inside(&self, scene: &Scene) -> bool {
+        let across = self.upright || (self.left >= -0.1 && self.right <= scene.width + 0.1);
+        across && (0.0..=scene.height).contains(&self.y)
+    }
+}
+
 /// The texts of a figure, read back from its SVG.
 #[cfg(test)]
 pub(crate) fn texts(scene: &Scene) -> Vec<PlacedText> {
