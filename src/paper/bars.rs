@@ -1,13 +1,11 @@
 //! The paper's Figure 6: how often a judge preferred the story of a bounded cache, neither, or the full cache's, as
 //! stacked bars over the cache size.
 
-use plotters::style::RGBColor;
-
 use crate::report::chart::{self, LABEL, MARGIN, TITLE};
 use crate::report::curve::Page;
 use crate::report::font;
 use crate::report::scene::{Across, Pen, Scene, Spot};
-use crate::report::series_style::{BLACK, GREY, PALE, SeriesStyles, WHITE};
+use crate::report::series_style::{BLACK, GREY, PALE, RGBColor, SeriesStyles, WHITE};
 
 /// Bars of one setting and policy.
 pub(super) struct Stack {

@@ -3,7 +3,7 @@
 //! A policy looks the same in a whole report, so that a reader learns it once. Colours are Okabe and Ito's, without their
 //! yellow (too pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
 
-use plotters::style::RGBColor;
+pub(crate) use plotters::style::RGBColor;
 
 use super::order;
 use super::points::Panel;
