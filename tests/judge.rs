@@ -732,7 +732,7 @@ fn wrong_arguments_are_refused_before_any_request() {
     run(&["r", "--judge-model", "j", "--base-url", &with_key], 2, &["base URL"]);
     run(&["r", "--judge-model", "j", "--key-env", KEY], 2, &["--key-env takes the name"]);
     run(&["r", "--judge-model", "j", "--only", "colour=red"], 2, &["colour=red"]);
-    run(&["elsewhere", "--judge-model", "j"], 1, &["elsewhere holds no results"]);
+    run(&["elsewhere", "--judge-model", "j"], 1, &["elsewhere is not a results folder"]);
     assert!(!folder.join("elsewhere").exists());
     fs::create_dir_all(folder.join("empty/cells")).unwrap();
     run(&["empty", "--judge-model", "j"], 1, &["empty holds no stories", "hint:"]);

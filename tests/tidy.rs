@@ -65,7 +65,7 @@ const CRATES: [(&str, &[&str]); 23] = [
     ("zstd", &["task"]),
     ("pulp", &["vector"]),
     ("polars", &["columns"]),
-    ("plotters", &["report"]),
+    ("plotters", &["report", "paper"]),
     ("maud", &["report"]),
     ("quick_junit", &["compare"]),
     ("serde_saphyr", &["yaml"]),
