@@ -49,10 +49,14 @@ fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bo
     let (width, plot) = if alone { ALONE } else { AMONG };
     let mut scene = Scene::new(title, width);
     scene.height = Chart::height(plot);
-    // Above a chart alone there is the heading of its setting.
-    let title = if alone { "" } else { &chart.title };
-    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, (title, true));
-    html! { div.chart { (PreEscaped(scene.inline("", &label))) } }
+    // Titles are text of the page, which wraps; above a chart alone there is the heading of its setting.
+    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, ("", true));
+    html! {
+        div.chart {
+            @if !alone { p.chart-title { (escape::plain(&chart.title)) } }
+            (PreEscaped(scene.inline("", &label)))
+        }
+    }
 }
 
 /// What is measured but cannot be seen.
