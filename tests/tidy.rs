@@ -49,7 +49,7 @@ const MODULES: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 23] = [
+const CRATES: [(&str, &[&str]); 26] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -65,7 +65,10 @@ const CRATES: [(&str, &[&str]); 23] = [
     ("zstd", &["task"]),
     ("pulp", &["vector"]),
     ("polars", &["columns"]),
-    ("plotters", &["report", "paper"]),
+    ("plotters", &["report"]),
+    ("resvg", &["report"]),
+    ("svg2pdf", &["report"]),
+    ("ttf_parser", &["report"]),
     ("maud", &["report"]),
     ("quick_junit", &["compare"]),
     ("serde_saphyr", &["yaml"]),

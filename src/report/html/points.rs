@@ -11,8 +11,9 @@ use super::super::bootstrap::Estimate;
 use super::super::escape;
 use super::super::points::Panel;
 use super::super::series_key::SeriesKey;
+use super::super::series_style::SeriesStyles;
+use super::figure::marker_path;
 use super::json::{Exact, inside_script};
-use super::tone::Palette;
 
 #[derive(Serialize)]
 struct Points {
@@ -61,7 +62,7 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// The JSON; `keys` are the page's, in its order.
-pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) -> Result<String> {
+pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], styles: &SeriesStyles) -> Result<String> {
     let record = |key: &SeriesKey| KeyRecord {
         title: key.title(keys),
         fields: key.fields().map(|(_, field)| escape::plain(&field)),
@@ -98,9 +99,12 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) 
         panels: panels.iter().map(subject).collect(),
         columns: COLUMNS,
         points: lines.collect(),
-        looks: palette
-            .policies()
-            .filter_map(|policy| Some((escape::plain(policy), palette.drawn(policy)?)))
+        looks: styles
+            .iter()
+            .map(|(policy, style)| {
+                let (path, filled) = marker_path(style.marker);
+                (escape::plain(policy), (style.class(), path, !filled))
+            })
             .collect(),
     })
 }

@@ -6,9 +6,9 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::super::Results;
-use super::super::curve::Looks;
 use super::super::fixture::{Sample, recall, rows, table_3};
 use super::super::points::Panel;
+use super::super::series_style::SeriesStyles;
 use super::super::table::{Entry, Grid, Line, Sheet};
 use super::reader::{Piece, attribute, json, number, pieces, raw};
 use super::*;
@@ -20,8 +20,8 @@ const HOSTILE: &str =
 fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
     let results = Results::of(rows);
     let whole = results.whole();
-    let looks = Looks::of(&whole);
-    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &looks, &[], &()) };
+    let styles = SeriesStyles::of(&whole);
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &styles, &[], &()) };
     (page::page(&report).unwrap(), results.panels.clone())
 }
 
@@ -191,7 +191,7 @@ fn every_curve_is_drawn_on_both_axes_with_tips() {
     for part in [r#"class="scale linear""#, r#"class="scale log""#, r#"<path class="reference full""#] {
         assert!(page.contains(part), "{part}");
     }
-    assert!(page.matches(r#"<path class="band p"#).count() >= 8);
+    assert!(page.matches(r#"<path class="band""#).count() >= 8);
 }
 
 #[test]
