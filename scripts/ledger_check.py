@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 
 TOLERANCE = 1e-12
 README = Path(__file__).parent.parent / "results" / "README.md"
-SETTING = "task dataset model model_revision dtype length stride bos tail asked seed prefill device".split()
-READ = [*SETTING, *"cell policy cache_size positions sample cluster metric group value weight engine date".split()]
+SETTING = "task dataset model model_revision dtype length stride bos tail generation seed prefill device".split()
+READ = [*SETTING, *"cell policy cache_size positions sample cluster metric slice value weight engine date".split()]
 
 PERPLEXITIES = {"nll", "nll_word", "nll_written"}
 RATES = {"decode", "decode_batch", "prefill"}
@@ -60,8 +60,8 @@ def files_of(results):
 
 def by_pyarrow(files):
     table = pa.concat_tables(pq.read_table(file, columns=READ) for file in files)
-    grouped = table.group_by(["cell", "metric", "group"]).aggregate([("value", "sum"), ("weight", "sum"), ("value", "count")])
-    sums = grouped.select(["cell", "metric", "group", "value_sum", "weight_sum", "value_count"])
+    grouped = table.group_by(["cell", "metric", "slice"]).aggregate([("value", "sum"), ("weight", "sum"), ("value", "count")])
+    sums = grouped.select(["cell", "metric", "slice", "value_sum", "weight_sum", "value_count"])
     return table.to_pydict(), zip(*sums.to_pydict().values(), strict=True)
 
 
@@ -69,7 +69,7 @@ def by_duckdb(files):
     # In the order of the files, as DuckDB reads them side by side.
     columns = ", ".join(f'"{column}"' for column in READ)
     rows = f"SELECT {columns} FROM read_parquet(?, filename = true, file_row_number = true) ORDER BY filename, file_row_number"
-    sums = 'SELECT cell, metric, "group", sum(value), sum(weight), count(*) FROM read_parquet(?) GROUP BY ALL'
+    sums = 'SELECT cell, metric, slice, sum(value), sum(weight), count(*) FROM read_parquet(?) GROUP BY ALL'
     rows = duckdb.sql(rows, params=[files]).to_arrow_table().to_pydict()
     return rows, duckdb.execute(sums, [files]).fetchall()
 
@@ -77,7 +77,7 @@ def by_duckdb(files):
 def by_pandas(files):
     # With numpy's own types a missing size would make floats of sizes.
     table = pd.concat((pd.read_parquet(file, columns=READ, dtype_backend="numpy_nullable") for file in files), ignore_index=True)
-    grouped = table.groupby(["cell", "metric", "group"], dropna=False)
+    grouped = table.groupby(["cell", "metric", "slice"], dropna=False)
     sums = grouped.agg(value=("value", "sum"), weight=("weight", "sum"), rows=("value", "size")).reset_index()
 
     def plain(frame, column):
@@ -89,7 +89,7 @@ def by_pandas(files):
 
 def by_polars(files):
     table = pl.scan_parquet(files).select(READ).collect()
-    grouped = table.group_by("cell", "metric", "group").agg(pl.col("value").sum(), pl.col("weight").sum(), rows=pl.len())
+    grouped = table.group_by("cell", "metric", "slice").agg(pl.col("value").sum(), pl.col("weight").sum(), rows=pl.len())
     return table.to_dict(as_series=False), grouped.rows()
 
 
@@ -118,7 +118,7 @@ def read(results):
         if rows is None:
             rows = columns
             exact = defaultdict(lambda: ([], []))
-            for cell, metric, group, value, weight in zip(*(rows[c] for c in ("cell", "metric", "group", "value", "weight")), strict=True):
+            for cell, metric, group, value, weight in zip(*(rows[c] for c in ("cell", "metric", "slice", "value", "weight")), strict=True):
                 exact[cell, metric, group][0].append(value)
                 exact[cell, metric, group][1].append(weight)
             expected = {key: (total(values), total(weights), len(values)) for key, (values, weights) in exact.items()}
@@ -212,7 +212,7 @@ def gather(rows):
 
     def setting_of(row):
         own = [row[column] for column in SETTING]
-        own[SETTING.index("asked")] = row["asked"] or ""
+        own[SETTING.index("generation")] = row["generation"] or ""
         if row["task"] != "timing":
             own[SETTING.index("device")] = ""
         return tuple(own)
@@ -229,7 +229,7 @@ def gather(rows):
         moved = row["positions"] != "absolute" and not shared(row)
         place = (f"{row['policy']}@{row['positions']}" if moved else row["policy"], row["cache_size"])
         for home in (homes.get(without(setting)) if shared(row) else None) or [setting]:
-            cell = panels[home, row["metric"], row["group"]][place][row["cell"]]
+            cell = panels[home, row["metric"], row["slice"]][place][row["cell"]]
             cell.age = max(cell.age, (row["engine"], row["date"]))
             # A sample that comes twice counts once.
             cell.samples.setdefault(row["sample"], (row["cluster"], (row["value"],), row["weight"]))
@@ -341,7 +341,7 @@ def in_report(path):
         for line in csv.DictReader(file):
             setting = (kinds.get(column, str)(line[column]) for column in SETTING)
             size = int(line["cache_size"]) if line["cache_size"] else None
-            key = (*setting, line["metric"], line["group"], line["policy"], size)
+            key = (*setting, line["metric"], line["slice"], line["policy"], size)
             if key in found:
                 sys.exit(f"{path} has a point twice: {key}")
             found[key] = line

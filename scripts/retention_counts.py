@@ -73,7 +73,7 @@ def main():
         measured = defaultdict(lambda: np.zeros(2))
         for row in rows:
             if row["metric"] in ("lifetime", "recent_share"):
-                measured[row["metric"], row["group"]] += (row["value"], row["weight"])
+                measured[row["metric"], row["slice"]] += (row["value"], row["weight"])
         own = counts(folder, rows[0]["cache_size"])
         if own.keys() != measured.keys():
             sys.exit(f"{folder.name}: other groups: {sorted(map(str, own.keys() ^ measured.keys()))}")

@@ -106,6 +106,13 @@ impl Table {
         self.columns.push(T::store(name, values));
     }
 
+    /// Renames a column, if there is one of that name.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        for column in self.columns.iter_mut().filter(|column| column.name() == from) {
+            column.rename(to.into());
+        }
+    }
+
     /// The values of a column.
     ///
     /// # Errors

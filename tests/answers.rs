@@ -73,8 +73,8 @@ fn a_large_cache_answers_like_the_full_cache() {
     let text = |policy: &str, size: Option<u32>, row: &Row| {
         let same = |other: &&Row| {
             (other.policy.as_str(), other.cache_size) == (policy, size)
-                && (&other.task, &other.sample, other.length, &other.asked)
-                    == (&row.task, &row.sample, row.length, &row.asked)
+                && (&other.task, &other.sample, other.length, &other.generation)
+                    == (&row.task, &row.sample, row.length, &row.generation)
         };
         rows.iter().find(same).unwrap_or_else(|| panic!("{policy} {size:?} {}", row.sample)).output.clone()
     };
@@ -135,7 +135,7 @@ fn questions_of_real_files_are_answered_and_scored() {
                 let value = |metric: &str| {
                     let found = rows.iter().find(|other| {
                         (&other.cell, &other.sample, other.metric.as_str()) == (&row.cell, &row.sample, metric)
-                            && other.group.is_none()
+                            && other.slice.is_none()
                     });
                     found.unwrap_or_else(|| panic!("no {metric}")).value
                 };
@@ -241,8 +241,8 @@ fn chat_templates_frame_prompts_and_may_fail() {
     answer(folder, "without", &[]).with_code(0);
     let (with, without) = (&written(folder, "with")[0], &written(folder, "without")[0]);
     assert!(with.prompt_tokens > without.prompt_tokens);
-    assert!(with.asked.as_ref().unwrap().contains(" template="));
-    assert!(!without.asked.as_ref().unwrap().contains(" template="));
+    assert!(with.generation.as_ref().unwrap().contains(" template="));
+    assert!(!without.generation.as_ref().unwrap().contains(" template="));
     assert_ne!(with.cell, without.cell);
     write("{{ raise_exception('no such role') }}");
     sweep(true);

@@ -221,7 +221,7 @@ fn recall_does_not_depend_on_how_the_work_is_split() {
         samples.entry((&row.cell, &row.sample)).or_default().push(row);
     }
     for (place, rows) in samples {
-        let weight = |row: &&Row| (row.group.clone().unwrap_or_default(), row.weight);
+        let weight = |row: &&Row| (row.slice.clone().unwrap_or_default(), row.weight);
         let found: Vec<(Text, f64)> = rows.iter().map(weight).collect();
         let (all, first) = if place.1.ends_with("#0") { (511.0, 127.0) } else { (400.0, 16.0) };
         let weights =
@@ -234,7 +234,7 @@ fn recall_does_not_depend_on_how_the_work_is_split() {
     // Every recall is of one kind and one distance, so parts sum to the whole.
     let mut sums: BTreeMap<(Text, Text, Text), BTreeMap<String, [f64; 2]>> = BTreeMap::new();
     for row in expected.iter().filter(|row| row.metric.starts_with("recall")) {
-        let by = row.group.as_deref().map_or("", |group| group.split_once(':').unwrap().0).to_string();
+        let by = row.slice.as_deref().map_or("", |group| group.split_once(':').unwrap().0).to_string();
         let place = (row.cell.clone(), row.sample.clone(), row.metric.clone());
         let sum = sums.entry(place).or_default().entry(by).or_default();
         sum[0] += row.value;

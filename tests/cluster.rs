@@ -198,7 +198,7 @@ fn folders_of_shards_merge_into_one() {
 
     // Mistakes.
     run(folder, &["merge", "all", "all"]).with_code(1).says(&["into itself", "hint:"]);
-    run(folder, &["merge", "fresh", "part-1", "prat-2"]).with_code(1).says(&["prat-2 holds no results"]);
+    run(folder, &["merge", "fresh", "part-1", "prat-2"]).with_code(1).says(&["prat-2 is not a results folder"]);
     assert!(!folder.join("fresh").exists());
     let damaged = fs::read_dir(folder.join("part-1/cells")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&damaged).unwrap();

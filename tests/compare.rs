@@ -472,7 +472,9 @@ fn a_baseline_is_not_lost_by_accident() {
         let ended = run(folder.path(), &["baseline", "save", "--", name, "results/other"]);
         ended.with_code(2).says(&["cannot be a baseline's name", "hint:"]);
     }
-    run(folder.path(), &["baseline", "save", "x", "results/nothing"]).with_code(1).says(&["holds no results"]);
+    run(folder.path(), &["baseline", "save", "x", "results/nothing"])
+        .with_code(1)
+        .says(&["is not a results folder"]);
 }
 
 #[test]

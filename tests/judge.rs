@@ -184,7 +184,7 @@ fn journalled(results: &Path) -> BTreeSet<(String, String, bool)> {
 fn assert_whole(rows: &[Row], pairs: usize) {
     let mut seen = BTreeSet::new();
     for row in rows {
-        let key = (row.cache_size, &row.sample, &row.metric, &row.group);
+        let key = (row.cache_size, &row.sample, &row.metric, &row.slice);
         assert!(seen.insert(key), "{key:?} is there twice");
     }
     let count = |metric: &str| rows.iter().filter(|row| row.metric == metric).count();
@@ -279,7 +279,7 @@ fn both_orders_decide_a_pair() {
         let found: Vec<&Row> = rows
             .iter()
             .filter(|row| row.cache_size == Some(size) && row.sample == sample)
-            .filter(|row| row.metric == metric && row.group.as_deref() == group)
+            .filter(|row| row.metric == metric && row.slice.as_deref() == group)
             .collect();
         assert!(found.len() < 2, "{found:?}");
         found.first().map(|row| (row.value, row.weight))
@@ -318,7 +318,7 @@ fn both_orders_decide_a_pair() {
         assert!(row.metric == "verdict" || (row.prompt_tokens, row.new_tokens) == (0, 0));
     }
     let raw = |sample: &str| {
-        let row = rows.iter().find(|row| row.sample == sample && row.group.as_deref() == first);
+        let row = rows.iter().find(|row| row.sample == sample && row.slice.as_deref() == first);
         row.map(|row| (row.output.clone().unwrap(), row.prompt_tokens, row.new_tokens)).unwrap()
     };
     assert_eq!(raw("seed-1"), ("Response (B) is better.".to_string(), 100, 3));
@@ -586,7 +586,7 @@ fn killed_runs_resume_without_repeating_written_calls() {
         let mut now = journalled(&results);
         for row in verdict_rows(folder).iter().filter(|row| row.metric == "verdict") {
             let writer = format!("tova-{}", row.cache_size.unwrap());
-            now.insert((writer, row.sample.to_string(), row.group.as_deref() == Some("shown:first")));
+            now.insert((writer, row.sample.to_string(), row.slice.as_deref() == Some("shown:first")));
         }
         assert!(written.is_subset(&now), "a kill lost verdicts");
         assert!(now.len() + 4 * kills >= unique.len(), "{} asked, {} written down", unique.len(), now.len());

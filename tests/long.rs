@@ -33,7 +33,7 @@ fn in_one_read(model: &LanguageModel, tokens: &[u32], policy: &str, positions: P
 
 /// The positions of a group `kind:first-last`.
 fn positions_of(row: &Row, kind: &str) -> Option<Range<usize>> {
-    let (first, last) = row.group.as_deref()?.strip_prefix(kind)?.split_once('-')?;
+    let (first, last) = row.slice.as_deref()?.strip_prefix(kind)?.split_once('-')?;
     Some(first.parse().unwrap()..last.parse::<usize>().unwrap() + 1)
 }
 
@@ -81,7 +81,7 @@ fn a_long_text_is_scored_chunk_by_chunk_as_a_whole() {
             // The first token has nothing before it.
             let range = range.start.max(1)..range.end.min(LENGTH);
             let sum: f64 = nll[range.start - 1..range.end - 1].iter().map(|nll| f64::from(*nll)).sum();
-            let what = format!("{policy} {} {:?}", positions.name(), row.group);
+            let what = format!("{policy} {} {:?}", positions.name(), row.slice);
             assert_eq!(row.weight, range.len() as f64, "{what}");
             assert!((row.value - sum).abs() < 1e-9 * sum, "{what}: {} is not {sum}", row.value);
             seen[kind] += range.len();

@@ -95,7 +95,7 @@ fn read(model: &LanguageModel, sample: &TextSample, configs: &[CacheConfig]) -> 
 fn table(measured: &SampleResult) -> Table {
     let mut table = Table::new();
     for mark in measured.sums.iter().filter(|mark| mark.metric.starts_with("recall")) {
-        let sums = table.entry(mark.group.clone().unwrap_or_default()).or_default();
+        let sums = table.entry(mark.slice.clone().unwrap_or_default()).or_default();
         sums[if mark.metric == "recall" { 0 } else { 2 }] = mark.value;
         sums[1] = mark.weight;
     }
@@ -160,7 +160,7 @@ fn results_do_not_depend_on_other_cells_threads_or_comparisons() {
             let common = |measured: &SampleResult| {
                 let marks = measured.sums.iter().filter(|mark| !mark.metric.contains("full"));
                 let marks = marks.filter(|mark| !["top1_agreement", "evicted_mass"].contains(&mark.metric));
-                marks.map(|mark| (mark.metric, mark.group.clone(), mark.value.to_bits())).collect::<Vec<_>>()
+                marks.map(|mark| (mark.metric, mark.slice.clone(), mark.value.to_bits())).collect::<Vec<_>>()
             };
             assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", config.rule);
         }

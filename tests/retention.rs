@@ -102,7 +102,7 @@ fn rows_split_the_log_into_groups() {
     let folder = folder.path();
     run(folder, &["run", "sweep.yaml", "--results", "one"]).with_code(0).says(&["16 cells measured"]);
     let rows = measured(&folder.join("one"));
-    for whole in rows.iter().filter(|row| row.metric == "lifetime" && row.group.is_none()) {
+    for whole in rows.iter().filter(|row| row.metric == "lifetime" && row.slice.is_none()) {
         let Row { policy, cache_size: size, sample, value, weight, .. } = whole;
         let (value, weight) = (*value, *weight);
         let what = format!("{policy} at {size:?}, {sample}");
@@ -116,7 +116,7 @@ fn rows_split_the_log_into_groups() {
             let parts = rows.iter().filter(|row| {
                 (&row.policy, &row.cache_size, &row.sample, row.metric.as_str())
                     == (policy, size, sample, "lifetime")
-                    && row.group.as_deref().is_some_and(|group| group.starts_with(kind))
+                    && row.slice.as_deref().is_some_and(|group| group.starts_with(kind))
             });
             let (steps, tokens) = parts.fold((0.0, 0.0), |sums, row| (sums.0 + row.value, sums.1 + row.weight));
             match kind {
@@ -127,7 +127,7 @@ fn rows_split_the_log_into_groups() {
     }
     let groups = |metric: &str| -> Vec<&str> {
         let mut groups: Vec<&str> =
-            rows.iter().filter(|row| row.metric == metric).map(|row| row.group.as_deref().unwrap_or("")).collect();
+            rows.iter().filter(|row| row.metric == metric).map(|row| row.slice.as_deref().unwrap_or("")).collect();
         groups.sort_unstable();
         groups.dedup();
         groups
@@ -208,7 +208,7 @@ fn side_files_hold_the_log_and_the_tokens() {
         });
         for row in map {
             let group: u32 =
-                row.group.as_deref().unwrap().strip_prefix("layer:1 head:").unwrap_or("0").parse().unwrap();
+                row.slice.as_deref().unwrap().strip_prefix("layer:1 head:").unwrap_or("0").parse().unwrap();
             let left: Vec<u32> = row.output.as_deref().unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
             let steps: u32 = left.iter().enumerate().map(|(token, left)| (left + 1).min(200) - token as u32).sum();
             assert_eq!((row.value, row.weight), (f64::from(steps), 200.0));

@@ -9,35 +9,39 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// The modules, lowest first, and those each may use; all of them stand above it.
-const MODULES: [(&str, &[&str]); 15] = [
+const MODULES: [(&str, &[&str]); 17] = [
     ("format", &[]),
     ("bounded_read", &[]),
+    ("yaml", &["bounded_read", "format"]),
     ("vector", &[]),
     ("columns", &[]),
     ("eviction", &["vector"]),
-    ("metric", &[]),
+    ("metric", &["format"]),
     ("ledger", &["columns", "bounded_read", "format"]),
     ("lm", &["eviction", "vector", "bounded_read"]),
-    ("task", &["lm", "metric", "eviction", "columns", "vector", "bounded_read", "format"]),
-    ("sweep", &["ledger", "task", "lm", "eviction", "bounded_read", "format"]),
+    ("task", &["lm", "metric", "eviction", "columns", "vector", "yaml", "bounded_read", "format"]),
+    ("sweep", &["ledger", "task", "lm", "eviction", "yaml", "format"]),
     ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
     ("judge", &["ledger", "task"]),
-    ("report", &["ledger"]),
-    ("compare", &["report", "ledger", "format"]),
+    ("report", &["ledger", "metric", "format"]),
+    ("compare", &["report", "ledger", "metric", "format"]),
+    ("paper", &["report", "ledger", "metric"]),
     (
         "cli",
         &[
+            "paper",
             "compare",
             "report",
             "judge",
             "run",
-            "ledger",
             "sweep",
             "task",
             "lm",
+            "ledger",
             "metric",
             "eviction",
             "vector",
+            "yaml",
             "bounded_read",
             "format",
         ],
@@ -45,7 +49,7 @@ const MODULES: [(&str, &[&str]); 15] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 23] = [
+const CRATES: [(&str, &[&str]); 26] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -62,10 +66,13 @@ const CRATES: [(&str, &[&str]); 23] = [
     ("pulp", &["vector"]),
     ("polars", &["columns"]),
     ("plotters", &["report"]),
+    ("resvg", &["report"]),
+    ("svg2pdf", &["report"]),
+    ("ttf_parser", &["report"]),
     ("maud", &["report"]),
     ("quick_junit", &["compare"]),
-    ("serde_saphyr", &["sweep"]),
-    ("schemars", &["sweep"]),
+    ("serde_saphyr", &["yaml"]),
+    ("schemars", &["yaml", "task", "sweep"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
     ("rayon", &["lm", "task", "run", "cli"]),

@@ -71,7 +71,7 @@ fn caches_and_batches_by_hand() {
     let row = rows.iter().find(|row| row.cache_size == Some(9)).unwrap();
     assert_eq!((row.length, row.prompt_tokens, row.new_tokens), (100, 10, 90));
     assert_eq!((row.cluster.as_str(), row.dataset.as_str()), ("repeats", "random-tokens"));
-    assert_eq!(row.asked, Some(format!("prompt=10 memory={memory} repeats=2 warm_up=3").into()));
+    assert_eq!(row.generation, Some(format!("prompt=10 memory={memory} repeats=2 warm_up=3").into()));
     assert!(row.device.contains("thread"), "{}", row.device);
     assert_eq!(row.peak_cache_bytes, ENTRY * 10 * ((memory - WEIGHTS) / (ENTRY * 10)));
 

@@ -140,7 +140,7 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
 /// Puts the same rows into the same order, whatever files they came from.
 fn sort_key(row: &Row) -> impl Ord + '_ {
     let series = [&row.task, &row.dataset, &row.model, &row.policy];
-    (series, row.cache_size, [&row.cell, &row.sample, &row.metric], &row.group)
+    (series, row.cache_size, [&row.cell, &row.sample, &row.metric], &row.slice)
 }
 
 /// The rows without what differs between two runs of the same thing.

@@ -10,7 +10,7 @@ use crate::metric::Better;
 use crate::report::SeriesKey;
 
 /// Version of the shape below.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -49,7 +49,7 @@ struct PointRecord<'a> {
     metric: &'a str,
     quantity: &'a str,
     better: Better,
-    group: Option<&'a str>,
+    slice: Option<&'a str>,
     baseline: Option<f64>,
     results: Option<f64>,
     difference: Option<f64>,
@@ -100,7 +100,7 @@ fn record(point: &Point, allow_missing: bool) -> PointRecord<'_> {
         metric: &point.metric.id,
         quantity: &point.metric.label,
         better: point.metric.better,
-        group: point.slice.as_deref(),
+        slice: point.slice.as_deref(),
         baseline: point.before,
         results: point.after,
         difference: point.difference.map(|difference| difference.value),

@@ -81,7 +81,6 @@ impl Verdict {
 pub struct Moved {
     pub sample: String,
     /// The slice of the sample the number is about; `None`: all of it.
-    #[serde(rename = "group")]
     pub slice: Option<String>,
     /// `value / weight`, as the rows have them; the value itself where the weight is 0.
     pub before: f64,

@@ -62,7 +62,7 @@ pub(super) type Side<'a> = BTreeMap<Subject<'a>, Numbers<'a>>;
 
 /// Every number of whole samples, and of slices too if asked for.
 pub(super) fn pooled(rows: &[Row], slices: bool) -> Side<'_> {
-    let wanted = |row: &Row| Metric::of(&row.metric).is_result() && (slices || row.group.is_none());
+    let wanted = |row: &Row| Metric::of(&row.metric).is_result() && (slices || row.slice.is_none());
     let all = AllSeries::of(rows, Unbounded::Apart, wanted).with_geometric_means();
     let mut side = Side::new();
     for ((key, metric, slice), series) in all.iter() {

@@ -132,7 +132,7 @@ fn cells_are_paired_by_what_they_mean() {
         |row| row.stride = 1,
         |row| row.bos = false,
         |row| row.tail = "keep".into(),
-        |row| row.asked = Some("x".into()),
+        |row| row.generation = Some("x".into()),
         |row| row.seed = 1,
         |row| row.prefill = "one_shot".into(),
         |row| row.policy = "window".into(),
@@ -167,7 +167,7 @@ fn slices_are_compared_when_asked_for() {
     let with_parts = |value: f64| {
         let mut rows = cell("recall", &[("a", "a", 4.0, 8.0), ("b", "b", 4.0, 8.0)]);
         let parts = cell("recall", &[("a", "a", value, 4.0), ("b", "b", value, 4.0)]);
-        rows.extend(parts.into_iter().map(|row| Row { group: Some("kind:home".into()), ..row }));
+        rows.extend(parts.into_iter().map(|row| Row { slice: Some("kind:home".into()), ..row }));
         rows
     };
     let (before, after) = (with_parts(4.0), with_parts(1.0));

@@ -66,7 +66,7 @@ type Stories<'a> = Vec<&'a Row>;
 /// Pairs the stories among the rows; `only` selects among the bounded caches' cells.
 pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
     let mut cells: BTreeMap<&str, Stories> = BTreeMap::new();
-    let stories = rows.iter().filter(|row| row.task == STORY.0 && row.metric == STORY.1 && row.group.is_none());
+    let stories = rows.iter().filter(|row| row.task == STORY.0 && row.metric == STORY.1 && row.slice.is_none());
     for row in stories.filter(|row| row.output.is_some()) {
         cells.entry(&row.cell).or_default().push(row);
     }
@@ -94,7 +94,7 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
 /// seed, so these only decide between several candidates.
 fn counterpart<'s, 'a>(head: &'a Row, full: &'s [Stories<'a>]) -> Result<&'s [&'a Row], String> {
     let settings = |row: &'a Row| {
-        let texts = (&row.dataset, row.length, row.stride, row.bos, &row.tail, &row.asked);
+        let texts = (&row.dataset, row.length, row.stride, row.bos, &row.tail, &row.generation);
         (&row.model_revision, &row.dtype, row.engine, texts)
     };
     let mut candidates: Vec<&Stories> = full.iter().filter(|full| settings(full[0]) == settings(head)).collect();
@@ -132,7 +132,7 @@ fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCel
             identical += 1;
             continue;
         }
-        let request = request_of(&row.dataset, &row.sample, row.asked.as_deref())
+        let request = request_of(&row.dataset, &row.sample, row.generation.as_deref())
             .ok_or_else(|| format!("the row of {} does not hold the request for the story", row.sample))?;
         pairs.push(Pair { bounded: row.clone(), full: full.to_string(), request });
     }

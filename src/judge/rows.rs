@@ -60,7 +60,7 @@ pub(super) fn rows(
         task: JUDGE.into(),
         dataset: format!("{} judged by {}", pair.bounded.dataset, settings.model).into(),
         metric: metric.into(),
-        group: None,
+        slice: None,
         value,
         weight,
         question: None,
@@ -77,7 +77,7 @@ pub(super) fn rows(
     };
     let (value, weight) = call.verdict.value_and_weight();
     let mut rows = vec![Row {
-        group: Some(call.order.group().into()),
+        slice: Some(call.order.slice().into()),
         output: Some(call.answer.clone()),
         prompt_tokens: call.prompt_tokens,
         new_tokens: call.new_tokens,
@@ -105,7 +105,7 @@ pub(super) fn verdicts(rows: &[Row]) -> Result<BTreeMap<(&str, &str), Verdict>> 
         .map(|row| {
             let verdict = Verdict::from_value_and_weight(row.value, row.weight)
                 .with_context(|| format!("{} in cell {} has a value that is no verdict", row.sample, row.cell))?;
-            Ok(((row.sample.as_str(), row.group.as_deref().unwrap_or_default()), verdict))
+            Ok(((row.sample.as_str(), row.slice.as_deref().unwrap_or_default()), verdict))
         })
         .collect()
 }

@@ -74,7 +74,7 @@ pub(super) enum Order {
 impl Order {
     pub(super) const BOTH: [Order; 2] = [Order::First, Order::Second];
 
-    pub(super) fn group(self) -> &'static str {
+    pub(super) fn slice(self) -> &'static str {
         match self {
             Order::First => "shown:first",
             Order::Second => "shown:second",

@@ -71,7 +71,7 @@ impl<'a> Workers<'a> {
         let rows = journal.rows()?;
         let written = verdicts(&rows)?;
         let known = cell.pairs.iter().map(|pair| {
-            Order::BOTH.map(|order| written.get(&(pair.bounded.sample.as_str(), order.group())).copied())
+            Order::BOTH.map(|order| written.get(&(pair.bounded.sample.as_str(), order.slice())).copied())
         });
         let known: Vec<[Option<Verdict>; 2]> = known.collect();
         let calls: Vec<(usize, Order)> = (0..take)

@@ -18,9 +18,9 @@ use super::identity::CellName;
 use super::journal::{Journal, read_samples};
 use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem_of};
 use super::row::Row;
-use super::schema::read_checked;
+use super::schema::{FORMER_NAMES, read_checked};
 use crate::bounded_read;
-use crate::columns::{Table, read_text_column};
+use crate::columns::{Table, columns_of, read_text_column};
 
 /// The state of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ impl Ledger {
             make_writable(&folder.join(part))?;
         }
         let ledger = Ledger { layout: Layout::of(folder) };
+        ledger.check_schema()?;
         ledger.tidy()?;
         Ok(ledger)
     }
@@ -67,6 +68,25 @@ impl Ledger {
     pub(super) fn tidy(&self) -> Result<()> {
         let complete = self.layout.complete()?;
         self.layout.tidy(|id| complete.contains(id))
+    }
+
+    /// Refuses cells of schema 4 and before: their files name two columns differently, so a query over old and new files
+    /// would silently miss rows.
+    ///
+    /// # Errors
+    /// A folder with such cells.
+    pub(super) fn check_schema(&self) -> Result<()> {
+        let Some(first) = self.layout.files(CELLS)?.next() else { return Ok(()) };
+        // A damaged file is reported where its rows are read.
+        let columns = columns_of(&first).unwrap_or_default();
+        let is_former = |name: &String| FORMER_NAMES.iter().any(|(former, _)| former == name);
+        ensure!(
+            !columns.iter().any(|(name, _)| is_former(name)),
+            "{} was written by an earlier version, which named the columns `slice` and `generation` differently\n\
+             hint: `report` and `compare` still read it; choose another folder for new results with --results",
+            self.folder().display()
+        );
+        Ok(())
     }
 
     /// Opens a results folder for reading.

@@ -39,6 +39,7 @@ impl Ledger {
             "{} cannot be merged into itself\nhint: name the target first, then the folders to merge",
             other.folder().display()
         );
+        other.check_schema()?;
         let mut merged = Merged::default();
         let own = self.cells_by_id()?;
         for (id, theirs) in other.cells_by_id()? {
@@ -113,9 +114,9 @@ fn numbers(rows: &[Row]) -> Vec<Number<'_>> {
     let mut numbers: Vec<_> = rows
         .iter()
         .map(|row| {
-            let group = row.group.as_deref();
+            let slice = row.slice.as_deref();
             let bits = [row.value, row.weight].map(f64::to_bits);
-            (row.sample.as_str(), row.metric.as_str(), group, bits[0], bits[1], row.output.as_deref())
+            (row.sample.as_str(), row.metric.as_str(), slice, bits[0], bits[1], row.output.as_deref())
         })
         .collect();
     numbers.sort_unstable();

@@ -56,7 +56,7 @@ pub struct Row {
     /// `drop` or `keep`: what happens to a book's last, shorter sample; empty for tasks that generate.
     pub tail: Text,
     /// Settings of prompt and generation, `key=value` separated by spaces; `None` for tasks that only score.
-    pub asked: Option<Text>,
+    pub generation: Option<Text>,
     pub seed: u64,
     /// The sample's name: `10146.txt#3` is the fourth chunk of a book.
     pub sample: Text,
@@ -66,7 +66,7 @@ pub struct Row {
     /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `lifetime`, `f1`, `rouge1`, ...
     pub metric: Text,
     /// The part of the sample the number covers, such as `distance:512-1023` or `kind:home`; `None`: all of it.
-    pub group: Option<Text>,
+    pub slice: Option<Text>,
     /// Sum over the sample; a pooled metric is `sum(value) / sum(weight)`.
     #[serde(with = "any_f64")]
     pub value: f64,
@@ -151,12 +151,12 @@ pub(super) mod tests {
             stride: 127,
             bos: true,
             tail: text("drop"),
-            asked: Some(text("temperature=0")),
+            generation: Some(text("temperature=0")),
             seed: 1 << 60,
             sample: format!("book#{sample}").into(),
             cluster: text("book"),
             metric: text("nll"),
-            group: Some(text("kind:home")),
+            slice: Some(text("kind:home")),
             value: 0.1 + f64::from(sample),
             weight: 127.0,
             question: None,

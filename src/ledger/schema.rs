@@ -13,6 +13,9 @@ use super::row::Row;
 use crate::bounded_read;
 use crate::columns::Table;
 
+/// Columns that were called otherwise up to schema 4, and their names.
+pub(super) const FORMER_NAMES: [(&str, &str); 2] = [("asked", "generation"), ("group", "slice")];
+
 macro_rules! row_columns {
     ($($name:ident),* $(,)?) => {
         /// The columns, in order.
@@ -26,7 +29,10 @@ macro_rules! row_columns {
         }
 
         /// The rows of a table; columns beyond the schema are ignored.
-        fn from_table(table: &Table) -> Result<Vec<Row>> {
+        fn from_table(mut table: Table) -> Result<Vec<Row>> {
+            for (former, name) in FORMER_NAMES {
+                table.rename(former, name);
+            }
             $(let mut $name = table.column(stringify!($name))?.into_iter();)*
             let mut rows = Vec::with_capacity(table.height());
             for _ in 0..table.height() {
@@ -56,12 +62,12 @@ row_columns!(
     stride,
     bos,
     tail,
-    asked,
+    generation,
     seed,
     sample,
     cluster,
     metric,
-    group,
+    slice,
     value,
     weight,
     question,
@@ -96,7 +102,7 @@ pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, bool)> {
     let damaged = || format!("{} is damaged or not a Parquet file", path.display());
     let has_checksum = checksum::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;
-    let rows = from_table(&table).with_context(|| {
+    let rows = from_table(table).with_context(|| {
         format!(
             "{} does not hold result rows of this version (see results/README.md for the schema)",
             path.display()
@@ -148,7 +154,7 @@ mod tests {
         let mut rows: Vec<Row> = (0..100).map(row).collect();
         rows[1].score = None;
         rows[1].cache_size = None;
-        rows[1].group = None;
+        rows[1].slice = None;
         rows[2].output = Some("größe\n\"quoted\"\0".repeat(10_000));
         rows[3].value = f64::INFINITY;
         rows[4].value = f64::MIN_POSITIVE / 2.0;

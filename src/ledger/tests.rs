@@ -401,3 +401,24 @@ fn changed_weights_under_one_name_are_detected() {
     let same: Vec<&CellName> = fixture.cells.iter().collect();
     assert!(fixture.ledger.other_revisions(&same, "model", "new").unwrap().is_empty());
 }
+
+#[test]
+fn folders_with_the_former_column_names_are_read_but_not_continued() {
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let journal = fixture.ledger.journal(&name).unwrap();
+    journal.append(0, rows(&name, 0)).unwrap();
+    journal.complete(1).unwrap();
+    let path = fixture.path("cells", 0, "parquet");
+    let mut table = crate::columns::Table::from_parquet(fs::read(&path).unwrap()).unwrap();
+    table.rename("generation", "asked");
+    table.rename("slice", "group");
+    fs::write(&path, super::checksum::add(&table.to_parquet().unwrap())).unwrap();
+
+    let former = Ledger::existing(fixture.folder.path()).unwrap();
+    assert_eq!(former.rows().unwrap(), rows(&name, 0));
+    let error = Ledger::open(fixture.folder.path()).unwrap_err().to_string();
+    assert!(error.contains("earlier version") && error.contains("--results"), "{error}");
+    let empty = tempfile::tempdir().unwrap();
+    assert!(Ledger::open(empty.path()).unwrap().merge(&former).is_err());
+}

@@ -98,7 +98,7 @@ pub const RESIDENT_BYTES: &str = "resident_bytes";
 pub struct MetricSum {
     pub metric: &'static str,
     /// The slice of the sample it is about, such as `kind:home`; `None`: all of it.
-    pub group: Option<String>,
+    pub slice: Option<String>,
     /// The sum over the sample.
     pub value: f64,
     /// What it is a sum over.
@@ -110,7 +110,7 @@ pub struct MetricSum {
 impl MetricSum {
     /// A sum over a whole sample.
     pub fn new(metric: &'static str, value: f64, weight: f64) -> MetricSum {
-        MetricSum { metric, group: None, value, weight, output: None }
+        MetricSum { metric, slice: None, value, weight, output: None }
     }
 }
 

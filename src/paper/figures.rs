@@ -8,7 +8,8 @@ use super::bars::{self, Bar, Stack};
 use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, titles};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Printed};
-use crate::report::curve::{Figure, Looks};
+use crate::report::curve::Figure;
+use crate::report::series_style::SeriesStyles;
 use crate::report::{Panel, RUNNING, SeriesKey, breakdown, escape, heatmap};
 
 /// Charts of one page; more are drawn on further pages.
@@ -38,7 +39,7 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
 
 /// Panels over the cache size on as many pages as they need.
 fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over: bool) -> Pieces {
-    let looks = Looks::of(panels);
+    let styles = SeriesStyles::of(panels);
     let titles = titles(panels);
     let mut pieces = Pieces::default();
     let pages: Vec<_> = panels.chunks(MOST).zip(titles.chunks(MOST)).collect();
@@ -53,7 +54,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
         let charts: Vec<Chart> = panels.iter().zip(*titles).map(chart).collect();
         let title = format!("{exhibit}, redrawn: {}", exhibit.source().shows);
         let page = evidence.page(charts.len());
-        let figure = Figure::of_charts(title, charts, &looks, NAMES.to_owned());
+        let figure = Figure::of_charts(title, charts, &styles, NAMES.to_owned());
         let end = if pages.len() > 1 { format!("page-{}", number + 1) } else { String::new() };
         pieces.scenes.push((end, figure.scene_on(&page, &figure.drawings[0].1)));
     }
@@ -106,7 +107,7 @@ pub(super) fn questions(
 pub(super) fn is_instructed(key: &SeriesKey) -> bool {
     let name = key.model.rsplit('/').next().unwrap_or_default().to_lowercase();
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    key.asked.split(' ').any(|part| part == "chat_template=true")
+    key.generation.split(' ').any(|part| part == "chat_template=true")
         || words.any(|word| matches!(word, "chat" | "instruct" | "it"))
 }
 
@@ -159,7 +160,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         panel.points.retain(|point| shown(&point.policy));
     }
     panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
-    let looks = Looks::of(&panels);
+    let styles = SeriesStyles::of(&panels);
     let breakdowns = breakdown::breakdowns(&panels);
     let running: Vec<_> = breakdowns.iter().filter(|parts| parts.by == RUNNING).collect();
     let settings: Vec<SeriesKey> = running.iter().map(|parts| parts.key().clone()).collect();
@@ -171,7 +172,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
         let long = format!("{exhibit}, redrawn: {}: {title}", exhibit.source().shows);
-        let figure = Figure::of_charts(long, charts, &looks, caption);
+        let figure = Figure::of_charts(long, charts, &styles, caption);
         pieces.scenes.push((end_of(&title, running.len()), figure.scene_on(&page, &figure.drawings[0].1)));
     }
     if pieces.scenes.is_empty() {

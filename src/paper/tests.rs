@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::report::fixture::{Sample, rows, table_3};
-use crate::report::scene::{Across, Shape};
-use crate::report::{Entry, Extra, Published as _, escape, font};
+use crate::report::{Entry, Extra, Published as _, scene};
 
 fn extra(rows: &[Row]) -> Extra {
     Paper.extra(&Results::of(rows))
@@ -28,7 +27,7 @@ fn answers(task: &str, metrics: &[&str], template: bool, scores: &[(&str, Option
             all.extend(one(policy, *size, *score, 1.0).into_iter().map(|row| Row {
                 task: task.into(),
                 metric: (*metric).into(),
-                asked: Some(asked.as_str().into()),
+                generation: Some(asked.as_str().into()),
                 ..row
             }));
         }
@@ -70,7 +69,7 @@ fn long() -> Vec<Row> {
             all.extend(one(policy, Some(512), value, weight).into_iter().map(|row| Row {
                 length: 16_384,
                 positions: positions.into(),
-                group: group.map(Into::into),
+                slice: group.map(Into::into),
                 ..row
             }));
         };
@@ -104,7 +103,7 @@ fn kept() -> Vec<Row> {
         all.extend(one("tova", Some(512), value, 1.0).into_iter().map(|row| Row {
             task: "retention".into(),
             metric: metric.into(),
-            group: group.map(Into::into),
+            slice: group.map(Into::into),
             output: output.clone(),
             ..row
         }));
@@ -315,16 +314,8 @@ fn figures_fit_a_column_or_two() {
 
 /// No text runs out of the page.
 fn assert_inside(scene: &Scene, number: u8) {
-    for shape in &scene.shapes {
-        let Shape::Text { at, text, size, across, upright: false, .. } = shape else { continue };
-        let width = font::width(&escape::plain(text), *size);
-        let left = match across {
-            Across::Left => at.0,
-            Across::Centre => at.0 - width / 2.0,
-            Across::Right => at.0 - width,
-        };
-        let inside = left >= 0.0 && left + width <= scene.width && (0.0..=scene.height).contains(&at.1);
-        assert!(inside, "Figure {number}: {text:?} from {left} to {} of {}", left + width, scene.width);
-        assert!(*size >= 5.5, "Figure {number}: {text:?} is too small to read");
+    for text in scene::texts(scene).into_iter().filter(|text| !text.upright) {
+        assert!(text.is_inside(scene), "Figure {number}: {text:?} of {}", scene.width);
+        assert!(text.size >= 5.5, "Figure {number}: {text:?} is too small to read");
     }
 }

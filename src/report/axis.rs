@@ -1,6 +1,6 @@
-//! Axes: from a value to a share of the axis, and the ticks a reader can read.
+//! Axes: from a value to a share of the axis, and readable ticks.
 //!
-//! Pure numbers; it knows nothing of drawing. Ticks on a logarithmic axis are round numbers (5, 10, 20, 50), never
+//! Pure numbers, no drawing. Ticks on a logarithmic axis are round numbers (5, 10, 20, 50), never
 //! powers written as 1e1, and ticks of cache sizes are the sizes that were measured.
 
 /// How values spread along an axis.
@@ -43,7 +43,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Cache sizes, doubling evenly, with a tick at each.
+    /// Cache sizes on a logarithmic axis, with a tick at each.
     pub(crate) fn of_sizes(sizes: &[u32]) -> Self {
         let values: Vec<f64> = sizes.iter().map(|&size| f64::from(size.max(1))).collect();
         let (low, high) = ends(&values, Scale::Log);
@@ -141,11 +141,11 @@ fn number(value: f64) -> String {
     rounded.to_string()
 }
 
-/// The linear axis' values: everything but what would squash the rest.
+/// The values a linear axis has to show: all but those that would squash the rest.
 ///
-/// A policy far worse than the full cache (the paper's Window is 600 times worse) leaves the picture where it is beyond
-/// three times `full`, unless most policies are there too; then three times the lower median of the policies' worst decides.
-pub(crate) fn within_reach(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
+/// Values beyond three times `full` are left out (the paper's Window is 600 times worse than the full cache), unless most
+/// policies have such values; then the limit is three times the lower median of the policies' worst values.
+pub(crate) fn values_to_show(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
     let finite =
         |values: &Vec<f64>| -> Vec<f64> { values.iter().copied().filter(|value| value.is_finite()).collect() };
     let series: Vec<Vec<f64>> = series.iter().map(finite).filter(|values| !values.is_empty()).collect();
@@ -153,8 +153,8 @@ pub(crate) fn within_reach(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
         series.iter().filter_map(|values| values.iter().copied().max_by(f64::total_cmp)).collect();
     worst.sort_by(f64::total_cmp);
     let median = worst.get(worst.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
-    let reach = 3.0 * median.max(full.unwrap_or(0.0));
-    series.into_iter().flatten().chain(full).filter(|&value| value <= reach || reach <= 0.0).collect()
+    let limit = 3.0 * median.max(full.unwrap_or(0.0));
+    series.into_iter().flatten().chain(full).filter(|&value| value <= limit || limit <= 0.0).collect()
 }
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_numbers_to_read() {
+    fn ticks_are_round_numbers() {
         let check = |values: &[f64], scale, expected: &[&str]| {
             assert_eq!(labels(&Axis::of_values(values, scale)), expected, "{values:?} {scale:?}");
         };
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_stand_evenly_and_carry_the_ticks() {
+    fn sizes_double_evenly_and_have_the_ticks() {
         let axis = Axis::of_sizes(&[64, 128, 256]);
         assert_eq!(labels(&axis), ["64", "128", "256"]);
         let at = [64.0, 128.0, 256.0].map(|size| axis.share(size));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_survive_strange_values() {
+    fn axes_of_extreme_values_are_valid() {
         for values in [&[][..], &[f64::NAN], &[f64::INFINITY], &[0.0], &[-1.0, 3.0], &[1e300, 1e-300]] {
             for scale in [Scale::Linear, Scale::Log] {
                 let axis = Axis::of_values(values, scale);
@@ -199,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn one_hopeless_policy_leaves_the_picture_but_not_all() {
+    fn one_policy_far_off_is_left_out_but_not_all_of_them() {
         let table = [vec![4812.0, 7.16], vec![10.28, 7.16], vec![9.53, 7.16]];
-        assert_eq!(within_reach(&table, Some(7.16)), [7.16, 10.28, 7.16, 9.53, 7.16, 7.16]);
+        assert_eq!(values_to_show(&table, Some(7.16)), [7.16, 10.28, 7.16, 9.53, 7.16, 7.16]);
         // Nothing to squash when all are bad.
-        assert_eq!(within_reach(&[vec![50.0, 20.0], vec![60.0, 10.0]], Some(5.0)).len(), 5);
+        assert_eq!(values_to_show(&[vec![50.0, 20.0], vec![60.0, 10.0]], Some(5.0)).len(), 5);
         // A metric without a full cache's value.
-        assert_eq!(within_reach(&[vec![8.0], vec![0.5], vec![0.4]], None), [0.5, 0.4]);
-        assert_eq!(within_reach(&[vec![0.0]], None), [0.0]);
+        assert_eq!(values_to_show(&[vec![8.0], vec![0.5], vec![0.4]], None), [0.5, 0.4]);
+        assert_eq!(values_to_show(&[vec![0.0]], None), [0.0]);
     }
 }

@@ -218,7 +218,7 @@ mod tests {
             let sample = [Sample { sample: "a", cluster: "a", value, weight: 2.0 }];
             let rows = rows(policy, size, &sample).into_iter();
             let group = (!group.is_empty()).then(|| group.into());
-            rows.map(move |row| Row { metric: metric.into(), group: group.clone(), ..row }).collect::<Vec<_>>()
+            rows.map(move |row| Row { metric: metric.into(), slice: group.clone(), ..row }).collect::<Vec<_>>()
         };
         let mut all = Vec::new();
         for group in ["", "distance:16-31", "distance:64-127", "kind:home"] {

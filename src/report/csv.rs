@@ -14,7 +14,7 @@ use super::write_report::Report;
 const METRIC: &str = "metric";
 
 const POINT: [&str; 16] = [
-    "group",
+    "slice",
     "quantity",
     "policy",
     "cache_size",

@@ -1,32 +1,30 @@
-//! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3; each linear
-//! and logarithmic. And recall by distance and the running average over long texts, a chart for each cache size.
+//! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3, each linear and
+//! logarithmic; recall by distance and the running average over long texts, a chart for each cache size.
 //!
-//! It decides what goes on one page and where the legend stands (below, where it cannot cover data), and names files.
+//! Decides which charts are on one figure and where the legend is (below, where it cannot cover data), and names files.
 
 use std::collections::BTreeMap;
 
 use super::axis::Scale;
 use super::breakdown::Breakdown;
-use super::chart::{self, Chart, SMALL, Shown, Stroke};
+use super::chart::{self, Chart, MARGIN, Shown, Stroke};
 use super::escape;
-use super::font;
-use super::ink::{self, BLACK, Look};
 use super::points::{self, Panel};
-use super::scene::{Across, Scene};
+use super::scene::Scene;
 use super::series_key::SeriesKey;
+use super::series_style::SeriesStyles;
 
 /// One column of a paper, in points.
 const COLUMN: f64 = 3.3 * 72.0;
 /// A chart among others, three of which fill a page.
 const SIDE: f64 = 2.3 * 72.0;
 const MOST_ABREAST: usize = 3;
-/// More panels than this are no overview any more.
+/// A figure of more panels than this gives no overview.
 const MOST_TOGETHER: usize = 12;
 /// The end of a file name.
 const LINEAR: &str = "linear";
 const BY_DISTANCE: &str = "-by-distance";
 const RUNNING: &str = "-running";
-const MARGIN: f64 = 2.0;
 const GAP: f64 = 6.0;
 
 /// How wide a figure is, and what stands side by side on it; lengths in points.
@@ -47,6 +45,23 @@ impl Page {
             _ => Self { width: SIDE * abreast as f64 + LABEL, abreast, plot: 108.0 },
         }
     }
+
+    /// Draws charts in rows; returns where they end.
+    pub(crate) fn draw(&self, scene: &mut Scene, charts: &[Chart], styles: &SeriesStyles) -> f64 {
+        let abreast = self.abreast;
+        let extra = if abreast > 1 { LABEL } else { 0.0 };
+        let chart_width = (self.width - extra) / abreast as f64;
+        let row_height = Chart::height(self.plot) + GAP;
+        for (i, chart) in charts.iter().enumerate() {
+            let (column, row) = (i % abreast, i / abreast);
+            let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
+            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
+            let room = (chart_width + own - 2.0 * MARGIN, self.plot);
+            // Panels of one figure share their quantity, so its name is written once per row.
+            chart.draw(scene, corner, room, styles, (&chart.title, column == 0));
+        }
+        charts.len().div_ceil(abreast) as f64 * row_height + MARGIN
+    }
 }
 
 /// The first chart of a row also names the axis; its plot is as wide as the others' all the same.
@@ -59,29 +74,9 @@ pub(crate) struct Figure<'a> {
     pub(crate) title: String,
     /// The same with one scale or another, and the ends of the file names.
     pub(crate) drawings: Vec<(&'static str, Vec<Chart>)>,
-    looks: &'a Looks,
-    /// What the titles of the charts leave unsaid.
+    styles: &'a SeriesStyles,
+    /// What the titles of the charts do not say.
     subject: Option<String>,
-}
-
-/// How every policy of the report looks.
-pub(crate) struct Looks(BTreeMap<String, Look>);
-
-impl Looks {
-    pub(crate) fn of(panels: &[Panel]) -> Self {
-        let mut names: Vec<&str> =
-            panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full").collect();
-        names.sort_by_key(|policy| super::order::of(policy));
-        names.dedup();
-        Self(names.iter().map(|name| (*name).to_owned()).zip(ink::looks(&names)).collect())
-    }
-
-    /// The policies as tables order them.
-    pub(crate) fn in_order(&self) -> Vec<(&str, Look)> {
-        let mut all: Vec<(&str, Look)> = self.0.iter().map(|(policy, look)| (policy.as_str(), *look)).collect();
-        all.sort_by_key(|(policy, _)| super::order::of(policy));
-        all
-    }
 }
 
 /// The figure of each panel that has a curve to show, and those of several panels.
@@ -92,7 +87,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) combined: Vec<Figure<'a>>,
 }
 
-pub(crate) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
+pub(crate) fn figures<'a>(panels: &[Panel], styles: &'a SeriesStyles) -> Figures<'a> {
     let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
     let stems = stems(panels, &settings);
     let mut together: BTreeMap<(usize, &str), Vec<(&Panel, String)>> = BTreeMap::new();
@@ -102,14 +97,14 @@ pub(crate) fn figures<'a>(panels: &[Panel], looks: &'a Looks) -> Figures<'a> {
         single.push((!panel.sizes().is_empty() && !panel.metric.is_detail()).then(|| {
             together.entry(panel.metric.order()).or_default().push((panel, title.clone()));
             let long = format!("{} by cache size: {title}", panel.metric.label);
-            Figure::by_size(stem, long, &[(panel, title)], looks)
+            Figure::by_size(stem, long, &[(panel, title)], styles)
         }));
     }
     let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
     let combined = combined.map(|panels| {
         let quantity = &panels[0].0.metric;
         let (stem, title) = (format!("{}-all", quantity.slug()), format!("{} by cache size", quantity.label));
-        Figure::by_size(stem, title, &panels, looks)
+        Figure::by_size(stem, title, &panels, styles)
     });
     Figures { combined: combined.collect(), single }
 }
@@ -128,7 +123,13 @@ pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title:
     let name = &breakdown.metric().label;
     let long = format!("{name} {how}: {title}");
     let stem = format!("{}{end}", whole.stem);
-    Some(Figure { stem, title: long, drawings: vec![(LINEAR, charts)], looks: whole.looks, subject: Some(title) })
+    Some(Figure {
+        stem,
+        title: long,
+        drawings: vec![(LINEAR, charts)],
+        styles: whole.styles,
+        subject: Some(title),
+    })
 }
 
 /// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.
@@ -158,25 +159,30 @@ fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
 
 impl Figure<'_> {
     /// Panels over the cache size, in the scales worth drawing.
-    fn by_size<'a>(stem: String, title: String, panels: &[(&Panel, String)], looks: &'a Looks) -> Figure<'a> {
+    fn by_size<'a>(
+        stem: String,
+        title: String,
+        panels: &[(&Panel, String)],
+        styles: &'a SeriesStyles,
+    ) -> Figure<'a> {
         let log = panels.iter().all(|(panel, _)| panel.metric.has_log_axis());
         let scales = [(Scale::Linear, LINEAR), (Scale::Log, "log")];
         let drawings =
             scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
                 (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
             });
-        Figure { stem, title, drawings: drawings.collect(), looks, subject: None }
+        Figure { stem, title, drawings: drawings.collect(), styles, subject: None }
     }
 
     /// One scale, with what its caption says.
     pub(crate) fn of_charts<'a>(
         title: String,
         charts: Vec<Chart>,
-        looks: &'a Looks,
+        styles: &'a SeriesStyles,
         caption: String,
     ) -> Figure<'a> {
         let drawings = vec![(LINEAR, charts)];
-        Figure { stem: String::new(), title, drawings, looks, subject: Some(caption) }
+        Figure { stem: String::new(), title, drawings, styles, subject: Some(caption) }
     }
 
     pub(crate) fn scene(&self, charts: &[Chart]) -> Scene {
@@ -184,43 +190,23 @@ impl Figure<'_> {
     }
 
     pub(crate) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
-        let abreast = page.abreast;
-        let extra = if abreast > 1 { LABEL } else { 0.0 };
-        let chart_width = (page.width - extra) / abreast as f64;
-        let mut scene = Scene { title: self.title.clone(), width: page.width, height: 0.0, shapes: Vec::new() };
-        let looks = |policy: &str| self.looks.0.get(policy).copied();
-        let row_height = Chart::height(page.plot) + GAP;
-        for (i, chart) in charts.iter().enumerate() {
-            let (column, row) = (i % abreast, i / abreast);
-            let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
-            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
-            let room = (chart_width + own - 2.0 * MARGIN, page.plot);
-            // Panels of one figure share their quantity, so its name stands once per row.
-            chart.draw(&mut scene, corner, room, &looks, column == 0);
-        }
-        let mut bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
-        bottom = self.draw_legend(&mut scene, bottom, charts);
+        let mut scene = Scene::new(&self.title, page.width);
+        let bottom = page.draw(&mut scene, charts, self.styles);
+        let (names, strokes): (Vec<String>, Vec<Stroke>) = self.legend(charts).into_iter().unzip();
         let bands = charts.iter().any(Chart::has_bands).then(|| bands(charts).to_owned());
         let caption: Vec<String> =
             self.subject.iter().filter(|subject| !subject.is_empty()).cloned().chain(bands).collect();
-        if !caption.is_empty() {
-            let room = page.width - 2.0 * MARGIN - 4.0;
-            let at = (MARGIN + 4.0, bottom + 3.5);
-            bottom = chart::draw_long_caption(&mut scene, at, room, &caption.join("; ")) + 0.5;
-        }
-        scene.height = bottom + MARGIN;
+        let sample = |scene: &mut Scene, at, i: usize| chart::draw_sample(scene, at, strokes[i]);
+        chart::finish(&mut scene, bottom, &names, (chart::SAMPLE, sample), &caption.join("; "));
         scene
     }
 
-    /// Names below the charts, in as many columns as fit; returns where it ends.
-    fn draw_legend(&self, scene: &mut Scene, top: f64, charts: &[Chart]) -> f64 {
-        const SAMPLE: f64 = 16.0;
-        const ROW: f64 = 9.5;
+    fn legend(&self, charts: &[Chart]) -> Vec<(String, Stroke)> {
         let mut entries: Vec<(String, Stroke)> = Vec::new();
         if charts.iter().any(Chart::has_full) {
             entries.push(("full".to_owned(), Stroke::Full));
         }
-        for (policy, look) in self.looks.in_order() {
+        for (policy, style) in self.styles.iter() {
             // The worst of the charts: one where it is missing must be explained.
             let Some(shown) = charts.iter().filter_map(|chart| chart.shown(policy)).max() else { continue };
             let note = match shown {
@@ -228,7 +214,7 @@ impl Figure<'_> {
                 Shown::Part => " (partly off scale)",
                 Shown::Nothing => " (off scale)",
             };
-            entries.push((format!("{}{note}", escape::plain(policy)), Stroke::Policy(look)));
+            entries.push((format!("{}{note}", escape::plain(policy)), Stroke::Policy(style)));
         }
         if charts.iter().any(Chart::has_chance) {
             let name = if charts.iter().all(Chart::is_recall) { "chance" } else { "trivial answer" };
@@ -237,20 +223,7 @@ impl Figure<'_> {
         if let Some(source) = charts.iter().find_map(Chart::printed_source) {
             entries.push((source.to_owned(), Stroke::Printed));
         }
-        let room = scene.width - 2.0 * MARGIN - 8.0;
-        let widest = entries.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
-        let column = (SAMPLE + 3.0 + widest + 8.0).min(room);
-        let columns = ((room / column) as usize).clamp(1, entries.len().max(1));
-        let rows = entries.len().div_ceil(columns);
-        for (i, (name, stroke)) in entries.iter().enumerate() {
-            // Down first, so that a family of policies stays together.
-            let (x, y) =
-                (MARGIN + 4.0 + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
-            chart::draw_sample(scene, (x, y), SAMPLE, *stroke);
-            let name = font::fit(name, SMALL, column - SAMPLE - 3.0);
-            scene.text((x + SAMPLE + 3.0, y), &name, SMALL, BLACK, Across::Left);
-        }
-        top + rows as f64 * ROW + 1.0
+        entries
     }
 }
 
@@ -266,7 +239,7 @@ fn bands(charts: &[Chart]) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{Sample, panels, rows};
-    use super::super::scene::Shape;
+    use super::super::scene::texts;
     use super::*;
     use crate::ledger::Row;
 
@@ -278,24 +251,19 @@ mod tests {
         points.iter().flat_map(at).collect()
     }
 
-    fn texts(scene: &Scene) -> Vec<String> {
-        let text = |shape: &Shape| if let Shape::Text { text, .. } = shape { Some(text.clone()) } else { None };
-        scene.shapes.iter().filter_map(text).collect()
-    }
-
     #[test]
-    fn what_cannot_be_seen_is_said() {
+    fn policies_off_the_scale_are_named_in_the_legend() {
         let full = rows("full", None, &[Sample { sample: "a", cluster: "a", value: 5f64.ln(), weight: 1.0 }]);
         let window = line("window", &[(8, 900.0), (16, 400.0)]);
         let all =
             [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
         let panels = panels(&all);
-        let looks = Looks::of(&panels);
-        let figures = figures(&panels, &looks);
+        let styles = SeriesStyles::of(&panels);
+        let figures = figures(&panels, &styles);
         let figure = figures.single[0].as_ref().unwrap();
         let [linear, log] = &figure.drawings[..] else { panic!("two scales expected") };
         let (linear, log) = (figure.scene(&linear.1), figure.scene(&log.1));
-        let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|text| text == expected);
+        let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
         assert!(has(&linear, "window (off scale)"), "{:?}", texts(&linear));
         assert!(has(&log, "window") && has(&log, "5.00"), "{:?}", texts(&log));
         assert!(figures.combined.is_empty());
@@ -308,27 +276,24 @@ mod tests {
         let all: Vec<Row> = names.iter().flat_map(|name| line(name, &[(1, 3.0), (1_000_000, 2.0)])).collect();
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300).into(), ..row }).collect();
         let panels = panels(&all);
-        let looks = Looks::of(&panels);
-        let figures = figures(&panels, &looks);
+        let styles = SeriesStyles::of(&panels);
+        let figures = figures(&panels, &styles);
         let figure = figures.single[0].as_ref().unwrap();
         let scene = figure.scene(&figure.drawings[1].1);
-        for shape in &scene.shapes {
-            let ends = match shape {
-                Shape::Fill { points, .. } | Shape::Stroke { points, .. } => points.clone(),
-                Shape::Image { corner, .. } => vec![*corner],
-                Shape::Text { at, text, size, across, upright: false, .. } => {
-                    let width = font::width(text, *size);
-                    let left = match across {
-                        Across::Left => at.0,
-                        Across::Centre => at.0 - width / 2.0,
-                        Across::Right => at.0 - width,
-                    };
-                    vec![(left, at.1), (left + width, at.1)]
-                }
-                Shape::Text { at, .. } => vec![*at],
-            };
-            let inside = |(x, y): &(f64, f64)| (0.0..=scene.width).contains(x) && (0.0..=scene.height).contains(y);
-            assert!(ends.iter().all(inside), "{shape:?} is outside {} x {}", scene.width, scene.height);
+        let placed = texts(&scene);
+        assert!(placed.len() > 25);
+        for text in placed {
+            assert!(text.is_inside(&scene), "{text:?} is outside {} x {}", scene.width, scene.height);
+        }
+        // No coordinate of a line or an area is outside either.
+        let svg = scene.svg();
+        let (width, height) = scene.size();
+        for path in svg.split(" d=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            for point in path.trim_end_matches('Z').split(['M', 'L']).skip(1) {
+                let (x, y) = point.split_once(' ').unwrap();
+                let (x, y): (i64, i64) = (x.parse().unwrap(), y.parse().unwrap());
+                assert!((0..=i64::from(width)).contains(&x) && (0..=i64::from(height)).contains(&y), "{path}");
+            }
         }
     }
 
@@ -339,8 +304,8 @@ mod tests {
         };
         let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
         let panels = panels(&all.concat());
-        let looks = Looks::of(&panels);
-        let figures = figures(&panels, &looks);
+        let styles = SeriesStyles::of(&panels);
+        let figures = figures(&panels, &styles);
         let mut stems: Vec<&str> = figures.single.iter().flatten().map(|figure| figure.stem.as_str()).collect();
         stems.extend(figures.combined.iter().map(|figure| figure.stem.as_str()));
         let all = stems.len();

@@ -1,8 +1,8 @@
 //! Names from rows, made safe for where they are shown.
 //!
 //! Models, data sets, policies and samples are named by whoever wrote the sweep or the files, so they may hold anything:
-//! terminal control codes, Markdown, path separators. In an SVG
-//! the drawing library escapes `<`, `>` and `&`, and [`plain`] removes what XML cannot hold at all.
+//! terminal control codes, Markdown, path separators. Each format has a function here that shows such names as they are;
+//! all begin with [`plain`], which removes what no format can hold.
 
 use sha2::{Digest, Sha256};
 
@@ -80,9 +80,9 @@ fn latex_but(text: &str, rare: impl Fn(char) -> String) -> String {
     escaped
 }
 
-/// Text between the tags of an SVG.
+/// Text between the tags of an SVG, or in a quoted attribute.
 pub(super) fn xml(text: &str) -> String {
-    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// One field of a CSV line, quoted as RFC 4180 asks when it must be.

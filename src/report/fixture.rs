@@ -1,8 +1,8 @@
 //! Rows for tests: a few by hand, the paper's Table 3 spread over books, and plausible recall.
 
 use super::Results;
-use super::curve::Looks;
 use super::points::Panel;
+use super::series_style::SeriesStyles;
 use super::write_report::Report;
 use crate::ledger::Row;
 
@@ -14,8 +14,8 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
 pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
     let results = Results::of(rows);
     let whole = results.whole();
-    let looks = Looks::of(&whole);
-    f(&Report::of(&results, &whole, &looks, &[], &()))
+    let styles = SeriesStyles::of(&whole);
+    f(&Report::of(&results, &whole, &styles, &[], &()))
 }
 
 #[derive(Clone, Copy)]
@@ -49,12 +49,12 @@ pub(crate) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
             stride: 4096,
             bos: true,
             tail: "drop".into(),
-            asked: None,
+            generation: None,
             seed: 0,
             sample: sample.sample.into(),
             cluster: sample.cluster.into(),
             metric: "nll".into(),
-            group: None,
+            slice: None,
             value: sample.value,
             weight: sample.weight,
             question: None,
@@ -145,7 +145,7 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
                 dataset: "embedded".into(),
                 cell: format!("{model}-recall-{}", row.cell).into(),
                 metric: metric.into(),
-                group: group.as_deref().map(Into::into),
+                slice: group.as_deref().map(Into::into),
                 ..row
             }));
         };

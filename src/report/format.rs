@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::scene::Scene;
 use super::table::Sheet;
 use super::write_report::Report;
-use super::{csv, html, latex, markdown, pdf};
+use super::{csv, html, latex, markdown};
 
 /// Files by name, with their contents.
 pub(super) type Files = Vec<(&'static str, String)>;
@@ -53,9 +53,9 @@ pub static FORMATS: [Format; 7] = [
         sheets: Some(latex::sheets),
         ..of_reports("tex", "report.tex: every table, to be read into a paper with \\input", latex::files)
     },
-    of_figures("svg", "Figures, sharp at any size", |scene| Ok(scene.svg()?.into_bytes())),
+    of_figures("svg", "Figures, sharp at any size", |scene| Ok(scene.svg().into_bytes())),
     of_figures("png", "Figures as pixels, 300 per inch", Scene::png),
-    Format { is_usual: false, ..of_figures("pdf", "Figures for LaTeX", |scene| Ok(pdf::file(scene))) },
+    Format { is_usual: false, ..of_figures("pdf", "Figures for LaTeX", Scene::pdf) },
 ];
 
 const fn of_reports(name: &'static str, about: &'static str, files: fn(&Report<'_>) -> Result<Files>) -> Format {

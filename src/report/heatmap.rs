@@ -1,13 +1,13 @@
-//! Who is in the cache when: the paper's Figures 8, 12 and 13, a map of steps (down) by attended tokens (across).
+//! Which tokens are in the cache at each step: the paper's Figures 8, 12 and 13, a map of steps (down) by tokens (across).
 //!
-//! A map comes from the step at which each token left, which rows carry as text. A long text has more spots than a figure
-//! has room for, so each square is the share of its spots at which the token is there: black all, white none.
+//! A map is made of the step at which each token was evicted, which rows hold as text. A long text has more pairs of step
+//! and token than a figure has pixels, so each square is the share of its pairs where the token is kept: black all, white none.
 
 use std::collections::BTreeMap;
 
 use super::chart::{self, LABEL, SMALL, TITLE};
-use super::ink::BLACK;
-use super::scene::{Across, Scene, Shape};
+use super::scene::{Across, Pen, Scene};
+use super::series_style::BLACK;
 use super::{escape, font};
 use crate::ledger::Row;
 
@@ -16,8 +16,8 @@ pub(crate) struct Map {
     pub(crate) layer: usize,
     sample: String,
     tokens: usize,
-    /// For each key-value head that decides by itself, the step at which each token left: (heads)(tokens)
-    left: Vec<Vec<usize>>,
+    /// For each key-value head that evicts by itself, the step at which each token was evicted: (heads)(tokens)
+    evicted: Vec<Vec<usize>>,
 }
 
 /// Squares each way, alone and among other maps.
@@ -37,31 +37,32 @@ pub(crate) fn maps(rows: Vec<&Row>) -> Vec<Map> {
     for row in mapped().filter(|row| row.sample == sample) {
         let numbers =
             |text: &str| text.split(' ').map(|number| number.parse().ok()).collect::<Option<Vec<usize>>>();
-        let layer = row.group.as_deref().and_then(|group| layer_of(group)?.parse().ok());
-        let (Some(layer), Some(left)) = (layer, row.output.as_deref().and_then(numbers)) else { continue };
-        let tokens = left.len();
-        let map = maps.entry(layer).or_insert(Map { layer, sample: sample.to_owned(), tokens, left: Vec::new() });
+        let layer = row.slice.as_deref().and_then(|slice| layer_of(slice)?.parse().ok());
+        let (Some(layer), Some(evicted)) = (layer, row.output.as_deref().and_then(numbers)) else { continue };
+        let tokens = evicted.len();
+        let map =
+            maps.entry(layer).or_insert(Map { layer, sample: sample.to_owned(), tokens, evicted: Vec::new() });
         if map.tokens == tokens {
-            map.left.push(left);
+            map.evicted.push(evicted);
         }
     }
     maps.into_values().collect()
 }
 
 /// The number in `layer:3` and `layer:3 head:1`.
-fn layer_of(group: &str) -> Option<&str> {
-    group.strip_prefix("layer:")?.split(' ').next()
+fn layer_of(slice: &str) -> Option<&str> {
+    slice.strip_prefix("layer:")?.split(' ').next()
 }
 
 impl Map {
     /// Shares of each square, row after row, as grey.
     fn grey(&self, squares: usize) -> Vec<u8> {
         let mut sums = vec![0.0; squares * squares];
-        // Squares may end inside a token's step; what a spot adds is then parted among them.
+        // Squares may end inside a token's step, which then counts for each by the share that is in it.
         let side = self.tokens as f64 / squares as f64;
-        for left in &self.left {
-            for (token, left) in left.iter().enumerate() {
-                let (from, to) = (token as f64 / side, ((left + 1).min(self.tokens)) as f64 / side);
+        for evicted in &self.evicted {
+            for (token, step) in evicted.iter().enumerate() {
+                let (from, to) = (token as f64 / side, ((step + 1).min(self.tokens)) as f64 / side);
                 let across = (token as f64 / side, (token + 1) as f64 / side);
                 for column in across.0 as usize..(across.1.ceil() as usize).min(squares) {
                     let wide = across.1.min((column + 1) as f64) - across.0.max(column as f64);
@@ -72,7 +73,7 @@ impl Map {
                 }
             }
         }
-        let groups = self.left.len().max(1) as f64;
+        let groups = self.evicted.len().max(1) as f64;
         sums.into_iter().map(|sum: f64| (255.0 * (1.0 - sum / groups)).clamp(0.0, 255.0).round() as u8).collect()
     }
 }
@@ -97,18 +98,17 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) ->
     let (left, top, gap) = (LEFT, 16.0, gap(maps));
     let side = (width - left) / abreast as f64 - gap;
     let rows = maps.len().div_ceil(abreast);
-    let long = format!("Who is in the cache: {title}");
-    let mut scene = Scene { title: long.clone(), width, height: 0.0, shapes: Vec::new() };
+    let mut scene = Scene::new(format!("Tokens kept in the cache: {title}"), width);
     for (i, map) in maps.iter().enumerate() {
         let (column, row) = (i % abreast, i / abreast);
         let corner = (left + column as f64 * (side + gap), top + row as f64 * (side + gap + 8.0));
         let squares = map.tokens.clamp(1, if alone { ALONE } else { TOGETHER });
-        let (columns, grey) = (squares, map.grey(squares));
-        scene.shapes.push(Shape::Image { corner, size: (side, side), columns, grey });
+        scene.image(corner, (side, side), squares, &map.grey(squares));
         let end = (corner.0 + side, corner.1 + side);
-        // Beside the map, not on it: what stays for ever are often the first few tokens.
+        // Beside the map, not on it: the first few tokens are often those that are never evicted.
         let (outer, far) = ((corner.0 - AIR, corner.1 - AIR), (end.0 + AIR, end.1 + AIR));
-        scene.stroke(vec![outer, (far.0, outer.1), far, (outer.0, far.1), outer], BLACK, 0.5, None);
+        let pen = Pen::new(BLACK, 0.5);
+        scene.stroke("axis", &[outer, (far.0, outer.1), far, (outer.0, far.1), outer], pen);
         let middle = (corner.0 + end.0) / 2.0;
         // The caption has the whole title.
         let fits = alone && font::width(title, TITLE) <= side + gap;
@@ -118,8 +118,8 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) ->
         for part in [0, 1, 2] {
             let (share, label) = (f64::from(part) / 2.0, (map.tokens * part as usize / 2).to_string());
             let (x, y) = (corner.0 + share * side, corner.1 + share * side);
-            scene.stroke(vec![(x, far.1), (x, far.1 + 2.0)], BLACK, 0.5, None);
-            scene.stroke(vec![(outer.0 - 2.0, y), (outer.0, y)], BLACK, 0.5, None);
+            scene.stroke("axis", &[(x, far.1), (x, far.1 + 2.0)], pen);
+            scene.stroke("axis", &[(outer.0 - 2.0, y), (outer.0, y)], pen);
             let across = [Across::Left, Across::Centre, Across::Right][part as usize];
             // On a small map the middle's would touch the end's.
             let wide = 1.5 * font::width(&map.tokens.to_string(), SMALL) + 3.0;
@@ -133,19 +133,11 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) ->
     }
     let bottom = top + rows as f64 * (side + gap + 8.0) - gap;
     let middle = (left + width - gap) / 2.0;
-    let upright = Shape::Text {
-        at: (6.0, (top + bottom) / 2.0),
-        text: "step".to_owned(),
-        size: LABEL,
-        color: BLACK,
-        across: Across::Centre,
-        upright: true,
-    };
-    scene.shapes.push(upright);
+    scene.upright_text((6.0, (top + bottom) / 2.0), "step", LABEL);
     scene.text((middle, bottom + 10.0), "attended token", LABEL, BLACK, Across::Centre);
     let sample = maps.first().map_or("", |map| map.sample.as_str());
     let caption = format!("{}; sample {}; black: kept", title, escape::plain(sample));
-    let end = chart::draw_long_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption);
+    let end = chart::draw_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption);
     scene.height = end + 2.0;
     scene
 }
@@ -154,13 +146,13 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) ->
 mod tests {
     use super::*;
 
-    fn map(left: Vec<Vec<usize>>) -> Map {
-        Map { layer: 0, sample: "a".into(), tokens: left[0].len(), left }
+    fn map(evicted: Vec<Vec<usize>>) -> Map {
+        Map { layer: 0, sample: "a".into(), tokens: evicted[0].len(), evicted }
     }
 
     #[test]
-    fn a_square_is_the_share_of_its_spots() {
-        // Four tokens; the second leaves at step 2, the others stay.
+    fn a_square_is_the_share_of_steps_at_which_its_tokens_are_kept() {
+        // Four tokens; the second is evicted at step 2, the others never.
         let exact = map(vec![vec![4, 2, 4, 4]]).grey(4);
         let (kept, gone) = (0, 255);
         let rows = [
@@ -170,10 +162,10 @@ mod tests {
             [kept, gone, kept, kept],
         ];
         assert_eq!(exact, rows.concat());
-        // Two by two: three of four spots before the middle, all but one below, and so on.
+        // Two by two: three of four pairs before the middle, all but one below, and so on.
         let share = |kept: f64| (255.0 * (1.0 - kept)).round() as u8;
         assert_eq!(map(vec![vec![4, 2, 4, 4]]).grey(2), [share(0.75), 255, share(0.75), share(0.75)]);
-        // Heads that decide by themselves are averaged.
+        // Heads that evict by themselves are averaged.
         let heads = map(vec![vec![4, 2, 4, 4], vec![4, 4, 4, 4]]).grey(4);
         assert_eq!(heads[13], 128);
     }

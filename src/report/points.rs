@@ -300,7 +300,7 @@ mod tests {
         let at = |metric: &str, group: Option<&str>, value| {
             let sample = [Sample { sample: "a", cluster: "a", value, weight: 8.0 }];
             let rows = rows("tova", Some(64), &sample).into_iter();
-            rows.map(|row| Row { metric: metric.into(), group: group.map(Into::into), ..row }).collect::<Vec<_>>()
+            rows.map(|row| Row { metric: metric.into(), slice: group.map(Into::into), ..row }).collect::<Vec<_>>()
         };
         let all = [
             at("recall", Some("kind:home"), 1.0),

@@ -12,7 +12,7 @@ use super::scene::Scene;
 use super::series::{AllSeries, label, newest};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
-use super::{escape, heatmap, order, places};
+use super::{escape, heatmap, kept_by_position, order};
 use crate::ledger::Row;
 use crate::metric::Metric;
 
@@ -153,11 +153,11 @@ impl<'a> Section<'a> {
         if sizes.is_empty() {
             return None;
         }
-        places::scene(&self.title, &self.positions(), &[(policy, &sizes)], self.key.length, Some(width))
+        kept_by_position::scene(&self.title, &self.positions(), &[(policy, &sizes)], self.key.length, Some(width))
     }
 
     fn positions(&self) -> Vec<(u32, &'a Panel)> {
-        let places = 0..places::MOST;
+        let places = 0..kept_by_position::MOST;
         places.filter_map(|position| Some((position, self.panel(&format!("position:{position}"))?))).collect()
     }
 
@@ -195,7 +195,7 @@ impl<'a> Section<'a> {
         let columns = self.columns();
         let lines: Vec<(&str, &[u32])> =
             columns.iter().map(|column| (column.policy, column.sizes.as_slice())).collect();
-        if let Some(scene) = places::scene(&self.title, &positions, &lines, self.key.length, None) {
+        if let Some(scene) = kept_by_position::scene(&self.title, &positions, &lines, self.key.length, None) {
             figures.push((format!("{}-by-position", self.stem), scene));
         }
         for column in &columns {
@@ -311,7 +311,7 @@ mod tests {
                     task: "retention".into(),
                     length: 16,
                     metric: metric.into(),
-                    group: group.map(Into::into),
+                    slice: group.map(Into::into),
                     output: output.map(str::to_owned),
                     ..row
                 }));
@@ -334,9 +334,9 @@ mod tests {
                 || stems[1].ends_with("-window-8-last-layer")
         );
         for (_, scene) in &figures {
-            assert!(scene.svg().unwrap().contains("<svg"));
+            assert!(scene.svg().contains("<svg"));
         }
-        assert!(figures[1].1.svg().unwrap().contains("<image "));
+        assert!(figures[1].1.svg().contains("<image "));
         let mut text = String::new();
         push_section(&mut text, section, &[]);
         for line in [

@@ -1,21 +1,27 @@
-//! A picture as a list of shapes, and its two renderings: SVG text and a PNG file.
+//! The writer of figures: one SVG, which stands alone as a file and inside the page.
 //!
-//! Lengths are points (1/72 inch) from the top left, so sizes mean the same in both and on paper. It knows nothing of
-//! what is drawn. The drawing library fills and strokes; letters of the PNG are set here, from the embedded font, since
-//! the library's own bitmap text ignores where a glyph starts and so spaces letters unevenly.
+//! Lengths are points (1/72 inch) from the top left. Every element has its colour, which files show, and a class, by which
+//! the page's style sheet replaces that colour with one of the light or dark theme. Lines, areas and texts are drawn with
+//! plotters, for which [`Backend`] writes the elements. Knows nothing of what is drawn.
 
-use anyhow::{Context as _, Result, anyhow};
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use plotters::coord::Shift;
-use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind};
 
-use super::image::{self, Image};
+use super::series_style::{BLACK, WHITE};
 use super::{escape, font};
 
+/// A position in points: across and down.
 pub(crate) type Spot = (f64, f64);
 
-/// Where a text hangs on its spot; up and down it is always centred on the height of a digit.
+/// Which part of a text is at its position; vertically, half the height of a digit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Across {
     Left,
@@ -23,218 +29,357 @@ pub(crate) enum Across {
     Right,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Shape {
-    Fill {
-        points: Vec<Spot>,
-        color: RGBColor,
-        opacity: f64,
-    },
-    /// `dash` is the length of a dash and of the gap after it.
-    Stroke {
-        points: Vec<Spot>,
-        color: RGBColor,
-        width: f64,
-        dash: Option<(f64, f64)>,
-    },
-    /// Squares of grey, row by row, in a rectangle; it lies below everything else.
-    Image {
-        corner: Spot,
-        size: (f64, f64),
-        columns: usize,
-        grey: Vec<u8>,
-    },
-    /// `size` is the font's; upright text reads from bottom to top.
-    Text {
-        at: Spot,
-        text: String,
-        size: f64,
-        color: RGBColor,
-        across: Across,
-        upright: bool,
-    },
+/// What a line is drawn with.
+#[derive(Clone, Copy)]
+pub(crate) struct Pen {
+    pub(crate) color: RGBColor,
+    /// In points.
+    pub(crate) width: f64,
+    /// Lengths of a dash and of the gap after it.
+    pub(crate) dash: Option<(f64, f64)>,
 }
 
-#[derive(Clone, Debug)]
+impl Pen {
+    pub(crate) fn new(color: RGBColor, width: f64) -> Self {
+        Self { color, width, dash: None }
+    }
+
+    pub(crate) fn dashed(self, dash: (f64, f64)) -> Self {
+        Self { dash: Some(dash), ..self }
+    }
+}
+
+/// Units per inch. plotters draws in whole units, which are too fine to be seen.
+pub(crate) const UNITS: f64 = 600.0;
+
 pub(crate) struct Scene {
     pub(crate) title: String,
     pub(crate) width: f64,
     pub(crate) height: f64,
-    pub(crate) shapes: Vec<Shape>,
+    written: Rc<RefCell<Written>>,
 }
 
-/// Units per inch: fine enough that whole units, all the library draws in, are no grid to see.
-const UNITS: f64 = 600.0;
-/// Units that become one pixel of the PNG each way, which smooths its edges: 300 pixels per inch remain.
-const SMOOTHING: usize = 2;
+/// The elements so far, and what the next one gets.
+#[derive(Default)]
+struct Written {
+    svg: String,
+    class: &'static str,
+    dash: Option<(f64, f64)>,
+}
 
 impl Scene {
-    pub(crate) fn stroke(&mut self, points: Vec<Spot>, color: RGBColor, width: f64, dash: Option<(f64, f64)>) {
-        self.shapes.push(Shape::Stroke { points, color, width, dash });
+    /// Without a height, which is set when everything is drawn.
+    pub(crate) fn new(title: impl Into<String>, width: f64) -> Self {
+        Self { title: title.into(), width, height: 0.0, written: Rc::default() }
+    }
+
+    pub(crate) fn stroke(&mut self, class: &'static str, points: &[Spot], pen: Pen) {
+        let mut points: Vec<_> = points.iter().copied().map(units).collect();
+        points.dedup();
+        let style = ShapeStyle::from(pen.color).stroke_width((unit(pen.width) as u32).max(2));
+        self.draw(class, pen.dash, &PathElement::new(points, style));
+    }
+
+    pub(crate) fn fill(&mut self, class: &'static str, points: &[Spot], color: RGBColor, opacity: f64) {
+        let points: Vec<_> = points.iter().copied().map(units).collect();
+        self.draw(class, None, &Polygon::new(points, color.mix(opacity)));
     }
 
     pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: RGBColor, across: Across) {
-        self.shapes.push(Shape::Text { at, text: text.to_owned(), size, color, across, upright: false });
+        let at = (at.0, at.1 + font::HALF_DIGIT * size);
+        self.write_text(at, text, size, color, across, FontTransform::None);
     }
 
-    pub(crate) fn svg(&self) -> Result<String> {
-        let mut body = String::new();
-        {
-            let root = SVGBackend::with_string(&mut body, self.size()).into_drawing_area();
-            root.fill(&WHITE).context("drawing the SVG")?;
-            draw(&root, self).and_then(|()| draw_texts(&root, self)).context("drawing the SVG")?;
-            root.present().context("drawing the SVG")?;
-        }
-        // The library's first line sizes the picture in pixels; paper wants inches. Text inherits nothing else.
-        let (width, height) = self.size();
-        let (_, shapes) = body.split_once(">\n").ok_or_else(|| anyhow!("the SVG has no first line"))?;
-        // Pictures go right after the white the library began with.
-        let (white, shapes) = shapes.split_once("/>\n").ok_or_else(|| anyhow!("the SVG has no background"))?;
-        let images = self.images().map(image::svg).collect::<Result<String>>()?;
-        let title = escape::xml(&self.title);
-        Ok(format!(
-            "<svg width=\"{:.3}in\" height=\"{:.3}in\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             stroke-linejoin=\"round\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{title}</title>\n{white}/>\n{images}{shapes}",
-            f64::from(width) / UNITS,
-            f64::from(height) / UNITS,
-        ))
+    /// Black text that reads from bottom to top, centred.
+    pub(crate) fn upright_text(&mut self, at: Spot, text: &str, size: f64) {
+        let at = (at.0 + font::HALF_DIGIT * size, at.1);
+        self.write_text(at, text, size, BLACK, Across::Centre, FontTransform::Rotate270);
     }
 
-    /// The bytes of a PNG file.
-    pub(crate) fn png(&self) -> Result<Vec<u8>> {
-        let (width, height) = self.size();
-        let mut pixels = vec![255; width as usize * height as usize * 3];
-        for image in self.images() {
-            image.paint(&mut pixels, width as usize);
-        }
-        {
-            let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-            draw(&root, self).context("drawing the PNG")?;
-            root.present().context("drawing the PNG")?;
-        }
-        for shape in &self.shapes {
-            if let Shape::Text { at, text, size, color, across, upright } = shape {
-                let start = match across {
-                    Across::Left => 0.0,
-                    Across::Centre => -0.5 * font::width(text, *size),
-                    Across::Right => -font::width(text, *size),
-                };
-                let at = (at.0 * UNITS / 72.0, at.1 * UNITS / 72.0);
-                let canvas = font::Canvas { pixels: &mut pixels, width: width as usize };
-                canvas.write(
-                    text,
-                    size * UNITS / 72.0,
-                    at,
-                    start * UNITS / 72.0,
-                    *upright,
-                    (color.0, color.1, color.2),
-                );
-            }
-        }
-        let (small, size) = shrink(&pixels, width as usize, height as usize);
-        let mut bytes = Vec::new();
-        let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.set_depth(png::BitDepth::Eight);
-        // Most of a figure is white: what is beside a pixel says nearly all of it.
-        encoder.set_adaptive_filter(png::AdaptiveFilterType::Adaptive);
-        let mut writer = encoder.write_header().context("encoding the PNG")?;
-        writer.write_image_data(&small).context("encoding the PNG")?;
-        writer.finish().context("encoding the PNG")?;
-        Ok(bytes)
-    }
-
-    fn images(&self) -> impl Iterator<Item = Image<'_>> {
-        self.shapes.iter().filter_map(|shape| match shape {
-            Shape::Image { corner, size, columns, grey } => {
-                let end = (corner.0 + size.0, corner.1 + size.1);
-                Some(Image { from: unit(*corner), to: unit(end), columns: (*columns).max(1), grey })
-            }
-            _ => None,
-        })
-    }
-
-    /// In units, a multiple of the smoothing.
-    fn size(&self) -> (u32, u32) {
-        let units = |points: f64| (points * UNITS / 72.0 / SMOOTHING as f64).ceil() as u32 * SMOOTHING as u32;
-        (units(self.width), units(self.height))
-    }
-}
-
-fn unit((x, y): Spot) -> (i32, i32) {
-    ((x * UNITS / 72.0).round() as i32, (y * UNITS / 72.0).round() as i32)
-}
-
-/// Everything but pictures and text.
-fn draw<B: DrawingBackend>(root: &DrawingArea<B, Shift>, scene: &Scene) -> Result<()>
-where
-    B::ErrorType: 'static,
-{
-    for shape in &scene.shapes {
-        match shape {
-            Shape::Fill { points, color, opacity } => {
-                let points: Vec<_> = points.iter().copied().map(unit).collect();
-                root.draw(&Polygon::new(points, color.mix(*opacity)))?;
-            }
-            Shape::Stroke { points, color, width, dash } => {
-                let mut points: Vec<_> = points.iter().copied().map(unit).collect();
-                // Points that fall together would leave the library's corners without a direction.
-                points.dedup();
-                let style = color.stroke_width(((width * UNITS / 72.0).round() as u32).max(2));
-                let long = |points: f64| (points * UNITS / 72.0).round() as i32;
-                match dash {
-                    Some((on, off)) => {
-                        root.draw(&DashedPathElement::new(points, long(*on), long(*off), style))?;
-                    }
-                    None => root.draw(&PathElement::new(points, style))?,
-                }
-            }
-            Shape::Image { .. } | Shape::Text { .. } => {}
-        }
-    }
-    Ok(())
-}
-
-fn draw_texts<B: DrawingBackend>(root: &DrawingArea<B, Shift>, scene: &Scene) -> Result<()>
-where
-    B::ErrorType: 'static,
-{
-    // The library sizes fonts by their line, not their em.
-    const LINE: f64 = 1.24;
-    // It centres on half the height of an x; this more to centre on a digit.
-    const DOWN: f64 = font::HALF_DIGIT - font::HALF_X;
-    for shape in &scene.shapes {
-        let Shape::Text { at, text, size, color, across, upright } = shape else { continue };
+    fn write_text(
+        &mut self,
+        at: Spot,
+        text: &str,
+        size: f64,
+        color: RGBColor,
+        across: Across,
+        turn: FontTransform,
+    ) {
         let horizontal = match across {
             Across::Left => HPos::Left,
             Across::Centre => HPos::Center,
             Across::Right => HPos::Right,
         };
-        let (turn, at) = if *upright {
-            (FontTransform::Rotate270, (at.0 + DOWN * size, at.1))
-        } else {
-            (FontTransform::None, (at.0, at.1 + DOWN * size))
-        };
-        let font = FontDesc::new(FontFamily::Name(font::FAMILY), size * UNITS / 72.0 * LINE, FontStyle::Normal);
-        let style = font.transform(turn).color(color).pos(Pos::new(horizontal, VPos::Center));
-        root.draw(&Text::new(escape::plain(text), unit(at), style))?;
+        let font = FontDesc::new(FontFamily::SansSerif, size * UNITS / 72.0, FontStyle::Normal);
+        let style = font.transform(turn).color(&color).pos(Pos::new(horizontal, VPos::Bottom));
+        let class = if color == BLACK { "ink" } else { "soft" };
+        self.draw(class, None, &Text::new(text.to_owned(), units(at), style));
     }
-    Ok(())
+
+    fn draw<E>(&mut self, class: &'static str, dash: Option<(f64, f64)>, element: &E)
+    where
+        for<'a> &'a E: plotters::element::PointCollection<'a, BackendCoord>,
+        E: plotters::element::Drawable<Backend>,
+    {
+        {
+            let mut written = self.written.borrow_mut();
+            (written.class, written.dash) = (class, dash);
+        }
+        let area: DrawingArea<Backend, Shift> = Backend(Rc::clone(&self.written)).into_drawing_area();
+        area.draw(element).expect("writing to a string does not fail");
+    }
+
+    /// A picture of grey squares, `columns` in each row, in a rectangle.
+    pub(crate) fn image(&mut self, corner: Spot, size: (f64, f64), columns: usize, grey: &[u8]) {
+        let mut png = Vec::new();
+        let mut encoder = png::Encoder::new(&mut png, columns as u32, (grey.len() / columns) as u32);
+        encoder.set_color(png::ColorType::Grayscale);
+        encoder.set_depth(png::BitDepth::Eight);
+        let encoded = encoder.write_header().and_then(|mut writer| writer.write_image_data(grey));
+        encoded.expect("a picture of whole rows can be encoded in memory");
+        let ((x, y), (width, height)) = (units(corner), units(size));
+        let data = STANDARD.encode(png);
+        self.raw(format_args!(
+            "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" preserveAspectRatio=\"none\" \
+             href=\"data:image/png;base64,{data}\"></image>\n"
+        ));
+    }
+
+    /// What is drawn `inside` as one group; `attributes` must be escaped.
+    pub(crate) fn group(&mut self, attributes: &str, inside: impl FnOnce(&mut Self)) {
+        self.raw(format_args!("<g {attributes}>\n"));
+        inside(self);
+        self.raw(format_args!("</g>\n"));
+    }
+
+    /// What is drawn `inside`, as far as it lies in the rectangle.
+    pub(crate) fn clipped(&mut self, (left, top): Spot, (right, bottom): Spot, inside: impl FnOnce(&mut Self)) {
+        let ((x, y), (width, height)) = (units((left, top)), units((right - left, bottom - top)));
+        self.raw(format_args!(
+            "<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" viewBox=\"{x} {y} {width} {height}\">\n"
+        ));
+        inside(self);
+        self.raw(format_args!("</svg>\n"));
+    }
+
+    /// A text that a reader gets who points at the group it is in, and a transparent circle to point at.
+    pub(crate) fn tooltip(&mut self, at: Spot, radius: f64, text: &str) {
+        let ((x, y), radius) = (units(at), unit(radius));
+        let text = escape::xml(text);
+        self.raw(format_args!(
+            "<title>{text}</title>\n<circle class=\"target\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"none\" \
+             pointer-events=\"all\"></circle>\n"
+        ));
+    }
+
+    fn raw(&mut self, element: fmt::Arguments<'_>) {
+        self.written.borrow_mut().svg.write_fmt(element).expect("writing to a string does not fail");
+    }
+
+    /// Width and height in units; both are even, since two units are a pixel of a PNG.
+    pub(crate) fn size(&self) -> (u32, u32) {
+        let even = |points: f64| (points * UNITS / 72.0 / 2.0).ceil() as u32 * 2;
+        (even(self.width), even(self.height))
+    }
+
+    /// The figure as a file.
+    pub(crate) fn svg(&self) -> String {
+        let (width, height) = self.size();
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" {} viewBox=\"0 0 {width} {height}\" role=\"img\" \
+             font-family=\"{}\" stroke-linejoin=\"round\">\n<title>{}</title>\n\
+             <style>image{{image-rendering:pixelated}}</style>\n\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>\n{}</svg>\n",
+            self.inches(),
+            font::FAMILY,
+            escape::xml(&self.title),
+            hex(WHITE),
+            self.written.borrow().svg
+        )
+    }
+
+    /// The figure as a part of the page, whose style sheet has the colours; `label` is its name for screen readers.
+    pub(crate) fn inline(&self, class: &str, label: &str) -> String {
+        let (width, height) = self.size();
+        format!(
+            "<svg class=\"plot drawn {class}\" {} viewBox=\"0 0 {width} {height}\" role=\"group\" aria-label=\"{}\" \
+             stroke-linejoin=\"round\">\n{}</svg>\n",
+            self.inches(),
+            escape::xml(label),
+            self.written.borrow().svg
+        )
+    }
+
+    fn inches(&self) -> String {
+        let (width, height) = self.size();
+        format!("width=\"{:.3}in\" height=\"{:.3}in\"", f64::from(width) / UNITS, f64::from(height) / UNITS)
+    }
 }
 
-/// Each square of pixels becomes its mean.
-fn shrink(pixels: &[u8], width: usize, height: usize) -> (Vec<u8>, (u32, u32)) {
-    let (small_width, small_height) = (width / SMOOTHING, height / SMOOTHING);
-    let mut small = Vec::with_capacity(small_width * small_height * 3);
-    for (y, x) in (0..small_height).flat_map(|y| (0..small_width).map(move |x| (y, x))) {
-        for channel in 0..3 {
-            let square = (0..SMOOTHING * SMOOTHING).map(|i| {
-                let (row, column) = (y * SMOOTHING + i / SMOOTHING, x * SMOOTHING + i % SMOOTHING);
-                usize::from(pixels[(row * width + column) * 3 + channel])
-            });
-            let mean = (square.sum::<usize>() + SMOOTHING * SMOOTHING / 2) / (SMOOTHING * SMOOTHING);
-            small.push(u8::try_from(mean).unwrap_or(u8::MAX));
+fn unit(points: f64) -> i32 {
+    (points * UNITS / 72.0).round() as i32
+}
+
+fn units((x, y): Spot) -> BackendCoord {
+    (unit(x), unit(y))
+}
+
+fn hex(RGBColor(red, green, blue): RGBColor) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
+/// Writes SVG for plotters.
+struct Backend(Rc<RefCell<Written>>);
+
+type Drawn = Result<(), DrawingErrorKind<fmt::Error>>;
+
+impl Backend {
+    fn path(&self, points: impl IntoIterator<Item = BackendCoord>, end: &str, paint: fmt::Arguments<'_>) -> Drawn {
+        let mut written = self.0.borrow_mut();
+        let class = written.class;
+        let write = |out: &mut String| -> fmt::Result {
+            write!(out, "<path class=\"{class}\" d=\"")?;
+            for (i, (x, y)) in points.into_iter().enumerate() {
+                write!(out, "{}{x} {y}", if i == 0 { 'M' } else { 'L' })?;
+            }
+            writeln!(out, "{end}\" {paint}></path>")
+        };
+        write(&mut written.svg).map_err(DrawingErrorKind::DrawingError)
+    }
+}
+
+impl DrawingBackend for Backend {
+    type ErrorType = fmt::Error;
+
+    fn get_size(&self) -> (u32, u32) {
+        (u32::from(u16::MAX), u32::from(u16::MAX))
+    }
+
+    fn ensure_prepared(&mut self) -> Drawn {
+        Ok(())
+    }
+
+    fn present(&mut self) -> Drawn {
+        Ok(())
+    }
+
+    fn draw_pixel(&mut self, _: BackendCoord, _: BackendColor) -> Drawn {
+        Ok(())
+    }
+
+    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
+        let (color, width) = (color(style.color()), style.stroke_width());
+        let dash = self.0.borrow().dash;
+        let dash =
+            dash.map_or_else(String::new, |(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
+        self.path(path, "", format_args!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"))
+    }
+
+    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        path: I,
+        style: &S,
+    ) -> Drawn {
+        let (color, opacity) = (color(style.color()), style.color().alpha);
+        match opacity {
+            1.0 => self.path(path, "Z", format_args!("fill=\"{color}\"")),
+            _ => self.path(path, "Z", format_args!("fill=\"{color}\" opacity=\"{opacity}\"")),
         }
     }
-    (small, (small_width as u32, small_height as u32))
+
+    fn draw_text<S: BackendTextStyle>(&mut self, text: &str, style: &S, (x, y): BackendCoord) -> Drawn {
+        let anchor = match style.anchor().h_pos {
+            HPos::Left => "start",
+            HPos::Center => "middle",
+            HPos::Right => "end",
+        };
+        let turn = match style.transform() {
+            FontTransform::Rotate270 => format!(" transform=\"rotate(270 {x} {y})\""),
+            _ => String::new(),
+        };
+        let (size, color, text) = (style.size().round(), color(style.color()), escape::xml(text));
+        let mut written = self.0.borrow_mut();
+        let class = written.class;
+        writeln!(
+            written.svg,
+            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{color}\"\
+             {turn}>{text}</text>"
+        )
+        .map_err(DrawingErrorKind::DrawingError)
+    }
+}
+
+fn color(BackendColor { rgb: (red, green, blue), .. }: BackendColor) -> String {
+    hex(RGBColor(red, green, blue))
+}
+
+/// A text of a figure, with the room it takes in points.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct PlacedText {
+    pub(crate) text: String,
+    pub(crate) size: f64,
+    pub(crate) upright: bool,
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) y: f64,
+}
+
+#[cfg(test)]
+impl PlacedText {
+    /// An SVG has positions in whole units of 0.12 points, so a text may be half a unit outside: 0.1 points are allowed.
+    pub(crate) fn is_inside(&self, scene: &Scene) -> bool {
+        let across = self.upright || (self.left >= -0.1 && self.right <= scene.width + 0.1);
+        across && (0.0..=scene.height).contains(&self.y)
+    }
+}
+
+/// The texts of a figure, read back from its SVG.
+#[cfg(test)]
+pub(crate) fn texts(scene: &Scene) -> Vec<PlacedText> {
+    let svg = scene.svg();
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+    let placed = texts.map(|node| {
+        let number = |name: &str| node.attribute(name).unwrap().parse::<f64>().unwrap() * 72.0 / UNITS;
+        let (text, size, x) = (node.text().unwrap_or_default().to_owned(), number("font-size"), number("x"));
+        let width = font::width(&text, size);
+        let left = match node.attribute("text-anchor").unwrap() {
+            "start" => x,
+            "middle" => x - width / 2.0,
+            _ => x - width,
+        };
+        let upright = node.attribute("transform").is_some();
+        PlacedText { text, size, upright, left, right: left + width, y: number("y") }
+    });
+    placed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::series_style::GREY;
+    use super::*;
+
+    #[test]
+    fn elements_have_their_colour_class_and_place() {
+        let mut scene = Scene::new("A & <b>", 72.0);
+        scene.height = 36.0;
+        scene.stroke("axis", &[(0.0, 0.0), (72.0, 36.0)], Pen::new(BLACK, 0.6).dashed((4.0, 2.5)));
+        scene.fill("band", &[(0.0, 0.0), (9.0, 0.0), (9.0, 9.0)], GREY, 0.18);
+        scene.text((36.0, 18.0), "1 < 2", 7.2, BLACK, Across::Centre);
+        scene.clipped((0.0, 0.0), (36.0, 18.0), |scene| scene.tooltip((3.0, 6.0), 4.8, "a \"tip\""));
+        let svg = scene.svg();
+        for part in [
+            "width=\"1.000in\" height=\"0.500in\" viewBox=\"0 0 600 300\"",
+            "<title>A &amp; &lt;b&gt;</title>",
+            "<path class=\"axis\" d=\"M0 0L600 300\" fill=\"none\" stroke=\"#000000\" stroke-width=\"5\" stroke-dasharray=\"33 21\">",
+            "<path class=\"band\" d=\"M0 0L75 0L75 75Z\" fill=\"#6e6e6e\" opacity=\"0.18\">",
+            "x=\"300\" y=\"172\" text-anchor=\"middle\" font-size=\"60\" fill=\"#000000\">1 &lt; 2</text>",
+            "<svg x=\"0\" y=\"0\" width=\"300\" height=\"150\" viewBox=\"0 0 300 150\">",
+            "cx=\"25\" cy=\"50\" r=\"40\"",
+        ] {
+            assert!(svg.contains(part), "{part}\n{svg}");
+        }
+        assert!(roxmltree::Document::parse(&svg).is_ok());
+    }
 }

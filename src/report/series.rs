@@ -127,7 +127,7 @@ fn cells<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Vec<Part<'a>> {
     for rows in rows.chunk_by(is_of_one_cell) {
         let mut metrics: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
         for row in rows {
-            metrics.entry((row.metric.as_str(), row.group.as_deref())).or_default().push(row);
+            metrics.entry((row.metric.as_str(), row.slice.as_deref())).or_default().push(row);
         }
         let wanted = metrics.into_iter().filter(|(_, rows)| wanted(rows[0]));
         cells.extend(wanted.map(|(of, rows)| (SeriesKey::of(rows[0]), of, rows)));

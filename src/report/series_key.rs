@@ -20,7 +20,7 @@ pub struct SeriesKey {
     pub stride: u32,
     pub bos: bool,
     pub tail: Text,
-    pub asked: Text,
+    pub generation: Text,
     pub seed: u64,
     pub prefill: Text,
     /// Empty unless the metric is a property of a device.
@@ -45,7 +45,7 @@ impl SeriesKey {
             ("stride", self.stride.to_string()),
             ("bos", self.bos.to_string()),
             ("tail", self.tail.to_string()),
-            ("asked", self.asked.to_string()),
+            ("generation", self.generation.to_string()),
             ("seed", self.seed.to_string()),
             ("prefill", self.prefill.to_string()),
             ("device", self.device.to_string()),
@@ -65,7 +65,7 @@ impl SeriesKey {
             stride: row.stride,
             bos: row.bos,
             tail: row.tail.clone(),
-            asked: row.asked.clone().unwrap_or_default(),
+            generation: row.generation.clone().unwrap_or_default(),
             seed: row.seed,
             prefill: row.prefill.clone(),
             device: if is_timed { row.device.clone() } else { Text::new() },
@@ -83,7 +83,8 @@ impl SeriesKey {
             [&row.task, &row.dataset, &row.model, &row.model_revision, &row.dtype, &row.tail, &row.prefill]
         }
         texts(a) == texts(b)
-            && (a.length, a.stride, a.bos, a.seed, &a.asked) == (b.length, b.stride, b.bos, b.seed, &b.asked)
+            && (a.length, a.stride, a.bos, a.seed, &a.generation)
+                == (b.length, b.stride, b.bos, b.seed, &b.generation)
             && a.device == b.device
     }
 
@@ -102,7 +103,7 @@ impl SeriesKey {
             ("stride", if self.stride == 0 { String::new() } else { self.stride.to_string() }),
             ("bos", if self.bos { "yes" } else { "no" }.to_owned()),
             ("tail", self.tail.to_string()),
-            ("asked", self.asked.to_string()),
+            ("generation", self.generation.to_string()),
             ("seed", self.seed.to_string()),
             ("prefill", self.prefill.to_string()),
             ("device", self.device.to_string()),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use super::breakdown::{self, Breakdown};
-use super::curve::{self, Figure, Looks};
+use super::curve::{self, Figure};
 use super::format::{FORMATS, Format};
 use super::markdown::Link;
 use super::points::Panel;
@@ -19,6 +19,7 @@ use super::retention::{self, Section};
 use super::scene::Scene;
 use super::series::AllSeries;
 use super::series_key::SeriesKey;
+use super::series_style::SeriesStyles;
 use super::summary;
 use super::table::Sheet;
 use super::throughput::{self, Throughput};
@@ -61,7 +62,7 @@ pub(super) struct Report<'a> {
     pub(super) breakdowns: Vec<Breakdown<'a>>,
     pub(super) timings: Vec<Throughput>,
     pub(super) sections: Vec<Section<'a>>,
-    pub(super) looks: &'a Looks,
+    pub(super) styles: &'a SeriesStyles,
     /// The smallest cache that is enough.
     pub(super) smallest: Option<Sheet>,
     /// Sheets of the caller, which come last.
@@ -81,11 +82,11 @@ pub(super) struct Links {
 }
 
 impl<'a> Report<'a> {
-    /// `whole` and `looks` are of the results' panels of whole samples.
+    /// `whole` and `styles` are of the results' panels of whole samples.
     pub(super) fn of(
         results: &'a Results<'_>,
         whole: &'a [Panel],
-        looks: &'a Looks,
+        styles: &'a SeriesStyles,
         distances: &[Distance],
         published: &'a dyn Published,
     ) -> Self {
@@ -97,7 +98,7 @@ impl<'a> Report<'a> {
             breakdowns: breakdown::breakdowns(&results.panels),
             timings: throughput::tables(&results.series, published),
             sections: retention::sections(results, published),
-            looks,
+            styles,
             smallest: within::sheet(whole, distances),
             extra: Vec::new(),
             links: Links::default(),
@@ -127,9 +128,9 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
         bail!("there are no rows to report on");
     }
     let whole = results.whole();
-    let looks = Looks::of(&whole);
+    let styles = SeriesStyles::of(&whole);
     let extra = published.extra(&results);
-    let mut report = Report::of(&results, &whole, &looks, &options.within, published);
+    let mut report = Report::of(&results, &whole, &styles, &options.within, published);
     report.extra = extra.sheets;
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
@@ -155,7 +156,7 @@ impl Folder<'_> {
     /// Draws everything and returns what there is to link.
     fn write_figures(&mut self, report: &Report<'_>) -> Result<Links> {
         let mut links = Links::default();
-        let figures = curve::figures(report.panels, report.looks);
+        let figures = curve::figures(report.panels, report.styles);
         for figure in &figures.combined {
             links.overview.extend(self.write_figure(figure)?);
         }
@@ -324,10 +325,8 @@ mod tests {
         // Every tag closes.
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
         assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
-        // Dashes of the full line: many black strokes of one height.
-        let dashes: Vec<&str> =
-            svg.lines().filter(|line| line.contains("polyline") && line.contains("#000000")).collect();
-        assert!(dashes.len() > 10, "{svg}");
+        let full: Vec<&str> = svg.lines().filter(|line| line.contains("class=\"reference full\"")).collect();
+        assert!(full[0].contains("#000000") && full[0].contains("stroke-dasharray"), "{full:?}");
     }
 
     #[test]

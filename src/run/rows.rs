@@ -33,7 +33,7 @@ impl Provenance {
             Some(texts) => (texts.stride(model_task.bos), texts.tail.name()),
             None => (0, ""),
         };
-        let asked = cell.task.asked(model_task.samples.template());
+        let generation = cell.task.generation_settings(model_task.samples.template());
         let (policy, size): (Option<Policy>, Option<usize>) = match cell.rule {
             CacheRule::Unbounded => (None, None),
             CacheRule::Truncate { size } => (None, Some(size)),
@@ -62,12 +62,12 @@ impl Provenance {
             stride: stride as u32,
             bos: model_task.bos,
             tail: tail.into(),
-            asked: asked.as_deref().map(Text::from),
+            generation: generation.as_deref().map(Text::from),
             seed: cell.seed,
             sample: sample.into(),
             cluster: cluster.into(),
             metric: sum.metric.into(),
-            group: sum.group.as_deref().map(Text::from),
+            slice: sum.slice.as_deref().map(Text::from),
             value: sum.value,
             weight: sum.weight,
             question: once(sum, question),

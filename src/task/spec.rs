@@ -52,7 +52,7 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
         None
     }
 
-    /// Settings that are shown in the column `asked`, before and after those of generation.
+    /// Settings that are shown in the column `generation`, before and after those of `write:`.
     fn row_settings(&self) -> RowSettings {
         RowSettings::default()
     }
@@ -99,7 +99,7 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
     fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask>;
 }
 
-/// Settings for the column `asked`, as keys and values.
+/// Settings for the column `generation`, as keys and values.
 #[derive(Debug, Default)]
 pub struct RowSettings {
     pub before: Vec<(&'static str, String)>,
@@ -165,9 +165,9 @@ impl TaskSpec {
         }
     }
 
-    /// The column `asked`: the settings of prompt and generation as one text, with the digest of the chat template
+    /// The column `generation`: the settings of prompt and generation as one text, with the digest of the chat template
     /// around the prompts. `None` if the task has no such settings.
-    pub fn asked(&self, template: Option<&str>) -> Option<String> {
+    pub fn generation_settings(&self, template: Option<&str>) -> Option<String> {
         let RowSettings { before: mut parts, after } = self.row_settings();
         parts.extend(self.generation().map(GenerationConfig::canonical).unwrap_or_default());
         if parts.is_empty() {

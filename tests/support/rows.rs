@@ -15,7 +15,7 @@ pub fn measured(results: &Path) -> Vec<Row> {
 /// Checks that two sets of rows are the same, every bit of every number.
 #[track_caller]
 pub fn assert_same(got: &[Row], expected: &[Row]) {
-    let key = |row: &Row| (row.cell.clone(), row.sample.clone(), row.metric.clone(), row.group.clone());
+    let key = |row: &Row| (row.cell.clone(), row.sample.clone(), row.metric.clone(), row.slice.clone());
     let table = |rows: &[Row]| {
         let mut table = BTreeMap::new();
         for row in rows {

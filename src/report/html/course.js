@@ -92,7 +92,7 @@ const courseAlong =
           transform: `translate(${x(middle(spot)).toFixed(1)} ${y(spot.value).toFixed(1)})`,
         });
         point.append(
-          draw("circle", { class: "reach", r: 10 }),
+          draw("circle", { class: "target", r: 10 }),
           isFull
             ? draw("circle", { class: "mark", r: 2 })
             : draw("path", { class: open ? "mark open" : "mark", d: marker }),

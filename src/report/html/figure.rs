@@ -1,38 +1,37 @@
 //! A figure of the page: one or several charts, linear and logarithmic, their legend and what is to be said of them.
 //!
-//! Both scales are in the page and the style sheet shows one. It decides nothing about axes, and draws no chart itself.
+//! Charts are those of the files. Both scales are in the page and the style sheet shows one.
 
-use anyhow::Result;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
-use super::super::chart::{Chart, Shown};
+use super::super::chart::{self, Chart, Shown};
 use super::super::curve::Figure;
 use super::super::escape;
-use super::super::points::Panel;
 use super::super::scene::Scene;
+use super::super::series_style::{Marker, SeriesStyles};
 use super::super::sheets::capital;
-use super::plot::{self, Room};
-use super::tone::Palette;
 
-/// The figure; `panel` is the one it shows where it shows one.
-pub(super) fn figure(figure: &Figure<'_>, palette: &Palette<'_>, panel: Option<&Panel>) -> Markup {
+/// Widths of a chart and heights of its plot, alone and among others. In points, of which the style sheet makes about two
+/// pixels each.
+const ALONE: (f64, f64) = (264.0, 145.0);
+const AMONG: (f64, f64) = (180.0, 105.0);
+
+/// The figure of one chart or several.
+pub(super) fn figure(figure: &Figure<'_>, styles: &SeriesStyles) -> Markup {
     let Some((_, charts)) = figure.drawings.first() else { return html! {} };
     let alone = charts.len() == 1;
-    let room = if alone { plot::ALONE } else { plot::AMONG };
     html! {
         figure.figure.both[figure.drawings.len() > 1] {
             @for (scale, charts) in &figure.drawings {
                 div class={ "scale " (scale) } {
                     div.charts.alone[alone] {
-                        @for chart in charts { (one(chart, palette, room, &figure.title, scale, panel.filter(|_| alone), alone)) }
+                        @for chart in charts { (one(chart, styles, &figure.title, scale, alone)) }
                     }
-                    @let missing = off_scale(charts, palette);
+                    @let missing = off_scale(charts, styles);
                     @if !missing.is_empty() { p.about { "Off this axis: " (missing) "." } }
                 }
             }
-            (legend(charts, palette))
+            (legend(charts, styles))
             figcaption {
                 (capital(&escape::plain(&figure.title))) "."
                 @if charts.iter().any(Chart::has_bands) {
@@ -45,27 +44,24 @@ pub(super) fn figure(figure: &Figure<'_>, palette: &Palette<'_>, panel: Option<&
     }
 }
 
-fn one(
-    chart: &Chart,
-    palette: &Palette<'_>,
-    room: Room,
-    title: &str,
-    scale: &str,
-    panel: Option<&Panel>,
-    alone: bool,
-) -> Markup {
-    let name = format!("{title}, {scale} axis; {}", chart.title);
+fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bool) -> Markup {
+    let label = format!("{title}, {scale} axis; {}", chart.title);
+    let (width, plot) = if alone { ALONE } else { AMONG };
+    let mut scene = Scene::new(title, width);
+    scene.height = Chart::height(plot);
+    // Titles are text of the page, which wraps; above a chart alone there is the heading of its setting.
+    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, ("", true));
     html! {
         div.chart {
             @if !alone { p.chart-title { (escape::plain(&chart.title)) } }
-            (plot::svg(chart, palette, room, &escape::plain(&name), panel))
+            (PreEscaped(scene.inline("", &label)))
         }
     }
 }
 
 /// What is measured but cannot be seen.
-fn off_scale(charts: &[Chart], palette: &Palette<'_>) -> String {
-    let told = palette.policies().filter_map(|policy| {
+fn off_scale(charts: &[Chart], styles: &SeriesStyles) -> String {
+    let names = styles.names().filter_map(|policy| {
         let name = escape::plain(policy);
         match charts.iter().filter_map(|chart| chart.shown(policy)).max()? {
             Shown::All => None,
@@ -73,21 +69,21 @@ fn off_scale(charts: &[Chart], palette: &Palette<'_>) -> String {
             Shown::Nothing => Some(name),
         }
     });
-    told.collect::<Vec<_>>().join(", ")
+    names.collect::<Vec<_>>().join(", ")
 }
 
-fn legend(charts: &[Chart], palette: &Palette<'_>) -> Markup {
-    let shown = |policy: &&str| charts.iter().any(|chart| chart.shown(policy).is_some());
+fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
+    let shown = |(policy, _): &(&str, _)| charts.iter().any(|chart| chart.shown(policy).is_some());
     html! {
         ul.legend {
             @if charts.iter().any(Chart::has_full) {
                 li data-policy="full" { (sample(html! { path.reference.full d="M1 7H31" {} })) "full" }
             }
-            @for policy in palette.policies().filter(shown) {
-                li class=(palette.class(policy)) data-policy=(escape::plain(policy)) {
+            @for (policy, style) in styles.iter().filter(shown) {
+                li class=(style.class()) data-policy=(escape::plain(policy)) {
                     (sample(html! {
                         path.stroke d="M1 7H31" {}
-                        @if let Some(look) = palette.look(policy) { g transform="translate(16 7)" { (plot::mark(look.marker)) } }
+                        g transform="translate(16 7)" { (mark(style.marker)) }
                     }))
                     (escape::plain(policy))
                 }
@@ -106,14 +102,23 @@ fn sample(inside: Markup) -> Markup {
     html! { svg.sample viewBox="0 0 32 14" aria-hidden="true" { (inside) } }
 }
 
-/// A figure that exists as a drawing only, on a white card.
-pub(super) fn picture(scene: &Scene) -> Result<Markup> {
-    let data = STANDARD.encode(scene.svg()?);
+/// A marker's outline in pixels, and whether it is filled.
+pub(super) fn marker_path(marker: Marker) -> (String, bool) {
+    chart::marker_path(marker, 4.4)
+}
+
+fn mark(marker: Marker) -> Markup {
+    let (path, filled) = marker_path(marker);
+    html! { path.mark.open[!filled] d=(path) {} }
+}
+
+/// A figure as it is in the files.
+pub(super) fn picture(scene: &Scene) -> Markup {
     let title = escape::plain(&scene.title);
-    Ok(html! {
+    html! {
         figure.figure {
-            div.card { img src={ "data:image/svg+xml;base64," (data) } alt=(title); }
+            (PreEscaped(scene.inline("picture", &title)))
             figcaption { (title) "." }
         }
-    })
+    }
 }

@@ -7,7 +7,6 @@
 mod figure;
 mod json;
 mod page;
-mod plot;
 mod points;
 #[cfg(test)]
 mod reader;
@@ -15,7 +14,7 @@ mod samples;
 mod table;
 #[cfg(test)]
 mod tests;
-mod tone;
+mod theme;
 
 use anyhow::Result;
 

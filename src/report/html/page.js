@@ -47,7 +47,7 @@
     const [of, policy, size] = point;
     const panel = data.panels[of];
     const setting = data.settings[panel.setting];
-    const text = [setting.title, ...setting.fields.slice(0, 3), panel.quantity, panel.group, policy]
+    const text = [setting.title, ...setting.fields.slice(0, 3), panel.quantity, panel.slice, policy]
       .join(" ")
       .toLowerCase();
     return {
@@ -196,10 +196,10 @@
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   };
   const savePoints = () => {
-    const lines = [[...data.fields, "metric", "group", "quantity", "chance", "samples_expected", ...data.columns]];
+    const lines = [[...data.fields, "metric", "slice", "quantity", "chance", "samples_expected", ...data.columns]];
     for (const { point, panel, setting } of points.filter(pointIsShown)) {
       const [, policy, size, values, ...others] = point;
-      const subject = [panel.metric, panel.group, panel.quantity, panel.chance, panel.samples];
+      const subject = [panel.metric, panel.slice, panel.quantity, panel.chance, panel.samples];
       lines.push([...setting.fields, ...subject, policy, size, ...values, ...others]);
     }
     save("points.csv", lines);

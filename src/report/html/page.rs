@@ -20,8 +20,7 @@ use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::write_report::Report;
 use super::table::Known;
-use super::tone::Palette;
-use super::{figure, points, samples, table};
+use super::{figure, points, samples, table, theme};
 
 const STYLE: &str = include_str!("page.css");
 /// One script, in the order of use.
@@ -35,7 +34,6 @@ const SCRIPT: &str = concat!(
 /// What all parts of the page need.
 struct Page<'a> {
     report: &'a Report<'a>,
-    palette: Palette<'a>,
     known: Known<'a>,
     /// In the order of the page.
     keys: Vec<SeriesKey>,
@@ -44,11 +42,10 @@ struct Page<'a> {
 }
 
 pub(super) fn page(report: &Report<'_>) -> Result<String> {
-    let palette = Palette::of(report.looks);
-    let figures = curve::figures(report.panels, report.looks);
-    let style = format!("{STYLE}\n{}", palette.css());
-    let known = Known(palette.policies().chain(["full"]).collect());
-    let page = Page { report, palette, known, keys: report.keys(), figures: figures.single };
+    let figures = curve::figures(report.panels, report.styles);
+    let style = format!("{STYLE}\n{}", theme::css());
+    let known = Known(report.styles.names().chain(["full"]).collect());
+    let page = Page { report, known, keys: report.keys(), figures: figures.single };
     let further: Vec<&Sheet> = report.smallest.iter().chain(&report.extra).collect();
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
@@ -79,7 +76,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 }
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
-                script #points type="application/json" { (PreEscaped(points::json(report.all, &page.keys, &page.palette)?)) }
+                script #points type="application/json" { (PreEscaped(points::json(report.all, &page.keys, report.styles)?)) }
                 script #rows type="application/json" { (PreEscaped(samples::json(report.series, &page.keys, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -167,7 +164,7 @@ impl Page<'_> {
                 @for (at, figure) in combined.iter().enumerate() {
                     details.fold open[at == 0] {
                         summary { (capital(&escape::plain(&figure.title))) }
-                        (figure::figure(figure, &self.palette, None))
+                        (figure::figure(figure, self.report.styles))
                     }
                 }
             }
@@ -234,7 +231,7 @@ impl Page<'_> {
         let differences = sheets::difference(panel);
         let body = html! {
             div.pair {
-                @if let Some(shown) = figure { (figure::figure(shown, &self.palette, Some(panel))) }
+                @if let Some(shown) = figure { (figure::figure(shown, self.report.styles)) }
                 @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = &differences {
@@ -266,7 +263,7 @@ impl Page<'_> {
                 @let charts = whole.and_then(|whole| curve::of_parts(parts, whole, panel.key.title(&self.keys)));
                 details.panel.fold data-metric=(escape::plain(&panel.metric.id)) {
                     summary { (capital(&escape::plain(&sheets::title_of_parts(parts)))) }
-                    @if let Some(charts) = &charts { (figure::figure(charts, &self.palette, None)) }
+                    @if let Some(charts) = &charts { (figure::figure(charts, self.report.styles)) }
                     div.sheets { @for (size, sheet) in &tables { (self.sheet(sheet, Some(*size))) } }
                 }
             }
@@ -276,7 +273,7 @@ impl Page<'_> {
     /// Which tokens are kept, with figures as images.
     fn kept(&self, section: &retention::Section<'_>) -> Result<Markup> {
         let figures = section.figures();
-        let pictures = figures.iter().map(|(_, scene)| figure::picture(scene)).collect::<Result<Vec<_>>>()?;
+        let pictures: Vec<Markup> = figures.iter().map(|(_, scene)| figure::picture(scene)).collect();
         Ok(html! {
             div.kept {
                 h3 { "What is kept" }

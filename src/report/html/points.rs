@@ -11,8 +11,9 @@ use super::super::bootstrap::Estimate;
 use super::super::escape;
 use super::super::points::Panel;
 use super::super::series_key::SeriesKey;
+use super::super::series_style::SeriesStyles;
+use super::figure::marker_path;
 use super::json::{Exact, inside_script};
-use super::tone::Palette;
 
 #[derive(Serialize)]
 struct Points {
@@ -36,7 +37,7 @@ struct KeyRecord {
 struct Subject {
     setting: usize,
     metric: String,
-    group: String,
+    slice: String,
     quantity: String,
     chance: Option<Exact>,
     samples: usize,
@@ -61,7 +62,7 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// The JSON; `keys` are the page's, in its order.
-pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) -> Result<String> {
+pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], styles: &SeriesStyles) -> Result<String> {
     let record = |key: &SeriesKey| KeyRecord {
         title: key.title(keys),
         fields: key.fields().map(|(_, field)| escape::plain(&field)),
@@ -69,7 +70,7 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) 
     let subject = |panel: &Panel| Subject {
         setting: keys.iter().position(|key| *key == panel.key).unwrap_or(0),
         metric: escape::plain(&panel.metric.id),
-        group: escape::plain(panel.slice.as_deref().unwrap_or_default()),
+        slice: escape::plain(panel.slice.as_deref().unwrap_or_default()),
         quantity: panel.metric.label.to_string(),
         chance: panel.chance.map(Exact),
         samples: panel.samples,
@@ -98,9 +99,12 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], palette: &Palette<'_>) 
         panels: panels.iter().map(subject).collect(),
         columns: COLUMNS,
         points: lines.collect(),
-        looks: palette
-            .policies()
-            .filter_map(|policy| Some((escape::plain(policy), palette.drawn(policy)?)))
+        looks: styles
+            .iter()
+            .map(|(policy, style)| {
+                let (path, filled) = marker_path(style.marker);
+                (escape::plain(policy), (style.class(), path, !filled))
+            })
             .collect(),
     })
 }

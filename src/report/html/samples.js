@@ -158,10 +158,10 @@ const singleSamples = (page) => {
   const course = (home, metric, size) => {
     const parts = home.columns
       .map((column, index) => ({ column, index }))
-      .filter(({ column }) => column.group && column.metric === metric);
+      .filter(({ column }) => column.slice && column.metric === metric);
     const spots = parts
       .map(({ column, index }) => {
-        const [from, to] = column.group.split(":")[1].split("-").map(Number);
+        const [from, to] = column.slice.split(":")[1].split("-").map(Number);
         return { column, index, from, to: to === undefined ? from : to };
       })
       .filter((spot) => Number.isFinite(spot.from) && Number.isFinite(spot.to));
@@ -193,7 +193,7 @@ const singleSamples = (page) => {
         "policy",
         "cache_size",
         "metric",
-        "group",
+        "slice",
         "value",
         "weight",
         ...(asked ? ["question", "references"] : []),
@@ -204,9 +204,9 @@ const singleSamples = (page) => {
     for (const [whole, parts] of places(home)) {
       home.columns.forEach((column, index) => {
         if (!shows("metric", column.metric)) return;
-        const mark = pooled(home, (column.group ? parts || {} : whole.values)[index], sample);
+        const mark = pooled(home, (column.slice ? parts || {} : whole.values)[index], sample);
         if (mark === null) return;
-        const carries = column.metric === "new_tokens" && !column.group;
+        const carries = column.metric === "new_tokens" && !column.slice;
         const output = carries && whole.outputs ? whole.outputs[sample] : null;
         const proof = asked
           ? carries
@@ -220,7 +220,7 @@ const singleSamples = (page) => {
           whole.policy,
           whole.size,
           column.metric,
-          column.group,
+          column.slice,
           mark.value,
           mark.weight,
           ...proof,
@@ -322,7 +322,7 @@ const singleSamples = (page) => {
     }
     const wholes = home.columns
       .map((column, index) => [column, index])
-      .filter(([column]) => !column.group && shows("metric", column.metric));
+      .filter(([column]) => !column.slice && shows("metric", column.metric));
     const writes = home.places.some(([whole]) => whole.outputs);
     if (writes) {
       place.append(answers(home, wholes));
@@ -350,7 +350,7 @@ const singleSamples = (page) => {
     const courses = [
       ...new Map(
         home.columns
-          .filter((column) => column.group && shows("metric", column.metric))
+          .filter((column) => column.slice && shows("metric", column.metric))
           .map((column) => [column.metric, column.quantity]),
       ),
     ];

@@ -91,7 +91,7 @@ struct Whole<'a> {
 #[derive(Serialize)]
 struct Subject {
     metric: String,
-    group: String,
+    slice: String,
     quantity: String,
     transform: &'static str,
 }
@@ -279,7 +279,7 @@ impl<'a> KeySamples<'a> {
             let metric = Metric::of(metric);
             Subject {
                 metric: escape::plain(&metric.id),
-                group: escape::plain(slice.unwrap_or_default()),
+                slice: escape::plain(slice.unwrap_or_default()),
                 quantity: metric.label.to_string(),
                 transform: metric.transform(),
             }

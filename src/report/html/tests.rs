@@ -6,9 +6,9 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::super::Results;
-use super::super::curve::Looks;
 use super::super::fixture::{Sample, recall, rows, table_3};
 use super::super::points::Panel;
+use super::super::series_style::SeriesStyles;
 use super::super::table::{Entry, Grid, Line, Sheet};
 use super::reader::{Piece, attribute, json, number, pieces, raw};
 use super::*;
@@ -20,8 +20,8 @@ const HOSTILE: &str =
 fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
     let results = Results::of(rows);
     let whole = results.whole();
-    let looks = Looks::of(&whole);
-    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &looks, &[], &()) };
+    let styles = SeriesStyles::of(&whole);
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &styles, &[], &()) };
     (page::page(&report).unwrap(), results.panels.clone())
 }
 
@@ -55,7 +55,7 @@ fn questions() -> Vec<Row> {
                 output: Some(format!("line one of {sample}\nat {size:?}")),
                 ..row.clone()
             });
-            all.push(Row { metric: "f1".into(), group: Some("kind:x".into()), ..row });
+            all.push(Row { metric: "f1".into(), slice: Some("kind:x".into()), ..row });
         }
     }
     all
@@ -191,7 +191,7 @@ fn every_curve_is_drawn_on_both_axes_with_tips() {
     for part in [r#"class="scale linear""#, r#"class="scale log""#, r#"<path class="reference full""#] {
         assert!(page.contains(part), "{part}");
     }
-    assert!(page.matches(r#"<path class="band p"#).count() >= 8);
+    assert!(page.matches(r#"<path class="band""#).count() >= 8);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn hostile_texts_are_escaped() {
             model_revision: HOSTILE.into(),
             policy: if row.policy == "full" { row.policy } else { format!("{}{HOSTILE}", row.policy).into() },
             dataset: format!("{}{HOSTILE}", row.dataset).into(),
-            asked: Some(HOSTILE.into()),
+            generation: Some(HOSTILE.into()),
             sample: format!("{}{HOSTILE}", row.sample).into(),
             cluster: format!("{}{HOSTILE}", row.cluster).into(),
             question: row.question.map(|_| text()),
@@ -215,7 +215,7 @@ fn hostile_texts_are_escaped() {
             commit: Some(HOSTILE.into()),
             device: HOSTILE.into(),
             date: HOSTILE.into(),
-            group: row.group.map(|group| format!("{group}{HOSTILE}").into()),
+            slice: row.slice.map(|group| format!("{group}{HOSTILE}").into()),
             ..row
         })
         .collect();
@@ -260,7 +260,7 @@ fn numbers_of(data: &Value) -> BTreeMap<String, (u64, u64)> {
                             place[0]["size"],
                             key["samples"][at][0],
                             subject["metric"],
-                            subject["group"]
+                            subject["slice"]
                         );
                         found.insert(key, (number(value).to_bits(), number(weight).to_bits()));
                     }
@@ -276,7 +276,7 @@ fn samples_are_in_the_page_bit_by_bit() {
     let mut all = everything();
     // Numbers by position, uneven weights, and a number that is none.
     let more = table_3("meta/Llama", 1.0, 12).into_iter().enumerate().map(|(at, row)| Row {
-        group: Some("position:0-127".into()),
+        slice: Some("position:0-127".into()),
         value: if at == 0 { f64::NAN } else { row.value / 3.0 },
         weight: 100.0 + (at % 7) as f64,
         ..row
@@ -288,12 +288,12 @@ fn samples_are_in_the_page_bit_by_bit() {
     let expected: BTreeMap<String, (u64, u64)> = all
         .iter()
         .filter(|row| {
-            !row.metric.ends_with("_chance") && row.group.as_deref().is_none_or(|g| g.starts_with("position"))
+            !row.metric.ends_with("_chance") && row.slice.as_deref().is_none_or(|g| g.starts_with("position"))
         })
         .map(|row| {
             let title = super::super::SeriesKey::of(row).title(&settings);
             let size = row.cache_size.map_or("null".to_owned(), |size| size.to_string());
-            let group = row.group.as_deref().unwrap_or_default();
+            let group = row.slice.as_deref().unwrap_or_default();
             let key = format!("{title:?} {:?} {size} {:?} {:?} {group:?}", row.policy, row.sample, row.metric);
             let value = if row.value.is_nan() { f64::NAN } else { row.value };
             (key, (value.to_bits(), row.weight.to_bits()))

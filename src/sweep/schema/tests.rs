@@ -159,7 +159,8 @@ fn defaults_in_the_schema_are_those_of_the_program() {
 
 #[test]
 fn the_schema_has_every_word() {
-    use crate::{eviction, lm};
+    use crate::eviction;
+    use crate::lm;
     assert_words::<eviction::Score>(&names::words(&eviction::SCORES));
     assert_words::<eviction::Scope>(&names::words(&eviction::SCOPES));
     assert_words::<eviction::Positions>(&names::words(&eviction::POSITIONS));

@@ -49,15 +49,15 @@ pub fn recall_sums(recalls: &[LocatedRecall], hits: &[Option<bool>]) -> Vec<Metr
         let Some(hits) = hits else { continue };
         let found = f64::from(u8::from(hits.iter().all(|hit| *hit)));
         let distance = format!("distance:{}", octave(recall.distance()));
-        for group in [None, Some(distance), Some(format!("kind:{}", recall.kind))] {
-            let sum = sums.entry(group).or_default();
+        for slice in [None, Some(distance), Some(format!("kind:{}", recall.kind))] {
+            let sum = sums.entry(slice).or_default();
             let more = [found, 1.0 / f64::from(recall.choices), 1.0];
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
     }
-    let sums = sums.into_iter().flat_map(|(group, [found, chance, measured])| {
+    let sums = sums.into_iter().flat_map(|(slice, [found, chance, measured])| {
         [("recall", found), ("recall_chance", chance)]
-            .map(|(metric, value)| MetricSum { group: group.clone(), ..MetricSum::new(metric, value, measured) })
+            .map(|(metric, value)| MetricSum { slice: slice.clone(), ..MetricSum::new(metric, value, measured) })
     });
     sums.collect()
 }
@@ -110,7 +110,7 @@ mod tests {
         }
         let mut found: Vec<(&str, String, f64, f64)> = recall_sums(&recalls, &hits)
             .into_iter()
-            .map(|sum| (sum.metric, sum.group.unwrap_or_default(), sum.value, sum.weight))
+            .map(|sum| (sum.metric, sum.slice.unwrap_or_default(), sum.value, sum.weight))
             .collect();
         found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let expected = [

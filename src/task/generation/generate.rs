@@ -311,8 +311,8 @@ impl Generation<'_> {
             return Ok(sums);
         }
         for (metric, value) in (self.scorer.score)(&written.text, request) {
-            let groups = std::iter::once(None).chain(request.groups.iter().cloned().map(Some));
-            sums.extend(groups.map(|group| MetricSum { group, ..MetricSum::new(metric, value, 1.0) }));
+            let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
+            sums.extend(slices.map(|slice| MetricSum { slice, ..MetricSum::new(metric, value, 1.0) }));
         }
         Ok(sums)
     }

@@ -20,8 +20,8 @@ pub struct Request {
     pub references: Vec<String>,
     /// An answer that needs no reading, for comparison; empty if there is none.
     pub trivial: String,
-    /// The groups of the report that the answer counts for, such as `kind:yes_no` or `depth:50`.
-    pub groups: Vec<String>,
+    /// The slices that the answer counts for, such as `kind:yes_no` or `depth:50`.
+    pub slices: Vec<String>,
     /// Tokens of prompt and answer together, BOS included.
     pub length: usize,
     /// Added to the sweep's seed.

@@ -61,7 +61,7 @@ pub fn requests(task: &Needle, books: &[Book], tokenizer: &Tokenizer) -> Result<
                         ..prompt.clone()
                     },
                     references: vec![fact.answer.clone()],
-                    groups: vec![format!("depth:{depth}"), format!("length:{length}")],
+                    slices: vec![format!("depth:{depth}"), format!("length:{length}")],
                     length,
                     ..Request::default()
                 });
@@ -123,7 +123,7 @@ mod tests {
             assert_eq!(whole.matches(needle).count(), 1);
             let document = &request.prompt.document;
             let share = document.find(needle).unwrap() * 100 / (document.len() - needle.len());
-            let depth: usize = request.groups[0].strip_prefix("depth:").unwrap().parse().unwrap();
+            let depth: usize = request.slices[0].strip_prefix("depth:").unwrap().parse().unwrap();
             assert!(share.abs_diff(depth) <= 4, "{share} {depth}");
             // No sentence is split.
             assert!(document.find(needle).unwrap() == 0 || document.contains(&format!(". {needle}")));

@@ -95,8 +95,8 @@ impl<'a> Tally<'a> {
         let Tally { sample, nll, scored, .. } = self;
         let weight = scored as f64;
         let mut sums = vec![MetricSum::new("nll", nll, weight)];
-        let part = |group: String, [nll, tokens]: [f64; 2]| MetricSum {
-            group: Some(group),
+        let part = |slice: String, [nll, tokens]: [f64; 2]| MetricSum {
+            slice: Some(slice),
             ..MetricSum::new("nll", nll, tokens)
         };
         // A single range would repeat the whole.

@@ -76,7 +76,7 @@ impl Task for Questions {
         let trivial = (self.benchmark.trivial)(&questions);
         let requests = questions.into_iter().zip(trivial).map(|(question, trivial)| Request {
             trivial,
-            groups: question.kind.into_iter().map(|kind| format!("kind:{kind}")).collect(),
+            slices: question.kind.into_iter().map(|kind| format!("kind:{kind}")).collect(),
             name: question.name,
             cluster: question.cluster,
             prompt: question.prompt,

@@ -86,18 +86,18 @@ fn read(
 fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
     let layers = lifetimes.layers() as f64;
     let mut sums = Vec::new();
-    let mut push = |group: Option<String>, steps: f64, tokens: f64| {
-        sums.push(MetricSum { group, ..MetricSum::new("lifetime", steps, tokens) });
+    let mut push = |slice: Option<String>, steps: f64, tokens: f64| {
+        sums.push(MetricSum { slice, ..MetricSum::new("lifetime", steps, tokens) });
     };
     let steps = lifetimes.by_token();
     push(None, steps.iter().sum(), steps.len() as f64 * layers);
     for layer in 0..lifetimes.layers() {
         push(Some(format!("layer:{layer}")), lifetimes.of_layer(layer).iter().sum(), steps.len() as f64);
     }
-    // The key orders the groups.
-    let mut groups: BTreeMap<(u8, usize), (String, [f64; 2])> = BTreeMap::new();
+    // The key orders the slices.
+    let mut slices: BTreeMap<(u8, usize), (String, [f64; 2])> = BTreeMap::new();
     let mut add = |key: (u8, usize), name: String, steps: f64| {
-        let (_, [sum, tokens]) = groups.entry(key).or_insert((name, [0.0; 2]));
+        let (_, [sum, tokens]) = slices.entry(key).or_insert((name, [0.0; 2]));
         *sum += steps;
         *tokens += 1.0;
     };
@@ -112,7 +112,7 @@ fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
             add((2, tag.index()), format!("tag:{}", tag.name()), steps);
         }
     }
-    for (name, [steps, tokens]) in groups.into_values() {
+    for (name, [steps, tokens]) in slices.into_values() {
         push(Some(name), steps, tokens * layers);
     }
     sums
@@ -124,7 +124,7 @@ fn recent_shares(lifetimes: &Lifetimes, size: usize) -> Vec<MetricSum> {
     let of_layers: Vec<f64> = (0..lifetimes.layers()).map(|layer| lifetimes.recent(layer, size)).collect();
     let whole = MetricSum::new("recent_share", of_layers.iter().sum(), kept * of_layers.len() as f64);
     let of_layer = |(layer, recent): (usize, &f64)| MetricSum {
-        group: Some(format!("layer:{layer}")),
+        slice: Some(format!("layer:{layer}")),
         ..MetricSum::new("recent_share", *recent, kept)
     };
     std::iter::once(whole).chain(of_layers.iter().enumerate().map(of_layer)).collect()
@@ -157,13 +157,13 @@ fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<MetricSum> {
     for layer in (0..lifetimes.layers()).filter(|layer| layers.is_none_or(|layers| layers.contains(layer))) {
         let groups = lifetimes.left(layer);
         for (head, left) in groups.iter().enumerate() {
-            let group =
+            let slice =
                 if groups.len() == 1 { format!("layer:{layer}") } else { format!("layer:{layer} head:{head}") };
             let steps: u64 = (0..left.len()).map(|token| lifetimes.steps(left, token)).sum();
             let list: Vec<String> = left.iter().map(u32::to_string).collect();
-            let (output, group) = (Some(list.join(" ")), Some(group));
+            let (output, slice) = (Some(list.join(" ")), Some(slice));
             sums.push(MetricSum {
-                group,
+                slice,
                 output,
                 ..MetricSum::new("kept_until", steps as f64, left.len() as f64)
             });

@@ -6,16 +6,16 @@ use crate::task::data::{EMBEDDED, digest_of};
 use crate::task::embedded;
 use crate::task::generation::{Prompt, Request};
 
-/// The request of the story in a result row, from the row's columns `dataset`, `sample` and `asked`. `None` if the row
+/// The request of the story in a result row, from the row's columns `dataset`, `sample` and `generation`. `None` if the row
 /// does not have it.
-pub fn request_of(dataset: &str, sample: &str, asked: Option<&str>) -> Option<String> {
+pub fn request_of(dataset: &str, sample: &str, generation: Option<&str>) -> Option<String> {
     match dataset {
         "paper" => Some(STORY_REQUEST.to_owned()),
         EMBEDDED => {
             let number: usize = sample.strip_prefix(SAMPLE)?.parse().ok()?;
             embedded::prompts(number.checked_add(1)?).nth(number)
         }
-        _ => Some(asked?.split_once(" request=")?.1.to_owned()),
+        _ => Some(generation?.split_once(" request=")?.1.to_owned()),
     }
 }
 
@@ -61,9 +61,9 @@ mod tests {
         {
             let story = Story { request, stories: 3, length: 99, generation: GenerationConfig::greedy(9) };
             let (requests, _) = story.requests();
-            let (dataset, asked) = (story.dataset(), TaskSpec::new(story).asked(Some("0123")));
+            let (dataset, generation) = (story.dataset(), TaskSpec::new(story).generation_settings(Some("0123")));
             for request in requests {
-                let found = request_of(&dataset, &request.name, asked.as_deref()).unwrap();
+                let found = request_of(&dataset, &request.name, generation.as_deref()).unwrap();
                 assert!(request.prompt.after.contains(&found), "{found}");
             }
         }

@@ -1,0 +1,92 @@
+//! What the tooltips of a chart say.
+
+use super::super::escape;
+use super::super::points::Point;
+use super::{Chart, Measurement};
+use crate::metric::Metric;
+
+impl Chart {
+    pub(crate) fn tooltip_of(&self, spot: &Measurement) -> String {
+        let policy = escape::plain(&spot.point.policy);
+        let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" with {size} entries"));
+        let is_over_sizes = self.across_name.starts_with("cache size");
+        let place = if is_over_sizes { String::new() } else { format!(", {}", self.place(spot.across)) };
+        describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"))
+    }
+
+    /// Of the full cache where it is the same all across.
+    pub(crate) fn tooltip_of_full(&self, point: Option<&Point>, value: f64) -> String {
+        match point {
+            Some(point) => describe(&self.quantity, point, "full"),
+            None => format!("full: {} {}", self.quantity.label, digits(value)),
+        }
+    }
+
+    pub(crate) fn tooltip_of_full_at(&self, across: f64, value: f64) -> String {
+        format!("full, {}: {} {}", self.place(across), self.quantity.label, digits(value))
+    }
+
+    /// Where a point is: on a tick or a number, or, in the middle of an octave, between two ticks.
+    fn place(&self, across: f64) -> String {
+        let name = self.across_name;
+        let ticks = &self.across.ticks;
+        let between = ticks.windows(2).find(|pair| pair[0].value < across && across < pair[1].value);
+        match between {
+            Some([low, high]) if name.starts_with("distance") => {
+                format!("distance {} to {} tokens", low.label, high.value - 1.0)
+            }
+            _ => format!("{name} {across}"),
+        }
+    }
+}
+
+/// A point in words: the value, its interval, its difference to the full cache, and what it is over.
+fn describe(quantity: &Metric, point: &Point, place: &str) -> String {
+    let mut text = format!("{place}: {} {}", quantity.label, digits(point.estimate.value));
+    if let Some(interval) = point.estimate.interval {
+        text.push_str(&format!(" (95 % interval {} to {})", digits(interval.low), digits(interval.high)));
+    }
+    if let Some(difference) = point.to_full {
+        let sign = if difference.value > 0.0 { "+" } else { "" };
+        text.push_str(&format!("; to full {sign}{}", digits(difference.value)));
+        if let Some(interval) = difference.interval {
+            text.push_str(&format!(" ({} to {})", digits(interval.low), digits(interval.high)));
+        }
+    }
+    let partial = if point.complete { "" } else { ", not all" };
+    text.push_str(&format!("; {} samples{partial}", point.samples));
+    text
+}
+
+/// Six significant digits: more than a table has, without the noise of all.
+fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let whole = value.abs().log10().floor() as i32 + 1;
+    match whole {
+        -3..=9 => format!("{value:.*}", usize::try_from(6 - whole).unwrap_or(0)),
+        _ => format!("{value:.5e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_six_digits() {
+        for (value, expected) in [
+            (7.389_056_098_9, "7.38906"),
+            (4812.271, "4812.27"),
+            (0.012_345_678, "0.0123457"),
+            (-0.5, "-0.500000"),
+            (0.0, "0"),
+            (123_456.7, "123457"),
+            (1.5e12, "1.50000e12"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(digits(value), expected);
+        }
+    }
+}
