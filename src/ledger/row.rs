@@ -103,25 +103,35 @@ pub struct Row {
 
 /// JSON has no NaN and no infinity, so they are written as strings.
 mod any_f64 {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use std::fmt;
 
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Number {
-        Finite(f64),
-        Other(String),
-    }
+    use serde::de::{Error, Unexpected, Visitor};
+    use serde::{Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        match Number::deserialize(deserializer)? {
-            Number::Finite(value) => Ok(value),
-            Number::Other(text) => text.parse().map_err(D::Error::custom),
+        struct Number;
+        impl Visitor<'_> for Number {
+            type Value = f64;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a number, \"NaN\", \"inf\" or \"-inf\"")
+            }
+            fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
+                Ok(value)
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<f64, E> {
+                match text {
+                    "NaN" => Ok(f64::NAN),
+                    "inf" => Ok(f64::INFINITY),
+                    "-inf" => Ok(f64::NEG_INFINITY),
+                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
         }
+        deserializer.deserialize_any(Number)
     }
 }
 
