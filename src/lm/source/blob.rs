@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
@@ -41,18 +41,14 @@ fn remove_dangling(link: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Links a file of a snapshot to its blob.
+/// Links the file `name` of a snapshot to its blob.
 #[cfg(unix)]
-pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
-    let invalid = |path: &Path| std::io::Error::new(ErrorKind::InvalidInput, path.display().to_string());
-    let root = blob.ancestors().find(|root| link.starts_with(root)).ok_or_else(|| invalid(blob))?;
-    let inner = blob.strip_prefix(root).map_err(|_| invalid(blob))?;
-    let folder = link.parent().ok_or_else(|| invalid(link))?;
-    let depth = folder.strip_prefix(root).map_err(|_| invalid(link))?.components().count();
-    let up: PathBuf = std::iter::repeat_n("..", depth).collect();
-    fs::create_dir_all(folder)?;
+pub(super) fn link(blob: &Path, name: &str, link: &Path) -> std::io::Result<()> {
+    let up = "../".repeat(name.split('/').count() + 1);
+    let blob = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
+    link.parent().map_or(Ok(()), fs::create_dir_all)?;
     remove_dangling(link)?;
-    match std::os::unix::fs::symlink(up.join(inner), link) {
+    match std::os::unix::fs::symlink(blob, link) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
@@ -60,7 +56,7 @@ pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
 
 /// On systems where few users may make links, the snapshot holds the file itself, as with hf-hub.
 #[cfg(not(unix))]
-pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
+pub(super) fn link(blob: &Path, _name: &str, link: &Path) -> std::io::Result<()> {
     link.parent().map_or(Ok(()), fs::create_dir_all)?;
     remove_dangling(link)?;
     fs::rename(blob, link)

@@ -5,7 +5,6 @@
 //! folder.
 
 mod blob;
-mod cached;
 mod checkpoint;
 mod download;
 mod error;
@@ -14,8 +13,8 @@ mod hub_http;
 mod progress;
 mod random_shape;
 mod repo;
-mod repo_request;
 mod settings;
+mod snapshot;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hf_hub::Repo;
 
-use super::HubError;
+use super::repo::shown;
+use super::{DEFAULT_REVISION, HubError};
 use crate::bounded_read;
 
 /// An access token. It is used in one header and nowhere else.
@@ -146,6 +148,18 @@ impl HubSettings {
     /// The error of a server that does not answer like a hub.
     pub(super) fn strange(&self, cause: &str) -> HubError {
         HubError::Strange { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
+    }
+
+    /// What a status other than success means for a repository, or for a file of it.
+    pub(super) fn refused(&self, repo: &Repo, file: Option<&str>, status: u16) -> HubError {
+        let what = file.map(|file| format!("{file} of ")).unwrap_or_default() + &shown(repo);
+        let page = format!("{}/{}", self.endpoint, repo.url());
+        match status {
+            401 | 403 => HubError::Denied { what, status, page, token: self.token.is_some() },
+            404 => HubError::NotFound { what, page, revision: repo.revision() != DEFAULT_REVISION },
+            429 | 500.. => self.unreachable(&format!("status {status}")),
+            _ => self.strange(&format!("status {status}")),
+        }
     }
 
     /// The error of a cache that cannot be written.
