@@ -137,9 +137,7 @@ struct Index {
 
 /// The files that an index names, each once.
 fn shards(index: &Path) -> Result<Vec<String>> {
-    let reading = || format!("cannot read {}", index.display());
-    let text = bounded_read::bytes(index, MOST_INDEX).with_context(reading)?;
-    let Index { weight_map } = serde_json::from_slice(&text).with_context(reading)?;
+    let Index { weight_map } = bounded_read::json(index, MOST_INDEX)?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
     ensure!(!names.is_empty(), "{} names no file: download it again", index.display());
     for name in &names {
