@@ -23,7 +23,7 @@ pub(super) struct HubSnapshot<'a> {
     pub(super) repo: &'a Repo,
     pub(super) commit: String,
     pub(super) names: Vec<String>,
-    pub(super) http: HubHttp,
+    pub(super) http: HubHttp<'a>,
     pub(super) cache: CacheRepo,
 }
 

@@ -12,7 +12,7 @@ use ureq::config::{Config, ConfigBuilder, RedirectAuthHeaders};
 use ureq::http::{HeaderMap, HeaderValue};
 use ureq::typestate::{AgentScope, WithoutBody};
 
-use super::settings::{HubSettings, Token};
+use super::settings::HubSettings;
 
 /// The hub redirects once or twice.
 const MAX_REDIRECTS: u32 = 5;
@@ -20,11 +20,9 @@ const MAX_REDIRECTS: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An HTTP client for one hub.
-pub(super) struct HubHttp {
+pub(super) struct HubHttp<'a> {
     agent: Agent,
-    /// Scheme and host of the hub.
-    origin: String,
-    token: Option<Token>,
+    settings: &'a HubSettings,
 }
 
 /// What the hub says of a file, unchecked.
@@ -45,19 +43,19 @@ pub(super) enum HttpError {
     Strange(String),
 }
 
-impl HubHttp {
-    pub(super) fn new(settings: &HubSettings) -> HubHttp {
+impl<'a> HubHttp<'a> {
+    pub(super) fn new(settings: &'a HubSettings) -> HubHttp<'a> {
         let config = config()
             .max_redirects(MAX_REDIRECTS)
             .redirect_auth_headers(RedirectAuthHeaders::SameHost)
             .timeout_connect(Some(TIMEOUT))
             .timeout_recv_response(Some(TIMEOUT));
-        HubHttp::with(settings, config)
+        HubHttp { agent: config.build().new_agent(), settings }
     }
 
-    fn with(settings: &HubSettings, config: ConfigBuilder<AgentScope>) -> HubHttp {
-        let origin = origin(&settings.endpoint).to_owned();
-        HubHttp { agent: config.build().new_agent(), origin, token: settings.token.clone() }
+    /// Scheme and host of the hub.
+    fn origin(&self) -> &'a str {
+        origin(&self.settings.endpoint)
     }
 
     /// Name, commit and size of a file. For a large file the hub states them in its redirect to wherever the bytes
@@ -73,19 +71,17 @@ impl HubHttp {
             }
             let size = if status.is_redirection() {
                 let location = required(headers, "location")?;
-                let path = location.strip_prefix(&self.origin).unwrap_or(location);
+                let path = location.strip_prefix(self.origin()).unwrap_or(location);
                 if path.starts_with('/') && !path.starts_with("//") && headers.get("x-linked-size").is_none() {
-                    url = format!("{}{path}", self.origin);
+                    url = format!("{}{path}", self.origin());
                     continue;
                 }
                 required(headers, "x-linked-size")?
             } else {
                 required(headers, "content-range")?.rsplit('/').next().unwrap_or_default()
             };
-            let etag = match headers.get("x-linked-etag") {
-                Some(_) => required(headers, "x-linked-etag")?,
-                None => required(headers, "etag")?,
-            };
+            let linked = headers.contains_key("x-linked-etag");
+            let etag = required(headers, if linked { "x-linked-etag" } else { "etag" })?;
             let size = size.parse().map_err(|_| HttpError::Strange("a length is no number".to_owned()))?;
             let commit = required(headers, "x-repo-commit")?.to_owned();
             return Ok(RemoteFile { etag: etag.replace('"', ""), commit, size });
@@ -106,7 +102,9 @@ impl HubHttp {
 
     fn get(&self, url: &str) -> ureq::RequestBuilder<WithoutBody> {
         let request = self.agent.get(url);
-        let Some(token) = self.token.as_ref().filter(|_| origin(url) == self.origin) else { return request };
+        let Some(token) = self.settings.token.as_ref().filter(|_| origin(url) == self.origin()) else {
+            return request;
+        };
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret()))
             .expect("a token is printable ASCII, which is valid in a header");
         value.set_sensitive(true);
@@ -139,7 +137,8 @@ pub enum TokenState {
 pub fn whoami(settings: &HubSettings, timeout: Duration) -> Result<HubAnswer> {
     settings.check()?;
     // A redirect is an answer too.
-    let http = HubHttp::with(settings, config().max_redirects(0).timeout_global(Some(timeout)));
+    let config = config().max_redirects(0).timeout_global(Some(timeout));
+    let http = HubHttp { agent: config.build().new_agent(), settings };
     let response =
         http.get(&format!("{}/api/whoami-v2", settings.endpoint)).call().map_err(|error| anyhow!("{error}"))?;
     let status = response.status().as_u16();
