@@ -34,26 +34,17 @@ struct Stamp {
 
 impl StampedFiles {
     /// Records the stamps, before anything in the files is read.
-    ///
-    /// # Errors
-    /// A missing file.
     pub fn new(files: CheckpointFiles) -> Result<StampedFiles> {
         Ok(StampedFiles { stamps: stamps(&files)?, files, revision: OnceLock::new() })
     }
 
     /// The revision of the files.
-    ///
-    /// # Errors
-    /// As [`CheckpointFiles::revision`].
     pub fn revision(&self) -> Result<String> {
         let revision = self.files.revision()?;
         Ok(self.revision.get_or_init(|| revision).clone())
     }
 
     /// Checks that the files still have the revision; does nothing if it was never computed.
-    ///
-    /// # Errors
-    /// Files that have changed or are missing.
     pub fn check(&self) -> Result<()> {
         let Some(revision) = self.revision.get() else { return Ok(()) };
         let hint = "hint: let whatever writes them end, then run the same command again: results of the former files \

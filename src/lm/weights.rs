@@ -45,9 +45,6 @@ struct TensorLocation {
 
 impl Weights {
     /// Opens the files of a checkpoint and reads their headers.
-    ///
-    /// # Errors
-    /// A file that is missing, truncated or no safetensors file, or two files with the same tensor.
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
         for path in paths {
@@ -122,9 +119,6 @@ impl Weights {
     }
 
     /// Takes a tensor, as `dtype` on `device`.
-    ///
-    /// # Errors
-    /// A tensor that is missing, has another shape, or a type that is no float.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
         let Some(location) = self.tensors.remove(name) else {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
@@ -150,9 +144,6 @@ impl Weights {
     }
 
     /// Checks that all weights were taken; otherwise they belong to another network.
-    ///
-    /// # Errors
-    /// Names some of the remaining tensors.
     pub fn finish(self) -> Result<()> {
         let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq");
         let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hf_hub::{CacheRepo, Repo};
 
 use super::blob::{damage, link};
-use super::hub_http::{HttpError, HubHttp, RemoteFile};
+use super::hub_http::{HubFile, HubHttp, RemoteFile};
 use super::repo::{check_url_safe, is_plain_etag, shown};
 use super::{DownloadProgress, HubError, HubSettings};
 
@@ -47,107 +47,88 @@ impl HubSnapshot<'_> {
     /// One try. Afterwards either the pointer exists, or nothing that looks complete does.
     fn attempt(&self, name: &str, pointer: &Path) -> Result<(), HubError> {
         let url = format!("{}/{}/resolve/{}/{name}", self.settings.endpoint, self.repo.url(), self.commit);
-        let remote = self.http.describe(&url).map_err(|error| self.explain(name, error))?;
+        let file = HubFile { repo: self.repo, name, url };
+        let remote = self.http.describe(&file)?;
         if !is_plain_etag(&remote.etag) || remote.commit != self.commit {
-            let cause = format!("{} has another commit or no usable etag", self.what(name));
+            let cause = format!("{} has another commit or no usable etag", file.shown());
             return Err(self.settings.strange(&cause));
         }
         let blob = self.cache.blob_path(&remote.etag);
         if !fs::metadata(&blob).is_ok_and(|meta| meta.len() == remote.size) {
-            self.transfer(name, &url, &remote, &blob)?;
+            self.transfer(&file, &remote, &blob)?;
         }
         link(&blob, name, pointer).map_err(|error| self.disk(error))
     }
 
     /// Downloads a blob. It gets its name only when it is whole and what the hub described.
-    fn transfer(&self, name: &str, url: &str, remote: &RemoteFile, blob: &Path) -> Result<(), HubError> {
+    fn transfer(&self, file: &HubFile<'_>, remote: &RemoteFile, blob: &Path) -> Result<(), HubError> {
         let part = blob.with_extension("part");
         fs::create_dir_all(blob.parent().unwrap_or(blob)).map_err(|error| self.disk(error))?;
         let lock = File::create(blob.with_extension("lock")).map_err(|error| self.disk(error))?;
         if lock.try_lock().is_err() {
-            self.progress.note(&format!("waiting for another process that downloads {}", self.what(name)));
+            self.progress.note(&format!("waiting for another process that downloads {}", file.shown()));
             lock.lock().map_err(|error| self.disk(error))?;
         }
         // The process that held the lock may have fetched it.
         if fs::metadata(blob).is_ok_and(|meta| meta.len() == remote.size) {
             return Ok(());
         }
-        let mut file =
+        let mut onto =
             OpenOptions::new().append(true).create(true).open(&part).map_err(|error| self.disk(error))?;
-        let start = file.metadata().map_err(|error| self.disk(error))?.len();
+        let start = onto.metadata().map_err(|error| self.disk(error))?.len();
         if start > 0 && start >= remote.size {
-            return Err(self.discard(name, &part, "what an earlier run left of it did not fit"));
+            return Err(self.discard(file, &part, "what an earlier run left of it did not fit"));
         }
-        let Some(mut body) = self.http.bytes(url, start).map_err(|error| self.explain(name, error))? else {
-            return Err(self.discard(name, &part, "the server does not continue where an earlier run stopped"));
+        let Some(body) = self.http.bytes(file, start)? else {
+            return Err(self.discard(file, &part, "the server does not continue where an earlier run stopped"));
         };
-        let progress = StartedProgress::new(self.progress, name, remote.size);
-        progress.0.advance(start);
-        let (mut left, mut buffer) = (remote.size - start, vec![0; 1 << 16]);
-        loop {
-            let read = match body.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.explain(name, HttpError::Truncated(error.to_string()))),
-            };
-            // A server that sends without end must not fill the disk.
-            let Some(rest) = left.checked_sub(read as u64) else {
-                return Err(self.discard(name, &part, "more bytes than the hub announced"));
-            };
-            left = rest;
-            file.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
-            progress.0.advance(read as u64);
+        self.progress.start(file.name, remote.size);
+        self.progress.advance(start);
+        let received = self.receive(file, body, remote.size - start, &mut onto);
+        self.progress.finish();
+        if !received? {
+            return Err(self.discard(file, &part, "more bytes than the hub announced"));
         }
-        drop(file);
+        drop(onto);
         if let Some(cause) = damage(&part, remote).map_err(|error| self.disk(error))? {
-            return Err(self.discard(name, &part, &cause));
+            return Err(self.discard(file, &part, &cause));
         }
         fs::rename(&part, blob).map_err(|error| self.disk(error))
     }
 
-    /// What a failed request means.
-    fn explain(&self, name: &str, error: HttpError) -> HubError {
-        let settings = self.settings;
-        match error {
-            HttpError::Status(status) => settings.refused(self.repo, Some(name), status),
-            HttpError::Unreachable(cause) => settings.unreachable(&cause),
-            HttpError::Truncated(cause) => {
-                HubError::Truncated { what: self.what(name), cause: settings.redact(&cause) }
-            }
-            HttpError::Strange(cause) => settings.strange(&cause),
+    /// Writes what the server sends. Returns whether it sent no more than `left` bytes: a server that sends without
+    /// end must not fill the disk.
+    fn receive(
+        &self,
+        file: &HubFile<'_>,
+        mut body: impl Read,
+        mut left: u64,
+        onto: &mut File,
+    ) -> Result<bool, HubError> {
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let read = match body.read(&mut buffer) {
+                Ok(0) => return Ok(true),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.settings.truncated(file.shown(), &error.to_string())),
+            };
+            let Some(rest) = left.checked_sub(read as u64) else { return Ok(false) };
+            left = rest;
+            onto.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
+            self.progress.advance(read as u64);
         }
     }
 
     /// Deletes a part that cannot become the file.
-    fn discard(&self, name: &str, part: &Path, cause: &str) -> HubError {
+    fn discard(&self, file: &HubFile<'_>, part: &Path, cause: &str) -> HubError {
         match fs::remove_file(part) {
             Err(error) if error.kind() != ErrorKind::NotFound => self.disk(error),
-            _ => HubError::Damaged { what: self.what(name), cause: cause.to_owned() },
+            _ => HubError::Damaged { what: file.shown(), cause: cause.to_owned() },
         }
     }
 
     fn disk(&self, error: std::io::Error) -> HubError {
         self.settings.disk(&error)
-    }
-
-    fn what(&self, name: &str) -> String {
-        format!("{name} of {}", shown(self.repo))
-    }
-}
-
-/// A progress report that is finished when it is dropped.
-struct StartedProgress<'a>(&'a dyn DownloadProgress);
-
-impl<'a> StartedProgress<'a> {
-    fn new(progress: &'a dyn DownloadProgress, name: &str, bytes: u64) -> Self {
-        progress.start(name, bytes);
-        StartedProgress(progress)
-    }
-}
-
-impl Drop for StartedProgress<'_> {
-    fn drop(&mut self) {
-        self.0.finish();
     }
 }

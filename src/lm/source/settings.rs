@@ -162,6 +162,11 @@ impl HubSettings {
         }
     }
 
+    /// The error of a transfer that broke off.
+    pub(super) fn truncated(&self, what: String, cause: &str) -> HubError {
+        HubError::Truncated { what, cause: self.redact(cause) }
+    }
+
     /// The error of a cache that cannot be written.
     pub(super) fn disk(&self, error: &std::io::Error) -> HubError {
         HubError::Disk { cache: self.cache_dir.clone(), cause: error.to_string() }
