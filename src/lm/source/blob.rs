@@ -30,34 +30,27 @@ pub(super) fn damage(blob: &Path, remote: &RemoteFile) -> std::io::Result<Option
     Ok(None)
 }
 
-/// Removes a link to a deleted blob, which would be in the way of a new one.
-fn remove_dangling(link: &Path) -> std::io::Result<()> {
-    if !link.is_symlink() || link.exists() {
-        return Ok(());
-    }
-    match fs::remove_file(link) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Links the file `name` of a snapshot to its blob.
-#[cfg(unix)]
+/// Links the file `name` of a snapshot to its blob. On systems where few users may make links, the snapshot holds the
+/// file itself, as with hf-hub.
+#[cfg_attr(not(unix), expect(unused_variables))]
 pub(super) fn link(blob: &Path, name: &str, link: &Path) -> std::io::Result<()> {
-    let up = "../".repeat(name.split('/').count() + 1);
-    let blob = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
     link.parent().map_or(Ok(()), fs::create_dir_all)?;
-    remove_dangling(link)?;
-    match std::os::unix::fs::symlink(blob, link) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        made => made,
+    // A link to a deleted blob would be in the way.
+    if link.is_symlink() && !link.exists() {
+        fs::remove_file(link).or_else(|error| ignore(error, ErrorKind::NotFound))?;
     }
+    #[cfg(unix)]
+    let made = {
+        let up = "../".repeat(name.split('/').count() + 1);
+        let target = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
+        std::os::unix::fs::symlink(target, link)
+    };
+    #[cfg(not(unix))]
+    let made = fs::rename(blob, link);
+    made.or_else(|error| ignore(error, ErrorKind::AlreadyExists))
 }
 
-/// On systems where few users may make links, the snapshot holds the file itself, as with hf-hub.
-#[cfg(not(unix))]
-pub(super) fn link(blob: &Path, _name: &str, link: &Path) -> std::io::Result<()> {
-    link.parent().map_or(Ok(()), fs::create_dir_all)?;
-    remove_dangling(link)?;
-    fs::rename(blob, link)
+/// Success if another process was faster.
+fn ignore(error: std::io::Error, kind: ErrorKind) -> std::io::Result<()> {
+    if error.kind() == kind { Ok(()) } else { Err(error) }
 }

@@ -16,13 +16,6 @@ const LONGEST: usize = 96;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RepoId(String);
 
-impl RepoId {
-    /// `owner/name`.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl FromStr for RepoId {
     type Err = anyhow::Error;
 
@@ -54,7 +47,7 @@ impl fmt::Display for RepoId {
 /// A repository at a revision, which is checked.
 pub(super) fn repo_at(id: &RepoId, kind: RepoType, revision: &str) -> Result<Repo> {
     check_revision(revision).with_context(|| format!("`{id}@{revision}`"))?;
-    Ok(Repo::with_revision(id.as_str().to_owned(), kind, revision.to_owned()))
+    Ok(Repo::with_revision(id.to_string(), kind, revision.to_owned()))
 }
 
 /// A repository at a revision as messages show it.
