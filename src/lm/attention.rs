@@ -41,7 +41,8 @@ pub(super) struct Projections<'a> {
 }
 
 impl<'a> Projections<'a> {
-    fn slice(self, shape: &AttentionShape<'_>, start: usize, rows: usize) -> Projections<'a> {
+    /// Those of `rows` tokens from `start` on.
+    pub fn slice(self, shape: &AttentionShape<'_>, start: usize, rows: usize) -> Projections<'a> {
         let (q, kv) = (shape.heads.heads * shape.head_dim, shape.heads.kv_heads * shape.head_dim);
         Projections {
             queries: &self.queries[start * q..][..rows * q],
@@ -260,7 +261,8 @@ impl Block<'_> {
                 (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
                 (&keys[kv_head * capacity * dim..][..capacity * dim], Strides::transposed(dim)),
             );
-            fill_ends(logits, stride, width);
+            // Columns beyond the last of each row are masked, but must be numbers.
+            logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
         });
     }
 
@@ -300,13 +302,6 @@ impl Block<'_> {
             scan.step(row, logits, normaliser, log.as_deref_mut());
             keys.close_gaps(scan, self.shape.frequencies);
         }
-    }
-}
-
-/// Columns beyond the last of each row are masked, but must be numbers.
-fn fill_ends(logits: &mut [f32], stride: usize, width: usize) {
-    if width < stride {
-        logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
     }
 }
 

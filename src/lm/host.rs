@@ -90,7 +90,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// The number of KiB after a name, in bytes.
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
+pub(super) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -108,15 +108,15 @@ impl HubSettings {
             }
         };
         let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find(|name| get(name).is_some());
-        let file = match (get("HF_TOKEN_PATH"), &home) {
-            (Some(file), _) => Some(path(file)?),
-            (None, Some(home)) => Some(home.join("token")),
-            (None, None) => None,
+        let file = match get("HF_TOKEN_PATH") {
+            Some(file) => Some(path(file)?),
+            None => home.as_ref().map(|home| home.join("token")),
         };
-        let (token, place) = match (variable, file) {
-            (Some(name), _) => (Token::new(&get(name).unwrap_or_default())?, Some(TokenPlace::Variable(name))),
-            (None, Some(file)) => (token_in(&file)?, Some(TokenPlace::File(file))),
-            (None, None) => (None, None),
+        let place = variable.map(TokenPlace::Variable).or(file.map(TokenPlace::File));
+        let token = match &place {
+            Some(TokenPlace::Variable(name)) => Token::new(&get(name).unwrap_or_default())?,
+            Some(TokenPlace::File(file)) => token_in(file)?,
+            None => None,
         };
 
         let mut settings = HubSettings::with_cache_dir(std::path::absolute(&cache_dir)?);
@@ -128,11 +128,8 @@ impl HubSettings {
             settings.endpoint = endpoint.trim().trim_end_matches('/').to_owned();
         }
         if let Some(seconds) = get("HF_HUB_ETAG_TIMEOUT") {
-            settings.timeout = seconds
-                .trim()
-                .parse()
-                .ok()
-                .filter(|&seconds: &u64| seconds > 0)
+            let whole = seconds.trim().parse().ok().filter(|&whole: &u64| whole > 0);
+            settings.timeout = whole
                 .map(Duration::from_secs)
                 .with_context(|| format!("HF_HUB_ETAG_TIMEOUT is {seconds:?}: write whole seconds, such as 10"))?;
         }
