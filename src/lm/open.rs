@@ -29,7 +29,7 @@ enum Weights {
     Random(usize),
     /// Inside the program.
     Pocket,
-    Files(StampedFiles),
+    Files(Box<StampedFiles>),
 }
 
 /// Version of the random weights, increased when they change.
@@ -49,7 +49,7 @@ impl ModelFiles {
                 // The stamps are taken before anything in the files is read.
                 let stamped = StampedFiles::new(source.resolve(hub, progress)?);
                 let stamped = stamped.with_context(|| format!("model {source}"))?;
-                (ModelShape::read(&stamped.files.config)?, Weights::Files(stamped))
+                (ModelShape::read(&stamped.files.config)?, Weights::Files(Box::new(stamped)))
             }
         };
         Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights })
@@ -191,8 +191,9 @@ impl ModelFiles {
     /// Bytes of the weight files.
     pub fn weight_bytes(&self) -> u64 {
         match &self.weights {
-            Weights::Files(StampedFiles { files, .. }) => {
-                files.weights.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
+            Weights::Files(stamped) => {
+                let files = &stamped.files.weights;
+                files.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
             }
             Weights::Pocket => pocket::WEIGHTS.len() as u64,
             Weights::Random(_) => self.shape.parameters() * size_of::<f32>() as u64,
