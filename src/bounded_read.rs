@@ -7,6 +7,9 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
+use anyhow::Context;
+use serde::de::DeserializeOwned;
+
 /// The bytes of a file of at most `most` bytes.
 ///
 /// # Errors
@@ -35,6 +38,15 @@ pub fn text(path: &Path, most: u64) -> Result<String> {
         let at = error.utf8_error().valid_up_to();
         Error::new(ErrorKind::InvalidData, format!("it is not UTF-8 at byte {at}"))
     })
+}
+
+/// The contents of a JSON file.
+///
+/// # Errors
+/// As [`bytes`], and a file that is no JSON of this type; the message names the file.
+pub fn json<T: DeserializeOwned>(path: &Path, most: u64) -> anyhow::Result<T> {
+    let bytes = bytes(path, most).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{} is no valid JSON", path.display()))
 }
 
 #[cfg(test)]

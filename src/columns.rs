@@ -27,72 +27,62 @@ pub trait Value: Sized {
 
 /// All columns are stored as nullable; reading a required type refuses nulls.
 macro_rules! value {
-    ($type:ty, $words:literal, $get:ident, $read:expr) => {
+    ($type:ty, $words:literal, $store:ident, $load:expr) => {
         impl Value for $type {
             const TYPE: &'static str = $words;
             fn store(name: &str, values: Vec<Self>) -> pl::Column {
-                pl::Series::new(name.into(), values).into_column()
+                $store(name, values)
             }
             fn load(column: &pl::Column) -> Option<Vec<Self>> {
-                column.$get().ok()?.iter().map(|value| value.map($read)).collect()
+                $load(column)?.into_iter().collect()
             }
         }
-    };
-    (optional $type:ty, $words:literal, $get:ident, $read:expr) => {
+
         impl Value for Option<$type> {
-            const TYPE: &'static str = $words;
+            const TYPE: &'static str = concat!("optional ", $words);
             fn store(name: &str, values: Vec<Self>) -> pl::Column {
-                pl::Series::new(name.into(), values).into_column()
+                $store(name, values)
             }
             fn load(column: &pl::Column) -> Option<Vec<Self>> {
-                Some(column.$get().ok()?.iter().map(|value| value.map($read)).collect())
+                $load(column)
             }
         }
     };
 }
 
-impl Value for Text {
-    const TYPE: &'static str = "text";
-    fn store(name: &str, values: Vec<Self>) -> pl::Column {
-        store_texts(name, values.iter().map(|text| Some(text.as_str())))
-    }
-    fn load(column: &pl::Column) -> Option<Vec<Self>> {
-        let mut last = Text::new();
-        column.str().ok()?.iter().map(|text| text.map(|text| shared(&mut last, text))).collect()
-    }
+value!(Text, "text", store_texts, load_texts);
+value!(String, "text", store, |column: &pl::Column| {
+    Some(column.str().ok()?.iter().map(|text| text.map(str::to_string)).collect::<Vec<_>>())
+});
+value!(f64, "f64", store, |column: &pl::Column| Some(column.f64().ok()?.iter().collect::<Vec<_>>()));
+value!(u32, "u32", store, |column: &pl::Column| Some(column.u32().ok()?.iter().collect::<Vec<_>>()));
+value!(u64, "u64", store, |column: &pl::Column| Some(column.u64().ok()?.iter().collect::<Vec<_>>()));
+value!(bool, "bool", store, |column: &pl::Column| Some(column.bool().ok()?.iter().collect::<Vec<_>>()));
+
+fn store<T>(name: &str, values: Vec<T>) -> pl::Column
+where
+    pl::Series: NamedFrom<Vec<T>, [T]>,
+{
+    pl::Series::new(name.into(), values).into_column()
 }
 
-impl Value for Option<Text> {
-    const TYPE: &'static str = "optional text";
-    fn store(name: &str, values: Vec<Self>) -> pl::Column {
-        store_texts(name, values.iter().map(Option::as_deref))
-    }
-    fn load(column: &pl::Column) -> Option<Vec<Self>> {
-        let mut last = Text::new();
-        Some(column.str().ok()?.iter().map(|text| text.map(|text| shared(&mut last, text))).collect())
-    }
-}
-
-fn store_texts<'a>(name: &str, texts: impl Iterator<Item = Option<&'a str>>) -> pl::Column {
-    let column: pl::StringChunked = texts.collect();
+fn store_texts<T: Into<Option<Text>>>(name: &str, texts: Vec<T>) -> pl::Column {
+    let texts: Vec<Option<Text>> = texts.into_iter().map(Into::into).collect();
+    let column: pl::StringChunked = texts.iter().map(Option::as_deref).collect();
     column.with_name(name.into()).into_column()
 }
 
-/// Shares the allocation of the previous text where the two are equal.
-fn shared(last: &mut Text, text: &str) -> Text {
-    if *last != text {
-        *last = Text::from(text);
-    }
-    last.clone()
+/// Texts; neighbours that are equal share their memory.
+fn load_texts(column: &pl::Column) -> Option<Vec<Option<Text>>> {
+    let mut last = Text::new();
+    let mut shared = |text: &str| {
+        if last != text {
+            last = Text::from(text);
+        }
+        last.clone()
+    };
+    Some(column.str().ok()?.iter().map(|text| text.map(&mut shared)).collect())
 }
-
-value!(String, "text", str, str::to_string);
-value!(optional String, "optional text", str, str::to_string);
-value!(f64, "f64", f64, |value| value);
-value!(u32, "u32", u32, |value| value);
-value!(optional u32, "optional u32", u32, |value| value);
-value!(u64, "u64", u64, |value| value);
-value!(bool, "bool", bool, |value| value);
 
 /// Named columns of one length.
 #[derive(Clone, Debug, Default)]
@@ -119,12 +109,18 @@ impl Table {
     /// No such column, another type, or a null where none is allowed.
     pub fn column<T: Value>(&self, name: &str) -> Result<Vec<T>> {
         let found = self.columns.iter().find(|column| column.name() == name);
-        let names = || self.columns.iter().map(|column| column.name().as_str()).collect::<Vec<_>>().join(", ");
-        let column = found.ok_or_else(|| anyhow!("there is no column `{name}`; the columns are {}", names()))?;
+        let column = found.with_context(|| {
+            format!("there is no column `{name}`; the columns are {}", self.names().join(", "))
+        })?;
         T::load(column).ok_or_else(|| {
             let (dtype, nulls) = (column.dtype(), column.null_count());
             anyhow!("column `{name}` must be {} but holds {dtype} with {nulls} nulls", T::TYPE)
         })
+    }
+
+    /// The names of the columns, in order.
+    pub fn names(&self) -> Vec<&str> {
+        self.columns.iter().map(|column| column.name().as_str()).collect()
     }
 
     /// Number of rows.
@@ -155,16 +151,6 @@ impl Table {
         let frame = no_panic(|| pl::ParquetReader::new(Cursor::new(bytes)).finish())?;
         Ok(Table { columns: frame.into_columns() })
     }
-}
-
-/// The names and types of a Parquet file's columns, read from its footer.
-///
-/// # Errors
-/// A file that cannot be read or is not Parquet.
-pub fn columns_of(path: &Path) -> Result<Vec<(String, String)>> {
-    let mut reader = open(path)?;
-    let schema = no_panic(|| reader.schema()).with_context(|| damaged(path))?;
-    Ok(schema.iter().map(|(name, field)| (name.to_string(), type_name(&field.dtype))).collect())
 }
 
 /// One text column of a Parquet file by any writer; other columns are not read.
@@ -284,8 +270,6 @@ mod tests {
         let path = folder.path().join("texts.parquet");
         std::fs::write(&path, table().to_parquet().unwrap()).unwrap();
         assert_eq!(read_text_column(&path, "text").unwrap(), table().column::<String>("text").unwrap());
-        let types: Vec<String> = columns_of(&path).unwrap().into_iter().map(|(_, kind)| kind).collect();
-        assert_eq!(types, ["text", "text", "float64", "uint32", "uint32", "uint64", "boolean"]);
         for (column, word) in [("body", "its columns are text, maybe"), ("count", "uint32"), ("maybe", "nulls")] {
             let error = format!("{:#}", read_text_column(&path, column).unwrap_err());
             assert!(error.contains(word) && error.contains("texts.parquet"), "{error}");

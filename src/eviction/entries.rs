@@ -77,13 +77,12 @@ impl CacheEntries {
     /// An unbounded cache from which bounded ones can be forked at `fork_points` (tokens from the start), for
     /// policies that accumulate attention over `scopes`. `salt` differs between layers and seeds.
     pub fn unbounded(heads: Heads, scopes: &[Scope], fork_points: &[usize], salt: u64) -> CacheEntries {
-        let received =
-            scopes.iter().map(|&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] }).collect();
+        let received = |&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] };
         CacheEntries {
             policy: None,
             heads,
             groups: vec![HeadGroup::default()],
-            received,
+            received: scopes.iter().map(received).collect(),
             limit: usize::MAX,
             newest: Vec::new(),
             seen: 0,

@@ -16,6 +16,6 @@ mod settings;
 mod tests;
 
 pub use entries::{CacheEntries, Heads};
-pub use policy::{Amount, CacheRule, Policy, PolicyError, SizedPolicy};
+pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use scan::{BlockScan, Eviction, Normaliser};
 pub use settings::{Keyword, POSITIONS, Positions, SCOPES, SCORES, Scope, Score};

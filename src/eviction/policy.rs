@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use anyhow::{Result, ensure};
+
 use super::settings::{Scope, Score};
 
 /// How much of the past the model may attend to.
@@ -74,25 +76,21 @@ impl Policy {
     ///
     /// # Errors
     /// A size of 0, or protected entries that leave none to evict.
-    pub fn at(self, size: usize) -> Result<SizedPolicy, PolicyError> {
+    pub fn at(self, size: usize) -> Result<SizedPolicy> {
         let policy = self.canonical();
         let keep_recent = policy.keep_recent.of(size);
-        if size == 0 {
-            return Err(PolicyError::SizeZero);
-        }
-        if policy.keep_first >= size {
-            return Err(PolicyError::KeepFirst { keep_first: policy.keep_first, size });
-        }
-        if policy.keep_first + keep_recent > size {
-            return Err(PolicyError::Protected { keep_first: policy.keep_first, keep_recent, size });
-        }
-        Ok(SizedPolicy {
-            score: policy.score,
-            scope: policy.scope,
-            keep_first: policy.keep_first,
-            keep_recent,
-            size,
-        })
+        let keep_first = policy.keep_first;
+        ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
+        ensure!(
+            keep_first < size,
+            "keep_first {keep_first} fills a cache of {size} entries; it must be smaller than every cache size"
+        );
+        ensure!(
+            keep_first + keep_recent <= size,
+            "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the \
+             cache; together they may be {size} at most"
+        );
+        Ok(SizedPolicy { score: policy.score, scope: policy.scope, keep_first, keep_recent, size })
     }
 }
 
@@ -132,18 +130,4 @@ impl SizedPolicy {
     pub fn scope(&self) -> Scope {
         self.scope
     }
-}
-
-/// Why a policy cannot be used at some cache size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
-    #[error("cache size 0 can hold nothing; sizes start at 1")]
-    SizeZero,
-    #[error("keep_first {keep_first} fills a cache of {size} entries; it must be smaller than every cache size")]
-    KeepFirst { keep_first: usize, size: usize },
-    #[error(
-        "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the cache; \
-         together they may be {size} at most"
-    )]
-    Protected { keep_first: usize, keep_recent: usize, size: usize },
 }

@@ -81,18 +81,13 @@ pub const PRESETS: [Preset; 8] = [
 
 /// The policy a preset's name stands for: `tova`, `window+4`, ...
 pub fn by_name(name: &str) -> Option<Policy> {
-    let (base, sinks) = match name.split_once('+') {
-        Some((base, digits)) => (base, Some(parse_sinks(digits)?)),
-        None => (name, None),
+    let (base, keep_first) = match name.split_once('+') {
+        // Without a sign or leading zeros, so that every policy has a single name.
+        Some((base, digits)) => (base, digits.parse().ok().filter(|n: &usize| n.to_string() == digits)?),
+        None => (name, 0),
     };
     let preset = PRESETS.iter().find(|preset| preset.name == base)?;
-    Some(Policy { keep_first: sinks.unwrap_or(0), ..preset.policy })
-}
-
-/// Digits without a sign or leading zeros, so that every policy has a single name.
-fn parse_sinks(digits: &str) -> Option<usize> {
-    let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
-    if canonical { digits.parse().ok() } else { None }
+    Some(Policy { keep_first, ..preset.policy })
 }
 
 #[cfg(test)]

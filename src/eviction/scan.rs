@@ -62,11 +62,8 @@ impl<'a> BlockScan<'a> {
                 entries.groups[group].priority.extend(priority);
             }
         }
-        for received in &mut entries.received {
-            for sums in &mut received.sums {
-                sums.resize(stride, 0.0);
-            }
-        }
+        let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
+        sums.for_each(|sums| sums.resize(stride, 0.0));
         let mut mask = vec![f32::NEG_INFINITY; stride];
         mask[..held].fill(0.0);
         let masks = vec![mask; entries.groups.len()];
@@ -189,11 +186,8 @@ impl<'a> BlockScan<'a> {
             let cached = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
             masks.iter().map(cached).collect()
         });
-        for received in &mut entries.received {
-            for sums in &mut received.sums {
-                sums.truncate(columns);
-            }
-        }
+        let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
+        sums.for_each(|sums| sums.truncate(columns));
         if let Some(kept) = &kept {
             entries.keep(kept);
         }

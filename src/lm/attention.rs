@@ -41,7 +41,8 @@ pub(super) struct Projections<'a> {
 }
 
 impl<'a> Projections<'a> {
-    fn slice(self, shape: &AttentionShape<'_>, start: usize, rows: usize) -> Projections<'a> {
+    /// Those of `rows` tokens from `start` on.
+    pub fn slice(self, shape: &AttentionShape<'_>, start: usize, rows: usize) -> Projections<'a> {
         let (q, kv) = (shape.heads.heads * shape.head_dim, shape.heads.kv_heads * shape.head_dim);
         Projections {
             queries: &self.queries[start * q..][..rows * q],
@@ -134,7 +135,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    fn attend(self, cache: &mut LayerCache, scratch: &mut Scratch) {
+    fn attend(mut self, cache: &mut LayerCache, scratch: &mut Scratch) {
         let started = Instant::now();
         let stats = &mut scratch.stats;
         let before = stats.scan + stats.attention_products;
@@ -212,11 +213,10 @@ impl Block<'_> {
             }
         }
         let kept = scan.finish();
-        if let (Some(lost), Some(all_keys)) = (self.lost, all_keys.as_mut()) {
+        if let (Some(lost), Some(all_keys)) = (self.lost.take(), all_keys.as_mut()) {
             let seen = entries.seen();
-            store_keys(all_keys, self.shape, self.tokens, self.angles, self.first, seen);
-            let all_logits = &mut scratch.all_logits;
-            measure_loss(self.shape, queries, &scratch.normaliser, all_keys, seen, rows, all_logits, lost);
+            self.store_keys(all_keys, seen);
+            self.measure_loss(queries, &scratch.normaliser, (all_keys, seen), &mut scratch.all_logits, lost);
         }
         if let Some(kept) = kept {
             match keys {
@@ -260,7 +260,8 @@ impl Block<'_> {
                 (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
                 (&keys[kv_head * capacity * dim..][..capacity * dim], Strides::transposed(dim)),
             );
-            fill_ends(logits, stride, width);
+            // Columns beyond the last of each row are masked, but must be numbers.
+            logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
         });
     }
 
@@ -301,12 +302,52 @@ impl Block<'_> {
             keys.close_gaps(scan, self.shape.frequencies);
         }
     }
-}
 
-/// Columns beyond the last of each row are masked, but must be numbers.
-fn fill_ends(logits: &mut [f32], stride: usize, width: usize) {
-    if width < stride {
-        logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
+    /// Adds the block's keys to the table of every key ever read; `seen` counts the block.
+    fn store_keys(&self, all_keys: &mut Store, seen: usize) {
+        let (kv_heads, dim, rows) = (self.shape.heads.kv_heads, self.shape.head_dim, self.tokens.rows);
+        all_keys.reserve(kv_heads, dim, vector::padded(seen));
+        for row in 0..rows {
+            for kv_head in 0..kv_heads {
+                let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
+                let place = kv_head * all_keys.capacity + seen - rows + row;
+                let place = &mut all_keys.data[place * dim..][..dim];
+                rotate_head(key, self.angles.row(self.first + row), 1.0, place);
+            }
+        }
+    }
+
+    /// Adds to `lost` (rows) the share of attention, summed over heads, that evicted entries would have received:
+    /// one minus the ratio of the softmax sums over cached and over all entries.
+    fn measure_loss(
+        &self,
+        queries: &[f32],
+        cached: &Normaliser,
+        (all_keys, seen): (&Store, usize),
+        all_logits: &mut Vec<f32>,
+        lost: &mut [f32],
+    ) {
+        let (kv_heads, dim, rows) = (self.shape.heads.kv_heads, self.shape.head_dim, self.tokens.rows);
+        let (per_kv, stride) = (self.shape.heads.per_kv_head(), vector::padded(seen));
+        for kv_head in 0..kv_heads {
+            let logits = sized(all_logits, per_kv * rows * stride);
+            let keys = &all_keys.data[kv_head * all_keys.capacity * dim..][..all_keys.capacity * dim];
+            product(
+                (per_kv * rows, stride, dim),
+                (logits, Strides::row_major(stride)),
+                (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
+                (keys, Strides::transposed(dim)),
+            );
+            for member in 0..per_kv {
+                for row in 0..rows {
+                    let visible = seen - rows + row + 1;
+                    let everything = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
+                    let at = (kv_head * per_kv + member) * rows + row;
+                    let kept = cached.max[at] + cached.sum[at].ln();
+                    lost[row] += (1.0 - (kept - everything).exp()).max(0.0);
+                }
+            }
+        }
     }
 }
 
@@ -323,65 +364,6 @@ pub(super) fn close_gaps(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, 
                 head.copy_within(from * dim..(from + run.len()) * dim, to * dim);
             }
             to += run.len();
-        }
-    }
-}
-
-/// Adds the block's keys to the table of every key ever read; `seen` counts the block.
-fn store_keys(
-    all_keys: &mut Store,
-    shape: &AttentionShape<'_>,
-    tokens: Projections<'_>,
-    angles: &Angles,
-    first: usize,
-    seen: usize,
-) {
-    let (kv_heads, dim) = (shape.heads.kv_heads, shape.head_dim);
-    all_keys.reserve(kv_heads, dim, vector::padded(seen));
-    for row in 0..tokens.rows {
-        let position = seen - tokens.rows + row;
-        for kv_head in 0..kv_heads {
-            let key = &tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-            let place = &mut all_keys.data[(kv_head * all_keys.capacity + position) * dim..][..dim];
-            rotate_head(key, angles.row(first + row), 1.0, place);
-        }
-    }
-}
-
-/// Adds to `lost` (rows) the share of attention, summed over heads, that evicted entries would have received: one
-/// minus the ratio of the softmax sums over cached and over all entries.
-#[expect(clippy::too_many_arguments)]
-fn measure_loss(
-    shape: &AttentionShape<'_>,
-    queries: &[f32],
-    cached: &Normaliser,
-    all_keys: &Store,
-    seen: usize,
-    rows: usize,
-    all_logits: &mut Vec<f32>,
-    lost: &mut [f32],
-) {
-    let (kv_heads, dim, per_kv) = (shape.heads.kv_heads, shape.head_dim, shape.heads.per_kv_head());
-    let stride = vector::padded(seen);
-    for kv_head in 0..kv_heads {
-        let logits = sized(all_logits, per_kv * rows * stride);
-        product(
-            (per_kv * rows, stride, dim),
-            (logits, Strides::row_major(stride)),
-            (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
-            (
-                &all_keys.data[kv_head * all_keys.capacity * dim..][..all_keys.capacity * dim],
-                Strides::transposed(dim),
-            ),
-        );
-        for member in 0..per_kv {
-            for row in 0..rows {
-                let visible = seen - rows + row + 1;
-                let everything = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
-                let at = (kv_head * per_kv + member) * rows + row;
-                let kept = cached.max[at] + cached.sum[at].ln();
-                lost[row] += (1.0 - (kept - everything).exp()).max(0.0);
-            }
         }
     }
 }

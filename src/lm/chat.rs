@@ -55,16 +55,11 @@ impl ChatTemplate {
     /// # Errors
     /// A file that cannot be read, or a list of templates of which none is called `default`.
     pub(super) fn read(config: Option<&Path>, file: Option<&Path>) -> Result<Option<ChatTemplate>> {
+        let config = config.map_or(Ok(Value::Null), |path| bounded_read::json(path, MOST_BYTES))?;
         let read = |path: &Path| {
             bounded_read::text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))
         };
-        let config = match config {
-            None => Value::Null,
-            Some(path) => serde_json::from_str(&read(path)?)
-                .with_context(|| format!("{} is no valid JSON", path.display()))?,
-        };
-        let file = file.map(read).transpose()?;
-        ChatTemplate::parse(&config, file)
+        ChatTemplate::parse(&config, file.map(read).transpose()?)
     }
 
     fn parse(config: &Value, file: Option<String>) -> Result<Option<ChatTemplate>> {

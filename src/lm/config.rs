@@ -57,7 +57,6 @@ pub enum RopeScaling {
 /// The fields of config.json that matter; all others are ignored.
 #[derive(Deserialize)]
 struct ConfigFile {
-    model_type: Option<String>,
     hidden_size: usize,
     intermediate_size: usize,
     num_hidden_layers: usize,
@@ -167,7 +166,7 @@ impl ModelShape {
         // Qwen2's window is unused by default.
         let window_used = family != "qwen2" || config.use_sliding_window == Some(true);
         let shape = ModelShape {
-            family: config.model_type.unwrap_or_default(),
+            family,
             hidden: config.hidden_size,
             intermediate: config.intermediate_size,
             layers: config.num_hidden_layers,

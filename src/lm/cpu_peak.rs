@@ -5,6 +5,7 @@
 //! Wikipedia's article FLOPS. The clock is measured, because virtual machines do not report it. `product` measures
 //! what the program reaches.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
@@ -148,13 +149,12 @@ impl Processor {
 fn physical_cores(root: &Path) -> Option<usize> {
     let status = fs::read_to_string(root.join("proc/self/status")).ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let mut cores: Vec<String> = Vec::new();
-    for cpu in numbers(allowed.trim())? {
+    let threads_of_core = |cpu: u32| {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        cores.push(fs::read_to_string(root.join(path)).ok()?.trim().to_string());
-    }
-    cores.sort();
-    cores.dedup();
+        fs::read_to_string(root.join(path)).ok()
+    };
+    let cores: BTreeSet<String> =
+        numbers(allowed.trim())?.into_iter().map(threads_of_core).collect::<Option<_>>()?;
     (!cores.is_empty()).then_some(cores.len())
 }
 

@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 use candle_core::Device;
 
 use super::cpu_peak::Processor;
-use super::host::host_memory;
+use super::host::{host_memory, kibibytes};
+use crate::format::counted;
 use crate::vector;
 
 /// `cpu`, `cuda`, `cuda:N` or `auto`.
@@ -104,8 +105,7 @@ pub fn device_name(device: &Device) -> String {
 pub fn machine_name(device: &Device, threads: usize) -> String {
     let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
     let card = if device.is_cpu() { String::new() } else { format!("{} beside ", device_name(device)) };
-    let of = if threads == 1 { "thread" } else { "threads" };
-    format!("{card}{processor} ({}), {threads} {of}", vector::instruction_set())
+    format!("{card}{processor} ({}), {}", vector::instruction_set(), counted(threads, "thread"))
 }
 
 /// Memory this process can still take, in bytes; `None` if the system does not say.
@@ -118,10 +118,8 @@ pub fn available_memory() -> Option<u64> {
 pub fn resident_bytes(device: &Device) -> Option<u64> {
     return_freed_memory();
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     let card = if device.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };
-    Some((kib << 10) + card)
+    Some(kibibytes(&rollup, "Rss:")? + card)
 }
 
 fn return_freed_memory() {

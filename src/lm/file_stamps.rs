@@ -12,9 +12,10 @@ use anyhow::{Context, Result, bail};
 
 use super::source::CheckpointFiles;
 
-/// The stamps of a checkpoint's files, and the revision they had.
+/// A checkpoint's files, the stamps they had at first, and their revision.
 #[derive(Debug)]
-pub(super) struct FileStamps {
+pub(super) struct StampedFiles {
+    pub files: CheckpointFiles,
     stamps: Vec<Stamp>,
     /// The revision, once it was computed.
     revision: OnceLock<String>,
@@ -31,38 +32,29 @@ struct Stamp {
     identity: (u64, u64, i64, i64),
 }
 
-impl FileStamps {
+impl StampedFiles {
     /// Records the stamps, before anything in the files is read.
-    ///
-    /// # Errors
-    /// A missing file.
-    pub fn of(files: &CheckpointFiles) -> Result<FileStamps> {
-        Ok(FileStamps { stamps: stamps(files)?, revision: OnceLock::new() })
+    pub fn new(files: CheckpointFiles) -> Result<StampedFiles> {
+        Ok(StampedFiles { stamps: stamps(&files)?, files, revision: OnceLock::new() })
     }
 
     /// The revision of the files.
-    ///
-    /// # Errors
-    /// As [`CheckpointFiles::revision`].
-    pub fn revision(&self, files: &CheckpointFiles) -> Result<String> {
-        let revision = files.revision()?;
+    pub fn revision(&self) -> Result<String> {
+        let revision = self.files.revision()?;
         Ok(self.revision.get_or_init(|| revision).clone())
     }
 
     /// Checks that the files still have the revision; does nothing if it was never computed.
-    ///
-    /// # Errors
-    /// Files that have changed or are missing.
-    pub fn check(&self, files: &CheckpointFiles) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let Some(revision) = self.revision.get() else { return Ok(()) };
         let hint = "hint: let whatever writes them end, then run the same command again: results of the former files \
                     are kept";
-        let now = stamps(files)
+        let now = stamps(&self.files)
             .with_context(|| format!("the files of the model have changed since this run began\n{hint}"))?;
         if now == self.stamps {
             return Ok(());
         }
-        let found = files.revision()?;
+        let found = self.files.revision()?;
         if found == *revision {
             return Ok(());
         }
@@ -122,24 +114,24 @@ mod tests {
     fn only_changes_of_content_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let files = checkpoint(folder.path());
-        let weights = &files.weights[0];
-        let stamps = FileStamps::of(&files).unwrap();
+        let weights = &files.weights[0].clone();
+        let stamped = StampedFiles::new(files).unwrap();
         // No revision was computed yet.
         fs::write(weights, "others").unwrap();
-        stamps.check(&files).unwrap();
-        stamps.revision(&files).unwrap();
-        stamps.check(&files).unwrap();
+        stamped.check().unwrap();
+        stamped.revision().unwrap();
+        stamped.check().unwrap();
         // Another file with the same bytes.
         fs::write(folder.path().join("copy"), "others").unwrap();
         fs::rename(folder.path().join("copy"), weights).unwrap();
-        stamps.check(&files).unwrap();
+        stamped.check().unwrap();
         // Other bytes of the same length, with the time of modification set back.
         let time = weights.metadata().unwrap().modified().unwrap();
         fs::write(weights, "OTHERS").unwrap();
         fs::File::options().write(true).open(weights).unwrap().set_modified(time).unwrap();
-        let error = format!("{:#}", stamps.check(&files).unwrap_err());
+        let error = format!("{:#}", stamped.check().unwrap_err());
         assert!(error.contains("model.safetensors)") && error.contains("hint: let"), "{error}");
         fs::remove_file(weights).unwrap();
-        assert!(format!("{:#}", stamps.check(&files).unwrap_err()).contains("have changed since"));
+        assert!(format!("{:#}", stamped.check().unwrap_err()).contains("have changed since"));
     }
 }

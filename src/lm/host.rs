@@ -90,7 +90,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// The number of KiB after a name, in bytes.
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
+pub(super) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -196,30 +196,23 @@ mod tests {
         let job = "sys/fs/cgroup/system.slice/slurmstepd.scope/job_7";
         let own = format!("{job}/step_0/user/task_0/memory.max");
         let [limit, held, stat] = ["max", "current", "stat"].map(|name| format!("{job}/memory.{name}"));
-        let memory = machine(&[
+        let mut files = vec![
             ("proc/self/cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n"),
             (&own, "max\n"),
             (&limit, "4294967296\n"),
             (&held, "3221225472\n"),
             (&stat, "anon 5\nfile 6\ninactive_file 805306368\nactive_file 268435456\n"),
-        ])
-        .unwrap();
+        ];
+        let memory = machine(&files).unwrap();
         assert_eq!((memory.total, memory.available), (200 * GIB, 2 * GIB));
         let limit = memory.limit.unwrap();
         assert_eq!((limit.bytes, limit.left), (4 * GIB, 2 * GIB));
         let group = PathBuf::from("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7");
         assert_eq!(limit.kind, LimitKind::ControlGroup(group));
-    }
-
-    #[test]
-    fn the_tightest_of_several_groups_counts() {
-        let memory = machine(&[
-            ("proc/self/cgroup", "0::/a/b\n"),
-            ("sys/fs/cgroup/a/memory.max", "2147483648\n"),
-            ("sys/fs/cgroup/a/memory.high", "1073741824\n"),
-            ("sys/fs/cgroup/a/b/memory.max", "8589934592\n"),
-        ]);
-        assert_eq!(memory.unwrap().available, GIB);
+        // The tightest of several groups counts, and a group is slowed down at `memory.high`.
+        files.push(("sys/fs/cgroup/system.slice/memory.max", "2147483648\n"));
+        files.push(("sys/fs/cgroup/system.slice/memory.high", "1073741824\n"));
+        assert_eq!(machine(&files).unwrap().available, GIB);
     }
 
     #[test]

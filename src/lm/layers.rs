@@ -253,11 +253,8 @@ impl CustomOp2 for RmsNorm {
         let (x, weight) = (floats(x, x_layout)?, floats(weight, weight_layout)?);
         let hidden = weight.len();
         let mut out = vec![0.0; x.len()];
-        out.par_chunks_mut(64 * hidden).zip(x.par_chunks(64 * hidden)).for_each(|(out, x)| {
-            for (out, x) in out.chunks_exact_mut(hidden).zip(x.chunks_exact(hidden)) {
-                vector::rms_norm(x, weight, self.eps, out);
-            }
-        });
+        let rows = out.par_chunks_exact_mut(hidden).zip(x.par_chunks_exact(hidden)).with_min_len(64);
+        rows.for_each(|(out, x)| vector::rms_norm(x, weight, self.eps, out));
         Ok((CpuStorage::F32(out), x_layout.shape().clone()))
     }
 }
@@ -280,17 +277,13 @@ impl InplaceOp2 for InPlace {
     }
 
     fn cpu_fwd(&self, x: &mut CpuStorage, at: &Layout, y: &CpuStorage, y_at: &Layout) -> candle_core::Result<()> {
+        let (Some((start, end)), CpuStorage::F32(x)) = (at.contiguous_offsets(), x) else {
+            candle_core::bail!("a contiguous f32 tensor is needed");
+        };
         let pieces = floats(y, y_at)?.par_chunks(PIECE);
-        floats_mut(x, at)?.par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.apply)(x, y));
+        x[start..end].par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.apply)(x, y));
         Ok(())
     }
-}
-
-fn floats_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Result<&'a mut [f32]> {
-    let (Some((start, end)), CpuStorage::F32(floats)) = (layout.contiguous_offsets(), storage) else {
-        candle_core::bail!("a contiguous f32 tensor is needed");
-    };
-    Ok(&mut floats[start..end])
 }
 
 #[cfg(test)]

@@ -142,7 +142,8 @@ impl MemoryPlan<'_> {
 impl Memory {
     pub(super) fn new(layers: usize, heads: Heads, head_dim: usize, plan: &MemoryPlan<'_>) -> Memory {
         let layer = |index: usize| {
-            let salt = salt(plan.seed, index);
+            // Every layer draws differently.
+            let salt = plan.seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(index as u64);
             let (entries, capacity) = match plan.policy {
                 None => (
                     CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt),
@@ -327,9 +328,4 @@ impl LayerCache {
         }
         self.capacity = new;
     }
-}
-
-/// A seed for each layer.
-fn salt(seed: u64, layer: usize) -> u64 {
-    seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(layer as u64)
 }

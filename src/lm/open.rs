@@ -6,7 +6,7 @@ use candle_core::Device;
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
 use super::device::available_memory;
-use super::file_stamps::FileStamps;
+use super::file_stamps::StampedFiles;
 use super::pocket;
 use super::random::{shape_of, tiny_shape};
 use super::rope_override::RopeOverride;
@@ -21,8 +21,6 @@ pub struct ModelFiles {
     pub shape: ModelShape,
     rope_override: Option<RopeOverride>,
     weights: Weights,
-    /// The files' stamps before anything in them was read.
-    stamps: Option<FileStamps>,
 }
 
 /// Where the weights come from.
@@ -31,7 +29,7 @@ enum Weights {
     Random(usize),
     /// Inside the program.
     Pocket,
-    Files(CheckpointFiles),
+    Files(Box<StampedFiles>),
 }
 
 /// Version of the random weights, increased when they change.
@@ -43,18 +41,18 @@ impl ModelFiles {
     /// # Errors
     /// Files that are missing or unreachable, or describe a model that cannot be computed.
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
-        let mut stamps = None;
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
             ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random(sizes.sharpness)),
             ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
-                let files = source.resolve(hub, progress)?;
-                stamps = Some(FileStamps::of(&files).with_context(|| format!("model {source}"))?);
-                (ModelShape::read(&files.config)?, Weights::Files(files))
+                // The stamps are taken before anything in the files is read.
+                let stamped = StampedFiles::new(source.resolve(hub, progress)?);
+                let stamped = stamped.with_context(|| format!("model {source}"))?;
+                (ModelShape::read(&stamped.files.config)?, Weights::Files(Box::new(stamped)))
             }
         };
-        Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights, stamps })
+        Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights })
     }
 
     /// The same model with scaled positions.
@@ -67,17 +65,23 @@ impl ModelFiles {
         Ok(self)
     }
 
+    fn files(&self) -> Option<&CheckpointFiles> {
+        match &self.weights {
+            Weights::Files(stamped) => Some(&stamped.files),
+            Weights::Pocket | Weights::Random(_) => None,
+        }
+    }
+
     /// Identifies the model: a commit, a digest of the files, or the name of a random model, and how its positions
     /// are scaled. The digest reads every file of a folder, so call this once.
     ///
     /// # Errors
     /// Files that cannot be read.
     pub fn revision(&self) -> Result<String> {
-        let weights = match (&self.weights, &self.stamps) {
-            (Weights::Files(files), Some(stamps)) => stamps.revision(files)?,
-            (Weights::Files(files), None) => files.revision()?,
-            (Weights::Pocket, _) => pocket::revision(),
-            (Weights::Random(_), _) => format!("{}-{RANDOM_RECIPE}", self.source),
+        let weights = match &self.weights {
+            Weights::Files(stamped) => stamped.revision()?,
+            Weights::Pocket => pocket::revision(),
+            Weights::Random(_) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
         Ok(match self.rope_override {
             Some(rope_override) => format!("{weights} rope_scaling {rope_override}"),
@@ -93,7 +97,7 @@ impl ModelFiles {
         let files = match &self.weights {
             Weights::Random(_) => return Tokenizer::bytes(),
             Weights::Pocket => return pocket::tokenizer(self.shape.bos),
-            Weights::Files(files) => files,
+            Weights::Files(stamped) => &stamped.files,
         };
         let file = files.tokenizer.as_deref().with_context(|| {
             format!("{} has no tokenizer.json; save the tokenizer beside the weights", self.source)
@@ -110,18 +114,11 @@ impl ModelFiles {
     /// # Errors
     /// A generation_config.json that cannot be read.
     pub fn stop_tokens(&self) -> Result<Vec<u32>> {
-        let text = match &self.weights {
-            Weights::Random(_) => None,
-            Weights::Pocket => Some(pocket::generation_config().to_owned()),
-            Weights::Files(CheckpointFiles { generation_config: None, .. }) => None,
-            Weights::Files(CheckpointFiles { generation_config: Some(path), .. }) => Some(
-                bounded_read::text(path, config::MOST_BYTES)
-                    .with_context(|| format!("cannot read {}", path.display()))?,
-            ),
+        let json = match (&self.weights, self.files().and_then(|files| files.generation_config.as_deref())) {
+            (Weights::Pocket, _) => serde_json::from_str(pocket::GENERATION_CONFIG)?,
+            (_, Some(path)) => bounded_read::json(path, config::MOST_BYTES)?,
+            (_, None) => serde_json::Value::Null,
         };
-        let Some(text) = text else { return Ok(self.shape.eos.clone()) };
-        let json: serde_json::Value = serde_json::from_str(&text)
-            .with_context(|| format!("generation_config.json of {} is no valid JSON", self.source))?;
         let own = config::tokens(&json["eos_token_id"]);
         Ok(if own.is_empty() { self.shape.eos.clone() } else { own })
     }
@@ -131,7 +128,7 @@ impl ModelFiles {
     /// # Errors
     /// As [`ChatTemplate::read`].
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
-        let Weights::Files(files) = &self.weights else { return Ok(None) };
+        let Some(files) = self.files() else { return Ok(None) };
         ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
             .with_context(|| format!("model {}", self.source))
     }
@@ -142,9 +139,9 @@ impl ModelFiles {
     /// As [`LanguageModel::load`], and files that have changed since [`revision`](ModelFiles::revision).
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         let shape = self.shape.clone();
-        let unchanged = || match (&self.weights, &self.stamps) {
-            (Weights::Files(files), Some(stamps)) => stamps.check(files),
-            _ => Ok(()),
+        let unchanged = || match &self.weights {
+            Weights::Files(stamped) => stamped.check(),
+            Weights::Pocket | Weights::Random(_) => Ok(()),
         };
         // Before, because loading may take minutes; after, because what was loaded counts.
         let loaded = unchanged().and_then(|()| {
@@ -156,8 +153,8 @@ impl ModelFiles {
 
     fn load_any(&self, shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         match &self.weights {
-            Weights::Files(files) => LanguageModel::load(shape, &files.weights, dtype, device),
-            Weights::Pocket => pocket::load(shape, dtype, device),
+            Weights::Files(stamped) => LanguageModel::load(shape, &stamped.files.weights, dtype, device),
+            Weights::Pocket => LanguageModel::from_bytes(shape, pocket::WEIGHTS, dtype, device),
             Weights::Random(sharpness) => {
                 self.check_room()?;
                 LanguageModel::random_sharp(shape, *sharpness as f32, 1, dtype, device)
@@ -194,10 +191,11 @@ impl ModelFiles {
     /// Bytes of the weight files.
     pub fn weight_bytes(&self) -> u64 {
         match &self.weights {
-            Weights::Files(files) => {
-                files.weights.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
+            Weights::Files(stamped) => {
+                let files = &stamped.files.weights;
+                files.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
             }
-            Weights::Pocket => pocket::WEIGHT_BYTES,
+            Weights::Pocket => pocket::WEIGHTS.len() as u64,
             Weights::Random(_) => self.shape.parameters() * size_of::<f32>() as u64,
         }
     }

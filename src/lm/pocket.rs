@@ -4,20 +4,16 @@
 //! It is read like any checkpoint: the folder on disk has the same revision and gives the same bits.
 
 use anyhow::{Context, Result};
-use candle_core::Device;
 
 use super::config::ModelShape;
 use super::source::Fingerprint;
 use super::tokenizer::Tokenizer;
-use super::transformer::{LanguageModel, WeightType};
 
 const CONFIG: &str = include_str!("../../models/pocket/config.json");
 const TOKENIZER: &str = include_str!("../../models/pocket/tokenizer.json");
 const TOKENIZER_CONFIG: &str = include_str!("../../models/pocket/tokenizer_config.json");
-const GENERATION_CONFIG: &str = include_str!("../../models/pocket/generation_config.json");
-const WEIGHTS: &[u8] = include_bytes!("../../models/pocket/model.safetensors");
-
-pub(super) const WEIGHT_BYTES: u64 = WEIGHTS.len() as u64;
+pub(super) const GENERATION_CONFIG: &str = include_str!("../../models/pocket/generation_config.json");
+pub(super) const WEIGHTS: &[u8] = include_bytes!("../../models/pocket/model.safetensors");
 
 pub(super) fn shape() -> Result<ModelShape> {
     ModelShape::parse(CONFIG).context("the pocket model's config.json")
@@ -41,22 +37,16 @@ pub(super) fn tokenizer(bos: Option<u32>) -> Result<Tokenizer> {
     Tokenizer::parse(TOKENIZER, TOKENIZER_CONFIG, bos).context("the pocket model's tokenizer")
 }
 
-pub(super) fn generation_config() -> &'static str {
-    GENERATION_CONFIG
-}
-
-pub(super) fn load(shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
-    LanguageModel::from_bytes(shape, WEIGHTS, dtype, device)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use candle_core::Device;
+
     use super::super::memory::MemoryPlan;
     use super::super::open::ModelFiles;
     use super::super::source::HubSettings;
-    use super::*;
+    use super::super::transformer::WeightType;
 
     #[test]
     fn the_folder_and_the_program_contain_the_same_model() {

@@ -2,7 +2,7 @@
 //!
 //! The logits over the vocabulary are computed in one pass, some rows at a time, and not kept.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use candle_core::Tensor;
 
 use super::transformer::LanguageModel;
@@ -52,6 +52,9 @@ impl LanguageModel {
         let (rows, _) = states.dims2()?;
         ensure!(rows == targets.len(), "{} targets for {rows} states", targets.len());
         let vocab = self.shape().vocab;
+        if let Some(target) = targets.iter().find(|target| **target as usize >= vocab) {
+            bail!("token {target} is outside the vocabulary of {vocab}");
+        }
         let score = |first: usize, logits: &[f32]| {
             let end = first + logits.len() / vocab;
             let at = |row: usize| hits_of.partition_point(|target| *target < row);
@@ -60,7 +63,9 @@ impl LanguageModel {
                 vector::argmax(row) == Some(targets[*at] as usize)
             };
             let hits = hits_of[at(first)..at(end)].iter().map(hit).collect();
-            Ok(Scores { nll: self.nll_of(logits, &targets[first..])?, hits, divergence: Divergence::default() })
+            let rows = logits.chunks_exact(vocab).zip(&targets[first..]);
+            let nll = rows.map(|(row, target)| vector::log_sum_exp(row) - row[*target as usize]);
+            Ok(Scores { nll: nll.collect(), hits, divergence: Divergence::default() })
         };
         let blocks = match unbounded {
             None => self.map_logits([states], |first, [logits]| score(first, logits))?,
@@ -81,16 +86,5 @@ impl LanguageModel {
             all.divergence.same_top += block.divergence.same_top;
         }
         Ok(all)
-    }
-
-    /// NLLs of targets under rows of logits.
-    fn nll_of(&self, logits: &[f32], targets: &[u32]) -> Result<Vec<f32>> {
-        let vocab = self.shape().vocab;
-        let rows = logits.chunks_exact(vocab).zip(targets);
-        rows.map(|(row, target)| {
-            ensure!((*target as usize) < vocab, "token {target} is outside the vocabulary of {vocab}");
-            Ok(vector::log_sum_exp(row) - row[*target as usize])
-        })
-        .collect()
     }
 }

@@ -43,11 +43,7 @@ impl Tokenizer {
         let using = || format!("cannot use the tokenizer {}", file.display());
         let inner = build(&bounded_read::bytes(file, MOST_BYTES).with_context(using)?).with_context(using)?;
         let config: Value = match config {
-            Some(path) => {
-                let text = bounded_read::text(path, MOST_CONFIG)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                serde_json::from_str(&text).with_context(|| format!("{} is no valid JSON", path.display()))?
-            }
+            Some(path) => bounded_read::json(path, MOST_CONFIG)?,
             None => Value::Null,
         };
         Ok(Tokenizer::new(inner, &config, bos))

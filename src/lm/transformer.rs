@@ -268,7 +268,7 @@ impl LanguageModel {
         let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let angles = self.frequencies.angles(memories.iter().map(|memory| memory.seen as f64));
         let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
-        let (width, kv_width) = (heads.heads * head_dim, heads.kv_heads * head_dim);
+        let width = heads.heads * head_dim;
         let mut x = self.embed(tokens, compute)?; // (texts, hidden)
         for (index, layer) in self.layers.iter().enumerate() {
             if self.stop.load(Ordering::Relaxed) {
@@ -281,14 +281,9 @@ impl LanguageModel {
             on_host([&queries, &keys, &values], |[queries, keys, values]| {
                 let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
                 texts.for_each(|(text, (mixed, memory))| {
-                    let norms = norms.as_ref().filter(|_| memory.compute_f64);
-                    let token = Projections {
-                        queries: &queries[text * width..][..width],
-                        keys: &keys[text * kv_width..][..kv_width],
-                        values: &values[text * kv_width..][..kv_width],
-                        norms: norms.map(|norms| &norms[text * heads.kv_heads..][..heads.kv_heads]),
-                        rows: 1,
-                    };
+                    let norms = norms.as_deref().filter(|_| memory.compute_f64);
+                    let all = Projections { queries, keys, values, norms, rows: tokens.len() };
+                    let token = all.slice(&shape, text, 1);
                     let Memory { layers, scratch, .. } = &mut **memory;
                     let placed = RowAngles { angles: &angles, first: text };
                     attend(&shape, &mut layers[index], token, placed, mixed, None, scratch);

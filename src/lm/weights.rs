@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -19,14 +19,21 @@ const PREFIX: u64 = 8;
 
 /// The tensors of a checkpoint that have not been taken yet.
 pub(super) struct Weights {
-    files: Vec<(PathBuf, Data)>,
+    files: Vec<(PathBuf, Box<dyn Data>)>,
     tensors: BTreeMap<String, TensorLocation>,
 }
 
-enum Data {
-    File(File),
-    Memory(Cow<'static, [u8]>),
+/// The bytes of a file, on disk or in memory.
+trait Data: Read + Seek {
+    fn range(&mut self, start: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.seek(SeekFrom::Start(start))?;
+        self.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
 }
+
+impl<T: Read + Seek> Data for T {}
 
 struct TensorLocation {
     file: usize,
@@ -36,41 +43,13 @@ struct TensorLocation {
     shape: Vec<usize>,
 }
 
-impl Data {
-    fn length(&self) -> io::Result<u64> {
-        match self {
-            Data::File(file) => Ok(file.metadata()?.len()),
-            Data::Memory(bytes) => Ok(bytes.len() as u64),
-        }
-    }
-
-    fn read(&self, start: u64, length: usize) -> io::Result<Cow<'_, [u8]>> {
-        match self {
-            Data::File(file) => {
-                let mut bytes = vec![0; length];
-                let mut file = file;
-                file.seek(SeekFrom::Start(start))?;
-                file.read_exact(&mut bytes)?;
-                Ok(Cow::Owned(bytes))
-            }
-            Data::Memory(bytes) => {
-                let rest = bytes.get(start as usize..).unwrap_or_default();
-                rest.get(..length).map(Cow::Borrowed).ok_or(io::ErrorKind::UnexpectedEof.into())
-            }
-        }
-    }
-}
-
 impl Weights {
     /// Opens the files of a checkpoint and reads their headers.
-    ///
-    /// # Errors
-    /// A file that is missing, truncated or no safetensors file, or two files with the same tensor.
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
         for path in paths {
             let file = File::open(path).context("cannot open the file");
-            let added = file.and_then(|file| weights.add(path, Data::File(file)));
+            let added = file.and_then(|file| weights.add(path, Box::new(file)));
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
         Ok(weights)
@@ -79,22 +58,22 @@ impl Weights {
     /// The weights of a safetensors file in memory.
     pub fn from_bytes(bytes: Cow<'static, [u8]>) -> Result<Weights> {
         let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
-        weights.add(Path::new("(in memory)"), Data::Memory(bytes))?;
+        weights.add(Path::new("(in memory)"), Box::new(Cursor::new(bytes)))?;
         Ok(weights)
     }
 
-    fn add(&mut self, path: &Path, data: Data) -> Result<()> {
+    fn add(&mut self, path: &Path, mut data: Box<dyn Data>) -> Result<()> {
         const DAMAGED: &str = "the file is truncated, damaged or no safetensors file; fetch it again";
         let damaged = |error: io::Error| anyhow!("{error}: {DAMAGED}");
-        let total = data.length()?;
+        let total = data.seek(SeekFrom::End(0))?;
         ensure!(total > 0, "the file is empty");
-        let prefix = data.read(0, PREFIX as usize).map_err(damaged)?;
+        let prefix = data.range(0, PREFIX as usize).map_err(damaged)?;
         let length = prefix.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
         ensure!(
             length <= MOST_HEADER,
             "by its own account its header has {length} bytes, more than {MOST_HEADER}: {DAMAGED}"
         );
-        let header = data.read(PREFIX, length as usize).map_err(damaged)?;
+        let header = data.range(PREFIX, length as usize).map_err(damaged)?;
         // Offsets and sizes of the tensors are checked here.
         let header: Metadata = serde_json::from_slice(&header).map_err(|error| damaged(error.into()))?;
         let described = PREFIX + length + header.data_len() as u64;
@@ -140,9 +119,6 @@ impl Weights {
     }
 
     /// Takes a tensor, as `dtype` on `device`.
-    ///
-    /// # Errors
-    /// A tensor that is missing, has another shape, or a type that is no float.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
         let Some(location) = self.tensors.remove(name) else {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
@@ -151,7 +127,7 @@ impl Weights {
                 files.join(", ")
             );
         };
-        let (path, data) = &self.files[location.file];
+        let (path, data) = &mut self.files[location.file];
         ensure!(
             location.shape == shape,
             "tensor {name} in {} has shape {:?}, but config.json asks for {shape:?}; \
@@ -162,15 +138,12 @@ impl Weights {
         let stored = float_type(location.dtype)
             .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
         let bytes = data
-            .read(location.start, location.length)
+            .range(location.start, location.length)
             .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?;
         Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
     }
 
     /// Checks that all weights were taken; otherwise they belong to another network.
-    ///
-    /// # Errors
-    /// Names some of the remaining tensors.
     pub fn finish(self) -> Result<()> {
         let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq");
         let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();

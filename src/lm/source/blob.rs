@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
@@ -30,38 +30,27 @@ pub(super) fn damage(blob: &Path, remote: &RemoteFile) -> std::io::Result<Option
     Ok(None)
 }
 
-/// Removes a link to a deleted blob, which would be in the way of a new one.
-fn remove_dangling(link: &Path) -> std::io::Result<()> {
-    if !link.is_symlink() || link.exists() {
-        return Ok(());
-    }
-    match fs::remove_file(link) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Links a file of a snapshot to its blob.
-#[cfg(unix)]
-pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
-    let invalid = |path: &Path| std::io::Error::new(ErrorKind::InvalidInput, path.display().to_string());
-    let root = blob.ancestors().find(|root| link.starts_with(root)).ok_or_else(|| invalid(blob))?;
-    let inner = blob.strip_prefix(root).map_err(|_| invalid(blob))?;
-    let folder = link.parent().ok_or_else(|| invalid(link))?;
-    let depth = folder.strip_prefix(root).map_err(|_| invalid(link))?.components().count();
-    let up: PathBuf = std::iter::repeat_n("..", depth).collect();
-    fs::create_dir_all(folder)?;
-    remove_dangling(link)?;
-    match std::os::unix::fs::symlink(up.join(inner), link) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        made => made,
-    }
-}
-
-/// On systems where few users may make links, the snapshot holds the file itself, as with hf-hub.
-#[cfg(not(unix))]
-pub(super) fn link(blob: &Path, link: &Path) -> std::io::Result<()> {
+/// Links the file `name` of a snapshot to its blob. On systems where few users may make links, the snapshot holds the
+/// file itself, as with hf-hub.
+#[cfg_attr(not(unix), expect(unused_variables))]
+pub(super) fn link(blob: &Path, name: &str, link: &Path) -> std::io::Result<()> {
     link.parent().map_or(Ok(()), fs::create_dir_all)?;
-    remove_dangling(link)?;
-    fs::rename(blob, link)
+    // A link to a deleted blob would be in the way.
+    if link.is_symlink() && !link.exists() {
+        fs::remove_file(link).or_else(|error| ignore(error, ErrorKind::NotFound))?;
+    }
+    #[cfg(unix)]
+    let made = {
+        let up = "../".repeat(name.split('/').count() + 1);
+        let target = Path::new(&up).join("blobs").join(blob.file_name().unwrap_or_default());
+        std::os::unix::fs::symlink(target, link)
+    };
+    #[cfg(not(unix))]
+    let made = fs::rename(blob, link);
+    made.or_else(|error| ignore(error, ErrorKind::AlreadyExists))
+}
+
+/// Success if another process was faster.
+fn ignore(error: std::io::Error, kind: ErrorKind) -> std::io::Result<()> {
+    if error.kind() == kind { Ok(()) } else { Err(error) }
 }

@@ -1,23 +1,24 @@
 //! The files of one checkpoint, and how they are chosen among the files of a folder or repository.
 //!
-//! The choice is the same for a folder, the hub and the cache, each of which is a [`Snapshot`]. Weights are
-//! safetensors only, because reading a pickle can run code. The index of a sharded checkpoint is not trusted.
+//! The choice is the same in a folder, in the cache and on the hub. Weights are safetensors only, because reading
+//! a pickle can run code. The index of a sharded checkpoint is not trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::repo::check_inside;
+use super::snapshot::Snapshot;
 use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(super) const SINGLE: &str = "model.safetensors";
+pub(super) const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const GENERATION_CONFIG: &str = "generation_config.json";
@@ -89,23 +90,9 @@ impl Fingerprint {
     }
 }
 
-/// The files of one repository or folder at one commit.
-pub(super) trait Snapshot {
-    fn has(&self, name: &str) -> bool;
-    /// The path of a file it has, which is downloaded first if needed.
-    fn path(&self, name: &str) -> Result<PathBuf>;
-    /// Names at the top level, for error messages.
-    fn names(&self) -> Vec<String>;
-    /// Where it is, for error messages.
-    fn describe(&self) -> String;
-    /// The error for a file it should have: which, where, what to do.
-    fn missing(&self, name: &str) -> Error;
-    fn commit(&self) -> Option<String>;
-}
-
 /// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are
 /// downloaded.
-pub(super) fn gather(snapshot: &dyn Snapshot) -> Result<CheckpointFiles> {
+pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     if !single && !snapshot.has(INDEX) {
@@ -136,7 +123,7 @@ pub(super) fn gather(snapshot: &dyn Snapshot) -> Result<CheckpointFiles> {
         generation_config: optional(GENERATION_CONFIG)?,
         chat_template: optional(CHAT_TEMPLATE)?,
         weights: shards.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?,
-        commit: snapshot.commit(),
+        commit: snapshot.commit().map(str::to_owned),
     })
 }
 
@@ -150,9 +137,7 @@ struct Index {
 
 /// The files that an index names, each once.
 fn shards(index: &Path) -> Result<Vec<String>> {
-    let reading = || format!("cannot read {}", index.display());
-    let text = bounded_read::bytes(index, MOST_INDEX).with_context(reading)?;
-    let Index { weight_map } = serde_json::from_slice(&text).with_context(reading)?;
+    let Index { weight_map } = bounded_read::json(index, MOST_INDEX)?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
     ensure!(!names.is_empty(), "{} names no file: download it again", index.display());
     for name in &names {
@@ -181,49 +166,5 @@ pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
         format!("there is no folder {shown}: check the path, or write `owner/name` for the hub")
     })?;
     ensure!(meta.is_dir(), "{shown} is a file: name the folder that holds {CONFIG} and {SINGLE}");
-    gather(&Folder(folder))
-}
-
-struct Folder<'a>(&'a Path);
-
-impl Snapshot for Folder<'_> {
-    fn has(&self, name: &str) -> bool {
-        self.0.join(name).is_file()
-    }
-
-    fn path(&self, name: &str) -> Result<PathBuf> {
-        Ok(self.0.join(name))
-    }
-
-    fn names(&self) -> Vec<String> {
-        names_in(self.0)
-    }
-
-    fn describe(&self) -> String {
-        self.0.display().to_string()
-    }
-
-    fn missing(&self, name: &str) -> Error {
-        let found = match names_in(self.0).as_slice() {
-            [] => "it is empty".to_owned(),
-            names => format!("it has {}", names.iter().take(6).cloned().collect::<Vec<_>>().join(", ")),
-        };
-        let index = if name == SINGLE { format!(" and no {INDEX}") } else { String::new() };
-        anyhow!(
-            "{} has no {name}{index} ({found}): name a folder as transformers' `save_pretrained` writes it",
-            self.0.display()
-        )
-    }
-
-    fn commit(&self) -> Option<String> {
-        None
-    }
-}
-
-/// The names of a folder's entries, sorted; none if it cannot be read.
-pub(super) fn names_in(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
+    gather(&Snapshot::Folder(folder))
 }

@@ -50,12 +50,6 @@ pub enum HubError {
     Disk { cache: PathBuf, cause: String },
 
     #[error(
-        "another process holds the lock of {what} and makes no progress: end it and run again; if there is none, the \
-         file system of the cache has no locks, set HF_HOME to a folder on another"
-    )]
-    Busy { what: String },
-
-    #[error(
         "{endpoint} does not answer as the hub does ({cause}): check HF_ENDPOINT, and whether a proxy or login page \
          stands in between"
     )]
@@ -69,5 +63,10 @@ impl HubError {
     /// Whether cached files may be used instead: the hub did not say that they do not exist.
     pub(super) fn allows_cache(&self) -> bool {
         matches!(self, HubError::Unreachable { .. } | HubError::Denied { .. } | HubError::Strange { .. })
+    }
+
+    /// Whether another attempt may succeed.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, HubError::Unreachable { .. } | HubError::Truncated { .. } | HubError::Damaged { .. })
     }
 }

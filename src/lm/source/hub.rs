@@ -6,16 +6,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use hf_hub::api::RepoInfo;
 use hf_hub::api::sync::{Api, ApiBuilder};
-use hf_hub::{Cache, RepoType};
+use hf_hub::{Cache, Repo, RepoType};
 
-use super::cached::{CachedSnapshot, not_cached};
-use super::checkpoint::{CheckpointFiles, Snapshot, gather};
+use super::checkpoint::{CheckpointFiles, gather};
 use super::download::HubSnapshot;
-use super::repo::{RepoId, check_inside, is_commit};
-use super::repo_request::RepoRequest;
+use super::hub_http::HubHttp;
+use super::repo::{RepoId, is_commit, repo_at, shown};
+use super::snapshot::{CachedSnapshot, Snapshot};
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
@@ -56,16 +56,16 @@ impl<'a> Hub<'a> {
 
     /// The checkpoint of a model repository at a branch, tag or commit.
     pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let request = RepoRequest::new(repo, RepoType::Model, revision)?;
+        let repo = repo_at(repo, RepoType::Model, revision)?;
         // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
-            && let Some(cached) = self.cached(&request, None)
+            && let Some(cached) = self.cached(&repo, None)
             && let Ok(files) = gather(&cached)
             && files.tokenizer.is_some()
         {
             return Ok(files);
         }
-        self.online_or_cached(&request, |download| gather(download), |cached| gather(cached))
+        self.with_snapshot(&repo, gather)
     }
 
     /// The files of a dataset repository whose names are `wanted`; none is an error.
@@ -75,72 +75,66 @@ impl<'a> Hub<'a> {
         revision: Option<&str>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<DatasetFiles> {
-        let request = RepoRequest::new(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
-        self.online_or_cached(
-            &request,
-            |download| {
-                let names: Vec<&String> = download.files().iter().filter(|name| wanted(name)).collect();
-                names.iter().try_for_each(|name| check_inside(name))?;
-                ensure!(
-                    !names.is_empty(),
-                    "{request} has none of the files wanted: it has {}",
-                    some_of(download.files())
-                );
-                let files = names.iter().map(|name| Ok(download.fetch(name)?)).collect::<Result<_>>()?;
-                Ok(DatasetFiles { files, commit: download.commit().unwrap_or_default() })
-            },
-            |cached| {
-                let names = cached.names_wanted(&wanted)?;
-                let files = names.iter().map(|name| cached.folder.join(name)).collect();
-                Ok(DatasetFiles { files, commit: cached.commit.clone() })
-            },
-        )
+        let repo = repo_at(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
+        self.with_snapshot(&repo, |snapshot| {
+            let names = snapshot.names_wanted(&wanted)?;
+            let files = names.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?;
+            Ok(DatasetFiles { files, commit: snapshot.commit().unwrap_or_default().to_owned() })
+        })
     }
 
     /// Uses the hub, or if it cannot be asked the cache, with a note unless HF_HUB_OFFLINE is set.
-    fn online_or_cached<T>(
-        &self,
-        request: &RepoRequest,
-        online: impl FnOnce(&HubSnapshot) -> Result<T>,
-        offline: impl FnOnce(&CachedSnapshot) -> Result<T>,
-    ) -> Result<T> {
+    fn with_snapshot<T>(&self, repo: &Repo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         if self.settings.offline {
-            let Some(cached) = self.cached(request, None) else {
-                return Err(not_cached(self.settings, request, "every file"));
+            return match self.cached(repo, None) {
+                Some(cached) => take(&cached),
+                None => Err(HubError::Offline {
+                    file: "every file".to_owned(),
+                    what: shown(repo),
+                    cache: self.settings.cache_dir.clone(),
+                }
+                .into()),
             };
-            return offline(&cached);
         }
-        let error = match self.online(request, online) {
+        let error = match self.online(repo, &take) {
             Ok(taken) => return Ok(taken),
             Err(error) => error,
         };
         // Also when the hub denies access: the cache may have been filled by someone with a token.
-        let Some(text) =
-            error.downcast_ref::<HubError>().filter(|error| error.allows_cache()).map(HubError::to_string)
-        else {
-            return Err(error);
-        };
-        let Some(cached) = self.cached(request, Some(&text)) else { return Err(error) };
-        let taken = offline(&cached)?;
-        self.progress.note(&format!("{text}; using {request} from the cache, commit {}", cached.commit));
+        let cause = error.downcast_ref::<HubError>().filter(|error| error.allows_cache());
+        let Some(cause) = cause.map(HubError::to_string) else { return Err(error) };
+        let Some(cached) = self.cached(repo, Some(cause.clone())) else { return Err(error) };
+        let taken = take(&cached)?;
+        let commit = cached.commit().unwrap_or_default();
+        self.progress.note(&format!("{cause}; using {} from the cache, commit {commit}", shown(repo)));
         Ok(taken)
     }
 
-    fn online<T>(&self, request: &RepoRequest, take: impl FnOnce(&HubSnapshot) -> Result<T>) -> Result<T> {
-        let info = self.ask(request)?;
-        let files = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
-        let download = HubSnapshot::new(self.settings, self.progress, &self.api, request, &info.sha, files);
-        let taken = take(&download)?;
-        self.write_ref(request, &info.sha)?;
+    fn online<T>(&self, repo: &Repo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
+        let info = self.ask(repo)?;
+        let taken = take(&Snapshot::Hub(HubSnapshot {
+            settings: self.settings,
+            progress: self.progress,
+            repo,
+            commit: info.sha.clone(),
+            names: info.siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
+            http: HubHttp::new(self.settings),
+            cache: self.cache.repo(repo.clone()),
+        }))?;
+        // The ref is not written again, because the cache may be read-only.
+        if repo.revision() != info.sha && self.cached_ref(repo).is_none_or(|known| known != info.sha) {
+            let written = self.cache.repo(repo.clone()).create_ref(&info.sha);
+            written.map_err(|error| self.settings.disk(&error))?;
+        }
         Ok(taken)
     }
 
     /// The commit of the revision and the names of its files.
-    fn ask(&self, request: &RepoRequest) -> Result<RepoInfo, HubError> {
+    fn ask(&self, repo: &Repo) -> Result<RepoInfo, HubError> {
         let settings = self.settings;
         let mut response = self
             .api
-            .repo(request.repo.clone())
+            .repo(repo.clone())
             .info_request()
             .config()
             .http_status_as_error(false)
@@ -150,10 +144,7 @@ impl<'a> Hub<'a> {
             .map_err(|error| settings.unreachable(&error.to_string()))?;
         let status = response.status().as_u16();
         if status != 200 {
-            return Err(request.denied(settings, None, status).unwrap_or_else(|| match status {
-                429 | 500.. => settings.unreachable(&format!("status {status}")),
-                _ => settings.strange(&format!("status {status}")),
-            }));
+            return Err(settings.refused(repo, None, status));
         }
         let info: RepoInfo = response
             .body_mut()
@@ -163,45 +154,28 @@ impl<'a> Hub<'a> {
             .map_err(|error| settings.strange(&error.to_string()))?;
         // The commit becomes the name of a folder.
         if !is_commit(&info.sha) {
-            return Err(settings.strange(&format!("it names no commit of {request}")));
+            return Err(settings.strange(&format!("it names no commit of {}", shown(repo))));
         }
         Ok(info)
     }
 
     /// The cached snapshot of a revision. `cause` is why the hub did not help, if it was asked.
-    fn cached<'r>(&'r self, request: &'r RepoRequest, cause: Option<&'r str>) -> Option<CachedSnapshot<'r>> {
-        let commit = if is_commit(&request.revision) {
-            request.revision.clone()
-        } else {
-            let file = self.folder(request).join("refs").join(&request.revision);
-            bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned()
-        };
-        let folder = self.cache.repo(request.repo.clone()).pointer_path(&commit);
-        let settings = self.settings;
-        (is_commit(&commit) && folder.is_dir()).then_some(CachedSnapshot {
-            settings,
-            request,
+    fn cached<'r>(&'r self, repo: &'r Repo, cause: Option<String>) -> Option<Snapshot<'r>> {
+        let commit = if is_commit(repo.revision()) { repo.revision().to_owned() } else { self.cached_ref(repo)? };
+        let folder = self.cache.repo(repo.clone()).pointer_path(&commit);
+        let cache_dir = &self.settings.cache_dir;
+        (is_commit(&commit) && folder.is_dir()).then_some(Snapshot::Cache(CachedSnapshot {
+            repo,
+            cache_dir,
             folder,
             commit,
             cause,
-        })
+        }))
     }
 
-    /// Writes the commit a branch now means. Skipped if it is written already, because the cache may be read-only.
-    fn write_ref(&self, request: &RepoRequest, commit: &str) -> Result<()> {
-        let known = bounded_read::text(&self.folder(request).join("refs").join(&request.revision), LONGEST_REF);
-        if request.revision == commit || known.is_ok_and(|known| known.trim() == commit) {
-            return Ok(());
-        }
-        Ok(self.cache.repo(request.repo.clone()).create_ref(commit).map_err(|error| self.settings.disk(&error))?)
+    /// The commit that a branch or tag means in the cache.
+    fn cached_ref(&self, repo: &Repo) -> Option<String> {
+        let file = self.cache.path().join(repo.folder_name()).join("refs").join(repo.revision());
+        Some(bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned())
     }
-
-    fn folder(&self, request: &RepoRequest) -> PathBuf {
-        self.cache.path().join(request.repo.folder_name())
-    }
-}
-
-fn some_of(names: &[String]) -> String {
-    let shown: Vec<&str> = names.iter().take(6).map(String::as_str).collect();
-    format!("{}{}", shown.join(", "), if names.len() > 6 { ", ..." } else { "" })
 }

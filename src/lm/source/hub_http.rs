@@ -7,12 +7,14 @@ use std::io::Read;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use hf_hub::Repo;
 use ureq::Agent;
 use ureq::config::{Config, ConfigBuilder, RedirectAuthHeaders};
 use ureq::http::{HeaderMap, HeaderValue};
 use ureq::typestate::{AgentScope, WithoutBody};
 
-use super::settings::{HubSettings, Token};
+use super::repo::shown;
+use super::{HubError, HubSettings};
 
 /// The hub redirects once or twice.
 const MAX_REDIRECTS: u32 = 5;
@@ -20,11 +22,9 @@ const MAX_REDIRECTS: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An HTTP client for one hub.
-pub(super) struct HubHttp {
+pub(super) struct HubHttp<'a> {
     agent: Agent,
-    /// Scheme and host of the hub.
-    origin: String,
-    token: Option<Token>,
+    settings: &'a HubSettings,
 }
 
 /// What the hub says of a file, unchecked.
@@ -34,79 +34,98 @@ pub(super) struct RemoteFile {
     pub(super) size: u64,
 }
 
-/// Why a request failed.
-pub(super) enum HttpError {
-    Status(u16),
-    /// The server cannot be reached, or hangs up before its answer.
-    Unreachable(String),
-    /// The answer breaks off.
-    Truncated(String),
-    /// The answer is not one of a hub.
-    Strange(String),
+/// A file of a repository.
+pub(super) struct HubFile<'a> {
+    pub(super) repo: &'a Repo,
+    pub(super) name: &'a str,
+    pub(super) url: String,
 }
 
-impl HubHttp {
-    pub(super) fn new(settings: &HubSettings) -> HubHttp {
+impl HubFile<'_> {
+    /// The file as messages show it.
+    pub(super) fn shown(&self) -> String {
+        format!("{} of {}", self.name, shown(self.repo))
+    }
+}
+
+impl<'a> HubHttp<'a> {
+    pub(super) fn new(settings: &'a HubSettings) -> HubHttp<'a> {
         let config = config()
             .max_redirects(MAX_REDIRECTS)
             .redirect_auth_headers(RedirectAuthHeaders::SameHost)
             .timeout_connect(Some(TIMEOUT))
             .timeout_recv_response(Some(TIMEOUT));
-        HubHttp::with(settings, config)
+        HubHttp { agent: config.build().new_agent(), settings }
     }
 
-    fn with(settings: &HubSettings, config: ConfigBuilder<AgentScope>) -> HubHttp {
-        let origin = origin(&settings.endpoint).to_owned();
-        HubHttp { agent: config.build().new_agent(), origin, token: settings.token.clone() }
+    /// Scheme and host of the hub.
+    fn origin(&self) -> &'a str {
+        origin(&self.settings.endpoint)
     }
 
     /// Name, commit and size of a file. For a large file the hub states them in its redirect to wherever the bytes
     /// are, so only the hub itself is asked.
-    pub(super) fn describe(&self, url: &str) -> Result<RemoteFile, HttpError> {
-        let mut url = url.to_owned();
+    pub(super) fn describe(&self, file: &HubFile<'_>) -> Result<RemoteFile, HubError> {
+        let (settings, mut url) = (self.settings, file.url.clone());
+        let required = |headers: &HeaderMap, name: &str| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+            value.ok_or_else(|| settings.strange(&format!("its header {name} is missing or unreadable")))
+        };
         for _ in 0..=MAX_REDIRECTS {
             let request = self.get(&url).header("range", "bytes=0-0").config().max_redirects(0).build();
-            let response = request.call().map_err(http_error)?;
+            let response = request.call().map_err(|error| self.error(file, error))?;
             let (status, headers) = (response.status(), response.headers());
             if !status.is_success() && !status.is_redirection() {
-                return Err(HttpError::Status(status.as_u16()));
+                return Err(settings.refused(file.repo, Some(file.name), status.as_u16()));
             }
             let size = if status.is_redirection() {
                 let location = required(headers, "location")?;
-                let path = location.strip_prefix(&self.origin).unwrap_or(location);
+                let path = location.strip_prefix(self.origin()).unwrap_or(&location);
                 if path.starts_with('/') && !path.starts_with("//") && headers.get("x-linked-size").is_none() {
-                    url = format!("{}{path}", self.origin);
+                    url = format!("{}{path}", self.origin());
                     continue;
                 }
                 required(headers, "x-linked-size")?
             } else {
-                required(headers, "content-range")?.rsplit('/').next().unwrap_or_default()
+                required(headers, "content-range")?.rsplit('/').next().unwrap_or_default().to_owned()
             };
-            let etag = match headers.get("x-linked-etag") {
-                Some(_) => required(headers, "x-linked-etag")?,
-                None => required(headers, "etag")?,
-            };
-            let size = size.parse().map_err(|_| HttpError::Strange("a length is no number".to_owned()))?;
-            let commit = required(headers, "x-repo-commit")?.to_owned();
+            let linked = headers.contains_key("x-linked-etag");
+            let etag = required(headers, if linked { "x-linked-etag" } else { "etag" })?;
+            let size = size.parse().map_err(|_| settings.strange("a length is no number"))?;
+            let commit = required(headers, "x-repo-commit")?;
             return Ok(RemoteFile { etag: etag.replace('"', ""), commit, size });
         }
-        Err(HttpError::Strange("it redirects without end".to_owned()))
+        Err(settings.strange("it redirects without end"))
     }
 
     /// The bytes of a file from offset `from`; `None` if the server begins elsewhere.
-    pub(super) fn bytes(&self, url: &str, from: u64) -> Result<Option<impl Read + use<>>, HttpError> {
-        let response = self.get(url).header("range", format!("bytes={from}-")).call().map_err(http_error)?;
+    pub(super) fn bytes(&self, file: &HubFile<'_>, from: u64) -> Result<Option<impl Read + use<>>, HubError> {
+        let request = self.get(&file.url).header("range", format!("bytes={from}-"));
+        let response = request.call().map_err(|error| self.error(file, error))?;
         match response.status().as_u16() {
             206 => Ok(Some(response.into_body().into_reader())),
             200 if from == 0 => Ok(Some(response.into_body().into_reader())),
             200 | 416 => Ok(None),
-            status => Err(HttpError::Status(status)),
+            status => Err(self.settings.refused(file.repo, Some(file.name), status)),
+        }
+    }
+
+    fn error(&self, file: &HubFile<'_>, error: ureq::Error) -> HubError {
+        let cause = error.to_string();
+        if matches!(error, ureq::Error::TooManyRedirects | ureq::Error::BadUri(_) | ureq::Error::RedirectFailed) {
+            return self.settings.strange(&cause);
+        }
+        match error.into_io().kind() {
+            std::io::ErrorKind::UnexpectedEof => self.settings.truncated(file.shown(), &cause),
+            _ => self.settings.unreachable(&cause),
         }
     }
 
     fn get(&self, url: &str) -> ureq::RequestBuilder<WithoutBody> {
         let request = self.agent.get(url);
-        let Some(token) = self.token.as_ref().filter(|_| origin(url) == self.origin) else { return request };
+        let Some(token) = self.settings.token.as_ref().filter(|_| origin(url) == self.origin()) else {
+            return request;
+        };
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret()))
             .expect("a token is printable ASCII, which is valid in a header");
         value.set_sensitive(true);
@@ -139,7 +158,8 @@ pub enum TokenState {
 pub fn whoami(settings: &HubSettings, timeout: Duration) -> Result<HubAnswer> {
     settings.check()?;
     // A redirect is an answer too.
-    let http = HubHttp::with(settings, config().max_redirects(0).timeout_global(Some(timeout)));
+    let config = config().max_redirects(0).timeout_global(Some(timeout));
+    let http = HubHttp { agent: config.build().new_agent(), settings };
     let response =
         http.get(&format!("{}/api/whoami-v2", settings.endpoint)).call().map_err(|error| anyhow!("{error}"))?;
     let status = response.status().as_u16();
@@ -159,22 +179,6 @@ fn config() -> ConfigBuilder<AgentScope> {
 fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     url[host..].find('/').map_or(url, |end| &url[..host + end])
-}
-
-fn required<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, HttpError> {
-    let value = headers.get(name).and_then(|value| value.to_str().ok());
-    value.ok_or_else(|| HttpError::Strange(format!("its header {name} is missing or unreadable")))
-}
-
-fn http_error(error: ureq::Error) -> HttpError {
-    let cause = error.to_string();
-    if matches!(error, ureq::Error::TooManyRedirects | ureq::Error::BadUri(_) | ureq::Error::RedirectFailed) {
-        return HttpError::Strange(cause);
-    }
-    match error.into_io().kind() {
-        std::io::ErrorKind::UnexpectedEof => HttpError::Truncated(cause),
-        _ => HttpError::Unreachable(cause),
-    }
 }
 
 #[cfg(test)]

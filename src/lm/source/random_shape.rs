@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Error, Result, ensure};
 
+use crate::lm::random::shape_of;
 use crate::lm::tokenizer::Tokenizer;
 
 /// How the names begin.
@@ -50,13 +51,6 @@ impl RandomShape {
         self.hidden / self.heads
     }
 
-    /// Weights in matrices. Cannot overflow, because every size is bounded.
-    fn weights(&self) -> u64 {
-        let [hidden, kv] = [self.hidden, self.kv_heads * self.head_dim()].map(|size| size as u64);
-        let layer = hidden * (2 * hidden + 2 * kv + 3 * self.intermediate as u64);
-        self.layers as u64 * layer + 2 * self.vocab as u64 * hidden
-    }
-
     fn check(&self) -> Result<()> {
         let RandomShape { hidden, heads, kv_heads, vocab, .. } = *self;
         ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is no multiple of its {heads} heads");
@@ -71,7 +65,7 @@ impl RandomShape {
             vocab >= bytes,
             "a vocabulary of {vocab} is smaller than that of its tokenizer, {bytes} (bytes and BOS)"
         );
-        let weights = self.weights();
+        let weights = shape_of(*self).parameters();
         ensure!(weights <= MOST_WEIGHTS, "{weights} weights are more than the {MOST_WEIGHTS} that are allowed");
         Ok(())
     }
@@ -113,16 +107,6 @@ impl fmt::Display for RandomShape {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn weights_by_hand() {
-        let shape: RandomShape = "random-h8-l3-a4-k2-f10-v300".parse().unwrap();
-        // Queries and outputs 8 x 8, keys and values 8 x 4, three matrices of 8 x 10; two of 300 x 8.
-        assert_eq!(shape.weights(), 3 * (2 * 64 + 2 * 32 + 3 * 80) + 2 * 2400);
-        assert_eq!(shape.head_dim(), 2);
-        let llama: RandomShape = "random-h4096-l32-a32-f11008-v32000".parse().unwrap();
-        assert_eq!(llama.weights() + 65 * 4096, 6_738_415_616);
-    }
 
     #[test]
     fn impossible_shapes_are_refused_with_the_reason() {

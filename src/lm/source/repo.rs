@@ -6,7 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use hf_hub::{Repo, RepoType};
 
 /// The longest owner or name the hub takes.
 const LONGEST: usize = 96;
@@ -14,13 +15,6 @@ const LONGEST: usize = 96;
 /// `owner/name`, by the hub's rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RepoId(String);
-
-impl RepoId {
-    /// `owner/name`.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 impl FromStr for RepoId {
     type Err = anyhow::Error;
@@ -48,6 +42,17 @@ impl fmt::Display for RepoId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// A repository at a revision, which is checked.
+pub(super) fn repo_at(id: &RepoId, kind: RepoType, revision: &str) -> Result<Repo> {
+    check_revision(revision).with_context(|| format!("`{id}@{revision}`"))?;
+    Ok(Repo::with_revision(id.to_string(), kind, revision.to_owned()))
+}
+
+/// A repository at a revision as messages show it.
+pub(super) fn shown(repo: &Repo) -> String {
+    format!("{}@{}", repo.url(), repo.revision())
 }
 
 /// A branch, tag, commit or `refs/pr/N`.

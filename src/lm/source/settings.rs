@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hf_hub::Repo;
 
-use super::HubError;
+use super::repo::shown;
+use super::{DEFAULT_REVISION, HubError};
 use crate::bounded_read;
 
 /// An access token. It is used in one header and nowhere else.
@@ -106,15 +108,15 @@ impl HubSettings {
             }
         };
         let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find(|name| get(name).is_some());
-        let file = match (get("HF_TOKEN_PATH"), &home) {
-            (Some(file), _) => Some(path(file)?),
-            (None, Some(home)) => Some(home.join("token")),
-            (None, None) => None,
+        let file = match get("HF_TOKEN_PATH") {
+            Some(file) => Some(path(file)?),
+            None => home.as_ref().map(|home| home.join("token")),
         };
-        let (token, place) = match (variable, file) {
-            (Some(name), _) => (Token::new(&get(name).unwrap_or_default())?, Some(TokenPlace::Variable(name))),
-            (None, Some(file)) => (token_in(&file)?, Some(TokenPlace::File(file))),
-            (None, None) => (None, None),
+        let place = variable.map(TokenPlace::Variable).or(file.map(TokenPlace::File));
+        let token = match &place {
+            Some(TokenPlace::Variable(name)) => Token::new(&get(name).unwrap_or_default())?,
+            Some(TokenPlace::File(file)) => token_in(file)?,
+            None => None,
         };
 
         let mut settings = HubSettings::with_cache_dir(std::path::absolute(&cache_dir)?);
@@ -126,11 +128,8 @@ impl HubSettings {
             settings.endpoint = endpoint.trim().trim_end_matches('/').to_owned();
         }
         if let Some(seconds) = get("HF_HUB_ETAG_TIMEOUT") {
-            settings.timeout = seconds
-                .trim()
-                .parse()
-                .ok()
-                .filter(|&seconds: &u64| seconds > 0)
+            let whole = seconds.trim().parse().ok().filter(|&whole: &u64| whole > 0);
+            settings.timeout = whole
                 .map(Duration::from_secs)
                 .with_context(|| format!("HF_HUB_ETAG_TIMEOUT is {seconds:?}: write whole seconds, such as 10"))?;
         }
@@ -146,6 +145,23 @@ impl HubSettings {
     /// The error of a server that does not answer like a hub.
     pub(super) fn strange(&self, cause: &str) -> HubError {
         HubError::Strange { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
+    }
+
+    /// What a status other than success means for a repository, or for a file of it.
+    pub(super) fn refused(&self, repo: &Repo, file: Option<&str>, status: u16) -> HubError {
+        let what = file.map(|file| format!("{file} of ")).unwrap_or_default() + &shown(repo);
+        let page = format!("{}/{}", self.endpoint, repo.url());
+        match status {
+            401 | 403 => HubError::Denied { what, status, page, token: self.token.is_some() },
+            404 => HubError::NotFound { what, page, revision: repo.revision() != DEFAULT_REVISION },
+            429 | 500.. => self.unreachable(&format!("status {status}")),
+            _ => self.strange(&format!("status {status}")),
+        }
+    }
+
+    /// The error of a transfer that broke off.
+    pub(super) fn truncated(&self, what: String, cause: &str) -> HubError {
+        HubError::Truncated { what, cause: self.redact(cause) }
     }
 
     /// The error of a cache that cannot be written.
