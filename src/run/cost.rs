@@ -6,7 +6,7 @@
 use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::{CacheRule, Positions};
 use crate::lm::Device;
-use crate::task::{Batch, TokenCost};
+use crate::task::{Batch, TokenCost, sequences_that_fit};
 
 /// How fast a machine is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,7 +71,7 @@ pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, s
     let mut cost = Cost { own: FILE, shared: 0.0 };
     for batch in model_task.samples.batches() {
         let samples: Vec<usize> = batch.clone().collect();
-        let tokens = model_task.samples.cost(&Batch { all: batch, samples: &samples }, &config);
+        let tokens = model_task.samples.cost(&Batch { all: batch, samples: &samples, config });
         if model_task.task.is_timed() {
             cost.own += timed(&tokens, model_task, cell, device, speed);
         } else {
@@ -163,7 +163,8 @@ fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
     let cache = shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
     // Without room for one sequence the cell fails, and takes no time.
-    let Some(batch) = model_task.samples.timed_batch(weights, cache) else { return 0.0 };
+    let granted = model_task.task.granted_memory();
+    let Some(batch) = granted.and_then(|memory| sequences_that_fit(memory, weights, cache)) else { return 0.0 };
     let flops = 2.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
     // A growing cache is half full on average.
     let read = cache as f64 * if cell.cell.rule == CacheRule::Unbounded { 0.5 } else { 1.5 };

@@ -146,9 +146,8 @@ impl Worker<'_> {
     }
 
     fn measure_cell(&self, shared: &Shared, cell: usize, samples: &[usize]) -> bool {
-        let batch = Batch { all: shared.samples.clone(), samples };
-        let results =
-            self.model_task.samples.measure(self.model, &batch, &self.config(cell), shared.prefix.as_ref());
+        let batch = Batch { all: shared.samples.clone(), samples, config: self.config(cell) };
+        let results = self.model_task.samples.measure(self.model, &batch, shared.prefix.as_ref());
         results.into_iter().all(|(sample, result)| (self.report)(cell, sample, result))
     }
 }

@@ -15,17 +15,6 @@ use crate::eviction::CacheRule;
 use crate::format::Bytes;
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, HubSettings};
-use crate::yaml::{Checker, ConfigError};
-
-/// The settings of a task as a sweep file spells them. The type has the keys, their documentation and, derived from
-/// both, the JSON Schema.
-pub trait TaskSettings {
-    /// Checks every value.
-    ///
-    /// # Errors
-    /// A value out of its range, or two that contradict each other, with the place in the file.
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError>;
-}
 
 /// One checked entry of `tasks:`.
 pub trait Task: fmt::Debug + Comparable + Send + Sync {
@@ -68,20 +57,9 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
         false
     }
 
-    /// Memory that weights and caches may fill; `None` unless the task fills memory on purpose.
+    /// Memory that the weights and caches of a timed task fill; `None` for other tasks.
     fn granted_memory(&self) -> Option<Bytes> {
         None
-    }
-
-    /// Whether time is what is measured. Such a task runs alone, with the whole machine, and its results are those of
-    /// this machine only.
-    fn is_timed(&self) -> bool {
-        false
-    }
-
-    /// Whether the task can measure the policy `truncate`, which cuts texts into pieces.
-    fn can_truncate(&self) -> bool {
-        true
     }
 
     /// Entries of a cache, per layer and key-value head.
@@ -150,6 +128,12 @@ impl TaskSpec {
         let files = context.files;
         files.shape.check_length(self.length()).with_context(|| format!("model {}", files.source))?;
         self.0.prepare(context).with_context(|| format!("data set {}", self.dataset()))
+    }
+
+    /// Whether time is what is measured. Such a task runs alone, with the whole machine, and its results are those of
+    /// this machine only. It has no texts that the policy `truncate` could cut.
+    pub fn is_timed(&self) -> bool {
+        self.granted_memory().is_some()
     }
 
     /// How prompts enter the cache.

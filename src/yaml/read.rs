@@ -27,14 +27,6 @@ impl<T: JsonSchema> JsonSchema for Spanned<T> {
         T::schema_name()
     }
 
-    fn schema_id() -> Cow<'static, str> {
-        T::schema_id()
-    }
-
-    fn inline_schema() -> bool {
-        T::inline_schema()
-    }
-
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         T::json_schema(generator)
     }

@@ -29,21 +29,10 @@ pub fn json_schema() -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
 
-/// A type whose schema is inlined.
-macro_rules! anonymous {
-    ($name:literal) => {
-        fn schema_name() -> Cow<'static, str> {
-            $name.into()
-        }
-
-        fn inline_schema() -> bool {
-            true
-        }
-    };
-}
-
 impl JsonSchema for ModelYaml {
-    anonymous!("Model");
+    fn schema_name() -> Cow<'static, str> {
+        "Model".into()
+    }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let alone = names::models(generator);
@@ -58,7 +47,9 @@ impl JsonSchema for ModelYaml {
 }
 
 impl JsonSchema for AmountYaml {
-    anonymous!("Amount");
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
@@ -74,7 +65,9 @@ impl JsonSchema for AmountYaml {
 
 /// Entries are policies by name: the only mapping whose keys are the sweep's own.
 impl<T: JsonSchema> JsonSchema for Entries<Spanned<String>, T> {
-    anonymous!("Entries");
+    fn schema_name() -> Cow<'static, str> {
+        "Entries".into()
+    }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({

@@ -16,7 +16,7 @@ use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, c
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::cost::{TokenCost, attended};
-use crate::task::prepared::{Batch, PreparedTask, SampleResult, Samples};
+use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples};
 use crate::task::spec::PrepareContext;
 
 /// The samples of a task that generates text.
@@ -96,17 +96,13 @@ impl Samples for GenerationSamples {
         FullCachePrefix::read_to(model, tokens, configs, needed)
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        config: &CacheConfig,
-        prefix: Option<&FullCachePrefix>,
-    ) -> Vec<(usize, Result<SampleResult>)> {
-        Generation { model, prompts: &self.prompts, scorer: self.scorer, config, prefix }.measure(batch)
+    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured {
+        Generation { model, prompts: &self.prompts, scorer: self.scorer, config: &batch.config, prefix }
+            .measure(batch)
     }
 
-    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost {
+    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
+        let config = &batch.config;
         let common = self.prompts.common(batch.all.clone());
         let count = batch.samples.len();
         let lengths = batch.samples.iter().map(|sample| self.prompts.prompts[*sample].tokens.len());
@@ -157,7 +153,7 @@ struct CommonCache {
 }
 
 impl Generation<'_> {
-    fn measure(&self, batch: &Batch<'_>) -> Vec<(usize, Result<SampleResult>)> {
+    fn measure(&self, batch: &Batch<'_>) -> Measured {
         let started = Instant::now();
         let mut results = Vec::new();
         let mut ready = Vec::new();
@@ -329,6 +325,6 @@ impl Generation<'_> {
 }
 
 /// One error for several samples.
-fn fail_all(samples: &[usize], error: &anyhow::Error) -> Vec<(usize, Result<SampleResult>)> {
+fn fail_all(samples: &[usize], error: &anyhow::Error) -> Measured {
     samples.iter().map(|sample| (*sample, Err(clone_error(error)))).collect()
 }

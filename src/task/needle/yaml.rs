@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Fact, Needle};
 use crate::task::data::{Texts, check_source, limit_embedded, text_sources};
 use crate::task::generation::{GenerationConfig, WriteYaml};
-use crate::task::spec::{TaskSettings, TaskSpec};
+use crate::task::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError, Location, Spanned};
 
 /// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
@@ -50,8 +50,9 @@ struct FactYaml {
     answer: String,
 }
 
-impl TaskSettings for NeedleYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl NeedleYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let forms =
             "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
         let dataset = check_source(checker, &self.dataset, forms)?;

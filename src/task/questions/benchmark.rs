@@ -8,6 +8,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use crate::task::data::digest_of;
+use crate::task::embedded::Document;
 use crate::task::generation::{Prompt, Scorer};
 
 /// A benchmark of questions about documents.
@@ -22,8 +23,8 @@ pub struct Benchmark {
     pub trivial: fn(&[Question]) -> Vec<String>,
     /// The format of the original release.
     pub release: Release,
-    /// Made-up questions in the program: about so many documents, so many each. `None` if there are none.
-    pub embedded: Option<fn(documents: usize, each: usize) -> Vec<SourceQuestion>>,
+    /// Made-up questions in the program: about so many documents, so many each.
+    pub embedded: fn(documents: usize, each: usize) -> Vec<SourceQuestion>,
 }
 
 /// The texts around document and question, as ZeroSCROLLS has them.
@@ -62,6 +63,19 @@ pub struct SourceQuestion {
     pub references: Vec<String>,
     /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
     pub kind: Option<String>,
+}
+
+/// The questions about a document in the program; `parts` gives the question, its references and its kind.
+pub fn of_document<Q>(
+    Document { name: cluster, text, questions }: Document<Q>,
+    parts: impl Fn(Q) -> (String, Vec<String>, Option<String>),
+) -> impl Iterator<Item = SourceQuestion> {
+    let document: Rc<str> = text.into();
+    questions.into_iter().zip(1..).map(move |(question, number)| {
+        let (name, cluster, document) = (format!("{cluster}#{number}"), cluster.clone(), document.clone());
+        let (question, references, kind) = parts(question);
+        SourceQuestion { name, cluster, document, question, references, kind }
+    })
 }
 
 /// A question with its prompt.

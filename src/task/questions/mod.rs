@@ -10,6 +10,7 @@ mod task;
 mod yaml;
 mod zeroscrolls;
 
-pub use benchmark::{Benchmark, PromptStyle, Question, Release, SourceQuestion, Split, Wording, questions_digest};
+pub use benchmark::{Benchmark, PromptStyle, Question, Release, SourceQuestion, Split, Wording};
+pub use benchmark::{of_document, questions_digest};
 pub use files::{json_lines, nonblank, read_questions};
 pub use yaml::QuestionsYaml;

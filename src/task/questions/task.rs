@@ -1,6 +1,6 @@
 //! The task of a question benchmark.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::benchmark::{Benchmark, PromptStyle, Question, Split, questions_digest};
 use super::files::read_questions;
@@ -103,10 +103,10 @@ impl Questions {
                 read_questions(benchmark, file, split, prompt)
             }
             DataSource::Embedded => {
-                let embedded = benchmark.embedded.context("the program holds no questions of this benchmark")?;
                 let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
                 let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
-                Ok(embedded(documents, each).into_iter().map(|source| benchmark.ask(prompt, source)).collect())
+                let questions = (benchmark.embedded)(documents, each).into_iter();
+                Ok(questions.map(|source| benchmark.ask(prompt, source)).collect())
             }
             DataSource::EmbeddedQuestions | DataSource::RandomWords => {
                 bail!("{} holds no questions for {}", self.dataset, benchmark.name)

@@ -1,13 +1,11 @@
 //! Stories on request: one prompt for each seed, the same for every policy.
 
-mod prompt;
 mod requests;
 mod yaml;
 
 use anyhow::Result;
 
-pub use prompt::STORY_REQUEST;
-pub use requests::request_of;
+pub use requests::{STORY_REQUEST, request_of};
 pub use yaml::StoryYaml;
 
 use super::data::EMBEDDED;

@@ -8,13 +8,14 @@ mod yaml;
 
 use anyhow::Result;
 
+pub use settings::sequences_that_fit;
 pub use yaml::TimingYaml;
 
 use self::settings::Timing;
-use super::cache::{CacheConfig, FullCachePrefix};
+use super::cache::FullCachePrefix;
 use super::cost::TokenCost;
 use super::data::RANDOM_TOKENS;
-use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
+use super::prepared::{Batch, Measured, PreparedTask, Samples};
 use super::spec::{PrepareContext, RowSettings, Task};
 use crate::eviction::CacheRule;
 use crate::format::Bytes;
@@ -50,14 +51,6 @@ impl Task for Timing {
 
     fn granted_memory(&self) -> Option<Bytes> {
         Some(self.memory)
-    }
-
-    fn is_timed(&self) -> bool {
-        true
-    }
-
-    fn can_truncate(&self) -> bool {
-        false
     }
 
     fn cache_entries(&self, rule: CacheRule) -> usize {
@@ -100,22 +93,12 @@ impl Samples for Repeats {
         self.timing.length
     }
 
-    fn timed_batch(&self, weights: u64, cache: u64) -> Option<usize> {
-        self.timing.batch(weights, cache).ok()
-    }
-
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        config: &CacheConfig,
-        _: Option<&FullCachePrefix>,
-    ) -> Vec<(usize, Result<SampleResult>)> {
+    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, _: Option<&FullCachePrefix>) -> Measured {
         let samples = batch.samples.iter();
-        samples.map(|sample| (*sample, decoding::measure(model, &self.timing, config))).collect()
+        samples.map(|sample| (*sample, decoding::measure(model, &self.timing, &batch.config))).collect()
     }
 
-    fn cost(&self, _: &Batch<'_>, _: &CacheConfig) -> TokenCost {
+    fn cost(&self, _: &Batch<'_>) -> TokenCost {
         let steps = self.timing.decoded();
         TokenCost { read: self.timing.prompt, steps, side_by_side: 1, ..TokenCost::default() }
     }
