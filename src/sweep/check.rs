@@ -3,8 +3,7 @@
 //! Everything that can be found wrong without loading a model or a text is reported here, with its place in the file.
 
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
-use super::model::ModelSpec;
-use super::{NamedPolicy, Rule, Sweep};
+use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;

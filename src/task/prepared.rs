@@ -60,9 +60,6 @@ pub trait Samples: Send + Sync {
     }
 
     /// Reads the prefix that several cache configurations of a batch share.
-    ///
-    /// # Errors
-    /// What the model reports.
     fn read_prefix(
         &self,
         _: &LanguageModel,

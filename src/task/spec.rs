@@ -41,9 +41,9 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
         None
     }
 
-    /// Settings that are shown in the column `asked`, before and after those of generation.
-    fn row_settings(&self) -> RowSettings {
-        RowSettings::default()
+    /// The settings shown in the column `asked`: those of generation, and the task's own around them.
+    fn row_settings(&self, of_generation: Vec<Setting>) -> Vec<Setting> {
+        of_generation
     }
 
     /// The task without the settings that have no effect under a cache rule; `None` if all of them have. Cells that
@@ -77,12 +77,8 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
     fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask>;
 }
 
-/// Settings for the column `asked`, as keys and values.
-#[derive(Debug, Default)]
-pub struct RowSettings {
-    pub before: Vec<(&'static str, String)>,
-    pub after: Vec<(&'static str, String)>,
-}
+/// A key and its value.
+pub type Setting = (&'static str, String);
 
 /// What preparing a task needs.
 #[derive(Clone, Copy)]
@@ -152,15 +148,11 @@ impl TaskSpec {
     /// The column `asked`: the settings of prompt and generation as one text, with the digest of the chat template
     /// around the prompts. `None` if the task has no such settings.
     pub fn asked(&self, template: Option<&str>) -> Option<String> {
-        let RowSettings { before: mut parts, after } = self.row_settings();
-        parts.extend(self.generation().map(GenerationConfig::canonical).unwrap_or_default());
-        if parts.is_empty() {
-            return None;
-        }
-        parts.extend(template.map(|digest| ("template", digest.to_string())));
-        parts.extend(after);
-        let parts: Vec<String> = parts.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
-        Some(parts.join(" "))
+        let mut of_generation = self.generation().map(GenerationConfig::canonical).unwrap_or_default();
+        of_generation.extend(template.map(|digest| ("template", digest.to_string())));
+        let settings = self.row_settings(of_generation).into_iter();
+        let settings: Vec<String> = settings.map(|(key, value)| format!("{key}={value}")).collect();
+        (!settings.is_empty()).then(|| settings.join(" "))
     }
 }
 

@@ -1,11 +1,10 @@
 //! The JSON Schema of a sweep file, for editors to complete and check with.
 //!
-//! Made of the same types that read a sweep, so both always have the same keys. `names` adds the words and what they mean,
-//! `rules` the conditions. Some checks are left to [`Sweep::parse`](super::Sweep::parse), such as a cache too small for what
+//! Made of the same types that read a sweep, so both always have the same keys. `names` adds the words and what they mean.
+//! Some checks are left to [`Sweep::parse`](super::Sweep::parse), such as a cache too small for what
 //! it protects; and of several spellings of a value, such as 64 and "64", the schema has only the plain one.
 
 pub(super) mod names;
-pub(super) mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -13,8 +12,10 @@ use std::borrow::Cow;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 
 use super::keys::{AmountYaml, ModelMap, ModelYaml, SweepYaml};
+use crate::yaml::schema::require;
 use crate::yaml::{Entries, Spanned};
 
 /// The schema as indented JSON text, ended by a newline.
@@ -27,6 +28,24 @@ pub fn json_schema() -> serde_json::Result<String> {
     settings.inline_subschemas = true;
     let schema = settings.into_generator().into_root_schema_for::<SweepYaml>();
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
+}
+
+/// Without definitions a policy can only be one of the presets.
+pub(super) fn known_policies(schema: &mut Schema) {
+    let condition = json!({
+        "if": {"not": {"required": ["define"]}},
+        "then": {"properties": {"policies": {"items": {"anyOf": names::preset_entries()}}}},
+    });
+    require(schema, condition);
+}
+
+/// All policies except the full cache need sizes.
+pub(super) fn sizes_where_needed(schema: &mut Schema) {
+    let condition = json!({
+        "if": {"required": ["policies"], "properties": {"policies": {"contains": {"not": {"const": "full"}}}}},
+        "then": {"required": ["cache_sizes"], "properties": {"cache_sizes": {"type": "array", "minItems": 1}}},
+    });
+    require(schema, condition);
 }
 
 impl JsonSchema for ModelYaml {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::digest::digest_of;
 use super::source::DataSource;
 use crate::bounded_read;
 use crate::columns;
@@ -118,6 +118,19 @@ pub fn digest(books: &[Book]) -> String {
         [Cow::from(name), Cow::from(text)].into_iter().chain(recalls)
     });
     digest_of(parts)
+}
+
+/// The digest of a data set, which enters cell ids: `sha256:` and 16 hex digits over some parts. Each part is hashed with its length, so that moving a border between two
+/// parts changes the digest.
+pub fn digest_of<P: AsRef<str>>(parts: impl IntoIterator<Item = P>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        let part = part.as_ref();
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
 }
 
 /// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.

@@ -27,9 +27,6 @@ pub struct GenerationSamples {
 
 impl GenerationSamples {
     /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
-    ///
-    /// # Errors
-    /// As [`EncodedPrompts::new`].
     pub fn prepare(
         context: &PrepareContext<'_>,
         requests: Vec<Request>,

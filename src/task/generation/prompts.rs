@@ -117,9 +117,6 @@ impl EncodedPrompts {
     }
 
     /// A prompt whose document is cut so that it has `size` tokens: the paper's baseline.
-    ///
-    /// # Errors
-    /// A size that leaves no room for the document.
     pub fn truncated(&self, prompt: &EncodedPrompt, size: usize) -> Result<Vec<u32>> {
         if prompt.tokens.len() <= size {
             return Ok(prompt.tokens.clone());

@@ -9,7 +9,7 @@ use crate::lm::source::{Hub, expand_home};
 use crate::task::data::DataSource;
 use crate::task::generation::{GenerationConfig, GenerationSamples, Request};
 use crate::task::prepared::PreparedTask;
-use crate::task::spec::{PrepareContext, RowSettings, Task, TaskSpec, limit_text};
+use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
 
 /// Documents of `embedded` unless the sweep sets another number.
 const EMBEDDED_DOCUMENTS: usize = 8;
@@ -60,8 +60,8 @@ impl Task for Questions {
         Some(&self.generation)
     }
 
-    fn row_settings(&self) -> RowSettings {
-        RowSettings { before: vec![("prompt", self.prompt.name().to_string())], ..RowSettings::default() }
+    fn row_settings(&self, of_generation: Vec<Setting>) -> Vec<Setting> {
+        [vec![("prompt", self.prompt.name().to_string())], of_generation].concat()
     }
 
     fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {

@@ -11,7 +11,7 @@ pub use yaml::StoryYaml;
 use super::data::EMBEDDED;
 use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer};
 use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, RowSettings, Task, TaskSpec};
+use super::spec::{PrepareContext, Setting, Task, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::metric;
 
@@ -61,12 +61,11 @@ impl Task for Story {
         Some(&self.generation)
     }
 
-    fn row_settings(&self) -> RowSettings {
-        let after = match &self.request {
-            StoryRequest::Text(text) => vec![("request", text.clone())],
-            StoryRequest::Paper | StoryRequest::Embedded => Vec::new(),
-        };
-        RowSettings { after, ..RowSettings::default() }
+    fn row_settings(&self, mut settings: Vec<Setting>) -> Vec<Setting> {
+        if let StoryRequest::Text(text) = &self.request {
+            settings.push(("request", text.clone()));
+        }
+        settings
     }
 
     fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {

@@ -16,7 +16,7 @@ use super::cache::FullCachePrefix;
 use super::cost::TokenCost;
 use super::data::RANDOM_TOKENS;
 use super::prepared::{Batch, Measured, PreparedTask, Samples};
-use super::spec::{PrepareContext, RowSettings, Task};
+use super::spec::{PrepareContext, Setting, Task};
 use crate::eviction::CacheRule;
 use crate::format::Bytes;
 use crate::lm::LanguageModel;
@@ -35,18 +35,17 @@ impl Task for Timing {
     }
 
     fn canonical(&self) -> String {
-        let lines = self.row_settings().before.into_iter().map(|(key, value)| format!("{key}={value}\n"));
+        let lines = self.row_settings(Vec::new()).into_iter().map(|(key, value)| format!("{key}={value}\n"));
         format!("length={}\n{}", self.length, lines.collect::<String>())
     }
 
-    fn row_settings(&self) -> RowSettings {
-        let before = vec![
+    fn row_settings(&self, _: Vec<Setting>) -> Vec<Setting> {
+        vec![
             ("prompt", self.prompt.to_string()),
             ("memory", self.memory.0.to_string()),
             ("repeats", self.repeats.to_string()),
             ("warm_up", self.warm_up.to_string()),
-        ];
-        RowSettings { before, ..RowSettings::default() }
+        ]
     }
 
     fn granted_memory(&self) -> Option<Bytes> {

@@ -29,9 +29,6 @@ impl Timing {
     }
 
     /// Sequences that fit beside the weights, each with a cache of so many bytes.
-    ///
-    /// # Errors
-    /// Memory too small for the weights and one cache.
     pub fn batch(&self, weights: u64, cache: u64) -> Result<usize> {
         sequences_that_fit(self.memory, weights, cache).with_context(|| {
             format!(
