@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::embedded::{self, ArticleQuestion};
 use super::generation::F1;
-use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuestion, Wording, of_document};
+use super::questions::{Benchmark, MakePrompt, Question, QuestionsYaml, Release, Wording, of_document};
 use super::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError};
 
@@ -63,7 +63,7 @@ fn commonest_answer(questions: &[Question]) -> Vec<String> {
 }
 
 /// Questions about the articles in the program.
-fn embedded_questions(documents: usize, each: usize) -> Vec<SourceQuestion> {
+fn embedded_questions(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question> {
     let question = |question: ArticleQuestion| (question.question, question.answers, Some(question.kind));
-    embedded::articles(documents, each).flat_map(|document| of_document(document, question)).collect()
+    embedded::articles(documents, each).flat_map(|document| of_document(document, prompt, question)).collect()
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::rc::Rc;
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -24,7 +23,7 @@ pub struct Benchmark {
     /// The format of the original release.
     pub release: Release,
     /// Made-up questions in the program: about so many documents, so many each.
-    pub embedded: fn(documents: usize, each: usize) -> Vec<SourceQuestion>,
+    pub embedded: fn(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question>,
 }
 
 /// The texts around document and question, as ZeroSCROLLS has them.
@@ -47,44 +46,36 @@ pub struct Release {
     /// Whether a file is in this format, by the keys of its first JSON object.
     pub matches: fn(keys: &BTreeSet<String>) -> bool,
     /// Reads the text of a file; errors call it `file`.
-    pub read: fn(text: &str, file: &str) -> Result<Vec<SourceQuestion>>,
+    pub read: fn(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>>,
 }
 
-/// A question as a file has it, before it is put into words.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SourceQuestion {
-    /// Unique among the questions of a file.
-    pub name: String,
-    /// The name that questions about the same document share.
-    pub cluster: String,
-    pub document: Rc<str>,
-    pub question: String,
-    /// Answers by people; empty if none are published.
-    pub references: Vec<String>,
-    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
-    pub kind: Option<String>,
-}
+/// Makes the prompt of a question about a document.
+pub type MakePrompt<'a> = &'a dyn Fn(&str, &str) -> Prompt;
 
 /// The questions about a document in the program; `parts` gives the question, its references and its kind.
 pub fn of_document<Q>(
     Document { name: cluster, text, questions }: Document<Q>,
+    prompt: MakePrompt<'_>,
     parts: impl Fn(Q) -> (String, Vec<String>, Option<String>),
-) -> impl Iterator<Item = SourceQuestion> {
-    let document: Rc<str> = text.into();
+) -> impl Iterator<Item = Question> {
     questions.into_iter().zip(1..).map(move |(question, number)| {
-        let (name, cluster, document) = (format!("{cluster}#{number}"), cluster.clone(), document.clone());
         let (question, references, kind) = parts(question);
-        SourceQuestion { name, cluster, document, question, references, kind }
+        let (name, prompt) = (format!("{cluster}#{number}"), prompt(&text, &question));
+        Question { name, cluster: cluster.clone(), prompt, references, kind }
     })
 }
 
 /// A question with its prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
+    /// Unique among the questions of a file.
     pub name: String,
+    /// The name that questions about the same document share.
     pub cluster: String,
     pub prompt: Prompt,
+    /// Answers by people; empty if none are published.
     pub references: Vec<String>,
+    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
     pub kind: Option<String>,
 }
 
@@ -151,12 +142,6 @@ impl Benchmark {
             header: header.len(),
         }
     }
-
-    /// Puts a question into words.
-    pub fn ask(&self, style: PromptStyle, source: SourceQuestion) -> Question {
-        let SourceQuestion { name, cluster, document, question, references, kind } = source;
-        Question { name, cluster, prompt: self.prompt(style, &document, &question), references, kind }
-    }
 }
 
 impl fmt::Debug for Benchmark {
@@ -185,6 +170,12 @@ pub fn questions_digest(questions: &[Question]) -> String {
         parts
     });
     digest_of(parts)
+}
+
+/// A prompt of nothing but a document and a question.
+#[cfg(test)]
+pub fn bare_prompt(document: &str, question: &str) -> Prompt {
+    Prompt { document: document.into(), after: question.into(), ..Prompt::default() }
 }
 
 #[cfg(test)]

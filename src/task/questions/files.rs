@@ -43,8 +43,7 @@ pub fn read_questions(
     let keys = first_keys(text, &file)
         .with_context(|| format!("{file} cannot be read; {}", readable_forms(benchmark)))?;
     let questions = if (benchmark.release.matches)(&keys) {
-        let questions = (benchmark.release.read)(text, &file)?.into_iter();
-        questions.map(|question| benchmark.ask(style, question)).collect()
+        (benchmark.release.read)(text, &file, &|document, question| benchmark.prompt(style, document, question))?
     } else if keys.contains("input") {
         zeroscrolls::questions(text, &file, benchmark, style)?
     } else {

@@ -105,8 +105,8 @@ impl Questions {
             DataSource::Embedded => {
                 let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
                 let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
-                let questions = (benchmark.embedded)(documents, each).into_iter();
-                Ok(questions.map(|source| benchmark.ask(prompt, source)).collect())
+                let prompt = |document: &str, question: &str| benchmark.prompt(prompt, document, question);
+                Ok((benchmark.embedded)(documents, each, &prompt))
             }
             DataSource::EmbeddedQuestions | DataSource::RandomWords => {
                 bail!("{} holds no questions for {}", self.dataset, benchmark.name)

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::embedded::{self, StoryQuestion};
 use super::generation::ROUGE;
-use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuestion, Wording, of_document};
+use super::questions::{Benchmark, MakePrompt, Question, QuestionsYaml, Release, Wording, of_document};
 use super::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError};
 
@@ -56,7 +56,7 @@ fn first_words(questions: &[Question]) -> Vec<String> {
 }
 
 /// Questions about the stories in the program.
-fn embedded_questions(documents: usize, each: usize) -> Vec<SourceQuestion> {
+fn embedded_questions(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question> {
     let question = |question: StoryQuestion| (question.question, question.summaries, None);
-    embedded::stories(documents, each).flat_map(|document| of_document(document, question)).collect()
+    embedded::stories(documents, each).flat_map(|document| of_document(document, prompt, question)).collect()
 }
