@@ -57,11 +57,9 @@ pub struct Cost {
 /// The remaining cost of a cell, without the samples in its journal.
 pub fn cost(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
     let left = model_task.samples.len().saturating_sub(cell.samples_done());
-    share_of(whole(model_task, cell, device, speed), left as f64 / model_task.samples.len().max(1) as f64)
-}
-
-fn share_of(cost: Cost, share: f64) -> Cost {
-    Cost { own: cost.own * share, shared: cost.shared * share }
+    let share = left as f64 / model_task.samples.len().max(1) as f64;
+    let Cost { own, shared } = whole(model_task, cell, device, speed);
+    Cost { own: own * share, shared: shared * share }
 }
 
 /// The cost of all samples of a cell.
