@@ -16,5 +16,5 @@ pub use settings::Texts;
 pub(super) use settings::{BosYaml, Tail, TextKeys, length, tails};
 pub use source::DataSource;
 pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, question_sources, text_sources};
-pub(super) use texts::digest_of;
 pub use texts::{Book, digest, read_books, read_text};
+pub(super) use texts::{digest_of, utf8};

@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::benchmark::{Benchmark, PromptStyle, Question, Split};
 use super::{archive, zeroscrolls};
 use crate::bounded_read;
+use crate::task::data::utf8;
 
 /// Reads the questions of a benchmark, in the order of the file.
 ///
@@ -35,10 +36,7 @@ pub fn read_questions(
         bounded_read::bytes(&found, archive::MOST_UNPACKED)
             .with_context(|| format!("cannot read the questions {}", found.display()))?
     };
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        anyhow!("{file} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8")
-    })?;
+    let text = utf8(bytes, &file)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let keys = first_keys(text, &file)
         .with_context(|| format!("{file} cannot be read; {}", readable_forms(benchmark)))?;

@@ -1,5 +1,7 @@
 //! The task of a question benchmark.
 
+use std::collections::HashMap;
+
 use anyhow::{Result, bail};
 
 use super::benchmark::{Benchmark, PromptStyle, Question, Split, questions_digest};
@@ -117,16 +119,12 @@ impl Questions {
 
 /// Keeps the first documents, and of each the first questions.
 fn limit(questions: &mut Vec<Question>, documents: Option<usize>, each: Option<usize>) {
-    let mut seen: Vec<(String, usize)> = Vec::new();
+    // The number of each document, and how many of its questions were seen.
+    let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
     questions.retain(|question| {
-        let index = match seen.iter().position(|(cluster, _)| *cluster == question.cluster) {
-            Some(index) => index,
-            None => {
-                seen.push((question.cluster.clone(), 0));
-                seen.len() - 1
-            }
-        };
-        seen[index].1 += 1;
-        index < documents.unwrap_or(usize::MAX) && seen[index].1 <= each.unwrap_or(usize::MAX)
+        let number = seen.len();
+        let (number, questions) = seen.entry(question.cluster.clone()).or_insert((number, 0));
+        *questions += 1;
+        *number < documents.unwrap_or(usize::MAX) && *questions <= each.unwrap_or(usize::MAX)
     });
 }
