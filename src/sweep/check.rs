@@ -93,8 +93,7 @@ fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Res
         };
         models.push((ModelSpec { source, dtype: value.dtype, rope_scaling }, referenced));
     }
-    checker.distinct("models", shapes.referenced, &models, |model| format!("model `{model}`"))?;
-    Ok(models.into_iter().map(|(model, _)| model).collect())
+    checker.distinct("models", shapes.referenced, models, |model| format!("model `{model}`"))
 }
 
 fn definitions(
@@ -133,8 +132,8 @@ fn policies(
     defined: &[(String, Policy)],
     positions: Positions,
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
-    let spelled: Vec<_> = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
-    checker.distinct("policies", names.referenced, &spelled, |name| format!("policy `{name}`"))?;
+    let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
+    checker.distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
     let find = |name: &str| match name {
         "full" => Some(Rule::Full),
         "truncate" => Some(Rule::Truncate),
@@ -224,10 +223,10 @@ fn sizes(
             }
         }
     }
-    if !checked.is_empty() {
-        checker.distinct("cache_sizes", Location::UNKNOWN, &checked, |size| format!("size {size}"))?;
+    if checked.is_empty() {
+        return Ok(Vec::new());
     }
-    let mut sizes: Vec<usize> = checked.into_iter().map(|(size, _)| size).collect();
+    let mut sizes = checker.distinct("cache_sizes", Location::UNKNOWN, checked, |size| format!("size {size}"))?;
     sizes.sort_unstable();
     Ok(sizes)
 }
@@ -259,8 +258,7 @@ fn tasks(
         }
         tasks.push((task, referenced));
     }
-    checker.distinct("tasks", entries.referenced, &tasks, |task| {
+    checker.distinct("tasks", entries.referenced, tasks, |task| {
         format!("the same task ({} of {})", task.name(), task.dataset())
-    })?;
-    Ok(tasks.into_iter().map(|(task, _)| task).collect())
+    })
 }

@@ -19,7 +19,7 @@ use super::data::{self, BosYaml, Tail, TextKeys, Texts, resolve_bos, tails, text
 use super::prepared::{Batch, Measured, PreparedTask, Samples};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::lm::LanguageModel;
-use crate::yaml::{Checker, ConfigError, Location, Spanned};
+use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -68,11 +68,7 @@ impl RetentionYaml {
         let map_layers = match self.map_layers {
             None => None,
             Some(Spanned { value, referenced }) => {
-                let layer = |layer: &Spanned<u64>| Ok((checker.count("a layer", layer, 0)?, layer.referenced));
-                let layers: Vec<(usize, Location)> =
-                    value.iter().map(layer).collect::<Result<_, ConfigError>>()?;
-                checker.distinct("map_layers", referenced, &layers, |layer| format!("layer {layer}"))?;
-                let mut layers: Vec<usize> = layers.into_iter().map(|(layer, _)| layer).collect();
+                let mut layers = checker.distinct_counts("map_layers", referenced, &value, "layer", 0)?;
                 layers.sort_unstable();
                 Some(layers)
             }
