@@ -153,6 +153,12 @@ impl Table {
     }
 }
 
+/// Whether a Parquet file has a column of that name, by its footer. False for a file that cannot be read.
+pub fn has_column(path: &Path, name: &str) -> bool {
+    let schema = open(path).and_then(|mut reader| no_panic(|| reader.schema()));
+    schema.is_ok_and(|schema| schema.contains(name))
+}
+
 /// One text column of a Parquet file by any writer; other columns are not read.
 ///
 /// # Errors

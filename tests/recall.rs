@@ -94,10 +94,10 @@ fn read(model: &LanguageModel, sample: &TextSample, configs: &[CacheConfig]) -> 
 
 fn table(measured: &SampleResult) -> Table {
     let mut table = Table::new();
-    for mark in measured.sums.iter().filter(|mark| mark.metric.starts_with("recall")) {
-        let sums = table.entry(mark.slice.clone().unwrap_or_default()).or_default();
-        sums[if mark.metric == "recall" { 0 } else { 2 }] = mark.value;
-        sums[1] = mark.weight;
+    for sum in measured.sums.iter().filter(|sum| sum.metric.starts_with("recall")) {
+        let sums = table.entry(sum.slice.clone().unwrap_or_default()).or_default();
+        sums[if sum.metric == "recall" { 0 } else { 2 }] = sum.value;
+        sums[1] = sum.weight;
     }
     table
 }
@@ -158,9 +158,9 @@ fn results_do_not_depend_on_other_cells_threads_or_comparisons() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let alone = pool.install(|| read(&model, &sample, &configs)).remove(0);
             let common = |measured: &SampleResult| {
-                let marks = measured.sums.iter().filter(|mark| !mark.metric.contains("full"));
-                let marks = marks.filter(|mark| !["top1_agreement", "evicted_mass"].contains(&mark.metric));
-                marks.map(|mark| (mark.metric, mark.slice.clone(), mark.value.to_bits())).collect::<Vec<_>>()
+                let sums = measured.sums.iter().filter(|sum| !sum.metric.contains("full"));
+                let sums = sums.filter(|sum| !["top1_agreement", "evicted_mass"].contains(&sum.metric));
+                sums.map(|sum| (sum.metric, sum.slice.clone(), sum.value.to_bits())).collect::<Vec<_>>()
             };
             assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", config.rule);
         }

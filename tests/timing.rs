@@ -164,15 +164,4 @@ fn sweeps_that_cannot_be_timed_are_refused() {
     run(folder, &["report", "r"]).with_code(0).says(&["note: r has a cell that is unfinished or failed"]);
     sweep(folder, "[random-tiny]", "[full]", "[]", "length: 1000, memory: 900 TB");
     time(folder, "r", &["--no-report"]).with_code(4).says(&["`memory` of 900 TB leaves", "grant it less"]);
-    for (model, says) in [
-        ("random-h512", "`random-h512` is no shape of a random model: its number of layers is missing"),
-        ("random-h30-l2-a4-f64-v300", "its hidden size 30 is no multiple of its 4 heads"),
-    ] {
-        sweep(folder, &format!("[{model}]"), "[full]", "[]", "memory: 1 GB");
-        time(folder, "r", &[]).with_code(2).says(&[
-            "sweep.yaml:1:10: ",
-            says,
-            "hint: write random-tiny, or a shape",
-        ]);
-    }
 }

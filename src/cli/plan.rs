@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bool) -> String {
     // Where the speed of products cannot be measured there is no estimate of it, but still a plan.
-    let speed = Speed::with_products(matrix_rate(threads).unwrap_or(f64::INFINITY));
+    let speed = Speed { products: matrix_rate(threads).unwrap_or(f64::INFINITY) };
     let mut text = String::new();
     let mut seconds = 0.0;
     for model_task in &prepared.model_tasks {

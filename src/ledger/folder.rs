@@ -20,7 +20,7 @@ use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem
 use super::row::Row;
 use super::schema::{FORMER_NAMES, read_checked};
 use crate::bounded_read;
-use crate::columns::{Table, columns_of, read_text_column};
+use crate::columns::{Table, has_column, read_text_column};
 
 /// The state of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,11 +77,8 @@ impl Ledger {
     /// A folder with such cells.
     pub(super) fn check_schema(&self) -> Result<()> {
         let Some(first) = self.layout.files(CELLS)?.next() else { return Ok(()) };
-        // A damaged file is reported where its rows are read.
-        let columns = columns_of(&first).unwrap_or_default();
-        let is_former = |name: &String| FORMER_NAMES.iter().any(|(former, _)| former == name);
         ensure!(
-            !columns.iter().any(|(name, _)| is_former(name)),
+            !FORMER_NAMES.iter().any(|(former, _)| has_column(&first, former)),
             "{} was written by an earlier version, which named the columns `slice` and `generation` differently\n\
              hint: `report` and `compare` still read it; choose another folder for new results with --results",
             self.folder().display()

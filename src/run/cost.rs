@@ -6,29 +6,22 @@
 use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::{CacheRule, Positions};
 use crate::lm::Device;
-use crate::task::{Batch, TokenCost};
+use crate::task::{Batch, TokenCost, sequences_that_fit};
 
 /// How fast a machine is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     /// Multiplications and additions a second in large products.
     pub products: f64,
-    /// Bytes a second that decoding gets from memory.
-    pub memory: f64,
 }
 
 impl Speed {
-    /// Bytes a second that decoding gets from memory, typical of machines with a few cores.
-    const MEMORY: f64 = 15e9;
-
-    /// A machine on which the speed of products was measured.
-    pub fn with_products(products: f64) -> Speed {
-        Speed { products, memory: Speed::MEMORY }
-    }
-
     /// No particular machine. The shards of one sweep are computed on different machines, and must fit together.
-    pub(super) const NOMINAL: Speed = Speed { products: 60e9, memory: Speed::MEMORY };
+    pub(super) const NOMINAL: Speed = Speed { products: 60e9 };
 }
+
+/// Bytes a second that decoding gets from memory, typical of machines with a few cores.
+const MEMORY: f64 = 15e9;
 
 /// Products for one token are this much slower while generating than while reading.
 const FEW_ROWS: f64 = 1.5;
@@ -57,11 +50,9 @@ pub struct Cost {
 /// The remaining cost of a cell, without the samples in its journal.
 pub fn cost(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
     let left = model_task.samples.len().saturating_sub(cell.samples_done());
-    share_of(whole(model_task, cell, device, speed), left as f64 / model_task.samples.len().max(1) as f64)
-}
-
-fn share_of(cost: Cost, share: f64) -> Cost {
-    Cost { own: cost.own * share, shared: cost.shared * share }
+    let share = left as f64 / model_task.samples.len().max(1) as f64;
+    let Cost { own, shared } = whole(model_task, cell, device, speed);
+    Cost { own: own * share, shared: shared * share }
 }
 
 /// The cost of all samples of a cell.
@@ -71,7 +62,7 @@ pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, s
     let mut cost = Cost { own: FILE, shared: 0.0 };
     for batch in model_task.samples.batches() {
         let samples: Vec<usize> = batch.clone().collect();
-        let tokens = model_task.samples.cost(&Batch { all: batch, samples: &samples }, &config);
+        let tokens = model_task.samples.cost(&Batch { all: batch, samples: &samples, config });
         if model_task.task.is_timed() {
             cost.own += timed(&tokens, model_task, cell, device, speed);
         } else {
@@ -83,10 +74,10 @@ pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, s
 }
 
 /// The seconds of loading a task's model, which its first cell takes.
-pub(super) fn loading(model_task: &ModelTask, speed: Speed) -> f64 {
+pub(super) fn loading(model_task: &ModelTask) -> f64 {
     let bytes = model_task.files.weight_bytes() as f64;
     // Weights are read, and on the CPU those of small models are converted to f32.
-    3.0 * bytes / speed.memory
+    3.0 * bytes / MEMORY
 }
 
 /// The cost of tokens in seconds.
@@ -141,7 +132,7 @@ impl Token<'_> {
             None => 2.0 * tokens.attended,
         };
         let each = FEW_ROWS * (self.body() + self.head()) + self.attention(entries);
-        tokens.steps as f64 * ((weights / self.speed.memory).max(batch * each) + STEP * shape.layers as f64)
+        tokens.steps as f64 * ((weights / MEMORY).max(batch * each) + STEP * shape.layers as f64)
     }
 
     /// The factor for policies that compute logits row by row or in f64, or that read few tokens at a time.
@@ -163,12 +154,11 @@ fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
     let cache = shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
     // Without room for one sequence the cell fails, and takes no time.
-    let Some(batch) = model_task.samples.timed_batch(weights, cache) else { return 0.0 };
+    let granted = model_task.task.granted_memory();
+    let Some(batch) = granted.and_then(|memory| sequences_that_fit(memory, weights, cache)) else { return 0.0 };
     let flops = 2.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
     // A growing cache is half full on average.
     let read = cache as f64 * if cell.cell.rule == CacheRule::Unbounded { 0.5 } else { 1.5 };
-    let step = |batch: f64| {
-        (weights as f64 / speed.memory).max(batch * flops / speed.products) + batch * read / speed.memory
-    };
+    let step = |batch: f64| (weights as f64 / MEMORY).max(batch * flops / speed.products) + batch * read / MEMORY;
     tokens.steps as f64 * (step(1.0) + step(batch as f64))
 }

@@ -49,9 +49,6 @@ impl Machine {
 }
 
 /// A timed task fills the memory that it grants, so the machine must have it.
-///
-/// # Errors
-/// Less memory than that.
 pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Result<()> {
     let Some(granted) = model_task.task.granted_memory() else { return Ok(()) };
     let caches = granted.0.saturating_sub(model.weight_bytes());

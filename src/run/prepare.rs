@@ -160,7 +160,7 @@ impl Prepared {
                 models.push(model);
                 models.len() - 1
             });
-            commons.push(Common { model, loading: cost::loading(model_task, Speed::NOMINAL) });
+            commons.push(Common { model, loading: cost::loading(model_task) });
             for cell in &model_task.cells {
                 pieces.push(Piece { model_task: index, cost: cost(model_task, cell) });
                 ids.push(cell.name.id());

@@ -25,20 +25,23 @@ pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<SampleResult>) -> 
 
 struct Queue {
     batches: VecDeque<BatchJob>,
-    cells: VecDeque<(Arc<Shared>, usize, Vec<usize>)>,
+    /// Of batches whose prefix was read.
+    cells: VecDeque<CellJob>,
     /// Workers that may still add cells.
     busy: usize,
     ended: bool,
 }
 
-struct Shared {
-    samples: Range<usize>,
-    prefix: Option<FullCachePrefix>,
+/// A cell, and the samples of a batch that it lacks.
+struct CellJob {
+    batch: Arc<(Range<usize>, Option<FullCachePrefix>)>,
+    cell: usize,
+    samples: Vec<usize>,
 }
 
 enum Job {
     Batch(BatchJob),
-    Cell(Arc<Shared>, usize, Vec<usize>),
+    Cell(CellJob),
 }
 
 /// Works through the jobs with `workers` threads of `threads` product threads each.
@@ -95,7 +98,7 @@ impl Worker<'_> {
             let mut turn = Turn { worker: self, go_on: false };
             turn.go_on = match job {
                 Job::Batch(job) => self.read_batch(job),
-                Job::Cell(shared, cell, samples) => self.measure_cell(&shared, cell, &samples),
+                Job::Cell(job) => self.measure_cell(&job),
             };
         }
     }
@@ -110,10 +113,8 @@ impl Worker<'_> {
             if queue.ended {
                 return None;
             }
-            let job = match queue.cells.pop_front() {
-                Some((shared, cell, samples)) => Some(Job::Cell(shared, cell, samples)),
-                None => queue.batches.pop_front().map(Job::Batch),
-            };
+            let cell = queue.cells.pop_front().map(Job::Cell);
+            let job = cell.or_else(|| queue.batches.pop_front().map(Job::Batch));
             if job.is_some() {
                 queue.busy += 1;
                 return job;
@@ -133,9 +134,10 @@ impl Worker<'_> {
         let configs: Vec<CacheConfig> = job.cells.iter().map(|(cell, _)| self.config(*cell)).collect();
         match self.model_task.samples.read_prefix(self.model, job.samples.clone(), &configs) {
             Ok(prefix) => {
-                let shared = Arc::new(Shared { samples: job.samples, prefix });
+                let batch = Arc::new((job.samples, prefix));
                 let cells = job.cells.into_iter();
-                self.lock().cells.extend(cells.map(|(cell, samples)| (Arc::clone(&shared), cell, samples)));
+                let cells = cells.map(|(cell, samples)| CellJob { batch: Arc::clone(&batch), cell, samples });
+                self.lock().cells.extend(cells);
                 true
             }
             // Every cell fails for the same reason.
@@ -145,11 +147,11 @@ impl Worker<'_> {
         }
     }
 
-    fn measure_cell(&self, shared: &Shared, cell: usize, samples: &[usize]) -> bool {
-        let batch = Batch { all: shared.samples.clone(), samples };
-        let results =
-            self.model_task.samples.measure(self.model, &batch, &self.config(cell), shared.prefix.as_ref());
-        results.into_iter().all(|(sample, result)| (self.report)(cell, sample, result))
+    fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> bool {
+        let (all, prefix) = &**batch;
+        let batch = Batch { all: all.clone(), samples, config: self.config(*cell) };
+        let results = self.model_task.samples.measure(self.model, &batch, prefix.as_ref());
+        results.into_iter().all(|(sample, result)| (self.report)(*cell, sample, result))
     }
 }
 

@@ -4,13 +4,31 @@
 //! whatever the sweep calls them, and different ones never do. Display names, devices, dates and commits are not part of
 //! the meaning. Once published, an id must not change silently: a test pins one.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
-use super::model::ModelSpec;
 use crate::eviction::{CacheRule, Positions};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::source::ModelSource;
+use crate::lm::{RopeOverride, WeightType};
 use crate::task::{GenerationConfig, TaskSpec};
+
+/// One entry of `models:`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ModelSpec {
+    pub source: ModelSource,
+    pub dtype: WeightType,
+    pub rope_scaling: Option<RopeOverride>,
+}
+
+impl fmt::Display for ModelSpec {
+    /// As tables and rows call it: the source, with what is done to its positions.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rope_scaling {
+            None => write!(f, "{}", self.source),
+            Some(rope_override) => write!(f, "{} ({rope_override})", self.source),
+        }
+    }
+}
 
 /// One experiment: one model under one cache rule doing one task.
 #[derive(Clone, Debug, PartialEq, Eq)]

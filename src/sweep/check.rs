@@ -2,11 +2,8 @@
 //!
 //! Everything that can be found wrong without loading a model or a text is reported here, with its place in the file.
 
-use std::ops::Deref;
-
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
-use super::model::ModelSpec;
-use super::{NamedPolicy, Rule, Sweep};
+use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets::{self, PRESETS};
 use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;
@@ -23,266 +20,245 @@ const MOST_CELLS: usize = 100_000;
 
 /// Checks one file. Errors call it `file`; `stem` is the sweep's name if the file has none.
 pub(super) fn check(shape: SweepYaml, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
-    let checker = SweepChecker(Checker { file });
-    checker.size(&shape)?;
+    let checker = Checker { file };
+    check_size(checker, &shape)?;
     let name = match shape.name {
-        Some(name) => checker.sweep_name(name)?,
+        Some(name) => sweep_name(checker, name)?,
         None => stem.to_string(),
     };
-    let models = checker.models(shape.models)?;
-    let defined = checker.definitions(shape.define)?;
-    let policies = checker.policies(&shape.policies, &defined, shape.positions)?;
-    let cache_sizes = checker.sizes(&shape.cache_sizes, &shape.policies, &policies)?;
-    let tasks = checker.tasks(shape.tasks, &policies)?;
+    let models = models(checker, shape.models)?;
+    let defined = definitions(checker, shape.define)?;
+    let policies = policies(checker, &shape.policies, &defined, shape.positions)?;
+    let cache_sizes = sizes(checker, &shape.cache_sizes, &shape.policies, &policies)?;
+    let tasks = tasks(checker, shape.tasks, &policies)?;
     Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
 }
 
-/// Checks the parts of a sweep.
-struct SweepChecker<'a>(Checker<'a>);
+/// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
+fn check_size(checker: Checker<'_>, shape: &SweepYaml) -> Result<(), ConfigError> {
+    let lists =
+        [shape.models.value.len(), shape.tasks.value.len(), shape.policies.value.len(), shape.cache_sizes.len()];
+    let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
+    if cells > MOST_CELLS {
+        let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
+        return checker.refuse(shape.models.referenced, message, "split it into several sweeps");
+    }
+    Ok(())
+}
 
-impl<'a> Deref for SweepChecker<'a> {
-    type Target = Checker<'a>;
+fn sweep_name(checker: Checker<'_>, name: Spanned<String>) -> Result<String, ConfigError> {
+    if name.value.trim().is_empty() {
+        return checker.refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
+    }
+    Ok(name.value)
+}
 
-    fn deref(&self) -> &Checker<'a> {
-        &self.0
+fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
+    let mut models = Vec::new();
+    for Spanned { value: ModelYaml(value), referenced } in shapes.value {
+        let source = match value.source.parse::<ModelSource>() {
+            Ok(source) => source,
+            Err(error) if value.source.starts_with(RANDOM) && !value.source.contains('/') => {
+                let near = did_you_mean(&value.source, [RANDOM_TINY]);
+                return checker.refuse(
+                    referenced,
+                    format!("{error:#}"),
+                    format!("{near}write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"),
+                );
+            }
+            Err(_) => {
+                let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
+                return checker.refuse(
+                    referenced,
+                    format!("`{}` names no model", value.source),
+                    format!(
+                        "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ \
+                         or / for a folder, {POCKET} or {RANDOM_TINY}"
+                    ),
+                );
+            }
+        };
+        let rope_scaling = match value.rope_scaling {
+            None => None,
+            Some(RopeOverrideYaml { kind, factor }) if (1.0..=MAX_ROPE_FACTOR).contains(&factor) => {
+                Some(RopeOverride { kind, factor: Real(factor) })
+            }
+            Some(RopeOverrideYaml { factor, .. }) => {
+                return checker.refuse(
+                    referenced,
+                    format!("positions cannot be stretched by {factor}"),
+                    "write a factor from 1 up: the length of texts over that of the training",
+                );
+            }
+        };
+        models.push((ModelSpec { source, dtype: value.dtype, rope_scaling }, referenced));
+    }
+    checker.distinct("models", shapes.referenced, models, |model| format!("model `{model}`"))
+}
+
+fn definitions(
+    checker: Checker<'_>,
+    define: Entries<Spanned<String>, PolicyYaml>,
+) -> Result<Vec<(String, Policy)>, ConfigError> {
+    let mut defined = Vec::new();
+    for (Spanned { value: name, referenced, .. }, shape) in define.0 {
+        // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
+        let base = name.split('+').next().unwrap_or_default();
+        if RESERVED.contains(&base) || PRESETS.iter().any(|preset| preset.name == base) {
+            return checker.refuse(
+                referenced,
+                format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
+                format!("choose another name, for example `my-{base}`"),
+            );
+        }
+        let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
+        if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
+            return checker.refuse(
+                referenced,
+                format!("`{name}` is not a name for a policy"),
+                "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
+            );
+        }
+        let PolicyYaml { score, scope, keep_first, keep_recent } = shape;
+        let policy = Policy { score, scope, keep_first: keep_first as usize, keep_recent: keep_recent.0 };
+        defined.push((name, policy));
+    }
+    Ok(defined)
+}
+
+fn policies(
+    checker: Checker<'_>,
+    names: &Spanned<Vec<Spanned<String>>>,
+    defined: &[(String, Policy)],
+    positions: Positions,
+) -> Result<Vec<NamedPolicy>, ConfigError> {
+    let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
+    checker.distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
+    let find = |name: &str| match name {
+        "full" => Some(Rule::Full),
+        "truncate" => Some(Rule::Truncate),
+        _ => {
+            let own = defined.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
+            own.or_else(|| presets::by_name(name)).map(Rule::Policy)
+        }
+    };
+    let mut policies = Vec::new();
+    for Spanned { value: written, referenced, .. } in &names.value {
+        let (name, positions) = match written.split_once('@') {
+            None => (written.as_str(), positions),
+            Some((name, own)) => (name, positions_of(checker, own, name, *referenced)?),
+        };
+        let Some(rule) = find(name) else {
+            let known: Vec<&str> = RESERVED
+                .into_iter()
+                .chain(PRESETS.iter().map(|preset| preset.name))
+                .chain(defined.iter().map(|(own, _)| own.as_str()))
+                .collect();
+            return checker.refuse(
+                *referenced,
+                format!("unknown policy `{name}`"),
+                format!(
+                    "{}known are {} (name+I protects the first I tokens); a new one is made under `define:`",
+                    did_you_mean(name, known.iter().copied()),
+                    known.join(", ")
+                ),
+            );
+        };
+        policies.push(NamedPolicy { name: name.to_string(), rule, positions });
+    }
+    Ok(policies)
+}
+
+/// The positions after the `@` of a policy.
+fn positions_of(checker: Checker<'_>, own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
+    let names = POSITIONS.map(|positions| positions.name);
+    if RESERVED.contains(&policy) {
+        let message = format!("`{policy}` never evicts, so its keys never move");
+        return checker.refuse(place, message, format!("write `{policy}`"));
+    }
+    match Positions::from_name(own) {
+        Some(positions) => Ok(positions),
+        None => checker.refuse(
+            place,
+            format!("unknown positions `{own}` of `{policy}`"),
+            format!("{}after @ write {}", did_you_mean(own, names), names.join(", ")),
+        ),
     }
 }
 
-impl SweepChecker<'_> {
-    /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
-    fn size(&self, shape: &SweepYaml) -> Result<(), ConfigError> {
-        let lists = [
-            shape.models.value.len(),
-            shape.tasks.value.len(),
-            shape.policies.value.len(),
-            shape.cache_sizes.len(),
-        ];
-        let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
-        if cells > MOST_CELLS {
-            let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
-            return self.refuse(shape.models.referenced, message, "split it into several sweeps");
-        }
-        Ok(())
+fn sizes(
+    checker: Checker<'_>,
+    sizes: &[Spanned<u64>],
+    names: &Spanned<Vec<Spanned<String>>>,
+    policies: &[NamedPolicy],
+) -> Result<Vec<usize>, ConfigError> {
+    let mut checked = Vec::new();
+    for size in sizes {
+        checked.push((checker.count("a cache size", size, 1)?, size.referenced));
     }
-
-    fn sweep_name(&self, name: Spanned<String>) -> Result<String, ConfigError> {
-        if name.value.trim().is_empty() {
-            return self.refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
+    let bounded = policies.iter().zip(&names.value).filter(|(policy, _)| policy.rule != Rule::Full);
+    for (policy, place) in bounded {
+        if checked.is_empty() {
+            return checker.refuse(
+                place.referenced,
+                format!("policy `{}` needs cache sizes, and there are none", policy.name),
+                "add them, for example `cache_sizes: [64, 128, 256]`",
+            );
         }
-        Ok(name.value)
-    }
-
-    fn models(&self, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
-        let mut models = Vec::new();
-        for Spanned { value: ModelYaml(value), referenced } in shapes.value {
-            let source = match value.source.parse::<ModelSource>() {
-                Ok(source) => source,
-                Err(error) if value.source.starts_with(RANDOM) && !value.source.contains('/') => {
-                    let near = did_you_mean(&value.source, [RANDOM_TINY]);
-                    return self.refuse(
-                        referenced,
-                        format!("{error:#}"),
-                        format!("{near}write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"),
-                    );
+        for (size, location) in &checked {
+            let cannot = match policy.rule.at(*size) {
+                CacheRule::Unbounded => None,
+                // A piece of one token has nothing before it to predict from.
+                CacheRule::Truncate { size } => {
+                    (size < 2).then(|| "a piece of 1 token predicts nothing".to_string())
                 }
-                Err(_) => {
-                    let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
-                    return self.refuse(
-                        referenced,
-                        format!("`{}` names no model", value.source),
-                        format!(
-                            "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ \
-                             or / for a folder, {POCKET} or {RANDOM_TINY}"
-                        ),
-                    );
-                }
+                CacheRule::Evict { policy, size } => policy.at(size).err().map(|error| error.to_string()),
             };
-            let rope_scaling = match value.rope_scaling {
-                None => None,
-                Some(RopeOverrideYaml { kind, factor }) if (1.0..=MAX_ROPE_FACTOR).contains(&factor) => {
-                    Some(RopeOverride { kind, factor: Real(factor) })
-                }
-                Some(RopeOverrideYaml { factor, .. }) => {
-                    return self.refuse(
-                        referenced,
-                        format!("positions cannot be stretched by {factor}"),
-                        "write a factor from 1 up: the length of texts over that of the training",
-                    );
-                }
-            };
-            models.push((ModelSpec { source, dtype: value.dtype, rope_scaling }, referenced));
+            if let Some(reason) = cannot {
+                return checker.refuse(
+                    *location,
+                    format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name),
+                    format!("remove the size {size}, or the policy"),
+                );
+            }
         }
-        self.distinct("models", shapes.referenced, &models, |model| format!("model `{model}`"))?;
-        Ok(models.into_iter().map(|(model, _)| model).collect())
     }
+    if checked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut sizes = checker.distinct("cache_sizes", Location::UNKNOWN, checked, |size| format!("size {size}"))?;
+    sizes.sort_unstable();
+    Ok(sizes)
+}
 
-    fn definitions(
-        &self,
-        define: Entries<Spanned<String>, PolicyYaml>,
-    ) -> Result<Vec<(String, Policy)>, ConfigError> {
-        let mut defined = Vec::new();
-        for (Spanned { value: name, referenced, .. }, shape) in define.0 {
-            // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
-            let base = name.split('+').next().unwrap_or_default();
-            if RESERVED.contains(&base) || PRESETS.iter().any(|preset| preset.name == base) {
-                return self.refuse(
-                    referenced,
-                    format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
-                    format!("choose another name, for example `my-{base}`"),
-                );
-            }
-            let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
-            if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
-                return self.refuse(
-                    referenced,
-                    format!("`{name}` is not a name for a policy"),
-                    "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
-                );
-            }
-            let PolicyYaml { score, scope, keep_first, keep_recent } = shape;
-            let policy = Policy { score, scope, keep_first: keep_first as usize, keep_recent: keep_recent.0 };
-            defined.push((name, policy));
+fn tasks(
+    checker: Checker<'_>,
+    entries: Spanned<Vec<Spanned<TaskYaml>>>,
+    policies: &[NamedPolicy],
+) -> Result<Vec<TaskSpec>, ConfigError> {
+    let moving = policies.iter().map(|policy| policy.positions).find(|own| *own != Positions::Absolute);
+    let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
+    let mut tasks = Vec::new();
+    for Spanned { value: task, referenced } in entries.value {
+        let task = task.check(checker)?;
+        if truncates && task.is_timed() {
+            let name = task.name();
+            return checker.refuse(
+                referenced,
+                format!("`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"),
+                format!("remove the policy, or put `{name}` into a sweep of its own"),
+            );
         }
-        Ok(defined)
+        if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
+            return checker.refuse(
+                referenced,
+                format!("`prefill: one_shot` needs `positions: absolute`, not {}", positions.name()),
+                "a prompt that is read whole keeps its positions; write `prefill: stream`, or leave out `positions`",
+            );
+        }
+        tasks.push((task, referenced));
     }
-
-    fn policies(
-        &self,
-        names: &Spanned<Vec<Spanned<String>>>,
-        defined: &[(String, Policy)],
-        positions: Positions,
-    ) -> Result<Vec<NamedPolicy>, ConfigError> {
-        let spelled: Vec<_> = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
-        self.distinct("policies", names.referenced, &spelled, |name| format!("policy `{name}`"))?;
-        let find = |name: &str| match name {
-            "full" => Some(Rule::Full),
-            "truncate" => Some(Rule::Truncate),
-            _ => {
-                let own = defined.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
-                own.or_else(|| presets::by_name(name)).map(Rule::Policy)
-            }
-        };
-        let mut policies = Vec::new();
-        for Spanned { value: written, referenced, .. } in &names.value {
-            let (name, positions) = match written.split_once('@') {
-                None => (written.as_str(), positions),
-                Some((name, own)) => (name, self.positions(own, name, *referenced)?),
-            };
-            let Some(rule) = find(name) else {
-                let known: Vec<&str> = RESERVED
-                    .into_iter()
-                    .chain(PRESETS.iter().map(|preset| preset.name))
-                    .chain(defined.iter().map(|(own, _)| own.as_str()))
-                    .collect();
-                return self.refuse(
-                    *referenced,
-                    format!("unknown policy `{name}`"),
-                    format!(
-                        "{}known are {} (name+I protects the first I tokens); a new one is made under `define:`",
-                        did_you_mean(name, known.iter().copied()),
-                        known.join(", ")
-                    ),
-                );
-            };
-            policies.push(NamedPolicy { name: name.to_string(), rule, positions });
-        }
-        Ok(policies)
-    }
-
-    /// The positions after the `@` of a policy.
-    fn positions(&self, own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
-        let names = POSITIONS.map(|positions| positions.name);
-        if RESERVED.contains(&policy) {
-            let message = format!("`{policy}` never evicts, so its keys never move");
-            return self.refuse(place, message, format!("write `{policy}`"));
-        }
-        match Positions::from_name(own) {
-            Some(positions) => Ok(positions),
-            None => self.refuse(
-                place,
-                format!("unknown positions `{own}` of `{policy}`"),
-                format!("{}after @ write {}", did_you_mean(own, names), names.join(", ")),
-            ),
-        }
-    }
-
-    fn sizes(
-        &self,
-        sizes: &[Spanned<u64>],
-        names: &Spanned<Vec<Spanned<String>>>,
-        policies: &[NamedPolicy],
-    ) -> Result<Vec<usize>, ConfigError> {
-        let mut checked = Vec::new();
-        for size in sizes {
-            checked.push((self.count("a cache size", size, 1)?, size.referenced));
-        }
-        let bounded = policies.iter().zip(&names.value).filter(|(policy, _)| policy.rule != Rule::Full);
-        for (policy, place) in bounded {
-            if checked.is_empty() {
-                return self.refuse(
-                    place.referenced,
-                    format!("policy `{}` needs cache sizes, and there are none", policy.name),
-                    "add them, for example `cache_sizes: [64, 128, 256]`",
-                );
-            }
-            for (size, location) in &checked {
-                let cannot = match policy.rule.at(*size) {
-                    CacheRule::Unbounded => None,
-                    // A piece of one token has nothing before it to predict from.
-                    CacheRule::Truncate { size } => {
-                        (size < 2).then(|| "a piece of 1 token predicts nothing".to_string())
-                    }
-                    CacheRule::Evict { policy, size } => policy.at(size).err().map(|error| error.to_string()),
-                };
-                if let Some(reason) = cannot {
-                    return self.refuse(
-                        *location,
-                        format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name),
-                        format!("remove the size {size}, or the policy"),
-                    );
-                }
-            }
-        }
-        if !checked.is_empty() {
-            self.distinct("cache_sizes", Location::UNKNOWN, &checked, |size| format!("size {size}"))?;
-        }
-        let mut sizes: Vec<usize> = checked.into_iter().map(|(size, _)| size).collect();
-        sizes.sort_unstable();
-        Ok(sizes)
-    }
-
-    fn tasks(
-        &self,
-        entries: Spanned<Vec<Spanned<TaskYaml>>>,
-        policies: &[NamedPolicy],
-    ) -> Result<Vec<TaskSpec>, ConfigError> {
-        let moving = policies.iter().map(|policy| policy.positions).find(|own| *own != Positions::Absolute);
-        let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
-        let mut tasks = Vec::new();
-        for Spanned { value: task, referenced } in entries.value {
-            let task = task.check(self.0)?;
-            if truncates && !task.can_truncate() {
-                let name = task.name();
-                return self.refuse(
-                    referenced,
-                    format!(
-                        "`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"
-                    ),
-                    format!("remove the policy, or put `{name}` into a sweep of its own"),
-                );
-            }
-            if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
-                return self.refuse(
-                    referenced,
-                    format!("`prefill: one_shot` needs `positions: absolute`, not {}", positions.name()),
-                    "a prompt that is read whole keeps its positions; write `prefill: stream`, or leave out `positions`",
-                );
-            }
-            tasks.push((task, referenced));
-        }
-        self.distinct("tasks", entries.referenced, &tasks, |task| {
-            format!("the same task ({} of {})", task.name(), task.dataset())
-        })?;
-        Ok(tasks.into_iter().map(|(task, _)| task).collect())
-    }
+    checker.distinct("tasks", entries.referenced, tasks, |task| {
+        format!("the same task ({} of {})", task.name(), task.dataset())
+    })
 }

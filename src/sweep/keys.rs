@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::schema::{names, rules};
+use super::schema::{self, names};
 use crate::eviction::{Amount, Positions, Scope, Score};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
@@ -20,7 +20,7 @@ use crate::yaml::{Entries, Spanned};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tova-bench sweep")]
-#[schemars(transform = rules::known_policies, transform = rules::sizes_where_needed)]
+#[schemars(transform = schema::known_policies, transform = schema::sizes_where_needed)]
 pub(super) struct SweepYaml {
     /// The name of the sweep and of its results folder; by default that of the file.
     #[schemars(regex(pattern = r"\S"))]

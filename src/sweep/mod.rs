@@ -6,7 +6,6 @@
 mod cell;
 mod check;
 mod keys;
-mod model;
 mod schema;
 mod select;
 #[cfg(test)]
@@ -15,8 +14,7 @@ mod tests;
 use std::collections::HashSet;
 use std::path::Path;
 
-pub use cell::Cell;
-pub use model::ModelSpec;
+pub use cell::{Cell, ModelSpec};
 pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 

@@ -266,7 +266,7 @@ fn write_has_the_expected_defaults() {
     let id = |task: &str, seed: &str| sweep(&writes(task, seed)).expand()[2].id("r", "d");
     assert_eq!(id("{qasper: {dataset: ./q}}", ""), id("{qasper: {dataset: ./q}}", "seed: 3"));
     assert_ne!(id("story: {}", ""), id("story: {}", "seed: 3"));
-    let mut ids: Vec<_> = [
+    let tasks = [
         "{qasper: {dataset: ./q}}",
         "{squality: {dataset: ./q}}",
         "{qasper: {dataset: ./q, prompt: paper}}",
@@ -288,13 +288,8 @@ fn write_has_the_expected_defaults() {
         "{needle: {dataset: ./q, texts: 2}}",
         "{needle: {dataset: ./q, fact: {needle: a, question: b, answer: c}}}",
         "{story: {stories: 2}}",
-    ]
-    .map(|task| id(task, ""))
-    .to_vec();
-    let all = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), all);
+    ];
+    assert_eq!(tasks.map(|task| id(task, "")).into_iter().collect::<HashSet<_>>().len(), tasks.len());
 }
 
 #[test]
@@ -345,10 +340,8 @@ fn mistakes_are_reported_with_place_and_hint() {
         assert!(SMALL.contains(from));
         SMALL.replace(from, to)
     };
-    refused(&swap("policies:", "polices:"), "polices", "unknown key `polices`", "did you mean `policies`?");
     refused(&swap("length:", "lenght:"), "lenght", "unknown key `lenght`", "did you mean `length`?");
     refused(&swap("tova]", "toav]"), "toav", "unknown policy `toav`", "did you mean `tova`");
-    refused(&swap("tova]", "snapkv]"), "snapkv", "unknown policy `snapkv`", "`define:`");
     refused(&swap("tova]", "full]"), "full]", "policy `full` is listed twice", "remove");
     refused(&swap("64, 16", "64, 0"), "0]", "0 cannot be a cache size", "from 1");
     refused(&swap("64, 16", "64, -1"), "-1", "whole number", "configs/");
@@ -361,7 +354,6 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("random-tiny", "random-tiny, random-tiny"), "random-tiny]", "is listed twice", "remove");
     refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
     refused(&swap("[random-tiny]", "[{source: ./m, dtype: f8}]"), "f8", "unknown name `f8`", "bf16");
-    refused(&swap("[random-tiny]", "[{sauce: ./m}]"), "sauce", "unknown key `sauce`", "source");
     refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
     refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
     refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
@@ -387,7 +379,6 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&stretched("{type: yarn, factor: 2}"), "yarn", "unknown name `yarn`", "ntk");
     let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
     refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
-    refused(&define("full: {score: recency, scope: layer}"), "full: {score", "fixed", "my-full");
     refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
     refused(&define("a: {score: last, scope: layer}"), "last", "`last`", "last_attention");
     let recent = "a: {score: random, scope: layer, keep_recent: 101%}";

@@ -71,9 +71,6 @@ impl CacheConfig {
 
 impl FullCachePrefix {
     /// Reads a text as far as some configurations need it; `None` if none of them does.
-    ///
-    /// # Errors
-    /// What [`LanguageModel::read`] reports.
     pub fn read(
         model: &LanguageModel,
         tokens: &[u32],

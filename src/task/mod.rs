@@ -32,6 +32,7 @@ pub use qasper::QASPER;
 pub use questions::{Benchmark, PromptStyle, Question, Split, questions_digest, read_questions};
 pub use registry::TaskYaml;
 pub use retention::Lifetimes;
-pub use spec::{PrepareContext, Task, TaskSettings, TaskSpec};
+pub use spec::{PrepareContext, Task, TaskSpec};
 pub use squality::SQUALITY;
 pub use story::{STORY_REQUEST, request_of};
+pub use timing::sequences_that_fit;

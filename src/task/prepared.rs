@@ -59,45 +59,33 @@ pub trait Samples: Send + Sync {
         0
     }
 
-    /// Sequences that a timed task decodes side by side, given the bytes of the weights and of one cache; `None` where not
-    /// even one fits.
-    fn timed_batch(&self, _weights: u64, _cache: u64) -> Option<usize> {
-        None
-    }
-
     /// Reads the prefix that several cache configurations of a batch share.
-    ///
-    /// # Errors
-    /// What the model reports.
     fn read_prefix(
         &self,
-        _model: &LanguageModel,
-        _batch: Range<usize>,
-        _configs: &[CacheConfig],
+        _: &LanguageModel,
+        _: Range<usize>,
+        _: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
         Ok(None)
     }
 
-    /// Measures some samples of a batch under one cache configuration. Each succeeds or fails by itself.
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        config: &CacheConfig,
-        prefix: Option<&FullCachePrefix>,
-    ) -> Vec<(usize, Result<SampleResult>)>;
+    /// Measures some samples of a batch. Each succeeds or fails by itself.
+    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured;
 
     /// What measuring some samples of a batch costs; of a timed task, one repeat of a single sequence.
-    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost;
+    fn cost(&self, batch: &Batch<'_>) -> TokenCost;
 }
 
-/// Some samples of a batch.
-#[derive(Clone, Debug)]
+/// Samples by number, each with what was measured.
+pub type Measured = Vec<(usize, Result<SampleResult>)>;
+
+/// Some samples of a batch, and the cache under which they are measured.
 pub struct Batch<'a> {
     /// All samples that share the prefix.
     pub all: Range<usize>,
     /// Those to be measured.
     pub samples: &'a [usize],
+    pub config: CacheConfig,
 }
 
 impl dyn Samples {

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::spec::{TaskSettings, TaskSpec};
+use super::spec::TaskSpec;
 use super::{needle, perplexity, qasper, retention, squality, story, timing};
 use crate::yaml::{Checker, ConfigError};
 
@@ -22,7 +22,7 @@ macro_rules! registry {
             /// Checks the settings.
             ///
             /// # Errors
-            /// As [`TaskSettings::check`].
+            /// A value out of its range, or two that contradict each other, with the place in the file.
             pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
                 match self {
                     $(TaskYaml::$variant(settings) => settings.check(checker),)+

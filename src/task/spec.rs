@@ -15,17 +15,6 @@ use crate::eviction::CacheRule;
 use crate::format::Bytes;
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, HubSettings};
-use crate::yaml::{Checker, ConfigError};
-
-/// The settings of a task as a sweep file spells them. The type has the keys, their documentation and, derived from
-/// both, the JSON Schema.
-pub trait TaskSettings {
-    /// Checks every value.
-    ///
-    /// # Errors
-    /// A value out of its range, or two that contradict each other, with the place in the file.
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError>;
-}
 
 /// One checked entry of `tasks:`.
 pub trait Task: fmt::Debug + Comparable + Send + Sync {
@@ -52,9 +41,9 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
         None
     }
 
-    /// Settings that are shown in the column `generation`, before and after those of `write:`.
-    fn row_settings(&self) -> RowSettings {
-        RowSettings::default()
+    /// The settings shown in the column `generation`: those of generation, and the task's own around them.
+    fn row_settings(&self, of_generation: Vec<Setting>) -> Vec<Setting> {
+        of_generation
     }
 
     /// The task without the settings that have no effect under a cache rule; `None` if all of them have. Cells that
@@ -68,20 +57,9 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
         false
     }
 
-    /// Memory that weights and caches may fill; `None` unless the task fills memory on purpose.
+    /// Memory that the weights and caches of a timed task fill; `None` for other tasks.
     fn granted_memory(&self) -> Option<Bytes> {
         None
-    }
-
-    /// Whether time is what is measured. Such a task runs alone, with the whole machine, and its results are those of
-    /// this machine only.
-    fn is_timed(&self) -> bool {
-        false
-    }
-
-    /// Whether the task can measure the policy `truncate`, which cuts texts into pieces.
-    fn can_truncate(&self) -> bool {
-        true
     }
 
     /// Entries of a cache, per layer and key-value head.
@@ -99,12 +77,8 @@ pub trait Task: fmt::Debug + Comparable + Send + Sync {
     fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask>;
 }
 
-/// Settings for the column `generation`, as keys and values.
-#[derive(Debug, Default)]
-pub struct RowSettings {
-    pub before: Vec<(&'static str, String)>,
-    pub after: Vec<(&'static str, String)>,
-}
+/// A key and its value.
+pub type Setting = (&'static str, String);
 
 /// What preparing a task needs.
 #[derive(Clone, Copy)]
@@ -152,6 +126,12 @@ impl TaskSpec {
         self.0.prepare(context).with_context(|| format!("data set {}", self.dataset()))
     }
 
+    /// Whether time is what is measured. Such a task runs alone, with the whole machine, and its results are those of
+    /// this machine only. It has no texts that the policy `truncate` could cut.
+    pub fn is_timed(&self) -> bool {
+        self.granted_memory().is_some()
+    }
+
     /// How prompts enter the cache.
     pub fn prefill(&self) -> Prefill {
         self.generation().map_or(Prefill::Stream, |generation| generation.prefill)
@@ -168,15 +148,11 @@ impl TaskSpec {
     /// The column `generation`: the settings of prompt and generation as one text, with the digest of the chat template
     /// around the prompts. `None` if the task has no such settings.
     pub fn generation_settings(&self, template: Option<&str>) -> Option<String> {
-        let RowSettings { before: mut parts, after } = self.row_settings();
-        parts.extend(self.generation().map(GenerationConfig::canonical).unwrap_or_default());
-        if parts.is_empty() {
-            return None;
-        }
-        parts.extend(template.map(|digest| ("template", digest.to_string())));
-        parts.extend(after);
-        let parts: Vec<String> = parts.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
-        Some(parts.join(" "))
+        let mut of_generation = self.generation().map(GenerationConfig::canonical).unwrap_or_default();
+        of_generation.extend(template.map(|digest| ("template", digest.to_string())));
+        let settings = self.row_settings(of_generation).into_iter();
+        let settings: Vec<String> = settings.map(|(key, value)| format!("{key}={value}")).collect();
+        (!settings.is_empty()).then(|| settings.join(" "))
     }
 }
 

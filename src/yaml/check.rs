@@ -51,14 +51,14 @@ impl Checker<'_> {
         )
     }
 
-    /// Refuses an empty list, and the second of two equal entries.
+    /// The entries of a list. Refuses an empty one, and the second of two equal entries.
     pub fn distinct<T: Eq + Hash>(
         &self,
         what: &str,
         list: Location,
-        entries: &[(T, Location)],
+        entries: Vec<(T, Location)>,
         spell: impl Fn(&T) -> String,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<Vec<T>, ConfigError> {
         if entries.is_empty() {
             return self.refuse(
                 list,
@@ -67,12 +67,26 @@ impl Checker<'_> {
             );
         }
         let mut seen = HashSet::new();
-        for (entry, location) in entries {
+        for (entry, location) in &entries {
             if !seen.insert(entry) {
                 let message = format!("{} is listed twice under `{what}`", spell(entry));
                 return self.refuse(*location, message, "remove one of them");
             }
         }
-        Ok(())
+        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
+    }
+
+    /// Different numbers of at least `least`; `what` is one of them.
+    pub fn distinct_counts(
+        &self,
+        list: &str,
+        place: Location,
+        numbers: &[Spanned<u64>],
+        what: &str,
+        least: u32,
+    ) -> Result<Vec<usize>, ConfigError> {
+        let number = |n: &Spanned<u64>| Ok((self.count(&format!("a {what}"), n, least)?, n.referenced));
+        let numbers = numbers.iter().map(number).collect::<Result<_, ConfigError>>()?;
+        self.distinct(list, place, numbers, |number| format!("{what} {number}"))
     }
 }

@@ -27,14 +27,6 @@ impl<T: JsonSchema> JsonSchema for Spanned<T> {
         T::schema_name()
     }
 
-    fn schema_id() -> Cow<'static, str> {
-        T::schema_id()
-    }
-
-    fn inline_schema() -> bool {
-        T::inline_schema()
-    }
-
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         T::json_schema(generator)
     }
@@ -146,55 +138,45 @@ pub fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Conf
 fn explain(error: &serde_saphyr::Error, file: &str) -> ConfigError {
     use serde_saphyr::Error;
     let location = error.location().unwrap_or(Location::UNKNOWN);
+    let examples = "see the example sweeps under configs/".to_string();
+    let known = |name: &str, kind: &str, expected: &[&'static str]| {
+        let near = did_you_mean(name, expected.iter().copied());
+        format!("{near}the {kind} here are {}", expected.join(", "))
+    };
+    let plain = |message: &str, hint: &str| (message.to_string(), hint.to_string());
     let (message, hint) = match cause(error) {
-        Error::SerdeUnknownField { field, expected, .. } => (
-            format!("unknown key `{field}`"),
-            format!("{}the keys here are {}", did_you_mean(field, expected.iter().copied()), expected.join(", ")),
-        ),
-        Error::SerdeUnknownVariant { variant, expected, .. } => (
-            format!("unknown name `{variant}`"),
-            format!(
-                "{}the names here are {}",
-                did_you_mean(variant, expected.iter().copied()),
-                expected.join(", ")
-            ),
-        ),
+        Error::SerdeUnknownField { field, expected, .. } => {
+            (format!("unknown key `{field}`"), known(field, "keys", expected))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            (format!("unknown name `{variant}`"), known(variant, "names", expected))
+        }
         Error::SerdeMissingField { field, .. } => {
             (format!("the key `{field}` is missing"), example(field).to_string())
         }
-        Error::DuplicateMappingKey { key, .. } => (
-            format!("the key {} appears twice", key.as_ref().map_or("here".to_string(), |key| format!("`{key}`"))),
-            "keep one of them".to_string(),
-        ),
-        Error::InvalidScalar { ty, .. } => {
-            (format!("not {}", plain_type(ty)), "see the example sweeps under configs/".to_string())
+        Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_ref().map_or("here".to_string(), |key| format!("`{key}`"));
+            (format!("the key {key} appears twice"), "keep one of them".to_string())
         }
+        Error::InvalidScalar { ty, .. } => (format!("not {}", plain_type(ty)), examples),
         Error::SerdeInvalidType { unexpected, expected, .. }
-        | Error::SerdeInvalidValue { unexpected, expected, .. } => (
-            format!("{} where {expected} was expected", unexpected.replace("unit value", "nothing")),
-            "see the example sweeps under configs/".to_string(),
-        ),
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => {
+            let unexpected = unexpected.replace("unit value", "nothing");
+            (format!("{unexpected} where {expected} was expected"), examples)
+        }
         Error::Unexpected { expected: "sequence start", .. } => {
-            ("a list was expected".to_string(), "write [one, another], and [one] for a single entry".to_string())
+            plain("a list was expected", "write [one, another], and [one] for a single entry")
         }
         Error::Unexpected { expected: "mapping start", .. } => {
-            ("keys and values were expected".to_string(), "write {key: value, another: value}".to_string())
+            plain("keys and values were expected", "write {key: value, another: value}")
         }
-        Error::Eof { .. } => (
-            "the file ends too early".to_string(),
-            "a sweep needs at least models, policies and tasks".to_string(),
-        ),
+        Error::Eof { .. } => plain("the file ends too early", "a sweep needs at least models, policies and tasks"),
         Error::MultipleDocuments { .. } => {
-            ("a second document begins".to_string(), "one file holds one sweep; remove `---`".to_string())
+            plain("a second document begins", "one file holds one sweep; remove `---`")
         }
-        Error::MergeKeyNotAllowed { .. } => {
-            ("merge keys (`<<`) are not understood".to_string(), "write the keys out".to_string())
-        }
-        Error::InvalidBooleanStrict { .. } => ("not a boolean".to_string(), "write true or false".to_string()),
-        other => (
-            UserMessageFormatter.format_message(other).to_string(),
-            "see the example sweeps under configs/".to_string(),
-        ),
+        Error::MergeKeyNotAllowed { .. } => plain("merge keys (`<<`) are not understood", "write the keys out"),
+        Error::InvalidBooleanStrict { .. } => plain("not a boolean", "write true or false"),
+        other => (UserMessageFormatter.format_message(other).to_string(), examples),
     };
     ConfigError::at(file, location, message, hint)
 }

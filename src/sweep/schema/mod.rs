@@ -1,11 +1,10 @@
 //! The JSON Schema of a sweep file, for editors to complete and check with.
 //!
-//! Made of the same types that read a sweep, so both always have the same keys. `names` adds the words and what they mean,
-//! `rules` the conditions. Some checks are left to [`Sweep::parse`](super::Sweep::parse), such as a cache too small for what
+//! Made of the same types that read a sweep, so both always have the same keys. `names` adds the words and what they mean.
+//! Some checks are left to [`Sweep::parse`](super::Sweep::parse), such as a cache too small for what
 //! it protects; and of several spellings of a value, such as 64 and "64", the schema has only the plain one.
 
 pub(super) mod names;
-pub(super) mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -13,8 +12,10 @@ use std::borrow::Cow;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 
 use super::keys::{AmountYaml, ModelMap, ModelYaml, SweepYaml};
+use crate::yaml::schema::require;
 use crate::yaml::{Entries, Spanned};
 
 /// The schema as indented JSON text, ended by a newline.
@@ -29,21 +30,28 @@ pub fn json_schema() -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
 
-/// A type whose schema is inlined.
-macro_rules! anonymous {
-    ($name:literal) => {
-        fn schema_name() -> Cow<'static, str> {
-            $name.into()
-        }
+/// Without definitions a policy can only be one of the presets.
+pub(super) fn known_policies(schema: &mut Schema) {
+    let condition = json!({
+        "if": {"not": {"required": ["define"]}},
+        "then": {"properties": {"policies": {"items": {"anyOf": names::preset_entries()}}}},
+    });
+    require(schema, condition);
+}
 
-        fn inline_schema() -> bool {
-            true
-        }
-    };
+/// All policies except the full cache need sizes.
+pub(super) fn sizes_where_needed(schema: &mut Schema) {
+    let condition = json!({
+        "if": {"required": ["policies"], "properties": {"policies": {"contains": {"not": {"const": "full"}}}}},
+        "then": {"required": ["cache_sizes"], "properties": {"cache_sizes": {"type": "array", "minItems": 1}}},
+    });
+    require(schema, condition);
 }
 
 impl JsonSchema for ModelYaml {
-    anonymous!("Model");
+    fn schema_name() -> Cow<'static, str> {
+        "Model".into()
+    }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let alone = names::models(generator);
@@ -58,7 +66,9 @@ impl JsonSchema for ModelYaml {
 }
 
 impl JsonSchema for AmountYaml {
-    anonymous!("Amount");
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
@@ -74,7 +84,9 @@ impl JsonSchema for AmountYaml {
 
 /// Entries are policies by name: the only mapping whose keys are the sweep's own.
 impl<T: JsonSchema> JsonSchema for Entries<Spanned<String>, T> {
-    anonymous!("Entries");
+    fn schema_name() -> Cow<'static, str> {
+        "Entries".into()
+    }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({

@@ -1,13 +1,11 @@
 //! Texts that tasks read: where they come from, and how they are cut into samples.
 
-mod digest;
 mod recall;
 mod samples;
 mod settings;
 mod source;
 mod texts;
 
-pub(super) use digest::digest_of;
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
 pub(super) use samples::cut_with;
@@ -19,3 +17,4 @@ pub(super) use settings::{BosYaml, Tail, TextKeys, length, tails};
 pub use source::DataSource;
 pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, question_sources, text_sources};
 pub use texts::{Book, digest, read_books, read_text};
+pub(super) use texts::{digest_of, utf8};

@@ -104,9 +104,6 @@ impl Texts {
     }
 
     /// Reads the books.
-    ///
-    /// # Errors
-    /// As [`read_books`].
     pub fn read(&self, context: &PrepareContext<'_>) -> anyhow::Result<Vec<Book>> {
         read_books(&self.dataset, self.books, context.hub, context.progress)
     }

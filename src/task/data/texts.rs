@@ -1,13 +1,14 @@
 //! Reads texts from a folder of files, a Parquet column, a data set of the hub, or the program itself.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::digest::digest_of;
 use super::source::DataSource;
 use crate::bounded_read;
 use crate::columns;
@@ -34,12 +35,20 @@ const MOST_BYTES: u64 = 4 << 30;
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = bounded_read::bytes(path, MOST_BYTES)
         .with_context(|| format!("cannot read the text {}", path.display()))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        anyhow!("{} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8", path.display())
-    })?;
+    let text = utf8(bytes, path.display())?;
     ensure!(!text.trim().is_empty(), "{} is an empty text; remove it from the folder or fill it", path.display());
     Ok(text)
+}
+
+/// The bytes of a file as text.
+///
+/// # Errors
+/// Bytes that are not UTF-8; the message names the file.
+pub fn utf8(bytes: Vec<u8>, file: impl Display) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow!("{file} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8")
+    })
 }
 
 /// The first `limit` books of a data set, in the order of their names or rows.
@@ -118,6 +127,19 @@ pub fn digest(books: &[Book]) -> String {
         [Cow::from(name), Cow::from(text)].into_iter().chain(recalls)
     });
     digest_of(parts)
+}
+
+/// The digest of a data set, which enters cell ids: `sha256:` and 16 hex digits over some parts. Each part is hashed with its length, so that moving a border between two
+/// parts changes the digest.
+pub fn digest_of<P: AsRef<str>>(parts: impl IntoIterator<Item = P>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        let part = part.as_ref();
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
 }
 
 /// Texts of `embedded` and `embedded-questions` unless the sweep asks for another number.

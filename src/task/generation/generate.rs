@@ -16,7 +16,7 @@ use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, c
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::cost::{TokenCost, attended};
-use crate::task::prepared::{Batch, PreparedTask, SampleResult, Samples};
+use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples};
 use crate::task::spec::PrepareContext;
 
 /// The samples of a task that generates text.
@@ -27,9 +27,6 @@ pub struct GenerationSamples {
 
 impl GenerationSamples {
     /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
-    ///
-    /// # Errors
-    /// A model without a tokenizer, a chat template that fails, or a length without room for a prompt.
     pub fn prepare(
         context: &PrepareContext<'_>,
         requests: Vec<Request>,
@@ -37,15 +34,13 @@ impl GenerationSamples {
         scorer: Scorer,
         config: &GenerationConfig,
     ) -> Result<PreparedTask> {
-        let files = context.files;
-        let writing = config.writing(files.stop_tokens()?);
-        let prompts = EncodedPrompts::new(requests, files, files.tokenizer()?, config.chat_template, writing)?;
+        let prompts = EncodedPrompts::new(requests, context.files, config)?;
         // Another template means other prompts.
         let digest = match &prompts.template {
             Some(template) => format!("{digest} chat_template:{template}"),
             None => digest,
         };
-        let bos = prompts.bos();
+        let bos = prompts.bos.is_some();
         Ok(PreparedTask { samples: Box::new(GenerationSamples { prompts, scorer }), digest, bos })
     }
 }
@@ -81,7 +76,7 @@ impl Samples for GenerationSamples {
     }
 
     fn full_cache_tokens(&self, _: &[CacheConfig]) -> usize {
-        (0..self.len()).map(|sample| self.tokens(sample)).max().unwrap_or(0)
+        (self as &dyn Samples).longest()
     }
 
     fn read_prefix(
@@ -96,17 +91,13 @@ impl Samples for GenerationSamples {
         FullCachePrefix::read_to(model, tokens, configs, needed)
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        config: &CacheConfig,
-        prefix: Option<&FullCachePrefix>,
-    ) -> Vec<(usize, Result<SampleResult>)> {
-        Generation { model, prompts: &self.prompts, scorer: self.scorer, config, prefix }.measure(batch)
+    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured {
+        Generation { model, prompts: &self.prompts, scorer: self.scorer, config: &batch.config, prefix }
+            .measure(batch)
     }
 
-    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost {
+    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
+        let config = &batch.config;
         let common = self.prompts.common(batch.all.clone());
         let count = batch.samples.len();
         let lengths = batch.samples.iter().map(|sample| self.prompts.prompts[*sample].tokens.len());
@@ -157,36 +148,36 @@ struct CommonCache {
 }
 
 impl Generation<'_> {
-    fn measure(&self, batch: &Batch<'_>) -> Vec<(usize, Result<SampleResult>)> {
+    fn measure(&self, batch: &Batch<'_>) -> Measured {
         let started = Instant::now();
         let mut results = Vec::new();
-        let mut ready = Vec::new();
+        let (mut ready, mut starts) = (Vec::new(), Vec::new());
         let common = match self.common_cache(batch.all.clone()) {
             Ok(common) => common,
-            Err(error) => return fail_all(batch.samples, &error),
+            Err(error) => return batch.samples.iter().map(|sample| (*sample, Err(clone_error(&error)))).collect(),
         };
         for &index in batch.samples {
             match self.read_prompt(&self.prompts.prompts[index], &common) {
-                Ok(start) => ready.push((index, start)),
+                Ok((start, peak)) => {
+                    ready.push((index, peak, start.prompt.clone()));
+                    starts.push(start);
+                }
                 Err(error) => results.push((index, Err(error))),
             }
         }
         if ready.is_empty() {
             return results;
         }
-        let (indices, starts): (Vec<usize>, Vec<(PrefilledPrompt, u64)>) = ready.into_iter().unzip();
-        let (starts, peaks): (Vec<PrefilledPrompt>, Vec<u64>) = starts.into_iter().unzip();
-        let prompts: Vec<Vec<u32>> = starts.iter().map(|start| start.prompt.clone()).collect();
         let decode = |tokens: &[u32]| self.prompts.tokenizer.decode(tokens);
         let written = match self.model.generate(starts, &self.prompts.writing, &decode) {
             Ok(written) => written,
             Err(error) => {
-                results.extend(fail_all(&indices, &error));
+                results.extend(ready.iter().map(|(index, ..)| (*index, Err(clone_error(&error)))));
                 return results;
             }
         };
-        let seconds = (started.elapsed().as_secs_f64() + self.prefix_seconds()) / indices.len() as f64;
-        for (((index, written), peak), prompt) in indices.into_iter().zip(written).zip(peaks).zip(prompts) {
+        let seconds = (started.elapsed().as_secs_f64() + self.prefix_seconds()) / ready.len() as f64;
+        for ((index, peak, prompt), written) in ready.into_iter().zip(written) {
             let result =
                 self.score(&self.prompts.prompts[index].request, &prompt, &written).map(|sums| SampleResult {
                     sums,
@@ -326,9 +317,4 @@ impl Generation<'_> {
         let states = states.narrow(0, prompt.len() - 1, written.len())?;
         Ok(self.model.nll(&states, written)?.into_iter().map(f64::from).sum())
     }
-}
-
-/// One error for several samples.
-fn fail_all(samples: &[usize], error: &anyhow::Error) -> Vec<(usize, Result<SampleResult>)> {
-    samples.iter().map(|sample| (*sample, Err(clone_error(error)))).collect()
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 
+use super::config::GenerationConfig;
 use super::prompt::Prompt;
 use crate::lm::{ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
 
@@ -47,7 +48,8 @@ pub struct EncodedPrompts {
     /// Digest of the chat template around every prompt.
     pub template: Option<String>,
     pub tokenizer: Tokenizer,
-    bos: Option<u32>,
+    /// What prompts start with, if the model has it.
+    pub bos: Option<u32>,
 }
 
 /// The most prompts answered side by side, as each holds a cache of its own.
@@ -57,16 +59,11 @@ impl EncodedPrompts {
     /// Frames, cuts and tokenises requests. Those about one document must follow each other.
     ///
     /// # Errors
-    /// A chat template that fails, or a length without room for a prompt; the request is named.
-    pub fn new(
-        requests: Vec<Request>,
-        files: &ModelFiles,
-        tokenizer: Tokenizer,
-        template: bool,
-        writing: GenerationSettings,
-    ) -> Result<EncodedPrompts> {
+    /// A model without a tokenizer, a chat template that fails, or a length without room for a prompt; the request is named.
+    pub fn new(requests: Vec<Request>, files: &ModelFiles, config: &GenerationConfig) -> Result<EncodedPrompts> {
         ensure!(!requests.is_empty(), "there are no requests");
-        let template = if template { files.chat_template()? } else { None };
+        let (tokenizer, writing) = (files.tokenizer()?, config.writing(files.stop_tokens()?));
+        let template = if config.chat_template { files.chat_template()? } else { None };
         let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
         let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
         let most = writing.max_new_tokens;
@@ -110,11 +107,6 @@ impl EncodedPrompts {
         common / batch.len() + self.prompts[index].tokens.len() - common + self.writing.max_new_tokens
     }
 
-    /// Whether prompts start with BOS.
-    pub fn bos(&self) -> bool {
-        self.bos.is_some()
-    }
-
     /// Tokens that all prompts of a batch begin with. Each prompt has at least one more.
     pub fn common(&self, batch: Range<usize>) -> usize {
         let prompts = &self.prompts[batch];
@@ -125,9 +117,6 @@ impl EncodedPrompts {
     }
 
     /// A prompt whose document is cut so that it has `size` tokens: the paper's baseline.
-    ///
-    /// # Errors
-    /// A size that leaves no room for the document.
     pub fn truncated(&self, prompt: &EncodedPrompt, size: usize) -> Result<Vec<u32>> {
         if prompt.tokens.len() <= size {
             return Ok(prompt.tokens.clone());

@@ -46,20 +46,13 @@ pub fn requests(task: &Needle, books: &[Book], tokenizer: &Tokenizer) -> Result<
                 tokens.ids.len()
             );
             let byte = |token: usize| tokens.places[token].start;
+            let end = byte(room - 1);
             for &depth in &task.depths {
+                let document = hide(&fact.needle, &book.text, &ends, byte((room - 1) * depth / 100), end);
                 requests.push(Request {
                     name: format!("{}@{depth}%of{length}", book.name),
                     cluster: book.name.clone(),
-                    prompt: Prompt {
-                        document: hide(
-                            &fact.needle,
-                            &book.text,
-                            &ends,
-                            byte((room - 1) * depth / 100),
-                            byte(room - 1),
-                        ),
-                        ..prompt.clone()
-                    },
+                    prompt: Prompt { document, ..prompt.clone() },
                     references: vec![fact.answer.clone()],
                     slices: vec![format!("depth:{depth}"), format!("length:{length}")],
                     length,

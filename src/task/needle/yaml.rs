@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Fact, Needle};
 use crate::task::data::{Texts, check_source, limit_embedded, text_sources};
 use crate::task::generation::{GenerationConfig, WriteYaml};
-use crate::task::spec::{TaskSettings, TaskSpec};
+use crate::task::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError, Location, Spanned};
 
 /// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
@@ -50,13 +50,20 @@ struct FactYaml {
     answer: String,
 }
 
-impl TaskSettings for NeedleYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl NeedleYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let forms =
             "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
         let dataset = check_source(checker, &self.dataset, forms)?;
-        let lengths = numbers(checker, "length", &self.lengths, 2, &[Texts::DEFAULT_LENGTH])?;
-        let depths = numbers(checker, "depth", &self.depths, 0, &[0, 25, 50, 75, 100])?;
+        let lengths = match &*self.lengths {
+            [] => vec![Texts::DEFAULT_LENGTH],
+            lengths => checker.distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 2)?,
+        };
+        let depths = match &*self.depths {
+            [] => vec![0, 25, 50, 75, 100],
+            depths => checker.distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
+        };
         if let Some(depth) = self.depths.iter().find(|depth| depth.value > 100) {
             return checker.refuse(
                 depth.referenced,
@@ -74,21 +81,4 @@ impl TaskSettings for NeedleYaml {
             generation: self.write.check(checker, shortest, GenerationConfig::greedy(32))?,
         }))
     }
-}
-
-/// A list of different numbers, or its default if it is empty.
-fn numbers(
-    checker: Checker<'_>,
-    what: &str,
-    list: &[Spanned<u64>],
-    least: u32,
-    default: &[usize],
-) -> Result<Vec<usize>, ConfigError> {
-    if list.is_empty() {
-        return Ok(default.to_vec());
-    }
-    let number = |n: &Spanned<u64>| Ok((checker.count(&format!("a {what}"), n, least)?, n.referenced));
-    let numbers: Vec<(usize, Location)> = list.iter().map(number).collect::<Result<_, ConfigError>>()?;
-    checker.distinct(&format!("{what}s"), Location::UNKNOWN, &numbers, |number| format!("{what} {number}"))?;
-    Ok(numbers.into_iter().map(|(number, _)| number).collect())
 }

@@ -14,8 +14,8 @@ pub use measure::measure;
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::cost::{TokenCost, attended};
 use super::data::{self, BosYaml, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, tails, text_sources};
-use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
-use super::spec::{PrepareContext, Task, TaskSettings, TaskSpec};
+use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::yaml::{Checker, ConfigError, Spanned};
@@ -53,8 +53,9 @@ pub struct PerplexityYaml {
     compare_to_full: bool,
 }
 
-impl TaskSettings for PerplexityYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl PerplexityYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, compare_to_full } = self;
         let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check(checker)?;
         Ok(TaskSpec::new(Perplexity { texts, compare_to_full }))
@@ -140,18 +141,13 @@ impl Samples for PerplexitySamples {
         FullCachePrefix::read(model, &self.0[batch.start].tokens, configs)
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        config: &CacheConfig,
-        prefix: Option<&FullCachePrefix>,
-    ) -> Vec<(usize, Result<SampleResult>)> {
+    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured {
         let samples = batch.samples.iter();
-        samples.map(|sample| (*sample, measure(model, &self.0[*sample], config, prefix))).collect()
+        samples.map(|sample| (*sample, measure(model, &self.0[*sample], &batch.config, prefix))).collect()
     }
 
-    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost {
+    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
+        let config = &batch.config;
         let sample = &self.0[batch.all.start];
         let tokens = sample.tokens.len();
         let read = match config.rule {

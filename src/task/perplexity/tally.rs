@@ -52,9 +52,6 @@ impl<'a> Tally<'a> {
     }
 
     /// Scores the tokens that some states predict: those from `first` on, as far as they are to be scored.
-    ///
-    /// # Errors
-    /// What the model reports.
     pub fn add(&mut self, states: &Tensor, first: usize) -> Result<()> {
         let Tally { model, sample, .. } = *self;
         let end = (first + states.dim(0)?).min(sample.scored.end);

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::embedded;
+use super::embedded::{self, ArticleQuestion};
 use super::generation::F1;
-use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuestion, Wording};
-use super::spec::{TaskSettings, TaskSpec};
+use super::questions::{Benchmark, MakePrompt, Question, QuestionsYaml, Release, Wording, of_document};
+use super::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError};
 
 /// QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.
@@ -18,8 +18,9 @@ use crate::yaml::{Checker, ConfigError};
 #[serde(transparent)]
 pub struct QasperYaml(QuestionsYaml);
 
-impl TaskSettings for QasperYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl QasperYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         self.0.check(&QASPER, checker)
     }
 }
@@ -46,7 +47,7 @@ pub static QASPER: Benchmark = Benchmark {
         matches: |keys| keys.iter().all(|key| key.contains(|c: char| c.is_ascii_digit())),
         read: release::read,
     },
-    embedded: Some(embedded_questions),
+    embedded: embedded_questions,
 };
 
 /// For every question the reference that answers most questions, the alphabetically first of equals.
@@ -62,19 +63,7 @@ fn commonest_answer(questions: &[Question]) -> Vec<String> {
 }
 
 /// Questions about the articles in the program.
-fn embedded_questions(documents: usize, each: usize) -> Vec<SourceQuestion> {
-    let articles = embedded::articles(documents, each);
-    let questions = articles.flat_map(|article| {
-        let document: std::rc::Rc<str> = article.text.into();
-        let name = article.name;
-        article.questions.into_iter().zip(1..).map(move |(question, number)| SourceQuestion {
-            name: format!("{name}#{number}"),
-            cluster: name.clone(),
-            document: document.clone(),
-            question: question.question,
-            references: question.answers,
-            kind: Some(question.kind),
-        })
-    });
-    questions.collect()
+fn embedded_questions(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question> {
+    let question = |question: ArticleQuestion| (question.question, question.answers, Some(question.kind));
+    embedded::articles(documents, each).flat_map(|document| of_document(document, prompt, question)).collect()
 }

@@ -2,12 +2,10 @@
 //!
 //! The answer of an annotation is chosen as in the release's own evaluator.
 
-use std::rc::Rc;
-
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::task::questions::{SourceQuestion, nonblank};
+use crate::task::questions::{MakePrompt, Question, nonblank};
 use crate::yaml::Entries;
 
 #[derive(Deserialize)]
@@ -85,23 +83,22 @@ impl Answer {
 ///
 /// # Errors
 /// A text that is not such an object, or an annotation without an answer; the question is named.
-pub fn read(text: &str, file: &str) -> Result<Vec<SourceQuestion>> {
+pub fn read(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>> {
     let articles: Entries<String, Article> =
         serde_json::from_str(text).with_context(|| format!("{file} is no object of QASPER articles"))?;
     let mut questions = Vec::new();
     for (id, article) in articles.0 {
-        let document: Rc<str> = article.text().into();
+        let document = article.text();
         for question in article.qas {
             let answers = question.answers.iter().map(|annotation| annotation.answer.read());
             let answers: Vec<(String, &str)> = answers.collect::<Option<_>>().with_context(|| {
                 let name = &question.question_id;
                 format!("{file}: an annotation of question {name} (article {id}) holds no answer")
             })?;
-            questions.push(SourceQuestion {
+            questions.push(Question {
                 name: question.question_id,
                 cluster: id.clone(),
-                document: Rc::clone(&document),
-                question: question.question.trim().to_string(),
+                prompt: prompt(&document, question.question.trim()),
                 kind: answers.first().map(|(_, kind)| kind.to_string()),
                 references: nonblank(answers.into_iter().map(|(text, _)| text)),
             });
@@ -113,6 +110,7 @@ pub fn read(text: &str, file: &str) -> Result<Vec<SourceQuestion>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::questions::bare_prompt;
 
     /// An article with a question for each list of answers.
     fn file(answers: serde_json::Value) -> String {
@@ -143,9 +141,9 @@ mod tests {
     #[test]
     fn an_article_is_one_text() {
         let text = file(serde_json::json!([[{"yes_no": true}]]));
-        let found = read(&text, "x").unwrap();
+        let found = read(&text, "x", &bare_prompt).unwrap();
         let document = "On foxes\n\nWe run.\n\nHunting\nFoxes run.\nOwls – fly. \n\n\n\n\nHunting ::: Prey\nMice.";
-        assert_eq!((&*found[0].document, found[0].question.as_str()), (document, "Why 0?"));
+        assert_eq!((found[0].prompt.document.as_str(), found[0].prompt.after.as_str()), (document, "Why 0?"));
         assert_eq!((found[0].name.as_str(), found[0].cluster.as_str()), ("q0", "2001.1"));
     }
 
@@ -159,7 +157,7 @@ mod tests {
             [{"free_form_answer": "", "yes_no": true}, {"yes_no": false}],
             [],
         ]));
-        let found = read(&text, "x").unwrap();
+        let found = read(&text, "x", &bare_prompt).unwrap();
         let read: Vec<(Vec<&str>, Option<&str>)> = found
             .iter()
             .map(|question| (question.references.iter().map(String::as_str).collect(), question.kind.as_deref()))
@@ -177,7 +175,7 @@ mod tests {
     #[test]
     fn an_annotation_without_an_answer_is_named() {
         let text = file(serde_json::json!([[{"yes_no": true}], [{"free_form_answer": ""}]]));
-        let message = |text: &str| format!("{:#}", read(text, "dev.json").unwrap_err());
+        let message = |text: &str| format!("{:#}", read(text, "dev.json", &bare_prompt).unwrap_err());
         let found = message(&text);
         assert!(["dev.json", "q1", "2001.1"].iter().all(|part| found.contains(part)), "{found}");
         let found = message("{\"1\": {\n\"title\": 1}}");

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::rc::Rc;
 
 use anyhow::Result;
 use serde::Deserialize;
 
 use crate::task::data::digest_of;
+use crate::task::embedded::Document;
 use crate::task::generation::{Prompt, Scorer};
 
 /// A benchmark of questions about documents.
@@ -22,8 +22,8 @@ pub struct Benchmark {
     pub trivial: fn(&[Question]) -> Vec<String>,
     /// The format of the original release.
     pub release: Release,
-    /// Made-up questions in the program: about so many documents, so many each. `None` if there are none.
-    pub embedded: Option<fn(documents: usize, each: usize) -> Vec<SourceQuestion>>,
+    /// Made-up questions in the program: about so many documents, so many each.
+    pub embedded: fn(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question>,
 }
 
 /// The texts around document and question, as ZeroSCROLLS has them.
@@ -46,31 +46,36 @@ pub struct Release {
     /// Whether a file is in this format, by the keys of its first JSON object.
     pub matches: fn(keys: &BTreeSet<String>) -> bool,
     /// Reads the text of a file; errors call it `file`.
-    pub read: fn(text: &str, file: &str) -> Result<Vec<SourceQuestion>>,
+    pub read: fn(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>>,
 }
 
-/// A question as a file has it, before it is put into words.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SourceQuestion {
-    /// Unique among the questions of a file.
-    pub name: String,
-    /// The name that questions about the same document share.
-    pub cluster: String,
-    pub document: Rc<str>,
-    pub question: String,
-    /// Answers by people; empty if none are published.
-    pub references: Vec<String>,
-    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
-    pub kind: Option<String>,
+/// Makes the prompt of a question about a document.
+pub type MakePrompt<'a> = &'a dyn Fn(&str, &str) -> Prompt;
+
+/// The questions about a document in the program; `parts` gives the question, its references and its kind.
+pub fn of_document<Q>(
+    Document { name: cluster, text, questions }: Document<Q>,
+    prompt: MakePrompt<'_>,
+    parts: impl Fn(Q) -> (String, Vec<String>, Option<String>),
+) -> impl Iterator<Item = Question> {
+    questions.into_iter().zip(1..).map(move |(question, number)| {
+        let (question, references, kind) = parts(question);
+        let (name, prompt) = (format!("{cluster}#{number}"), prompt(&text, &question));
+        Question { name, cluster: cluster.clone(), prompt, references, kind }
+    })
 }
 
 /// A question with its prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
+    /// Unique among the questions of a file.
     pub name: String,
+    /// The name that questions about the same document share.
     pub cluster: String,
     pub prompt: Prompt,
+    /// Answers by people; empty if none are published.
     pub references: Vec<String>,
+    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
     pub kind: Option<String>,
 }
 
@@ -137,12 +142,6 @@ impl Benchmark {
             header: header.len(),
         }
     }
-
-    /// Puts a question into words.
-    pub fn ask(&self, style: PromptStyle, source: SourceQuestion) -> Question {
-        let SourceQuestion { name, cluster, document, question, references, kind } = source;
-        Question { name, cluster, prompt: self.prompt(style, &document, &question), references, kind }
-    }
 }
 
 impl fmt::Debug for Benchmark {
@@ -173,6 +172,12 @@ pub fn questions_digest(questions: &[Question]) -> String {
     digest_of(parts)
 }
 
+/// A prompt of nothing but a document and a question.
+#[cfg(test)]
+pub fn bare_prompt(document: &str, question: &str) -> Prompt {
+    Prompt { document: document.into(), after: question.into(), ..Prompt::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +185,11 @@ mod tests {
 
     #[test]
     fn both_styles_word_for_word() {
-        let of = |benchmark: &Benchmark, style| benchmark.prompt(style, "A fox ran.", "Who ran?").whole();
+        let of = |benchmark: &Benchmark, style| {
+            let prompt = benchmark.prompt(style, "A fox ran.", "Who ran?");
+            assert!(prompt.without_header().whole().ends_with("\n\nQuestion:\nWho ran?"));
+            prompt.whole()
+        };
         assert_eq!(
             of(&SQUALITY, PromptStyle::ZeroScrolls),
             "You are given a story and a question. Answer the question in a paragraph.\n\nStory:\nA fox ran.\n\n\
@@ -207,36 +216,29 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_prompt_ends_with_the_question() {
-        for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
-            let prompt = QASPER.prompt(style, "A fox ran.", "Who ran?");
-            assert!(prompt.without_header().whole().ends_with("\n\nQuestion:\nWho ran?"));
-        }
-    }
-
-    #[test]
     fn the_digest_depends_on_every_part_and_its_border() {
-        let question = |name: &str, references: &[&str]| Question {
-            name: name.into(),
+        let question = Question {
+            name: "a".into(),
             cluster: "c".into(),
             prompt: SQUALITY.prompt(PromptStyle::Paper, "A fox ran.", "Who ran?"),
-            references: references.iter().map(|text| text.to_string()).collect(),
+            references: vec!["x".into(), "y".into()],
             kind: None,
         };
-        let one = questions_digest(&[question("a", &["x", "y"])]);
-        assert_eq!(one, questions_digest(&[question("a", &["x", "y"])]));
+        let one = questions_digest(std::slice::from_ref(&question));
         assert!(one.starts_with("sha256:") && one.len() == 7 + 16);
-        assert_ne!(one, questions_digest(&[question("b", &["x", "y"])]));
-        assert_ne!(one, questions_digest(&[question("a", &["xy"])]));
-        let changed = |change: &dyn Fn(&mut Question)| {
-            let mut question = question("a", &["x", "y"]);
-            change(&mut question);
-            questions_digest(&[question])
-        };
-        assert_ne!(one, changed(&|question| question.cluster.push('d')));
-        assert_ne!(one, changed(&|question| question.kind = Some("yes_no".into())));
-        assert_ne!(one, changed(&|question| question.prompt.separator.clear()));
-        assert_ne!(one, changed(&|question| question.prompt.header = 0));
-        assert_ne!(one, changed(&|question| question.prompt.document.push('!')));
+        let changes: [fn(&mut Question); 7] = [
+            |question| question.name.push('b'),
+            |question| question.references = vec!["xy".into()],
+            |question| question.cluster.push('d'),
+            |question| question.kind = Some("yes_no".into()),
+            |question| question.prompt.separator.clear(),
+            |question| question.prompt.header = 0,
+            |question| question.prompt.document.push('!'),
+        ];
+        for change in changes {
+            let mut other = question.clone();
+            change(&mut other);
+            assert_ne!(one, questions_digest(&[other]));
+        }
     }
 }

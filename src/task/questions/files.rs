@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::benchmark::{Benchmark, PromptStyle, Question, Split};
 use super::{archive, zeroscrolls};
 use crate::bounded_read;
+use crate::task::data::utf8;
 
 /// Reads the questions of a benchmark, in the order of the file.
 ///
@@ -35,16 +36,12 @@ pub fn read_questions(
         bounded_read::bytes(&found, archive::MOST_UNPACKED)
             .with_context(|| format!("cannot read the questions {}", found.display()))?
     };
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        anyhow!("{file} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8")
-    })?;
+    let text = utf8(bytes, &file)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let keys = first_keys(text, &file)
         .with_context(|| format!("{file} cannot be read; {}", readable_forms(benchmark)))?;
     let questions = if (benchmark.release.matches)(&keys) {
-        let questions = (benchmark.release.read)(text, &file)?.into_iter();
-        questions.map(|question| benchmark.ask(style, question)).collect()
+        (benchmark.release.read)(text, &file, &|document, question| benchmark.prompt(style, document, question))?
     } else if keys.contains("input") {
         zeroscrolls::questions(text, &file, benchmark, style)?
     } else {

@@ -10,6 +10,9 @@ mod task;
 mod yaml;
 mod zeroscrolls;
 
-pub use benchmark::{Benchmark, PromptStyle, Question, Release, SourceQuestion, Split, Wording, questions_digest};
+#[cfg(test)]
+pub use benchmark::bare_prompt;
+pub use benchmark::{Benchmark, MakePrompt, PromptStyle, Question, Release, Split, Wording};
+pub use benchmark::{of_document, questions_digest};
 pub use files::{json_lines, nonblank, read_questions};
 pub use yaml::QuestionsYaml;

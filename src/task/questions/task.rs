@@ -1,6 +1,8 @@
 //! The task of a question benchmark.
 
-use anyhow::{Context, Result, bail};
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
 
 use super::benchmark::{Benchmark, PromptStyle, Question, Split, questions_digest};
 use super::files::read_questions;
@@ -9,7 +11,7 @@ use crate::lm::source::{Hub, expand_home};
 use crate::task::data::DataSource;
 use crate::task::generation::{GenerationConfig, GenerationSamples, Request};
 use crate::task::prepared::PreparedTask;
-use crate::task::spec::{PrepareContext, RowSettings, Task, TaskSpec, limit_text};
+use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
 
 /// Documents of `embedded` unless the sweep sets another number.
 const EMBEDDED_DOCUMENTS: usize = 8;
@@ -60,8 +62,8 @@ impl Task for Questions {
         Some(&self.generation)
     }
 
-    fn row_settings(&self) -> RowSettings {
-        RowSettings { before: vec![("prompt", self.prompt.name().to_string())], ..RowSettings::default() }
+    fn row_settings(&self, of_generation: Vec<Setting>) -> Vec<Setting> {
+        [vec![("prompt", self.prompt.name().to_string())], of_generation].concat()
     }
 
     fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
@@ -103,10 +105,10 @@ impl Questions {
                 read_questions(benchmark, file, split, prompt)
             }
             DataSource::Embedded => {
-                let embedded = benchmark.embedded.context("the program holds no questions of this benchmark")?;
                 let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
                 let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
-                Ok(embedded(documents, each).into_iter().map(|source| benchmark.ask(prompt, source)).collect())
+                let prompt = |document: &str, question: &str| benchmark.prompt(prompt, document, question);
+                Ok((benchmark.embedded)(documents, each, &prompt))
             }
             DataSource::EmbeddedQuestions | DataSource::RandomWords => {
                 bail!("{} holds no questions for {}", self.dataset, benchmark.name)
@@ -117,16 +119,12 @@ impl Questions {
 
 /// Keeps the first documents, and of each the first questions.
 fn limit(questions: &mut Vec<Question>, documents: Option<usize>, each: Option<usize>) {
-    let mut seen: Vec<(String, usize)> = Vec::new();
+    // The number of each document, and how many of its questions were seen.
+    let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
     questions.retain(|question| {
-        let index = match seen.iter().position(|(cluster, _)| *cluster == question.cluster) {
-            Some(index) => index,
-            None => {
-                seen.push((question.cluster.clone(), 0));
-                seen.len() - 1
-            }
-        };
-        seen[index].1 += 1;
-        index < documents.unwrap_or(usize::MAX) && seen[index].1 <= each.unwrap_or(usize::MAX)
+        let number = seen.len();
+        let (number, questions) = seen.entry(question.cluster.clone()).or_insert((number, 0));
+        *questions += 1;
+        *number < documents.unwrap_or(usize::MAX) && *questions <= each.unwrap_or(usize::MAX)
     });
 }

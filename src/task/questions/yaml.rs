@@ -68,12 +68,7 @@ impl QuestionsYaml {
              such as tau/zero_scrolls"
         );
         let dataset = check_source(checker, &self.dataset, &forms)?;
-        let has_questions = match dataset {
-            DataSource::EmbeddedQuestions | DataSource::RandomWords => false,
-            DataSource::Embedded => benchmark.embedded.is_some(),
-            DataSource::Path(_) | DataSource::Hub(_) => true,
-        };
-        if !has_questions {
+        if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
             return checker.refuse(
                 self.dataset.referenced,
                 format!("`{dataset}` holds no questions for {name}"),

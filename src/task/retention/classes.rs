@@ -26,29 +26,18 @@ pub enum Class {
     WordRest,
 }
 
+/// The names in result rows, in the order of the classes.
+#[rustfmt::skip]
+const NAMES: [&str; 18] = [
+    "first", "special", "newline", "space", "possessive", "opening_quote", "closing_quote", "opening_bracket",
+    "closing_bracket", "currency", "digits", "sentence_end", "comma", "colon", "dash", "other_punctuation", "word_start",
+    "word_rest",
+];
+
 impl Class {
     /// The name in result rows, after `class:`.
     pub fn name(self) -> &'static str {
-        match self {
-            Class::First => "first",
-            Class::Special => "special",
-            Class::Newline => "newline",
-            Class::Space => "space",
-            Class::Possessive => "possessive",
-            Class::OpeningQuote => "opening_quote",
-            Class::ClosingQuote => "closing_quote",
-            Class::OpeningBracket => "opening_bracket",
-            Class::ClosingBracket => "closing_bracket",
-            Class::Currency => "currency",
-            Class::Digits => "digits",
-            Class::SentenceEnd => "sentence_end",
-            Class::Comma => "comma",
-            Class::Colon => "colon",
-            Class::Dash => "dash",
-            Class::OtherPunctuation => "other_punctuation",
-            Class::WordStart => "word_start",
-            Class::WordRest => "word_rest",
-        }
+        NAMES[self as usize]
     }
 
     pub fn is_blank(self) -> bool {
@@ -177,30 +166,12 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// The text with each class's characters marked by a letter, as a line below it.
+    /// A letter for the class of each character of a text.
     fn marked(text: &str) -> String {
+        // In the order of the classes.
+        const LETTERS: &[u8; 18] = b"!!n p<>()$1.,:-*Ww";
         let bytes = of_bytes(text);
-        text.char_indices()
-            .map(|(at, _)| match bytes[at] {
-                Class::First | Class::Special => '!',
-                Class::Newline => 'n',
-                Class::Space => ' ',
-                Class::Possessive => 'p',
-                Class::OpeningQuote => '<',
-                Class::ClosingQuote => '>',
-                Class::OpeningBracket => '(',
-                Class::ClosingBracket => ')',
-                Class::Currency => '$',
-                Class::Digits => '1',
-                Class::SentenceEnd => '.',
-                Class::Comma => ',',
-                Class::Colon => ':',
-                Class::Dash => '-',
-                Class::OtherPunctuation => '*',
-                Class::WordStart => 'W',
-                Class::WordRest => 'w',
-            })
-            .collect()
+        text.char_indices().map(|(at, _)| char::from(LETTERS[bytes[at] as usize])).collect()
     }
 
     #[test]
@@ -216,6 +187,12 @@ mod tests {
         check("well-known née", "Wwww-Wwwww Www");
         check("", "");
         check("'", ">");
+    }
+
+    #[test]
+    fn classes_have_their_names() {
+        let names = [(Class::First, "first"), (Class::Dash, "dash"), (Class::WordRest, "word_rest")];
+        assert!(names.into_iter().all(|(class, name)| class.name() == name));
     }
 
     #[test]

@@ -183,12 +183,4 @@ mod tests {
         assert_eq!(pieces.of_layer(0), [3.0, 2.0, 1.0, 2.0, 1.0, 1.0]);
         assert_eq!(Lifetimes::of_pieces(1, 4, 2, 0).left(0)[0], [1, 1, 4, 4]);
     }
-
-    #[test]
-    fn a_window_keeps_recent_tokens_only() {
-        let mut window = Lifetimes::new(1, 1, 10);
-        window.add(&[(3..10).map(|step| Eviction { step, group: 0, victim: step - 3 }).collect()]);
-        assert_eq!(window.recent(0, 3), window.kept(3));
-        assert_eq!(window.of_layer(0), [4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 3.0, 2.0, 1.0]);
-    }
 }

@@ -23,9 +23,6 @@ const SINGLE: usize = 32;
 
 impl RetentionSamples {
     /// Measures one sample.
-    ///
-    /// # Errors
-    /// What the model reports.
     pub(super) fn measure_sample(
         &self,
         model: &LanguageModel,

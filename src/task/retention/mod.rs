@@ -13,13 +13,13 @@ use serde::Deserialize;
 pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSamples;
-use super::cache::{CacheConfig, FullCachePrefix};
+use super::cache::FullCachePrefix;
 use super::cost::TokenCost;
 use super::data::{self, BosYaml, Tail, TextKeys, Texts, resolve_bos, tails, text_sources};
-use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
-use super::spec::{PrepareContext, Task, TaskSettings, TaskSpec, limit_text};
+use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::lm::LanguageModel;
-use crate::yaml::{Checker, ConfigError, Location, Spanned};
+use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -60,18 +60,15 @@ pub struct RetentionYaml {
     eviction_log: bool,
 }
 
-impl TaskSettings for RetentionYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl RetentionYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let RetentionYaml { dataset, length, stride, bos, tail, books, chunks_per_book, .. } = self;
         let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check(checker)?;
         let map_layers = match self.map_layers {
             None => None,
             Some(Spanned { value, referenced }) => {
-                let layer = |layer: &Spanned<u64>| Ok((checker.count("a layer", layer, 0)?, layer.referenced));
-                let layers: Vec<(usize, Location)> =
-                    value.iter().map(layer).collect::<Result<_, ConfigError>>()?;
-                checker.distinct("map_layers", referenced, &layers, |layer| format!("layer {layer}"))?;
-                let mut layers: Vec<usize> = layers.into_iter().map(|(layer, _)| layer).collect();
+                let mut layers = checker.distinct_counts("map_layers", referenced, &value, "layer", 0)?;
                 layers.sort_unstable();
                 Some(layers)
             }
@@ -154,21 +151,15 @@ impl Samples for RetentionSamples {
     }
 
     // There is no full-cache prefix: evictions do not depend on it, and long texts have no room for it.
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        config: &CacheConfig,
-        _: Option<&FullCachePrefix>,
-    ) -> Vec<(usize, Result<SampleResult>)> {
+    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, _: Option<&FullCachePrefix>) -> Measured {
         let samples = batch.samples.iter();
-        samples.map(|sample| (*sample, self.measure_sample(model, *sample, config))).collect()
+        samples.map(|sample| (*sample, self.measure_sample(model, *sample, &batch.config))).collect()
     }
 
-    fn cost(&self, batch: &Batch<'_>, config: &CacheConfig) -> TokenCost {
+    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
         let tokens = self.tokens(batch.all.start);
         // From the first token on, while the cache fills.
-        let size = config.sized().map_or(tokens, |policy| policy.size().min(tokens)) as f64;
+        let size = batch.config.sized().map_or(tokens, |policy| policy.size().min(tokens)) as f64;
         let attended = size * (1.0 - size / 2.0 / tokens.max(1) as f64);
         TokenCost { read: tokens, attended, ..TokenCost::default() }
     }

@@ -5,10 +5,10 @@ mod release;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::embedded;
+use super::embedded::{self, StoryQuestion};
 use super::generation::ROUGE;
-use super::questions::{Benchmark, Question, QuestionsYaml, Release, SourceQuestion, Wording};
-use super::spec::{TaskSettings, TaskSpec};
+use super::questions::{Benchmark, MakePrompt, Question, QuestionsYaml, Release, Wording, of_document};
+use super::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError};
 
 /// SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.
@@ -16,8 +16,9 @@ use crate::yaml::{Checker, ConfigError};
 #[serde(transparent)]
 pub struct SqualityYaml(QuestionsYaml);
 
-impl TaskSettings for SqualityYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl SqualityYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         self.0.check(&SQUALITY, checker)
     }
 }
@@ -40,7 +41,7 @@ pub static SQUALITY: Benchmark = Benchmark {
         matches: |keys| keys.contains("questions"),
         read: release::read,
     },
-    embedded: Some(embedded_questions),
+    embedded: embedded_questions,
 };
 
 /// The first words of each document, as many as its references have on average.
@@ -55,19 +56,7 @@ fn first_words(questions: &[Question]) -> Vec<String> {
 }
 
 /// Questions about the stories in the program.
-fn embedded_questions(documents: usize, each: usize) -> Vec<SourceQuestion> {
-    let stories = embedded::stories(documents, each);
-    let questions = stories.flat_map(|story| {
-        let document: std::rc::Rc<str> = story.text.into();
-        let name = story.name;
-        story.questions.into_iter().zip(1..).map(move |(question, number)| SourceQuestion {
-            name: format!("{name}#{number}"),
-            cluster: name.clone(),
-            document: document.clone(),
-            question: question.question,
-            references: question.summaries,
-            kind: None,
-        })
-    });
-    questions.collect()
+fn embedded_questions(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question> {
+    let question = |question: StoryQuestion| (question.question, question.summaries, None);
+    embedded::stories(documents, each).flat_map(|document| of_document(document, prompt, question)).collect()
 }

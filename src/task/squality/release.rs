@@ -1,11 +1,9 @@
 //! SQuALITY's original release, version 1.3: each line is a story with five questions and four answers to each.
 
-use std::rc::Rc;
-
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use crate::task::questions::{SourceQuestion, json_lines, nonblank};
+use crate::task::questions::{MakePrompt, Question, json_lines, nonblank};
 
 #[derive(Deserialize)]
 struct Story {
@@ -37,18 +35,17 @@ struct Response {
 ///
 /// # Errors
 /// A line that is not a story, or a story without text; both are named.
-pub fn read(text: &str, file: &str) -> Result<Vec<SourceQuestion>> {
+pub fn read(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>> {
     let mut questions = Vec::new();
     for line in json_lines(text, file) {
         let (place, Story { metadata, document, questions: of_story }) = line?;
-        let document: Rc<str> = document.trim().into();
+        let document = document.trim();
         let cluster = metadata.passage_id;
         ensure!(!document.is_empty(), "{place}: the story {cluster} is empty");
-        questions.extend(of_story.into_iter().map(|question| SourceQuestion {
+        questions.extend(of_story.into_iter().map(|question| Question {
             name: format!("{cluster}#{}", question.question_number),
             cluster: cluster.clone(),
-            document: Rc::clone(&document),
-            question: question.question_text.trim().to_string(),
+            prompt: prompt(document, question.question_text.trim()),
             references: nonblank(question.responses.into_iter().map(|response| response.response_text)),
             kind: None,
         }));
@@ -59,6 +56,7 @@ pub fn read(text: &str, file: &str) -> Result<Vec<SourceQuestion>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::questions::bare_prompt;
 
     fn story(id: &str, document: &str) -> String {
         let questions = serde_json::json!([
@@ -75,18 +73,21 @@ mod tests {
     #[test]
     fn a_story_gives_its_questions() {
         let text = format!("{}\n\n{}\n", story("12", "\n\nÉs: a fox ran.\n"), story("13", "An owl."));
-        let found = read(&text, "x").unwrap();
+        let found = read(&text, "x", &bare_prompt).unwrap();
         let names: Vec<&str> = found.iter().map(|question| question.name.as_str()).collect();
         assert_eq!(names, ["12#1", "12#2", "13#1", "13#2"]);
         assert_eq!(found[1].cluster, "12");
         assert_eq!(found[0].references, ["A fox.", "The fox ran.\n"]);
         assert!(found[1].references.is_empty());
-        assert_eq!((&*found[0].document, found[0].question.as_str()), ("És: a fox ran.", "Who ran?"));
+        assert_eq!(
+            (found[0].prompt.document.as_str(), found[0].prompt.after.as_str()),
+            ("És: a fox ran.", "Who ran?")
+        );
     }
 
     #[test]
     fn errors_name_the_bad_line() {
-        let message = |text: &str| format!("{:#}", read(text, "dev.jsonl").unwrap_err());
+        let message = |text: &str| format!("{:#}", read(text, "dev.jsonl", &bare_prompt).unwrap_err());
         let found = message(&format!("{}\n\n{{\"metadata\": \n", story("12", "A fox.")));
         assert!(found.contains("dev.jsonl, line 3"), "{found}");
         let found = message("{\"metadata\": {}, \"document\": \"\", \"questions\": []}");

@@ -1,19 +1,17 @@
 //! Stories on request: one prompt for each seed, the same for every policy.
 
-mod prompt;
 mod requests;
 mod yaml;
 
 use anyhow::Result;
 
-pub use prompt::STORY_REQUEST;
-pub use requests::request_of;
+pub use requests::{STORY_REQUEST, request_of};
 pub use yaml::StoryYaml;
 
 use super::data::EMBEDDED;
 use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer};
 use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, RowSettings, Task, TaskSpec};
+use super::spec::{PrepareContext, Setting, Task, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::metric;
 
@@ -63,12 +61,11 @@ impl Task for Story {
         Some(&self.generation)
     }
 
-    fn row_settings(&self) -> RowSettings {
-        let after = match &self.request {
-            StoryRequest::Text(text) => vec![("request", text.clone())],
-            StoryRequest::Paper | StoryRequest::Embedded => Vec::new(),
-        };
-        RowSettings { after, ..RowSettings::default() }
+    fn row_settings(&self, mut settings: Vec<Setting>) -> Vec<Setting> {
+        if let StoryRequest::Text(text) = &self.request {
+            settings.push(("request", text.clone()));
+        }
+        settings
     }
 
     fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {

@@ -1,10 +1,14 @@
 //! The requests of stories, and how result rows name them.
 
-use super::prompt::{STORY_PROMPT, STORY_REQUEST};
 use super::{Story, StoryRequest};
 use crate::task::data::{EMBEDDED, digest_of};
 use crate::task::embedded;
 use crate::task::generation::{Prompt, Request};
+
+/// The paper's request for a story, word for word (table 4), as judges see it.
+pub const STORY_REQUEST: &str = "Write a very long story (at least 4,000 words). The story should include at least 20 \
+                                 named characters, spans 3 countries and 9 cities, at least 10 chapters and should \
+                                 have a lot of plot twists.";
 
 /// The request of the story in a result row, from the row's columns `dataset`, `sample` and `generation`. `None` if the row
 /// does not have it.
@@ -26,7 +30,10 @@ impl Story {
     /// The requests, and a digest of them.
     pub(super) fn requests(&self) -> (Vec<Request>, String) {
         let texts: Vec<String> = match &self.request {
-            StoryRequest::Paper => vec![STORY_PROMPT.to_owned(); self.stories],
+            // The form that the paper's story model was tuned on.
+            StoryRequest::Paper => {
+                vec![format!("### Instruction:\n{STORY_REQUEST}\n\n### Response:\n"); self.stories]
+            }
             StoryRequest::Text(text) => vec![text.clone(); self.stories],
             // The pocket model was trained on stories that follow their request after a blank line.
             StoryRequest::Embedded => {

@@ -8,7 +8,7 @@ use crate::lm::Real;
 use crate::task::data::{self, EMBEDDED, Texts};
 use crate::task::embedded::MOST_EMBEDDED_PROMPTS;
 use crate::task::generation::{GenerationConfig, WriteYaml};
-use crate::task::spec::{TaskSettings, TaskSpec};
+use crate::task::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// Stories on request, one for each seed; `tova-bench judge` compares those of a bounded cache with the full one's.
@@ -30,8 +30,9 @@ pub struct StoryYaml {
     write: WriteYaml,
 }
 
-impl TaskSettings for StoryYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl StoryYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let length = data::length(checker, &self.length)?;
         let request = match self.request {
             None => StoryRequest::Paper,

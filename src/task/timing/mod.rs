@@ -8,14 +8,15 @@ mod yaml;
 
 use anyhow::Result;
 
+pub use settings::sequences_that_fit;
 pub use yaml::TimingYaml;
 
 use self::settings::Timing;
-use super::cache::{CacheConfig, FullCachePrefix};
+use super::cache::FullCachePrefix;
 use super::cost::TokenCost;
 use super::data::RANDOM_TOKENS;
-use super::prepared::{Batch, PreparedTask, SampleResult, Samples};
-use super::spec::{PrepareContext, RowSettings, Task};
+use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::spec::{PrepareContext, Setting, Task};
 use crate::eviction::CacheRule;
 use crate::format::Bytes;
 use crate::lm::LanguageModel;
@@ -34,30 +35,21 @@ impl Task for Timing {
     }
 
     fn canonical(&self) -> String {
-        let lines = self.row_settings().before.into_iter().map(|(key, value)| format!("{key}={value}\n"));
+        let lines = self.row_settings(Vec::new()).into_iter().map(|(key, value)| format!("{key}={value}\n"));
         format!("length={}\n{}", self.length, lines.collect::<String>())
     }
 
-    fn row_settings(&self) -> RowSettings {
-        let before = vec![
+    fn row_settings(&self, _: Vec<Setting>) -> Vec<Setting> {
+        vec![
             ("prompt", self.prompt.to_string()),
             ("memory", self.memory.0.to_string()),
             ("repeats", self.repeats.to_string()),
             ("warm_up", self.warm_up.to_string()),
-        ];
-        RowSettings { before, ..RowSettings::default() }
+        ]
     }
 
     fn granted_memory(&self) -> Option<Bytes> {
         Some(self.memory)
-    }
-
-    fn is_timed(&self) -> bool {
-        true
-    }
-
-    fn can_truncate(&self) -> bool {
-        false
     }
 
     fn cache_entries(&self, rule: CacheRule) -> usize {
@@ -100,22 +92,12 @@ impl Samples for Repeats {
         self.timing.length
     }
 
-    fn timed_batch(&self, weights: u64, cache: u64) -> Option<usize> {
-        self.timing.batch(weights, cache).ok()
-    }
-
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        config: &CacheConfig,
-        _: Option<&FullCachePrefix>,
-    ) -> Vec<(usize, Result<SampleResult>)> {
+    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, _: Option<&FullCachePrefix>) -> Measured {
         let samples = batch.samples.iter();
-        samples.map(|sample| (*sample, decoding::measure(model, &self.timing, config))).collect()
+        samples.map(|sample| (*sample, decoding::measure(model, &self.timing, &batch.config))).collect()
     }
 
-    fn cost(&self, _: &Batch<'_>, _: &CacheConfig) -> TokenCost {
+    fn cost(&self, _: &Batch<'_>) -> TokenCost {
         let steps = self.timing.decoded();
         TokenCost { read: self.timing.prompt, steps, side_by_side: 1, ..TokenCost::default() }
     }

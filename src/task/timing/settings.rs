@@ -29,14 +29,8 @@ impl Timing {
     }
 
     /// Sequences that fit beside the weights, each with a cache of so many bytes.
-    ///
-    /// # Errors
-    /// Memory too small for the weights and one cache.
     pub fn batch(&self, weights: u64, cache: u64) -> Result<usize> {
-        let left = self.memory.0.saturating_sub(weights);
-        let batch = left.checked_div(cache).unwrap_or_default();
-        let fits = usize::try_from(batch).ok().filter(|batch| *batch > 0);
-        fits.with_context(|| {
+        sequences_that_fit(self.memory, weights, cache).with_context(|| {
             format!(
                 "the task's `memory` of {} does not hold the weights ({}) and the cache of one sequence ({})",
                 self.memory,
@@ -45,6 +39,12 @@ impl Timing {
             )
         })
     }
+}
+
+/// Sequences that fit into memory beside the weights, each with a cache of so many bytes; `None` where not even one fits.
+pub fn sequences_that_fit(memory: Bytes, weights: u64, cache: u64) -> Option<usize> {
+    let batch = memory.0.saturating_sub(weights).checked_div(cache)?;
+    usize::try_from(batch).ok().filter(|batch| *batch > 0)
 }
 
 #[cfg(test)]

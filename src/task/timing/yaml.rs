@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::settings::Timing;
 use crate::task::data::{self, Texts};
-use crate::task::spec::{TaskSettings, TaskSpec};
+use crate::task::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// Bytes of a cache, largest batch and tokens/s of prefill and decoding, on random tokens. Not for `truncate`.
@@ -38,8 +38,9 @@ fn memory(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-impl TaskSettings for TimingYaml {
-    fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+impl TimingYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let Ok(memory) = self.memory.value.parse() else {
             return checker.refuse(
                 self.memory.referenced,
