@@ -14,7 +14,7 @@ mod table;
 pub use diversity::{Diversity, diversity};
 pub use f1::{Letters, best_exact_match, best_f1, exact_match, f1};
 pub use rouge::{Rouge, best_rouge, geometric_mean, rouge};
-pub use table::{Better, DependsOn, Guess, METRICS, Metric, Pooling, geometric_means};
+pub use table::{Better, DependsOn, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling};
 
 /// One metric of one sample.
 #[derive(Clone, Debug, PartialEq)]

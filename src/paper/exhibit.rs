@@ -19,7 +19,8 @@ enum Kind {
 }
 
 /// Something was asked for that cannot be drawn.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("--figure {asked:?} cannot be redrawn: {why}")]
 pub struct Unknown {
     asked: String,
     why: &'static str,
@@ -172,14 +173,6 @@ impl Unknown {
         "figures 3 to 13 and tables 1, 2, 3 and 5 can be redrawn: 3, figure7, table1, several with commas, or all"
     }
 }
-
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--figure {:?} cannot be redrawn: {}", self.asked, self.why)
-    }
-}
-
-impl std::error::Error for Unknown {}
 
 #[cfg(test)]
 mod tests {

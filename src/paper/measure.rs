@@ -52,7 +52,7 @@ fn loss(panel: &Panel, policy: &str, size: u32) -> Option<Estimate> {
     let difference = panel.point(policy, Some(size))?.to_full?;
     match panel.metric.better {
         Better::Lower => Some(difference),
-        Better::Higher => Some(turned(difference)),
+        Better::Higher => Some(difference.turned()),
         Better::Unknown => None,
     }
 }
@@ -69,12 +69,6 @@ fn lead(panel: &Panel, policy: &str, other: &str, size: u32) -> Option<f64> {
 
 fn value_at(panel: &Panel, policy: &str, size: u32) -> Option<f64> {
     panel.point(policy, Some(size)).map(|point| point.estimate.value)
-}
-
-/// The same difference from the other side.
-fn turned(difference: Estimate) -> Estimate {
-    let interval = difference.interval.map(|interval| Interval { low: -interval.high, high: -interval.low });
-    Estimate { value: -difference.value, interval }
 }
 
 /// An estimate in another unit.

@@ -20,6 +20,13 @@ pub struct Estimate {
     pub interval: Option<Interval>,
 }
 
+impl Estimate {
+    /// The same difference from the other side. Zero stays positive.
+    pub fn turned(self) -> Self {
+        Self { value: 0.0 - self.value, interval: self.interval.map(Interval::turned) }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub low: f64,
@@ -29,6 +36,11 @@ pub struct Interval {
 impl Interval {
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
+    }
+
+    /// Of the same difference from the other side.
+    pub fn turned(self) -> Self {
+        Self { low: 0.0 - self.high, high: 0.0 - self.low }
     }
 
     /// Whether all of it is on one side of zero.

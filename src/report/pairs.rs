@@ -37,15 +37,11 @@ impl Pair {
 
     /// The same comparison from the other side.
     pub fn turned(&self) -> Pair {
-        let turn = |interval: Interval| Interval { low: 0.0 - interval.high, high: 0.0 - interval.low };
         Pair {
             policy: self.against.clone(),
             against: self.policy.clone(),
-            difference: Estimate {
-                value: 0.0 - self.difference.value,
-                interval: self.difference.interval.map(turn),
-            },
-            simultaneous: self.simultaneous.map(turn),
+            difference: self.difference.turned(),
+            simultaneous: self.simultaneous.map(Interval::turned),
             ..*self
         }
     }
