@@ -137,16 +137,14 @@ fn standard_error(difference: &Resampled) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows, table_3};
+    use super::super::fixture::{cell, panels, table_3};
     use super::*;
     use crate::ledger::Row;
 
     /// A metric that is shown as it is, so that values can be told by hand.
     fn costs(policy: &str, size: u32, values: &[(&str, f64)]) -> Vec<Row> {
-        let sample = |&(name, value)| Sample { sample: name, cluster: name, value, weight: 1.0 };
-        let samples: Vec<Sample> = values.iter().map(sample).collect();
-        let rows = rows(policy, Some(size), &samples).into_iter();
-        rows.map(|row| Row { metric: "cost".into(), ..row }).collect()
+        let samples: Vec<_> = values.iter().map(|(name, value)| (*name, *value, 1.0)).collect();
+        cell("cost", policy, Some(size), &samples)
     }
 
     fn pair<'p>(pairs: &'p [Pair], policy: &str, against: &str, size: u32) -> &'p Pair {
