@@ -28,8 +28,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
         (true, false) => "REGRESSION",
         (false, false) => "no regression",
     };
-    let counts: Vec<String> = Verdict::ALL
-        .into_iter()
+    let counts: Vec<String> = Verdict::all()
         .map(|verdict| (verdict, comparison.count(verdict)))
         .filter(|(_, count)| *count > 0)
         .map(|(verdict, count)| format!("{count} {}", verdict.name()))

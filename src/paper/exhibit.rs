@@ -33,8 +33,10 @@ pub(super) struct Source {
     pub(super) shows: &'static str,
     pub(super) task: &'static str,
     pub(super) sweeps: &'static [&'static str],
-    draw: fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>,
+    draw: Draw,
 }
+
+type Draw = fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>;
 
 const PG19: &[&str] = &["configs/pg19-llama2.yaml", "configs/pg19-mistral.yaml", "configs/pg19-yi.yaml"];
 const RETENTION: &[&str] = &["configs/retention.yaml", "configs/retention-pocket.yaml"];
@@ -88,7 +90,6 @@ static SOURCES: [Source; 15] = [
 /// The pocket model has no layer 20.
 const RETENTION_DEEP: [&str; 1] = ["configs/retention.yaml"];
 
-type Draw = fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>;
 type Names = &'static [&'static str];
 
 const fn figure(number: u8, shows: &'static str, task: &'static str, sweeps: Names, draw: Draw) -> Source {

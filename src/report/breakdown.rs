@@ -95,8 +95,7 @@ impl Breakdown<'_> {
             .filter(|line| line.cells.iter().any(Option::is_some))
             .collect();
         let mut fixed = |name: &str, number: &dyn Fn(&Panel) -> Option<String>| {
-            let entry = |number| Entry { number, spread: None, best: false, partial: false };
-            let cells: Vec<Option<Entry>> = columns.iter().map(|panel| number(panel).map(entry)).collect();
+            let cells: Vec<Option<Entry>> = columns.iter().map(|panel| number(panel).map(Entry::plain)).collect();
             if cells.iter().any(Option::is_some) {
                 lines.push(table::Line { name: name.to_owned(), cells });
             }

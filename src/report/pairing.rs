@@ -132,7 +132,7 @@ fn expected(comparisons: usize) -> String {
 fn entry(panel: &Panel, pair: &Pair) -> Entry {
     let Pair { difference, .. } = pair;
     if pair.is_equal() {
-        return Entry { number: "equal".to_owned(), spread: None, best: false, partial: false };
+        return Entry::plain("equal");
     }
     let spread =
         |interval: super::bootstrap::Interval| panel.metric.show_spread(interval.half_width(), difference.value);
