@@ -52,28 +52,15 @@ type Place<'c, 'a> = ((&'c str, Option<u32>), &'c CellSums<'a>);
 
 /// All pairs but those with `full`, the later of a panel's order minus the earlier.
 pub(super) fn of(pool: &Pool<'_>, cells: &[Place<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
-    // Nearly always all cells have the same samples, and then one resampling of each serves all its pairs.
-    let mut sets: Vec<&CellSums> = Vec::new();
-    let mut own = Vec::new();
-    let evicting = cells.iter().zip(resampled).filter(|(((policy, _), _), _)| *policy != "full");
-    for (&((policy, size), measured), resampled) in evicting {
-        let (Some(size), Some(resampled)) = (size, resampled) else { continue };
-        let set =
-            sets.iter().position(|set| set.samples.keys().eq(measured.samples.keys())).unwrap_or_else(|| {
-                sets.push(measured);
-                sets.len() - 1
-            });
-        own.push((policy, size, set, measured, resampled));
-    }
+    let evicting = cells.iter().zip(resampled).filter_map(|(&((policy, size), measured), resampled)| {
+        let own = (policy, size?, (measured, resampled.as_ref()?));
+        (policy != "full").then_some(own)
+    });
+    let own: Vec<_> = evicting.collect();
     let (mut pairs, mut differences) = (Vec::new(), Vec::new());
-    for (i, (policy, size, set, measured, resampled)) in own.iter().enumerate() {
-        for (against, _, other_set, other, others) in own[..i].iter().filter(|(_, other, ..)| other == size) {
-            let difference = if set == other_set {
-                resampled.minus(others, apart)
-            } else {
-                let Some([ours, theirs]) = pool.both(measured, other) else { continue };
-                ours.minus(&theirs, apart)
-            };
+    for (i, (policy, size, measured)) in own.iter().enumerate() {
+        for (against, _, other) in own[..i].iter().filter(|(_, other, _)| other == size) {
+            let Some(difference) = pool.difference(*measured, *other, apart) else { continue };
             pairs.push(Pair {
                 policy: (*policy).to_owned(),
                 against: (*against).to_owned(),

@@ -202,19 +202,12 @@ fn point(
     samples: usize,
 ) -> Point {
     let full = full.filter(|_| pool.metric.has_difference && policy != "full");
-    let minus = |own: &Resampled, full: &Resampled| own.minus(full, |own, full| own - full).estimate();
-    let to_full = full.and_then(|(full, resampled)| {
-        if full.samples.keys().eq(sums.samples.keys()) {
-            return Some(minus(own, resampled));
-        }
-        let [ours, theirs] = pool.both(sums, full)?;
-        Some(minus(&ours, &theirs))
-    });
+    let to_full = full.and_then(|full| pool.difference((sums, own), full, |own, full| own - full));
     Point {
         policy: policy.to_owned(),
         cache_size,
         estimate: own.estimate(),
-        to_full,
+        to_full: to_full.map(|difference| difference.estimate()),
         samples: own.samples,
         clusters: own.clusters,
         weight: own.weight,
