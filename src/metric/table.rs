@@ -281,10 +281,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_labels_are_unique() {
+    fn names_and_labels_are_unique_and_means_have_parts() {
         for (i, metric) in METRICS.iter().enumerate() {
             assert_eq!(Metric::of(&metric.id), *metric);
             assert_eq!(metric.order().0, i, "{} is listed twice", metric.id);
+            let has_parts = GEOMETRIC_MEANS.iter().any(|(mean, _)| metric.id == *mean);
+            assert_eq!(metric.pooling == GeometricShare, has_parts, "{}", metric.id);
             assert!(METRICS[..i].iter().all(|other| other.label != metric.label), "{}", metric.label);
         }
     }
