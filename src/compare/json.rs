@@ -79,7 +79,7 @@ pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
         allow_missing: comparison.allow_missing,
         baseline: &comparison.baseline,
         results: &comparison.results,
-        counts: Verdict::ALL.map(|verdict| Count { verdict, points: comparison.count(verdict) }).into(),
+        counts: Verdict::all().map(|verdict| Count { verdict, points: comparison.count(verdict) }).collect(),
         numbers_compared: comparison.compared(),
         intervals,
         intervals_excluding_zero: comparison.excluding_zero(),

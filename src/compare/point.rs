@@ -46,33 +46,27 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub const ALL: [Verdict; 10] = [
-        Verdict::Regressed,
-        Verdict::Moved,
-        Verdict::AnotherEngine,
-        Verdict::Missing,
-        Verdict::Improved,
-        Verdict::Changed,
-        Verdict::New,
-        Verdict::NotComparable,
-        Verdict::WithinNoise,
-        Verdict::Equal,
+    /// Every verdict with its name in sentences.
+    const NAMES: [(Verdict, &str); 10] = [
+        (Verdict::Regressed, "regressed"),
+        (Verdict::Moved, "moved"),
+        (Verdict::AnotherEngine, "of another engine"),
+        (Verdict::Missing, "missing"),
+        (Verdict::Improved, "improved"),
+        (Verdict::Changed, "changed"),
+        (Verdict::New, "new"),
+        (Verdict::NotComparable, "not comparable"),
+        (Verdict::WithinNoise, "within noise"),
+        (Verdict::Equal, "equal"),
     ];
+
+    pub fn all() -> impl Iterator<Item = Verdict> {
+        Verdict::NAMES.into_iter().map(|(verdict, _)| verdict)
+    }
 
     /// As used in sentences.
     pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Regressed => "regressed",
-            Verdict::Moved => "moved",
-            Verdict::AnotherEngine => "of another engine",
-            Verdict::Missing => "missing",
-            Verdict::Improved => "improved",
-            Verdict::Changed => "changed",
-            Verdict::New => "new",
-            Verdict::NotComparable => "not comparable",
-            Verdict::WithinNoise => "within noise",
-            Verdict::Equal => "equal",
-        }
+        Verdict::NAMES[self as usize].1
     }
 }
 

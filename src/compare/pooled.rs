@@ -3,25 +3,25 @@
 //! Clusters are resampled with the draws of a report, the same ones for both sides, so that what the clusters have in common
 //! cancels out.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::point::{Point, Verdict};
 use super::side::{NamedSum, Numbers, Paired, pair};
 use super::threshold::Threshold;
-use crate::metric::Metric;
+use crate::metric::{Better, Metric};
 use crate::report::{Estimate, Interval, Sums, interval, pooled, resample};
 
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
     let Paired { both, missing, new } = pair(&before.samples, &after.samples);
-    let sums = PairedSums::of(&both);
+    let sums = by_cluster(&both);
     let value = |side: &[Sums]| pooled(side).map_or(f64::NAN, |pooled| blank.metric.of_pooled(pooled));
-    let [before, after] = [value(&sums.before), value(&sums.after)];
+    let [before, after] = [value(&sums[0]), value(&sums[1])];
     let bits = |NamedSum { sum, .. }: &NamedSum| {
         (sum.value.to_bits(), sum.weight.to_bits(), sum.beside.map(f64::to_bits))
     };
     let mut point = Point {
         samples: both.len(),
-        clusters: sums.before.len(),
+        clusters: sums[0].len(),
         missing_samples: missing.iter().map(|sample| sample.sample.to_owned()).collect(),
         new_samples: new,
         ..blank
@@ -38,8 +38,8 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
         value: if is_equal { 0.0 } else { after - before },
         interval: match (is_equal, finite) {
             // Every resample is the same on both sides.
-            (true, true) if sums.before.len() > 1 => Some(Interval { low: 0.0, high: 0.0 }),
-            (false, true) => sums.interval(&point.metric),
+            (true, true) if sums[0].len() > 1 => Some(Interval { low: 0.0, high: 0.0 }),
+            (false, true) => paired_interval(&sums, &point.metric),
             _ => None,
         },
     };
@@ -49,10 +49,11 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     }
     if !finite {
         point.why = Some("not a finite number".to_owned());
-        point.verdict = match (before.is_finite(), after.is_finite()) {
-            (true, _) => worse(&point.metric),
-            (_, true) => better(&point.metric),
-            _ => Verdict::Changed,
+        // Whichever way is better, a number that is no longer finite is worse.
+        point.verdict = match (point.metric.better, before.is_finite(), after.is_finite()) {
+            (Better::Unknown, ..) | (_, false, false) => Verdict::Changed,
+            (_, true, _) => Verdict::Regressed,
+            _ => Verdict::Improved,
         };
         return point;
     }
@@ -62,46 +63,21 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     point
 }
 
-/// A number that is no longer finite is worse, whichever way is better.
-fn worse(metric: &Metric) -> Verdict {
-    [1.0, -1.0].map(|way| Point::direction(metric, way)).into_iter().min().unwrap_or(Verdict::Changed)
-}
-
-fn better(metric: &Metric) -> Verdict {
-    match worse(metric) {
-        Verdict::Regressed => Verdict::Improved,
-        other => other,
-    }
-}
-
 /// What each cluster adds on either side, in one order of clusters.
-struct PairedSums {
-    before: Vec<Sums>,
-    after: Vec<Sums>,
+fn by_cluster(both: &[(NamedSum<'_>, NamedSum<'_>)]) -> [Vec<Sums>; 2] {
+    // The baseline decides a sample's cluster.
+    let mut clusters: BTreeMap<&str, [Sums; 2]> = BTreeMap::new();
+    for (before, after) in both {
+        let [sums_before, sums_after] = clusters.entry(&before.sum.row.cluster).or_default();
+        sums_before.add(&before.sum);
+        sums_after.add(&after.sum);
+    }
+    [0, 1].map(|side| clusters.values().map(|sums| sums[side]).collect())
 }
 
-impl PairedSums {
-    fn of(both: &[(NamedSum<'_>, NamedSum<'_>)]) -> PairedSums {
-        let clusters: BTreeSet<&str> = both.iter().map(|(before, _)| before.sum.row.cluster.as_str()).collect();
-        let clusters: Vec<&str> = clusters.into_iter().collect();
-        let mut sums = PairedSums {
-            before: vec![Sums::default(); clusters.len()],
-            after: vec![Sums::default(); clusters.len()],
-        };
-        for (before, after) in both {
-            // The baseline decides a sample's cluster.
-            let Ok(cluster) = clusters.binary_search(&before.sum.row.cluster.as_str()) else { continue };
-            sums.before[cluster].add(&before.sum);
-            sums.after[cluster].add(&after.sum);
-        }
-        sums
-    }
-
-    fn interval(&self, metric: &Metric) -> Option<Interval> {
-        let sides = resample(&[&self.before, &self.after]);
-        let [before, after] = &sides[..] else { return None };
-        let value = |pooled: &Option<[f64; 3]>| pooled.map(|pooled| metric.of_pooled(pooled));
-        let difference = before.iter().zip(after).map(|(before, after)| Some(value(after)? - value(before)?));
-        interval(&difference.collect::<Vec<_>>())
-    }
+fn paired_interval([before, after]: &[Vec<Sums>; 2], metric: &Metric) -> Option<Interval> {
+    let sides = resample(&[before, after]);
+    let value = |pooled: &Option<[f64; 3]>| pooled.map(|pooled| metric.of_pooled(pooled));
+    let difference = sides[0].iter().zip(&sides[1]).map(|(before, after)| Some(value(after)? - value(before)?));
+    interval(&difference.collect::<Vec<_>>())
 }

@@ -28,8 +28,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
         (true, false) => "REGRESSION",
         (false, false) => "no regression",
     };
-    let counts: Vec<String> = Verdict::ALL
-        .into_iter()
+    let counts: Vec<String> = Verdict::all()
         .map(|verdict| (verdict, comparison.count(verdict)))
         .filter(|(_, count)| *count > 0)
         .map(|(verdict, count)| format!("{count} {}", verdict.name()))
@@ -79,57 +78,36 @@ fn lacks_samples(point: &Point) -> bool {
 pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
     let names = Names(comparison.titles());
     let missing_fails = !comparison.allow_missing;
-    let numbers = |verdict: Verdict, title: &str, fails: bool| -> Option<Section> {
+    let section = |title: &str, fails: bool, count: usize, sheet: Option<Sheet>, mut lines: Vec<String>| {
+        let left_out = if sheet.is_some() { count } else { lines.len() }.saturating_sub(limit);
+        lines.truncate(limit);
+        (count > 0).then(|| Section { title: format!("{title} ({count})"), fails, sheet, lines, left_out })
+    };
+    let numbers = |verdict: Verdict, title: &str, fails: bool| {
         let points = comparison.worst(verdict);
         let sheet = names.numbers(title, points.get(..limit).unwrap_or(&points));
-        section(title, fails, points.len(), points.len().saturating_sub(limit), Some(sheet), Vec::new())
+        section(title, fails, points.len(), Some(sheet), Vec::new())
     };
-    let places = |verdict: Verdict, title: &str, fails: bool| -> Option<Section> {
+    let places = |verdict: Verdict, title: &str, fails: bool| {
         let lines = names.places(comparison.points.iter().filter(|point| point.verdict == verdict));
-        listed(title, fails, comparison.count(verdict), lines, limit)
+        section(title, fails, comparison.count(verdict), None, lines)
     };
     let moved = comparison.moved();
     let moved_sheet = names.moved(moved.get(..limit).unwrap_or(&moved));
     let lacking: Vec<&Point> = comparison.points.iter().filter(|point| lacks_samples(point)).collect();
-    [
+    let sections = [
         numbers(Verdict::Regressed, "regressed", true),
-        section(
-            "samples that moved",
-            true,
-            moved.len(),
-            moved.len().saturating_sub(limit),
-            Some(moved_sheet),
-            Vec::new(),
-        ),
+        section("samples that moved", true, moved.len(), Some(moved_sheet), Vec::new()),
         places(Verdict::AnotherEngine, "measured by another engine", true),
         places(Verdict::Missing, "missing: in the baseline, not in the results", missing_fails),
-        listed("samples missing", missing_fails, lacking.len(), names.lacking(&lacking), limit),
+        section("samples missing", missing_fails, lacking.len(), None, names.lacking(&lacking)),
         numbers(Verdict::Improved, "improved", false),
         numbers(Verdict::Changed, "changed; which way is better is not known", false),
         places(Verdict::NotComparable, "not comparable", false),
         places(Verdict::New, "new: in the results, not in the baseline", false),
         numbers(Verdict::WithinNoise, "within noise", false),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn section(
-    title: &str,
-    fails: bool,
-    count: usize,
-    left_out: usize,
-    sheet: Option<Sheet>,
-    lines: Vec<String>,
-) -> Option<Section> {
-    (count > 0).then(|| Section { title: format!("{title} ({count})"), fails, sheet, lines, left_out })
-}
-
-fn listed(title: &str, fails: bool, count: usize, mut lines: Vec<String>, limit: usize) -> Option<Section> {
-    let left_out = lines.len().saturating_sub(limit);
-    lines.truncate(limit);
-    section(title, fails, count, left_out, None, lines)
+    ];
+    sections.into_iter().flatten().collect()
 }
 
 /// The titles of keys beside each other.

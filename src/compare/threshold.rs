@@ -50,11 +50,8 @@ impl Threshold {
         let exceeds = |margin: Margin| margin.is_exceeded(before, difference.value);
         match (self.interval, difference.interval) {
             (true, None) => {
-                let margin = match self.margin {
-                    Some(margin @ Margin::Relative(share)) if share >= 0.01 => margin,
-                    Some(margin @ Margin::Absolute(_)) => margin,
-                    _ => Threshold::WITHOUT_INTERVAL,
-                };
+                let is_wide = |margin: &Margin| !matches!(margin, Margin::Relative(share) if *share < 0.01);
+                let margin = self.margin.filter(is_wide).unwrap_or(Threshold::WITHOUT_INTERVAL);
                 (exceeds(margin), format!("{margin} (no interval)"))
             }
             (true, Some(interval)) => {
@@ -97,26 +94,19 @@ impl FromStr for Threshold {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let margin = |text: &str| -> Result<Margin, String> {
-            let (digits, percent) = match text.strip_suffix('%') {
-                Some(digits) => (digits, true),
-                None => (text, false),
-            };
-            match digits.trim().parse::<f64>() {
-                Ok(number) if number.is_finite() && number >= 0.0 => {
-                    Ok(if percent { Margin::Relative(number / 100.0) } else { Margin::Absolute(number) })
-                }
-                _ => Err(format!("`{text}` is no threshold")),
-            }
+        let wrong = || format!("`{text}` is no threshold");
+        let (interval, margin) = match text.strip_prefix("interval") {
+            Some("") => return Ok(Threshold { interval: true, margin: None }),
+            Some(rest) => (true, rest.strip_prefix('+').ok_or_else(wrong)?),
+            None => (false, text),
         };
-        match text.strip_prefix("interval") {
-            Some("") => Ok(Threshold { interval: true, margin: None }),
-            Some(rest) => {
-                let rest = rest.strip_prefix('+').ok_or_else(|| format!("`{text}` is no threshold"))?;
-                Ok(Threshold { interval: true, margin: Some(margin(rest)?) })
-            }
-            None => Ok(Threshold { interval: false, margin: Some(margin(text)?) }),
+        let percent = margin.strip_suffix('%');
+        let number: f64 = percent.unwrap_or(margin).trim().parse().map_err(|_| wrong())?;
+        if !number.is_finite() || number < 0.0 {
+            return Err(wrong());
         }
+        let margin = if percent.is_some() { Margin::Relative(number / 100.0) } else { Margin::Absolute(number) };
+        Ok(Threshold { interval, margin: Some(margin) })
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Pooling {
     Rate,
     /// A share of one, shown in percent.
     Share,
-    /// The geometric mean of the shares of [`Metric::parts`], in percent.
+    /// The geometric mean of three shares, see [`GEOMETRIC_MEANS`], in percent.
     GeometricShare,
 }
 
@@ -80,8 +80,6 @@ pub struct Metric {
     pub pooling: Pooling,
     pub depends_on: DependsOn,
     pub guess: Option<Guess>,
-    /// The metrics it is the geometric mean of.
-    pub parts: Option<[&'static str; 3]>,
     /// Whether subtracting the full cache's value means something. It does not where the metric compares with the full cache
     /// itself.
     pub has_difference: bool,
@@ -111,9 +109,7 @@ pub static METRICS: [Metric; 37] = [
     new("top1_agreement", "top-1 agreement (%)", Higher, Share).without_difference(),
     new("evicted_mass", "evicted attention (%)", Lower, Share).without_difference(),
     new("recall", "recall (%)", Higher, Share).guess("recall_chance", BY_VALUES).range(0.0, 100.0),
-    new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare)
-        .parts(["rouge1", "rouge2", "rougeL"])
-        .guess("rouge_trivial", BY_FIRST_WORDS),
+    new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare).guess("rouge_trivial", BY_FIRST_WORDS),
     new("f1", "F1 (%)", Higher, Share).guess("f1_trivial", BY_COMMONEST),
     new("found", "needles found (%)", Higher, Share),
     new("exact_match", "exact match (%)", Higher, Share).detail(),
@@ -152,6 +148,12 @@ pub static METRICS: [Metric; 37] = [
     new("lifetime_by_token", "lifetime_by_token", Unknown, Mean).sample_table(),
 ];
 
+/// The metrics that are geometric means of three others, and those three; guesses are combined alike.
+pub const GEOMETRIC_MEANS: [(&str, [&str; 3]); 2] = [
+    ("rouge", ["rouge1", "rouge2", "rougeL"]),
+    ("rouge_trivial", ["rouge1_trivial", "rouge2_trivial", "rougeL_trivial"]),
+];
+
 /// A metric that is a result, depends on nothing and has a difference to full.
 const fn new(id: &'static str, label: &'static str, better: Better, pooling: Pooling) -> Metric {
     Metric {
@@ -161,7 +163,6 @@ const fn new(id: &'static str, label: &'static str, better: Better, pooling: Poo
         pooling,
         depends_on: DependsOn::Nothing,
         guess: None,
-        parts: None,
         has_difference: true,
         has_fixed_weights: true,
         counts_things: true,
@@ -230,11 +231,6 @@ impl Metric {
         self
     }
 
-    const fn parts(mut self, parts: [&'static str; 3]) -> Metric {
-        self.parts = Some(parts);
-        self
-    }
-
     const fn range(mut self, low: f64, high: f64) -> Metric {
         self.range = Some((low, high));
         self
@@ -280,39 +276,25 @@ impl Metric {
     }
 }
 
-/// The metrics that are geometric means of three others, and those three; guesses too, which are combined alike.
-pub fn geometric_means() -> Vec<(&'static str, [&'static str; 3])> {
-    let guess_of = |id: &str| Metric::known(id)?.guess.map(|guess| guess.metric);
-    let mut all = Vec::new();
-    for metric in &METRICS {
-        let (Some(parts), Cow::Borrowed(id)) = (metric.parts, &metric.id) else { continue };
-        all.push((*id, parts));
-        if let (Some(guess), [Some(a), Some(b), Some(c)]) = (metric.guess, parts.map(guess_of)) {
-            all.push((guess.metric, [a, b, c]));
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_and_labels_are_unique() {
+    fn names_and_labels_are_unique_and_means_have_parts() {
         for (i, metric) in METRICS.iter().enumerate() {
             assert_eq!(Metric::of(&metric.id), *metric);
             assert_eq!(metric.order().0, i, "{} is listed twice", metric.id);
+            let has_parts = GEOMETRIC_MEANS.iter().any(|(mean, _)| metric.id == *mean);
+            assert_eq!(metric.pooling == GeometricShare, has_parts, "{}", metric.id);
             assert!(METRICS[..i].iter().all(|other| other.label != metric.label), "{}", metric.label);
         }
     }
 
     #[test]
-    fn guesses_are_no_results_and_combine_like_their_metrics() {
+    fn guesses_and_tables_are_no_results() {
         assert!(Metric::of("recall").is_result() && !Metric::of("recall_chance").is_result());
         assert!(!Metric::of("kept_until").is_result());
-        let trivial = ["rouge1_trivial", "rouge2_trivial", "rougeL_trivial"];
-        assert_eq!(geometric_means(), [("rouge", ["rouge1", "rouge2", "rougeL"]), ("rouge_trivial", trivial)]);
     }
 
     #[test]

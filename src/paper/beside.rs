@@ -71,16 +71,19 @@ pub(super) fn perplexity(panels: &[Panel]) -> Vec<Sheet> {
 pub(super) fn judged(evidence: &Evidence<'_>, endings: &[Vec<Panel>; 3]) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     let sizes = numbers::FIGURE_6.map(|(size, _)| size);
-    let columns = |sizes: &[u32]| sizes.iter().map(u32::to_string).collect::<Vec<_>>();
     let difference = |own: f64, theirs: f64, spread: Option<f64>| Entry {
         spread: spread.map(|half| format!("±{half:.1}")),
         ..Entry::plain(table::signed(own - theirs, 1))
     };
-    let about = |what: &str| {
-        format!(
+    let sheet = |title: String, what: &str, columns: Vec<String>, lines: Vec<Line>| Sheet {
+        title,
+        about: format!(
             "What was measured minus {what} (TOVA, {}); ± is half of the 95 % interval of what was measured.",
             numbers::STORY_MODEL
-        )
+        ),
+        corner: "cache size",
+        grid: Grid { columns, lines },
+        notes: Vec::new(),
     };
     for (wins, title) in endings[0].iter().zip(titles(&endings[0])) {
         if wins.key.length != numbers::LENGTH {
@@ -96,13 +99,8 @@ pub(super) fn judged(evidence: &Evidence<'_>, endings: &[Vec<Panel>; 3]) -> Vec<
         };
         let lines: Vec<Line> = [("TOVA preferred", 0), ("equal", 1), ("full preferred", 2)].map(line).into();
         if lines.iter().flat_map(|line| &line.cells).any(Option::is_some) {
-            sheets.push(Sheet {
-                title: format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}"),
-                about: about("the paper's shares"),
-                corner: "cache size",
-                grid: Grid { columns: columns(&sizes), lines },
-                notes: Vec::new(),
-            });
+            let title = format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}");
+            sheets.push(sheet(title, "the paper's shares", sizes.iter().map(u32::to_string).collect(), lines));
         }
     }
     let written = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
@@ -114,22 +112,12 @@ pub(super) fn judged(evidence: &Evidence<'_>, endings: &[Vec<Panel>; 3]) -> Vec<
             let own = panel.point(if size.is_some() { TOVA } else { "full" }, *size)?.estimate;
             Some(difference(own.value, *tokens, own.interval.map(|i| i.half_width())))
         };
-        sheets.push(Sheet {
-            title: format!("Tokens of a story minus the paper's \u{B7} {title}"),
-            about: about("the paper's mean lengths"),
-            corner: "cache size",
-            grid: Grid {
-                columns: numbers::STORY_LENGTH
-                    .iter()
-                    .map(|(size, _)| size.map_or_else(|| "full".to_owned(), |size| size.to_string()))
-                    .collect(),
-                lines: vec![Line {
-                    name: "tokens".to_owned(),
-                    cells: numbers::STORY_LENGTH.iter().map(cell).collect(),
-                }],
-            },
-            notes: Vec::new(),
-        });
+        let size =
+            |(size, _): &(Option<u32>, f64)| size.map_or_else(|| "full".to_owned(), |size| size.to_string());
+        let columns = numbers::STORY_LENGTH.iter().map(size).collect();
+        let line = Line { name: "tokens".to_owned(), cells: numbers::STORY_LENGTH.iter().map(cell).collect() };
+        let title = format!("Tokens of a story minus the paper's \u{B7} {title}");
+        sheets.push(sheet(title, "the paper's mean lengths", columns, vec![line]));
     }
     sheets
 }

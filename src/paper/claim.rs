@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use super::Evidence;
 use crate::report::{Entry, Estimate, Grid, Interval, Line, Sheet, escape, table};
 
 /// What a number must be for the claim to hold.
@@ -27,22 +26,18 @@ pub(super) struct Unit {
     pub(super) signed: bool,
 }
 
-/// One number for a claim.
+/// A number and where it was found, such as `tova at 512`.
 #[derive(Clone, Debug)]
-pub(super) struct Finding {
-    /// The title of its key.
-    pub(super) title: String,
+pub(super) struct Observation {
     pub(super) estimate: Estimate,
-    /// Where it was found, such as `tova at 512`.
     pub(super) at: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClaimVerdict {
-    Held,
-    NotHeld,
-}
+/// The title of a key, and what was observed there.
+pub(super) type Finding = (String, Observation);
 
+/// A claim with what was found for it.
+#[derive(Clone)]
 pub(super) struct Claim {
     pub(super) statement: String,
     pub(super) threshold: Threshold,
@@ -51,8 +46,8 @@ pub(super) struct Claim {
     pub(super) printed: Option<f64>,
     /// The sweep that measures it.
     pub(super) sweep: &'static str,
-    /// One finding for each key that measured it.
-    pub(super) measure: fn(&Evidence<'_>) -> Vec<Finding>,
+    /// One for each key that measured it.
+    pub(super) findings: Vec<Finding>,
 }
 
 impl Threshold {
@@ -86,152 +81,98 @@ impl Unit {
 }
 
 impl Claim {
-    pub(super) fn new(
-        sweep: &'static str,
-        statement: impl Into<String>,
-        (threshold, unit): (Threshold, Unit),
-        measure: fn(&Evidence<'_>) -> Vec<Finding>,
-    ) -> Self {
-        Self { statement: statement.into(), threshold, unit, printed: None, sweep, measure }
+    fn verdict(&self, estimate: &Estimate) -> &'static str {
+        if self.threshold.holds(estimate.value) { "held" } else { "not held" }
     }
 
-    /// The same with what the paper's own tables give.
-    pub(super) fn printed(self, printed: Option<f64>) -> Self {
-        Self { printed, ..self }
-    }
-
-    pub(super) fn verdict(&self, estimate: &Estimate) -> ClaimVerdict {
-        if self.threshold.holds(estimate.value) { ClaimVerdict::Held } else { ClaimVerdict::NotHeld }
-    }
-
-    /// The end of the interval that lies on the other side of the threshold than the value.
-    fn beyond(&self, estimate: &Estimate) -> Option<f64> {
+    /// A warning where one end of the interval lies on the other side of the threshold than the value.
+    fn warning(&self, estimate: &Estimate) -> String {
         let held = self.threshold.holds(estimate.value);
+        let ends = estimate.interval.map(|interval| [interval.low, interval.high]);
+        let beyond = ends.into_iter().flatten().find(|end| self.threshold.holds(*end) != held);
+        beyond.map_or_else(String::new, |end| format!(", but the interval reaches {}", self.unit.show(end)))
+    }
+
+    fn interval(&self, estimate: &Estimate) -> Option<String> {
         let Interval { low, high } = estimate.interval?;
-        [low, high].into_iter().find(|end| self.threshold.holds(*end) != held)
+        Some(format!("[{}, {}]", self.unit.show(low), self.unit.show(high)))
     }
 
-    fn words(&self, estimate: &Estimate) -> String {
-        let words = match self.verdict(estimate) {
-            ClaimVerdict::Held => "held",
-            ClaimVerdict::NotHeld => "not held",
-        };
-        match self.beyond(estimate) {
-            Some(end) => format!("{words}, but the interval reaches {}", self.unit.show(end)),
-            None => words.to_owned(),
-        }
-    }
-
-    fn line(&self, finding: &Finding, with_title: bool) -> Line {
-        let Estimate { value, interval } = finding.estimate;
-        let show = |value| self.unit.show(value);
-        let measured = Entry {
-            spread: interval.map(|interval| format!("[{}, {}]", show(interval.low), show(interval.high))),
-            ..Entry::plain(show(value))
-        };
-        let mut cells = vec![Some(Entry::plain(self.words(&finding.estimate))), Some(measured)];
-        cells.extend(self.rest());
-        cells.push(Some(Entry::plain(&finding.at)));
+    fn line(&self, finding: Option<&Finding>, with_title: bool) -> Line {
+        let estimate = finding.map(|(_, observed)| &observed.estimate);
+        let verdict = |of: &Estimate| self.verdict(of).to_owned() + &self.warning(of);
+        let measured =
+            |of: &Estimate| Entry { spread: self.interval(of), ..Entry::plain(self.unit.show(of.value)) };
+        let mut cells = vec![
+            Some(Entry::plain(estimate.map_or_else(|| "not measured".to_owned(), verdict))),
+            estimate.map(measured),
+            Some(Entry::plain(self.threshold.show(self.unit))),
+            self.printed.map(|value| Entry::plain(self.unit.show(value))),
+            finding.map(|(_, observed)| Entry::plain(&observed.at)),
+        ];
         if with_title {
-            cells.push(Some(Entry::plain(&finding.title)));
+            cells.push(finding.map(|(title, _)| Entry::plain(title)));
         }
         Line { name: self.statement.clone(), cells }
     }
 
     /// The verdict, the statement and its numbers in one line.
-    fn sentence(&self, finding: &Finding) -> String {
-        let Estimate { value, interval } = finding.estimate;
-        let show = |value| self.unit.show(value);
-        let verdict = match self.verdict(&finding.estimate) {
-            ClaimVerdict::Held => "held:    ",
-            ClaimVerdict::NotHeld => "not held:",
-        };
-        let interval = interval.map(|interval| format!(" [{}, {}]", show(interval.low), show(interval.high)));
-        let beyond = self.beyond(&finding.estimate).map(|end| format!(", but the interval reaches {}", show(end)));
+    fn sentence(&self, Observation { estimate, at }: &Observation) -> String {
+        let verdict = format!("{}:", self.verdict(estimate));
+        let interval = self.interval(estimate).map_or_else(String::new, |interval| format!(" {interval}"));
         format!(
-            "{verdict} {}: {}{}{}; {}, {}",
+            "{verdict:<9} {}: {}{interval}{}; {}, {at}",
             self.statement,
-            show(value),
-            interval.unwrap_or_default(),
-            beyond.unwrap_or_default(),
+            self.unit.show(estimate.value),
+            self.warning(estimate),
             self.threshold.show(self.unit),
-            finding.at
         )
     }
-
-    fn rest(&self) -> [Option<Entry>; 2] {
-        let printed = self.printed.map(|value| Entry::plain(self.unit.show(value)));
-        [Some(Entry::plain(self.threshold.show(self.unit))), printed]
-    }
-}
-
-/// A claim with what was found for it.
-pub(super) type Found = (Claim, Vec<Finding>);
-
-pub(super) fn found(claims: Vec<Claim>, evidence: &Evidence<'_>) -> Vec<Found> {
-    let measure = |claim: Claim| {
-        let findings = (claim.measure)(evidence);
-        (claim, findings)
-    };
-    claims.into_iter().map(measure).collect()
 }
 
 /// The titles of the keys that findings are of.
-fn titles(found: &[Found]) -> BTreeSet<&str> {
-    found.iter().flat_map(|(_, findings)| findings).map(|finding| finding.title.as_str()).collect()
+fn titles(claims: &[Claim]) -> BTreeSet<&str> {
+    claims.iter().flat_map(|claim| &claim.findings).map(|(title, _)| title.as_str()).collect()
 }
 
 /// How many were measured, and how many of them held.
-fn counted(found: &[Found]) -> String {
-    let verdicts = || {
-        let of_one = |(claim, findings): &Found| {
-            findings.iter().map(|finding| claim.verdict(&finding.estimate)).collect::<Vec<_>>()
-        };
-        found.iter().flat_map(of_one)
-    };
-    let (all, missing) = (found.len(), found.iter().filter(|(_, findings)| findings.is_empty()).count());
-    match verdicts().count() {
+fn counted(claims: &[Claim]) -> String {
+    let verdicts: Vec<bool> = claims
+        .iter()
+        .flat_map(|claim| claim.findings.iter().map(|(_, of)| claim.threshold.holds(of.estimate.value)))
+        .collect();
+    let (all, missing) = (claims.len(), claims.iter().filter(|claim| claim.findings.is_empty()).count());
+    let (total, held) = (verdicts.len(), verdicts.iter().filter(|held| **held).count());
+    match total {
         0 => format!("none of {all} was measured"),
-        total => {
-            let held = verdicts().filter(|verdict| *verdict == ClaimVerdict::Held).count();
-            format!("{} of {all} measured, {missing} not; {held} of {total} verdicts: held", all - missing)
-        }
+        _ => format!("{} of {all} measured, {missing} not; {held} of {total} verdicts: held", all - missing),
     }
 }
 
 /// All claims as a table, with the sweeps that would measure those that were not; `None` where none was.
-pub(super) fn sheet(found: &[Found]) -> Option<Sheet> {
-    let titles = titles(found);
-    if titles.is_empty() {
-        return None;
-    }
+pub(super) fn sheet(claims: &[Claim]) -> Option<Sheet> {
+    let titles = titles(claims);
     // Where everything is of one key, its title is said once, above.
     let with_title = titles.len() > 1;
-    let mut columns = vec!["verdict", "measured", "threshold", "paper's own", "where"];
-    columns.extend(with_title.then_some("setting"));
-    let (mut lines, mut missing) = (Vec::new(), Vec::new());
-    for (claim, findings) in found {
-        lines.extend(findings.iter().map(|finding| claim.line(finding, with_title)));
-        if findings.is_empty() {
-            let mut cells = vec![Some(Entry::plain("not measured")), None];
-            cells.extend(claim.rest());
-            cells.resize_with(columns.len(), || None);
-            lines.push(Line { name: claim.statement.clone(), cells });
-            let note = missing.iter_mut().find(|(sweep, _): &&mut (&str, Vec<&str>)| *sweep == claim.sweep);
-            match note {
-                Some((_, statements)) => statements.push(&claim.statement),
-                None => missing.push((claim.sweep, vec![&claim.statement])),
-            }
-        }
-    }
-    let title = match titles.first() {
-        Some(one) if !with_title => format!("Claims of the paper \u{B7} {one}"),
+    let title = match titles.first()? {
+        one if !with_title => format!("Claims of the paper \u{B7} {one}"),
         _ => "Claims of the paper".to_owned(),
     };
-    let counted = counted(found);
-    let note = |(sweep, statements): &(&str, Vec<&str>)| {
-        format!("{sweep} measures what was not: {}", statements.join("; "))
+    let mut columns = vec!["verdict", "measured", "threshold", "paper's own", "where"];
+    columns.extend(with_title.then_some("setting"));
+    let mut lines = Vec::new();
+    for claim in claims {
+        lines.extend(claim.findings.iter().map(|finding| claim.line(Some(finding), with_title)));
+        if claim.findings.is_empty() {
+            lines.push(claim.line(None, with_title));
+        }
+    }
+    let missing: Vec<&Claim> = claims.iter().filter(|claim| claim.findings.is_empty()).collect();
+    let note = |of_sweep: &[&Claim]| {
+        let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement.as_str()).collect();
+        format!("{} measures what was not: {}", of_sweep[0].sweep, statements.join("; "))
     };
+    let counted = counted(claims);
     Some(Sheet {
         title,
         about: format!(
@@ -241,24 +182,24 @@ pub(super) fn sheet(found: &[Found]) -> Option<Sheet> {
         ),
         corner: "claim",
         grid: Grid { columns: columns.into_iter().map(str::to_owned).collect(), lines },
-        notes: missing.iter().map(note).collect(),
+        notes: missing.chunk_by(|a, b| a.sweep == b.sweep).map(note).collect(),
     })
 }
 
 /// Those that were measured, a line each; empty where none was.
-pub(super) fn text(found: &[Found]) -> String {
-    let titles = titles(found);
+pub(super) fn text(claims: &[Claim]) -> String {
+    let titles = titles(claims);
     if titles.is_empty() {
         return String::new();
     }
-    let mut text = format!("\nclaims of the paper (arXiv 2401.06104): {}\n", counted(found));
+    let mut text = format!("\nclaims of the paper (arXiv 2401.06104): {}\n", counted(claims));
     for title in &titles {
         if titles.len() > 1 {
             text.push_str(&format!("{}\n", escape::plain(title)));
         }
-        for (claim, findings) in found {
-            for finding in findings.iter().filter(|finding| finding.title == *title) {
-                text.push_str(&format!("  {}\n", escape::plain(&claim.sentence(finding))));
+        for claim in claims {
+            for (_, observed) in claim.findings.iter().filter(|(known, _)| known == title) {
+                text.push_str(&format!("  {}\n", escape::plain(&claim.sentence(observed))));
             }
         }
     }
@@ -278,14 +219,17 @@ mod tests {
             unit,
             printed: None,
             sweep: "",
-            measure: |_| Vec::new(),
+            findings: Vec::new(),
         };
-        let words = |value, low, high| claim.words(&Estimate { value, interval: Some(Interval { low, high }) });
+        let words = |value, low, high| {
+            let estimate = Estimate { value, interval: Some(Interval { low, high }) };
+            claim.verdict(&estimate).to_owned() + &claim.warning(&estimate)
+        };
         assert_eq!(words(0.25, 0.2, 0.3), "held");
         assert_eq!(words(0.4, 0.3, 0.45), "held, but the interval reaches +0.45");
         assert_eq!(words(0.5, 0.35, 0.6), "not held, but the interval reaches +0.35");
         assert_eq!(words(0.5, 0.45, 0.6), "not held");
-        assert_eq!(claim.words(&Estimate { value: f64::NAN, interval: None }), "not held");
+        assert_eq!(claim.verdict(&Estimate { value: f64::NAN, interval: None }), "not held");
         assert_eq!((unit.show(-0.001), Threshold::Within(73.0, 76.0).holds(76.0)), ("0.00".to_owned(), true));
     }
 }

@@ -19,7 +19,8 @@ enum Kind {
 }
 
 /// Something was asked for that cannot be drawn.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("--figure {asked:?} cannot be redrawn: {why}")]
 pub struct Unknown {
     asked: String,
     why: &'static str,
@@ -32,8 +33,10 @@ pub(super) struct Source {
     pub(super) shows: &'static str,
     pub(super) task: &'static str,
     pub(super) sweeps: &'static [&'static str],
-    draw: fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>,
+    draw: Draw,
 }
+
+type Draw = fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>;
 
 const PG19: &[&str] = &["configs/pg19-llama2.yaml", "configs/pg19-mistral.yaml", "configs/pg19-yi.yaml"];
 const RETENTION: &[&str] = &["configs/retention.yaml", "configs/retention-pocket.yaml"];
@@ -87,7 +90,6 @@ static SOURCES: [Source; 15] = [
 /// The pocket model has no layer 20.
 const RETENTION_DEEP: [&str; 1] = ["configs/retention.yaml"];
 
-type Draw = fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>;
 type Names = &'static [&'static str];
 
 const fn figure(number: u8, shows: &'static str, task: &'static str, sweeps: Names, draw: Draw) -> Source {
@@ -172,14 +174,6 @@ impl Unknown {
         "figures 3 to 13 and tables 1, 2, 3 and 5 can be redrawn: 3, figure7, table1, several with commas, or all"
     }
 }
-
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--figure {:?} cannot be redrawn: {}", self.asked, self.why)
-    }
-}
-
-impl std::error::Error for Unknown {}
 
 #[cfg(test)]
 mod tests {

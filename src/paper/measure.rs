@@ -1,103 +1,80 @@
 //! How the paper's claims are measured: gaps to the full cache, leads over other policies, rises over long texts.
 //!
 //! Losses and leads are positive where the sentence of the claim says "worse" and "better", whichever way a metric improves.
-//! The paper's Table 3 is measured by the same functions.
+//! The paper's Table 3 is a panel that the same functions measure.
 
-use super::claim::Finding;
+use super::claim::{Finding, Observation};
 use super::published::Paper;
 use super::{Evidence, TOVA, numbers, titles};
-use crate::metric::Better;
+use crate::metric::{Better, Metric};
 use crate::report::retention::Section;
-use crate::report::{Estimate, Interval, Panel, RUNNING, SeriesKey, throughput};
+use crate::report::{Estimate, Interval, Panel, Point, RUNNING, SeriesKey, throughput};
 
 /// What the paper compares TOVA with.
 pub(super) const BASELINES: [&str; 6] = ["truncate", "window", "window+1", "window+4", "h2o", "h2o-layer"];
 pub(super) const BEST_BASELINE: &str = "window+4";
 
-/// A number and where it was found.
-pub(super) struct Observation {
-    pub(super) estimate: Estimate,
-    at: String,
-}
-
-/// Curves over the cache size, of rows or of the paper.
-pub(super) trait Curves {
-    fn length(&self) -> u32;
-    /// The sizes that evict, ascending.
-    fn sizes(&self) -> Vec<u32>;
-    /// By how much a policy is worse than the full cache.
-    fn loss(&self, policy: &str, size: u32) -> Option<Estimate>;
-    /// By how much a policy is better than another.
-    fn lead(&self, policy: &str, other: &str, size: u32) -> Option<Estimate>;
-}
-
-impl Curves for Panel {
-    fn length(&self) -> u32 {
-        self.key.length
-    }
-
-    fn sizes(&self) -> Vec<u32> {
-        Panel::sizes(self).into_iter().filter(|size| *size < self.key.length).collect()
-    }
-
-    fn loss(&self, policy: &str, size: u32) -> Option<Estimate> {
-        let difference = self.point(policy, Some(size))?.to_full?;
-        match self.metric.better {
-            Better::Lower => Some(difference),
-            Better::Higher => Some(turned(difference)),
-            Better::Unknown => None,
-        }
-    }
-
-    fn lead(&self, policy: &str, other: &str, size: u32) -> Option<Estimate> {
-        let value = |policy: &str| self.point(policy, Some(size)).map(|point| point.estimate.value);
-        let difference = Estimate { value: value(policy)? - value(other)?, interval: None };
-        match self.metric.better {
-            Better::Lower => Some(turned(difference)),
-            Better::Higher => Some(difference),
-            Better::Unknown => None,
-        }
+/// The paper's Table 3 as a panel without samples.
+pub(super) fn table_3() -> Panel {
+    let estimate = |value| Estimate { value, interval: None };
+    let points = numbers::TABLE_3.iter().flat_map(|(policy, row)| {
+        numbers::TABLE_3_SIZES.into_iter().zip(row).map(move |(size, value)| Point {
+            policy: (*policy).to_owned(),
+            cache_size: Some(size),
+            estimate: estimate(*value),
+            to_full: Some(estimate(value - numbers::TABLE_3_FULL)),
+            samples: 0,
+            clusters: 0,
+            weight: 0.0,
+            complete: true,
+        })
+    });
+    Panel {
+        key: SeriesKey { length: numbers::LENGTH, ..SeriesKey::default() },
+        metric: Metric::of("nll"),
+        slice: None,
+        chance: None,
+        points: points.collect(),
+        pairs: Vec::new(),
+        samples: 0,
+        clusters: 0,
+        notes: Vec::new(),
     }
 }
 
-/// The same difference from the other side.
-fn turned(difference: Estimate) -> Estimate {
-    let interval = difference.interval.map(|interval| Interval { low: -interval.high, high: -interval.low });
-    Estimate { value: -difference.value, interval }
+/// The sizes that evict, ascending.
+fn sizes(panel: &Panel) -> Vec<u32> {
+    panel.sizes().into_iter().filter(|size| *size < panel.key.length).collect()
+}
+
+/// By how much a policy is worse than the full cache.
+fn loss(panel: &Panel, policy: &str, size: u32) -> Option<Estimate> {
+    let difference = panel.point(policy, Some(size))?.to_full?;
+    match panel.metric.better {
+        Better::Lower => Some(difference),
+        Better::Higher => Some(difference.turned()),
+        Better::Unknown => None,
+    }
+}
+
+/// By how much a policy is better than another.
+fn lead(panel: &Panel, policy: &str, other: &str, size: u32) -> Option<f64> {
+    let difference = value_at(panel, policy, size)? - value_at(panel, other, size)?;
+    match panel.metric.better {
+        Better::Lower => Some(-difference),
+        Better::Higher => Some(difference),
+        Better::Unknown => None,
+    }
+}
+
+fn value_at(panel: &Panel, policy: &str, size: u32) -> Option<f64> {
+    panel.point(policy, Some(size)).map(|point| point.estimate.value)
 }
 
 /// An estimate in another unit.
 fn scaled(of: Estimate, unit: impl Fn(f64) -> f64) -> Estimate {
     let interval = of.interval.map(|interval| Interval { low: unit(interval.low), high: unit(interval.high) });
     Estimate { value: unit(of.value), interval }
-}
-
-/// The paper's Table 3.
-pub(super) struct Table3;
-
-impl Table3 {
-    fn value(policy: &str, size: u32) -> Option<f64> {
-        let column = numbers::TABLE_3_SIZES.iter().position(|known| *known == size)?;
-        numbers::TABLE_3.iter().find(|(known, _)| *known == policy).map(|(_, row)| row[column])
-    }
-}
-
-impl Curves for Table3 {
-    fn length(&self) -> u32 {
-        numbers::LENGTH
-    }
-
-    fn sizes(&self) -> Vec<u32> {
-        numbers::TABLE_3_SIZES.into_iter().filter(|size| *size < numbers::LENGTH).collect()
-    }
-
-    fn loss(&self, policy: &str, size: u32) -> Option<Estimate> {
-        Some(Estimate { value: Self::value(policy, size)? - numbers::TABLE_3_FULL, interval: None })
-    }
-
-    fn lead(&self, policy: &str, other: &str, size: u32) -> Option<Estimate> {
-        Some(Estimate { value: Self::value(other, size)? - Self::value(policy, size)?, interval: None })
-    }
 }
 
 fn place(policy: &str, size: u32) -> String {
@@ -109,42 +86,39 @@ fn least(measured: impl Iterator<Item = Observation>) -> Option<Observation> {
 }
 
 /// How much worse than full a policy is at a share of the length.
-pub(super) fn gap(curves: &dyn Curves, policy: &str, part: u32) -> Option<Observation> {
-    let size = curves.length() / part;
-    Some(Observation { estimate: curves.loss(policy, size)?, at: place(policy, size) })
+pub(super) fn gap(panel: &Panel, policy: &str, part: u32) -> Option<Observation> {
+    let size = panel.key.length / part;
+    Some(Observation { estimate: loss(panel, policy, size)?, at: place(policy, size) })
 }
 
 /// The least by which a policy is better than any other at any size.
-pub(super) fn smallest_lead(curves: &dyn Curves, policy: &str, others: &[&str]) -> Option<Observation> {
-    let pairs = curves.sizes().into_iter().flat_map(|size| others.iter().map(move |other| (size, *other)));
+pub(super) fn smallest_lead(panel: &Panel, policy: &str, others: &[&str]) -> Option<Observation> {
+    let pairs = sizes(panel).into_iter().flat_map(|size| others.iter().map(move |other| (size, *other)));
     least(pairs.filter_map(|(size, other)| {
-        let estimate = curves.lead(policy, other, size)?;
-        Some(Observation { estimate, at: format!("against {}", place(other, size)) })
+        Some(Observation::of(lead(panel, policy, other, size)?, format!("against {}", place(other, size))))
     }))
 }
 
 /// How near the nearest baseline comes to full with less than half of the length.
-pub(super) fn nearest_baseline(curves: &dyn Curves) -> Option<Observation> {
-    let sizes = curves.sizes().into_iter().filter(|size| *size < curves.length() / 2);
+pub(super) fn nearest_baseline(panel: &Panel) -> Option<Observation> {
+    let sizes = sizes(panel).into_iter().filter(|size| *size < panel.key.length / 2);
     let pairs = sizes.flat_map(|size| BASELINES.iter().map(move |baseline| (size, *baseline)));
     least(pairs.filter_map(|(size, baseline)| {
-        Some(Observation { estimate: curves.loss(baseline, size)?, at: place(baseline, size) })
+        Some(Observation { estimate: loss(panel, baseline, size)?, at: place(baseline, size) })
     }))
 }
 
 /// The share of sizes at which no other baseline is better than Window+4, in percent.
-pub(super) fn best_baseline(curves: &dyn Curves) -> Option<Observation> {
-    let others = || BASELINES.iter().filter(|baseline| **baseline != BEST_BASELINE);
-    let lead = |size| {
-        let leads = others().filter_map(|other| curves.lead(BEST_BASELINE, other, size));
-        leads.map(|lead| lead.value).min_by(f64::total_cmp)
+pub(super) fn best_baseline(panel: &Panel) -> Option<Observation> {
+    let others = BASELINES.into_iter().filter(|baseline| *baseline != BEST_BASELINE);
+    let least_lead = |size| {
+        let leads = others.clone().filter_map(|other| lead(panel, BEST_BASELINE, other, size));
+        leads.min_by(f64::total_cmp)
     };
-    let leads: Vec<f64> = curves.sizes().into_iter().filter_map(lead).collect();
+    let leads: Vec<f64> = sizes(panel).into_iter().filter_map(least_lead).collect();
     let best = leads.iter().filter(|lead| **lead >= 0.0).count();
-    (!leads.is_empty()).then(|| Observation {
-        estimate: Estimate { value: 100.0 * best as f64 / leads.len() as f64, interval: None },
-        at: format!("{best} of {} sizes", leads.len()),
-    })
+    let share = 100.0 * best as f64 / leads.len() as f64;
+    (!leads.is_empty()).then(|| Observation::of(share, format!("{best} of {} sizes", leads.len())))
 }
 
 /// A finding for each panel of a task and metric that measured it, except on long texts.
@@ -155,16 +129,12 @@ pub(super) fn of_panels(
 ) -> Vec<Finding> {
     let panels = evidence.panels_of(task, metric, &|_| true);
     let found = panels.iter().zip(titles(&panels)).filter(|(panel, _)| !evidence.is_long(&panel.key));
-    found.filter_map(|(panel, title)| Some(measure(panel)?.found(title))).collect()
+    found.filter_map(|(panel, title)| Some((title, measure(panel)?))).collect()
 }
 
 impl Observation {
     fn of(value: f64, at: String) -> Self {
         Self { estimate: Estimate { value, interval: None }, at }
-    }
-
-    fn found(self, title: String) -> Finding {
-        Finding { title, estimate: self.estimate, at: self.at }
     }
 }
 
@@ -193,7 +163,7 @@ pub(super) fn of_long_texts(
         });
         let mut running: Vec<(u64, &Panel)> = ends.collect();
         running.sort_by_key(|(end, _)| *end);
-        Some(measure(&running)?.found(panel.key.title(&keys)))
+        Some((panel.key.title(&keys), measure(&running)?))
     });
     found.collect()
 }
@@ -211,10 +181,6 @@ fn run_as<'a>(running: &Running<'a>, names: [&str; 3]) -> Option<(&'a str, u32)>
 const LONG_TOVA: [&str; 3] = ["tova@squeezed", "tova@slot", "tova"];
 const LONG_WINDOW: [&str; 3] = ["window+4@slot", "window+4@squeezed", "window+4"];
 
-fn value_at(panel: &Panel, policy: &str, size: u32) -> Option<f64> {
-    panel.point(policy, Some(size)).map(|point| point.estimate.value)
-}
-
 /// The highest running average minus that of a text of usual length.
 pub(super) fn rise(running: &Running<'_>) -> Option<Observation> {
     let (policy, size) = run_as(running, LONG_TOVA)?;
@@ -222,10 +188,7 @@ pub(super) fn rise(running: &Running<'_>) -> Option<Observation> {
         running.iter().filter_map(|(end, panel)| Some((*end, value_at(panel, policy, size)?))).collect();
     let [(start, first), later @ ..] = &values[..] else { return None };
     let (end, highest) = later.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Observation {
-        estimate: Estimate { value: highest - first, interval: None },
-        at: format!("{}, from {start} to {end} tokens", place(policy, size)),
-    })
+    Some(Observation::of(highest - first, format!("{}, from {start} to {end} tokens", place(policy, size))))
 }
 
 /// The least by which TOVA's running average is below Window+4's.
@@ -256,12 +219,8 @@ pub(super) fn story_length(evidence: &Evidence<'_>) -> Vec<Finding> {
         let size = panel.key.length / 4;
         let full = panel.full()?.estimate.value;
         let difference = panel.point(TOVA, Some(size))?.to_full?;
-        let share = |tokens: f64| 100.0 * tokens / full;
-        let interval = difference.interval.map(|i| Interval { low: share(i.low), high: share(i.high) });
-        Some(Observation {
-            estimate: Estimate { value: share(difference.value), interval },
-            at: place(TOVA, size),
-        })
+        let estimate = scaled(difference, |tokens| 100.0 * tokens / full);
+        Some(Observation { estimate, at: place(TOVA, size) })
     })
 }
 
@@ -274,8 +233,7 @@ pub(super) fn timed(
     let found = tables.iter().filter_map(|table| {
         let size = table.key.length / 8;
         let value = choose(table.relative(TOVA, Some(size)))?;
-        let observed = Observation::of(value, place(TOVA, size));
-        Some(observed.found(table.key.title(&keys)))
+        Some((table.key.title(&keys), Observation::of(value, place(TOVA, size))))
     });
     found.collect()
 }
@@ -288,17 +246,15 @@ pub(super) fn identity(length: u32, size: u32) -> f64 {
 
 /// The largest distance of mean lifetimes from the counted mean.
 pub(super) fn lifetimes(evidence: &Evidence<'_>) -> Vec<Finding> {
-    let panels = evidence.panels_of("retention", "lifetime", &|_| true);
-    let found = panels.iter().zip(titles(&panels)).filter_map(|(panel, title)| {
+    of_panels(evidence, ("retention", "lifetime"), |panel| {
         let points = panel.points.iter().filter(|point| point.is_policy());
         let away = points.filter_map(|point| {
             let size = point.cache_size?;
             let value = (point.estimate.value - identity(panel.key.length, size)).abs();
             Some(Observation::of(value, place(&point.policy, size)))
         });
-        Some(away.max_by(|a, b| a.estimate.value.total_cmp(&b.estimate.value))?.found(title))
-    });
-    found.collect()
+        away.max_by(|a, b| a.estimate.value.total_cmp(&b.estimate.value))
+    })
 }
 
 /// The share of recent tokens at the size where it is farthest from the middle of the paper's range.
@@ -320,7 +276,7 @@ pub(super) fn first_token(evidence: &Evidence<'_>) -> Vec<Finding> {
             let steps = section.steps("position:0", TOVA, size)?;
             Some(Observation { estimate: scaled(steps, share), at: place(TOVA, size) })
         });
-        Some(least(sizes)?.found(section.title().to_owned()))
+        Some((section.title().to_owned(), least(sizes)?))
     });
     found.collect()
 }

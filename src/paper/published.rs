@@ -42,8 +42,8 @@ impl Published for Paper {
     }
 
     fn extra(&self, results: &Results<'_>) -> Extra {
-        let found = claim::found(claims::all(), &Evidence::of(results));
-        Extra { sheets: claim::sheet(&found).into_iter().collect(), terminal: claim::text(&found) }
+        let claims = claims::all(&Evidence::of(results));
+        Extra { sheets: claim::sheet(&claims).into_iter().collect(), terminal: claim::text(&claims) }
     }
 }
 

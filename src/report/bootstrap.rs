@@ -20,6 +20,13 @@ pub struct Estimate {
     pub interval: Option<Interval>,
 }
 
+impl Estimate {
+    /// The same difference from the other side. Zero stays positive.
+    pub fn turned(self) -> Self {
+        Self { value: 0.0 - self.value, interval: self.interval.map(Interval::turned) }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub low: f64,
@@ -29,6 +36,11 @@ pub struct Interval {
 impl Interval {
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
+    }
+
+    /// Of the same difference from the other side.
+    pub fn turned(self) -> Self {
+        Self { low: 0.0 - self.high, high: 0.0 - self.low }
     }
 
     /// Whether all of it is on one side of zero.
@@ -150,47 +162,32 @@ mod tests {
         interval(&means)
     }
 
+    fn sums(value: f64, weight: f64) -> Sums {
+        Sums { value, weight, ..Sums::default() }
+    }
+
     #[test]
     fn pooling_weighs() {
         // (10 + 2) / (4 + 2), not the mean of 2.5 and 1.
-        let sums = [
-            Sums { value: 10.0, weight: 4.0, ..Sums::default() },
-            Sums { value: 2.0, weight: 2.0, ..Sums::default() },
-        ];
-        assert_eq!(pooled(&sums), Some([2.0, 0.0, 0.0]));
+        assert_eq!(pooled(&[sums(10.0, 4.0), sums(2.0, 2.0)]), Some([2.0, 0.0, 0.0]));
         assert_eq!(pooled(&[]), None);
     }
 
     #[test]
-    fn constant_data_has_an_interval_without_width() {
-        let sums = vec![Sums { value: 6.0, weight: 3.0, ..Sums::default() }; 7];
-        let interval = interval_of_mean(&sums).unwrap();
-        assert_eq!((interval.low, interval.high), (2.0, 2.0));
-    }
-
-    #[test]
-    fn one_cluster_gives_no_interval() {
-        assert_eq!(interval_of_mean(&[Sums { value: 6.0, weight: 3.0, ..Sums::default() }]), None);
-        assert_eq!(interval_of_mean(&[]), None);
-        assert!(resample(&[]).is_empty());
-    }
-
-    #[test]
-    fn the_interval_of_two_clusters_spans_both() {
+    fn intervals_of_few_clusters_are_known() {
+        let ends = |clusters: &[Sums]| interval_of_mean(clusters).map(|interval| (interval.low, interval.high));
+        assert_eq!(ends(&[]), None);
+        assert_eq!(ends(&[sums(6.0, 3.0)]), None);
+        assert_eq!(ends(&[sums(6.0, 3.0); 7]), Some((2.0, 2.0)));
         // A quarter of the draws takes the same cluster twice, so the 2.5 % ends are the clusters themselves.
-        let sums = [
-            Sums { value: 1.0, weight: 1.0, ..Sums::default() },
-            Sums { value: 3.0, weight: 1.0, ..Sums::default() },
-        ];
-        let interval = interval_of_mean(&sums).unwrap();
-        assert_eq!((interval.low, interval.high), (1.0, 3.0));
+        assert_eq!(ends(&[sums(1.0, 1.0), sums(3.0, 1.0)]), Some((1.0, 3.0)));
+        assert!(resample(&[]).is_empty());
     }
 
     #[test]
     fn the_interval_of_a_mean_has_the_textbook_width() {
         // 0..100 equally often: standard error = sqrt((n^2 - 1) / 12 / n) = 2.887, half width 1.96 of those.
-        let sums: Vec<Sums> =
-            (0..100).map(|i| Sums { value: f64::from(i), weight: 1.0, ..Sums::default() }).collect();
+        let sums: Vec<Sums> = (0..100).map(|i| sums(f64::from(i), 1.0)).collect();
         let interval = interval_of_mean(&sums).unwrap();
         assert!((interval.half_width() - 1.96 * 2.887).abs() < 0.3, "{interval:?}");
         assert_eq!(interval_of_mean(&sums), Some(interval), "the same draws every time");

@@ -95,8 +95,7 @@ impl Breakdown<'_> {
             .filter(|line| line.cells.iter().any(Option::is_some))
             .collect();
         let mut fixed = |name: &str, number: &dyn Fn(&Panel) -> Option<String>| {
-            let entry = |number| Entry { number, spread: None, best: false, partial: false };
-            let cells: Vec<Option<Entry>> = columns.iter().map(|panel| number(panel).map(entry)).collect();
+            let cells: Vec<Option<Entry>> = columns.iter().map(|panel| number(panel).map(Entry::plain)).collect();
             if cells.iter().any(Option::is_some) {
                 lines.push(table::Line { name: name.to_owned(), cells });
             }
@@ -208,17 +207,16 @@ fn octave(panel: &Panel) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows};
+    use super::super::fixture::{cell, panels};
     use super::*;
     use crate::ledger::Row;
 
     /// Recall of two facts in each of two octaves and of one kind.
     fn recalls() -> Vec<Row> {
         let at = |policy: &str, size, metric: &str, group: &str, value| {
-            let sample = [Sample { sample: "a", cluster: "a", value, weight: 2.0 }];
-            let rows = rows(policy, size, &sample).into_iter();
             let group = (!group.is_empty()).then(|| group.into());
-            rows.map(move |row| Row { metric: metric.into(), slice: group.clone(), ..row }).collect::<Vec<_>>()
+            let rows = cell(metric, policy, size, &[("a", value, 2.0)]).into_iter();
+            rows.map(move |row| Row { slice: group.clone(), ..row }).collect::<Vec<_>>()
         };
         let mut all = Vec::new();
         for group in ["", "distance:16-31", "distance:64-127", "kind:home"] {

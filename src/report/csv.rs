@@ -157,16 +157,14 @@ pub(super) fn sheets(sheets: &[Sheet]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows};
+    use super::super::fixture::{cell, panels};
     use super::super::table::{Entry, Grid, Line};
     use super::*;
 
     #[test]
     fn one_line_per_point_with_every_digit() {
-        let sample = [Sample { sample: "a", cluster: "a", value: 2.0, weight: 1.0 }];
-        let mut all = rows("full", None, &sample);
-        all.extend(rows("my, \"own\"", Some(64), &sample));
-        let file = points(&panels(&all));
+        let at = |policy, size| cell("nll", policy, size, &[("a", 2.0, 1.0)]);
+        let file = points(&panels(&[at("full", None), at("my, \"own\"", Some(64))].concat()));
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("task,dataset,model,"));
@@ -176,14 +174,8 @@ mod tests {
 
     #[test]
     fn one_line_per_pair_with_both_intervals() {
-        let samples = |values: [f64; 2]| {
-            let sample = |(name, value)| Sample { sample: name, cluster: name, value, weight: 1.0 };
-            ["a", "b"].into_iter().zip(values).map(sample).collect::<Vec<_>>()
-        };
-        let mut all = rows("window", Some(64), &samples([1.0, 2.0]));
-        all.extend(rows("my, \"own\"", Some(64), &samples([2.0, 7.0])));
-        all.iter_mut().for_each(|row| row.metric = "cost".into());
-        let file = pairs(&panels(&all));
+        let at = |policy, [a, b]: [f64; 2]| cell("cost", policy, Some(64), &[("a", a, 1.0), ("b", b, 1.0)]);
+        let file = pairs(&panels(&[at("window", [1.0, 2.0]), at("my, \"own\"", [2.0, 7.0])].concat()));
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].ends_with(",metric,quantity,policy,against,cache_size,difference,low,high,simultaneous_low,simultaneous_high,samples,clusters"));

@@ -26,6 +26,14 @@ pub(crate) struct Sample<'a> {
     pub(crate) weight: f64,
 }
 
+/// The rows of one cell and metric. Each sample has a name, a value and a weight, and is a cluster of its own.
+pub(crate) fn cell(metric: &str, policy: &str, cache_size: Option<u32>, samples: &[(&str, f64, f64)]) -> Vec<Row> {
+    let sample = |&(name, value, weight)| Sample { sample: name, cluster: name, value, weight };
+    let samples: Vec<Sample> = samples.iter().map(sample).collect();
+    let rows = rows(policy, cache_size, &samples).into_iter();
+    rows.map(|row| Row { metric: metric.into(), ..row }).collect()
+}
+
 /// The rows of one cell.
 pub(crate) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) -> Vec<Row> {
     samples

@@ -175,7 +175,7 @@ fn push_links(file: &mut String, links: &[Link]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, with_report};
+    use super::super::fixture::{cell, with_report};
     use super::*;
 
     #[test]
@@ -199,13 +199,9 @@ mod tests {
 
     #[test]
     fn names_cannot_break_the_table() {
-        let at =
-            |policy, value| rows(policy, Some(64), &[Sample { sample: "a", cluster: "a", value, weight: 1.0 }]);
-        let all: Vec<Row> = [at("a|b", 1.0), at("tova", 2.0)]
-            .concat()
-            .into_iter()
-            .map(|row| Row { model: "x|y<script>".into(), ..row })
-            .collect();
+        let at = |policy, value| cell("nll", policy, Some(64), &[("a", value, 1.0)]);
+        let mut all = [at("a|b", 1.0), at("tova", 2.0)].concat();
+        all.iter_mut().for_each(|row| row.model = "x|y<script>".into());
         let file = with_report(&all, file);
         assert!(file.contains("| a\\|b | **2.72** |"), "{file}");
         assert!(file.contains("| tova | 7.39 |"), "{file}");

@@ -132,7 +132,7 @@ fn expected(comparisons: usize) -> String {
 fn entry(panel: &Panel, pair: &Pair) -> Entry {
     let Pair { difference, .. } = pair;
     if pair.is_equal() {
-        return Entry { number: "equal".to_owned(), spread: None, best: false, partial: false };
+        return Entry::plain("equal");
     }
     let spread =
         |interval: super::bootstrap::Interval| panel.metric.show_spread(interval.half_width(), difference.value);
@@ -190,7 +190,7 @@ fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows, table_3};
+    use super::super::fixture::{cell, panels, table_3};
     use super::*;
     use crate::ledger::Row;
 
@@ -229,18 +229,8 @@ mod tests {
     fn scores(policy: &str, sizes: &[(u32, f64)]) -> Vec<Row> {
         let names: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
         let at = |(size, score): &(u32, f64)| {
-            let samples: Vec<Sample> = names
-                .iter()
-                .enumerate()
-                .map(|(i, book)| Sample {
-                    sample: book,
-                    cluster: book,
-                    value: score + 0.01 * i as f64,
-                    weight: 1.0,
-                })
-                .collect();
-            let rows = rows(policy, Some(*size), &samples).into_iter();
-            rows.map(|row| Row { metric: "f1".into(), ..row }).collect::<Vec<_>>()
+            let samples = names.iter().zip(0..).map(|(book, i)| (book.as_str(), score + 0.01 * f64::from(i), 1.0));
+            cell("f1", policy, Some(*size), &samples.collect::<Vec<_>>())
         };
         sizes.iter().flat_map(at).collect()
     }
@@ -262,11 +252,10 @@ mod tests {
 
     #[test]
     fn one_policy_or_no_direction_makes_no_table() {
-        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
-        assert!(sheet(&panels(&rows("tova", Some(8), &sample))[0]).is_none());
-        let unknown = [rows("tova", Some(8), &sample), rows("window", Some(8), &sample)].concat();
-        let unknown: Vec<Row> = unknown.into_iter().map(|row| Row { metric: "cost".into(), ..row }).collect();
-        let panels = panels(&unknown);
+        let sample = [("a", 1.0, 1.0)];
+        assert!(sheet(&panels(&cell("nll", "tova", Some(8), &sample))[0]).is_none());
+        let unknown = ["tova", "window"].map(|policy| cell("cost", policy, Some(8), &sample));
+        let panels = panels(&unknown.concat());
         assert!(sheet(&panels[0]).is_none() && outcome_lines(&panels[0]).is_empty());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }

@@ -37,15 +37,11 @@ impl Pair {
 
     /// The same comparison from the other side.
     pub fn turned(&self) -> Pair {
-        let turn = |interval: Interval| Interval { low: 0.0 - interval.high, high: 0.0 - interval.low };
         Pair {
             policy: self.against.clone(),
             against: self.policy.clone(),
-            difference: Estimate {
-                value: 0.0 - self.difference.value,
-                interval: self.difference.interval.map(turn),
-            },
-            simultaneous: self.simultaneous.map(turn),
+            difference: self.difference.turned(),
+            simultaneous: self.simultaneous.map(Interval::turned),
             ..*self
         }
     }
@@ -56,28 +52,15 @@ type Place<'c, 'a> = ((&'c str, Option<u32>), &'c CellSums<'a>);
 
 /// All pairs but those with `full`, the later of a panel's order minus the earlier.
 pub(super) fn of(pool: &Pool<'_>, cells: &[Place<'_, '_>], resampled: &[Option<Resampled>]) -> Vec<Pair> {
-    // Nearly always all cells have the same samples, and then one resampling of each serves all its pairs.
-    let mut sets: Vec<&CellSums> = Vec::new();
-    let mut own = Vec::new();
-    let evicting = cells.iter().zip(resampled).filter(|(((policy, _), _), _)| *policy != "full");
-    for (&((policy, size), measured), resampled) in evicting {
-        let (Some(size), Some(resampled)) = (size, resampled) else { continue };
-        let set =
-            sets.iter().position(|set| set.samples.keys().eq(measured.samples.keys())).unwrap_or_else(|| {
-                sets.push(measured);
-                sets.len() - 1
-            });
-        own.push((policy, size, set, measured, resampled));
-    }
+    let evicting = cells.iter().zip(resampled).filter_map(|(&((policy, size), measured), resampled)| {
+        let own = (policy, size?, (measured, resampled.as_ref()?));
+        (policy != "full").then_some(own)
+    });
+    let own: Vec<_> = evicting.collect();
     let (mut pairs, mut differences) = (Vec::new(), Vec::new());
-    for (i, (policy, size, set, measured, resampled)) in own.iter().enumerate() {
-        for (against, _, other_set, other, others) in own[..i].iter().filter(|(_, other, ..)| other == size) {
-            let difference = if set == other_set {
-                resampled.minus(others, apart)
-            } else {
-                let Some([ours, theirs]) = pool.both(measured, other) else { continue };
-                ours.minus(&theirs, apart)
-            };
+    for (i, (policy, size, measured)) in own.iter().enumerate() {
+        for (against, _, other) in own[..i].iter().filter(|(_, other, _)| other == size) {
+            let Some(difference) = pool.difference(*measured, *other, apart) else { continue };
             pairs.push(Pair {
                 policy: (*policy).to_owned(),
                 against: (*against).to_owned(),
@@ -141,16 +124,14 @@ fn standard_error(difference: &Resampled) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows, table_3};
+    use super::super::fixture::{cell, panels, table_3};
     use super::*;
     use crate::ledger::Row;
 
     /// A metric that is shown as it is, so that values can be told by hand.
     fn costs(policy: &str, size: u32, values: &[(&str, f64)]) -> Vec<Row> {
-        let sample = |&(name, value)| Sample { sample: name, cluster: name, value, weight: 1.0 };
-        let samples: Vec<Sample> = values.iter().map(sample).collect();
-        let rows = rows(policy, Some(size), &samples).into_iter();
-        rows.map(|row| Row { metric: "cost".into(), ..row }).collect()
+        let samples: Vec<_> = values.iter().map(|(name, value)| (*name, *value, 1.0)).collect();
+        cell("cost", policy, Some(size), &samples)
     }
 
     fn pair<'p>(pairs: &'p [Pair], policy: &str, against: &str, size: u32) -> &'p Pair {

@@ -202,19 +202,12 @@ fn point(
     samples: usize,
 ) -> Point {
     let full = full.filter(|_| pool.metric.has_difference && policy != "full");
-    let minus = |own: &Resampled, full: &Resampled| own.minus(full, |own, full| own - full).estimate();
-    let to_full = full.and_then(|(full, resampled)| {
-        if full.samples.keys().eq(sums.samples.keys()) {
-            return Some(minus(own, resampled));
-        }
-        let [ours, theirs] = pool.both(sums, full)?;
-        Some(minus(&ours, &theirs))
-    });
+    let to_full = full.and_then(|full| pool.difference((sums, own), full, |own, full| own - full));
     Point {
         policy: policy.to_owned(),
         cache_size,
         estimate: own.estimate(),
-        to_full,
+        to_full: to_full.map(|difference| difference.estimate()),
         samples: own.samples,
         clusters: own.clusters,
         weight: own.weight,
@@ -267,15 +260,16 @@ fn place(policy: &str, cache_size: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows};
+    use super::super::fixture::{Sample, cell, panels, rows};
     use crate::ledger::Row;
 
     /// Two samples from two books, two policies at 64.
     fn two_books() -> Vec<Row> {
-        let sample = |sample, value, weight| Sample { sample, cluster: sample, value, weight };
-        let mut all = rows("full", None, &[sample("a", 4.0, 4.0), sample("b", 4.0, 2.0)]);
-        all.extend(rows("tova", Some(64), &[sample("a", 6.0, 4.0), sample("b", 6.0, 2.0)]));
-        all
+        [
+            cell("nll", "full", None, &[("a", 4.0, 4.0), ("b", 4.0, 2.0)]),
+            cell("nll", "tova", Some(64), &[("a", 6.0, 4.0), ("b", 6.0, 2.0)]),
+        ]
+        .concat()
     }
 
     #[test]
@@ -298,9 +292,8 @@ mod tests {
     #[test]
     fn slices_have_panels_of_their_own_with_their_chance() {
         let at = |metric: &str, group: Option<&str>, value| {
-            let sample = [Sample { sample: "a", cluster: "a", value, weight: 8.0 }];
-            let rows = rows("tova", Some(64), &sample).into_iter();
-            rows.map(|row| Row { metric: metric.into(), slice: group.map(Into::into), ..row }).collect::<Vec<_>>()
+            let rows = cell(metric, "tova", Some(64), &[("a", value, 8.0)]).into_iter();
+            rows.map(|row| Row { slice: group.map(Into::into), ..row }).collect::<Vec<_>>()
         };
         let all = [
             at("recall", Some("kind:home"), 1.0),
@@ -329,15 +322,9 @@ mod tests {
         // Books differ widely, the policy costs each the same: a wide value, a difference without width.
         let books: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
         let at = |policy, size, shift: f64| {
-            let samples: Vec<Sample> = books
-                .iter()
-                .enumerate()
-                .map(|(i, book)| Sample { sample: book, cluster: book, value: i as f64 + shift, weight: 1.0 })
-                .collect();
-            rows(policy, size, &samples)
-                .into_iter()
-                .map(|row| Row { metric: "cost".into(), ..row })
-                .collect::<Vec<_>>()
+            let samples =
+                books.iter().zip(0..).map(|(book, level)| (book.as_str(), f64::from(level) + shift, 1.0));
+            cell("cost", policy, size, &samples.collect::<Vec<_>>())
         };
         let panels = panels(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
         let tova = panels[0].point("tova", Some(64)).unwrap();
@@ -358,7 +345,7 @@ mod tests {
     #[test]
     fn a_cell_with_fewer_samples_is_flagged_and_compares_over_shared_ones() {
         let mut all = two_books();
-        all.extend(rows("h2o", Some(64), &[Sample { sample: "b", cluster: "b", value: 5.0, weight: 2.0 }]));
+        all.extend(cell("nll", "h2o", Some(64), &[("b", 5.0, 2.0)]));
         let panels = panels(&all);
         let h2o = panels[0].point("h2o", Some(64)).unwrap();
         assert!(!h2o.complete);
@@ -374,26 +361,18 @@ mod tests {
     #[test]
     fn only_the_cut_text_may_have_other_weights() {
         let mut all = two_books();
-        let sample = |sample, weight| Sample { sample, cluster: sample, value: 5.0, weight };
-        all.extend(rows("truncate", Some(64), &[sample("a", 3.0), sample("b", 1.0)]));
+        all.extend(cell("nll", "truncate", Some(64), &[("a", 5.0, 3.0), ("b", 5.0, 1.0)]));
         assert!(panels(&all)[0].notes.iter().all(|note| !note.contains("weighs")));
-        all.extend(rows("window", Some(64), &[sample("a", 4.0), sample("b", 1.0)]));
+        all.extend(cell("nll", "window", Some(64), &[("a", 5.0, 4.0), ("b", 5.0, 1.0)]));
         assert!(panels(&all)[0].notes.iter().any(|note| note.starts_with("window at 64: weighs")));
     }
 
     #[test]
     fn full_is_shared_by_keys_that_differ_in_prefill_only() {
         let mut all = two_books();
-        all.extend(two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
-            positions: "slot".into(),
-            cell: "slot".into(),
-            ..row
-        }));
-        all.extend(two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
-            prefill: "one_shot".into(),
-            cell: "one_shot".into(),
-            ..row
-        }));
+        let tova = || two_books().into_iter().filter(|row| row.policy == "tova");
+        all.extend(tova().map(|row| Row { positions: "slot".into(), cell: "slot".into(), ..row }));
+        all.extend(tova().map(|row| Row { prefill: "one_shot".into(), cell: "one_shot".into(), ..row }));
         let panels = panels(&all);
         assert_eq!(panels.len(), 2);
         assert!(panels.iter().all(|panel| panel.full().is_some()));
@@ -419,8 +398,7 @@ mod tests {
 
     #[test]
     fn values_that_are_not_finite_are_noted() {
-        let sample = [Sample { sample: "a", cluster: "a", value: f64::NAN, weight: 1.0 }];
-        let panels = panels(&rows("tova", Some(8), &sample));
+        let panels = panels(&cell("nll", "tova", Some(8), &[("a", f64::NAN, 1.0)]));
         assert!(panels[0].points[0].estimate.value.is_nan());
         let count = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
         assert_eq!((count("not finite"), count("cells")), (1, 0), "{:?}", panels[0].notes);
@@ -428,10 +406,10 @@ mod tests {
 
     #[test]
     fn policies_come_in_the_order_of_the_paper() {
-        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
         let names = ["tova", "mine", "window+4", "h2o", "window", "truncate"];
-        let mut all: Vec<Row> = names.iter().flat_map(|name| rows(name, Some(64), &sample)).collect();
-        all.extend(rows("full", None, &sample));
+        let sample = [("a", 1.0, 1.0)];
+        let mut all: Vec<Row> = names.iter().flat_map(|name| cell("nll", name, Some(64), &sample)).collect();
+        all.extend(cell("nll", "full", None, &sample));
         let expected = ["full", "truncate", "window", "window+4", "h2o", "tova", "mine"];
         assert_eq!(panels(&all)[0].policies(), expected);
     }

@@ -27,7 +27,7 @@ impl Resampled {
     }
 
     /// The difference of two numbers, draw by draw.
-    pub(super) fn minus(&self, other: &Self, difference: impl Fn(f64, f64) -> f64) -> Self {
+    fn minus(&self, other: &Self, difference: impl Fn(f64, f64) -> f64) -> Self {
         let draws = self.draws.iter().zip(&other.draws).map(|(own, other)| Some(difference((*own)?, (*other)?)));
         Self { value: difference(self.value, other.value), draws: draws.collect(), ..*self }
     }
@@ -41,8 +41,22 @@ impl Pool<'_> {
         self.resampled(&tables, &samples)
     }
 
-    /// Two cells over the samples both have.
-    pub(super) fn both(&self, one: &CellSums, other: &CellSums) -> Option<[Resampled; 2]> {
+    /// The difference of two cells, each with what it resampled to, over the samples both have.
+    pub(super) fn difference(
+        &self,
+        (one, own): (&CellSums, &Resampled),
+        (other, others): (&CellSums, &Resampled),
+        minus: fn(f64, f64) -> f64,
+    ) -> Option<Resampled> {
+        // Nearly always both have the same samples, and then one resampling of each serves all comparisons.
+        if one.samples.keys().eq(other.samples.keys()) {
+            return Some(own.minus(others, minus));
+        }
+        let [own, others] = self.both(one, other)?;
+        Some(own.minus(&others, minus))
+    }
+
+    fn both(&self, one: &CellSums, other: &CellSums) -> Option<[Resampled; 2]> {
         let tables = [(one, other), (other, one)]
             .map(|(own, with)| self.sums(own, |sample| with.samples.contains_key(sample)));
         let common = one.samples.keys().filter(|sample| other.samples.contains_key(*sample)).count();

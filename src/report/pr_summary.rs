@@ -31,7 +31,7 @@ pub(super) fn file(report: &Report<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3, with_report};
+    use super::super::fixture::{cell, table_3, with_report};
     use super::*;
 
     #[test]
@@ -52,8 +52,7 @@ mod tests {
 
     #[test]
     fn without_a_full_cache_there_are_values_and_names_are_escaped() {
-        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
-        let file = with_report(&rows("<a|b>", Some(8), &sample), file);
+        let file = with_report(&cell("nll", "<a|b>", Some(8), &[("a", 1.0, 1.0)]), file);
         assert!(
             file.contains("## Perplexity · Llama-2-7b-hf") && file.contains("| &lt;a\\|b&gt; | 2.72 |"),
             "{file}"

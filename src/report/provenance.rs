@@ -25,26 +25,24 @@ impl<'a> Provenance<'a> {
         let mut all = Self { rows: rows.len(), ..Self::default() };
         // Each row of a sample repeats its seconds.
         let mut timed: HashSet<(&str, &str)> = HashSet::new();
-        let mut last: Option<&Row> = None;
-        for row in rows {
-            let same_cell = last.is_some_and(|last| last.cell == row.cell);
-            let same_sample = same_cell && last.is_some_and(|last| last.sample == row.sample);
-            if !same_sample && timed.insert((&row.cell, &row.sample)) {
-                all.seconds += row.seconds;
-                all.samples += 1;
-                let (first, end) = all.dates.unwrap_or((&row.date, &row.date));
-                all.dates = Some((first.min(&row.date), end.max(&row.date)));
+        for of_cell in rows.chunk_by(|a, b| a.cell == b.cell) {
+            let row = &of_cell[0];
+            all.cells.insert(&row.cell);
+            all.sweeps.insert(&row.sweep);
+            all.models.insert((&row.model, &row.model_revision, &row.dtype));
+            all.datasets.insert(&row.dataset);
+            all.engines.insert(row.engine);
+            all.commits.extend(row.commit.as_deref());
+            all.devices.insert(&row.device);
+            for of_sample in of_cell.chunk_by(|a, b| a.sample == b.sample) {
+                let row = &of_sample[0];
+                if timed.insert((&row.cell, &row.sample)) {
+                    all.seconds += row.seconds;
+                    all.samples += 1;
+                    let (first, last) = all.dates.unwrap_or((&row.date, &row.date));
+                    all.dates = Some((first.min(&row.date), last.max(&row.date)));
+                }
             }
-            if !same_cell {
-                all.cells.insert(&row.cell);
-                all.sweeps.insert(&row.sweep);
-                all.models.insert((&row.model, &row.model_revision, &row.dtype));
-                all.datasets.insert(&row.dataset);
-                all.engines.insert(row.engine);
-                all.commits.extend(row.commit.as_deref());
-                all.devices.insert(&row.device);
-            }
-            last = Some(row);
         }
         all
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::series_key::SeriesKey;
 use crate::ledger::Row;
-use crate::metric::geometric_means;
+use crate::metric::GEOMETRIC_MEANS;
 
 /// A policy, as lines of tables call it, at a cache size; `None` is the unbounded cache.
 pub type PolicyAtSize<'a> = (Cow<'a, str>, Option<u32>);
@@ -89,7 +89,7 @@ impl<'a> AllSeries<'a> {
 
     /// The same with geometric means of three metrics, such as ROUGE, from the cells that measured all three.
     pub fn with_geometric_means(mut self) -> Self {
-        for (whole, parts) in geometric_means() {
+        for (whole, parts) in GEOMETRIC_MEANS {
             let first = self.0.iter().filter(|((_, metric, _), _)| *metric == parts[0]);
             let combined = first.filter_map(|((key, _, slice), first)| {
                 let other = |metric| self.0.get(&(key.clone(), metric, *slice));

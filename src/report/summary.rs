@@ -93,7 +93,7 @@ fn block(panel: &Panel, title: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows, table_3, with_report};
+    use super::super::fixture::{cell, table_3, with_report};
     use super::*;
 
     #[test]
@@ -108,8 +108,7 @@ mod tests {
 
     #[test]
     fn names_cannot_drive_the_terminal() {
-        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
-        let text = with_report(&rows("\u{1b}[2Jmine", Some(8), &sample), text);
+        let text = with_report(&cell("nll", "\u{1b}[2Jmine", Some(8), &[("a", 1.0, 1.0)]), text);
         assert!(!text.contains('\u{1b}') && text.contains("[2Jmine"), "{text}");
     }
 }

@@ -202,7 +202,7 @@ fn marks(entry: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows, table_3};
+    use super::super::fixture::{cell, panels, table_3};
     use super::*;
 
     fn text(grid: &Grid) -> String {
@@ -211,8 +211,7 @@ mod tests {
 
     #[test]
     fn the_best_policy_is_marked_and_baselines_never_are() {
-        let at =
-            |policy, size, value| rows(policy, size, &[Sample { sample: "a", cluster: "a", value, weight: 1.0 }]);
+        let at = |policy, size, value| cell("nll", policy, size, &[("a", value, 1.0)]);
         let all = [
             at("full", None, 1.0),
             at("truncate", Some(64), 1.1),
@@ -253,7 +252,7 @@ tova        7.39*     4.48
 
     #[test]
     fn without_full_there_are_no_differences() {
-        let only = rows("tova", Some(8), &[Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }]);
+        let only = cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]);
         assert!(grid(&panels(&only)[0], Show::Difference).is_none());
     }
 }

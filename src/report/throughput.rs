@@ -61,8 +61,7 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
 
 impl Throughput {
     pub(crate) fn grid(&self) -> Grid {
-        let full = self.line("full", None);
-        let of_full = |line: &Repeats, metric: &str| Some(line.median(metric)? / full?.median(metric)?);
+        let of_full = |line: &Repeats, metric| self.of_full(line, metric);
         let bytes = |line: &Repeats, metric| line.median(metric).map(|n| Entry::plain(amount(n)));
         let per_second = |line: &Repeats, metric| line.spread(metric, |n| rate(1.0 / n));
         let columns: [(&str, Cell<'_>); 9] = [
@@ -93,6 +92,11 @@ impl Throughput {
         grid
     }
 
+    /// A median, the full cache's being 1.
+    fn of_full(&self, line: &Repeats, metric: &str) -> Option<f64> {
+        Some(line.median(metric)? / self.line("full", None)?.median(metric)?)
+    }
+
     /// Policies and sizes, in order.
     pub(crate) fn lines(&self) -> &[Repeats] {
         &self.lines
@@ -104,8 +108,7 @@ impl Throughput {
 
     /// Of a policy at a size: its throughput in the largest batch and its memory, the full cache's being 1.
     pub(crate) fn relative(&self, policy: &str, size: Option<u32>) -> (Option<f64>, Option<f64>) {
-        let (full, own) = (self.line("full", None), self.line(policy, size));
-        let quotient = |metric: &str| Some(own?.median(metric)? / full?.median(metric)?);
+        let quotient = |metric| self.of_full(self.line(policy, size)?, metric);
         (quotient("decode_batch").map(|seconds| 1.0 / seconds), quotient("cache_bytes"))
     }
 

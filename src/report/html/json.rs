@@ -43,19 +43,9 @@ mod tests {
             [0.0, -0.0, 1.0 / 3.0, 4095.0, -7.0, 1e15, 1e300, 5e-324, f64::MAX, 0.1 + 0.2, 123_456_789.125];
         let written = inside_script(&values.map(Exact)).unwrap();
         let read: Vec<f64> = serde_json::from_str(&written).unwrap();
-        assert_eq!(read.map_bits(), values.to_vec().map_bits(), "{written}");
+        assert!(read.iter().map(|n| n.to_bits()).eq(values.iter().map(|n| n.to_bits())), "{written}");
         let odd = inside_script(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(Exact)).unwrap();
         assert_eq!(odd, r#"["NaN","inf","-inf"]"#);
-    }
-
-    trait Bits {
-        fn map_bits(&self) -> Vec<u64>;
-    }
-
-    impl Bits for Vec<f64> {
-        fn map_bits(&self) -> Vec<u64> {
-            self.iter().map(|value| value.to_bits()).collect()
-        }
     }
 
     #[test]

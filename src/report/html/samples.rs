@@ -14,7 +14,7 @@ use super::super::series_key::SeriesKey;
 use super::super::{escape, order};
 use super::json::{Exact, escaped, inside_script};
 use crate::ledger::Row;
-use crate::metric::Metric;
+use crate::metric::{Metric, Pooling};
 
 /// Bytes of JSON with which a page still opens quickly.
 pub(super) const BUDGET: usize = 8_000_000;
@@ -136,7 +136,7 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
     for (id, slice, series) in all.of_key(key) {
         let metric = Metric::of(id);
         let is_course = |slice: &str| slice.starts_with("position:") || slice.starts_with("piece:");
-        if !metric.is_result() || metric.parts.is_some() || !slice.is_none_or(is_course) {
+        if !metric.is_result() || metric.pooling == Pooling::GeometricShare || !slice.is_none_or(is_course) {
             continue;
         }
         for (place, candidates) in series {

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn entry(number: &str) -> Option<Entry> {
-        Some(Entry { number: number.into(), spread: None, best: false, partial: false })
+        Some(Entry::plain(number))
     }
 
     #[test]
