@@ -324,7 +324,7 @@ fn all_formats_agree() {
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
 
     let document: Value = serde_json::from_str(&read("o.json")).unwrap();
-    assert_eq!((&document["schema_version"], &document["failed"]), (&1.into(), &true.into()));
+    assert_eq!((&document["schema_version"], &document["failed"]), (&2.into(), &true.into()));
     let counts: Vec<(&str, u64)> = document["counts"]
         .as_array()
         .unwrap()

@@ -168,7 +168,7 @@ fn journalled(results: &Path) -> BTreeSet<(String, String, bool)> {
             let line: Value = serde_json::from_str(line).unwrap();
             for row in line["sample"]["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == "verdict") {
                 let writer = format!("{}-{}", row["policy"].as_str().unwrap(), row["cache_size"]);
-                let first = row["group"] == "shown:first";
+                let first = row["slice"] == "shown:first";
                 assert!(
                     found.insert((writer, row["sample"].as_str().unwrap().to_string(), first)),
                     "twice: {row}"

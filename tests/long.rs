@@ -123,7 +123,7 @@ fn the_report_draws_the_running_average() {
         for end in [128, 256, 4096, 4352, 4608, 4700] {
             let group = format!("running:{end}");
             let wanted = |line: &&Vec<&str>| {
-                line[column("group")] == group
+                line[column("slice")] == group
                     && line[column("policy")] == label
                     && line[column("metric")] == "nll"
             };

@@ -70,15 +70,15 @@ fn a_published_id_is_stable() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=4\nengine=2\nmodel=0123abc\ndtype=auto\n\
+        "schema=5\nengine=2\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
          compare_to_full=false\ndata=sha256:ff\n"
     );
     let id = cells[5].id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
-    assert_eq!(id.to_string(), "9c9ca67f8337a30b");
-    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__9c9ca67f8337a30b");
+    assert_eq!(id.to_string(), "9f90c6bc9de0887c");
+    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__9f90c6bc9de0887c");
 }
 
 #[test]
@@ -342,6 +342,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     };
     refused(&swap("length:", "lenght:"), "lenght", "unknown key `lenght`", "did you mean `length`?");
     refused(&swap("tova]", "toav]"), "toav", "unknown policy `toav`", "did you mean `tova`");
+    refused(&swap("tova]", "snapkv]"), "snapkv", "unknown policy `snapkv`", "`define:`");
     refused(&swap("tova]", "full]"), "full]", "policy `full` is listed twice", "remove");
     refused(&swap("64, 16", "64, 0"), "0]", "0 cannot be a cache size", "from 1");
     refused(&swap("64, 16", "64, -1"), "-1", "whole number", "configs/");
@@ -379,6 +380,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&stretched("{type: yarn, factor: 2}"), "yarn", "unknown name `yarn`", "ntk");
     let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
     refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
+    refused(&define("full: {score: recency, scope: layer}"), "full: {score", "fixed", "my-full");
     refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
     refused(&define("a: {score: last, scope: layer}"), "last", "`last`", "last_attention");
     let recent = "a: {score: random, scope: layer, keep_recent: 101%}";

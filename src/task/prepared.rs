@@ -24,6 +24,7 @@ pub struct PreparedTask {
 }
 
 /// The samples of a task, in the tokens of one model.
+#[expect(clippy::len_without_is_empty, reason = "a task has at least one sample")]
 pub trait Samples: Send + Sync {
     /// How many there are; at least one.
     fn len(&self) -> usize;
