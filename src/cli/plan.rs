@@ -28,6 +28,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let threads = arguments.sweep.machine.threads()?;
     let folder = arguments.sweep.results_folder(&sweep);
     let ledger = Ledger::existing(&folder).ok();
+    if let Some(ledger) = &ledger {
+        // As `run` would.
+        ledger.check_schema()?;
+    }
     let hub = HubSettings::from_env()?;
     let is_offline = hub.offline;
     // A plan fetches nothing.

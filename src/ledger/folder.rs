@@ -75,7 +75,7 @@ impl Ledger {
     ///
     /// # Errors
     /// A folder with such cells.
-    pub(super) fn check_schema(&self) -> Result<()> {
+    pub fn check_schema(&self) -> Result<()> {
         let Some(first) = self.layout.files(CELLS)?.next() else { return Ok(()) };
         ensure!(
             !FORMER_NAMES.iter().any(|(former, _)| has_column(&first, former)),
