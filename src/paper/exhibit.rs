@@ -123,7 +123,7 @@ impl Exhibit {
                 (Kind::Figure, 1 | 2) => {
                     "it is a scheme: it shows how caches work, and nothing was measured for it"
                 }
-                (Kind::Table, 4) => "it holds the prompts, which `tova-bench list tasks` and the sweeps name",
+                (Kind::Table, 4) => "it holds the prompts, which `tova-bench schema` and the sweeps name",
                 _ => "the paper has none of this number",
             })
         })
