@@ -3,25 +3,26 @@
 //! A policy looks the same in a whole report, so that a reader learns it once. Colours are Okabe and Ito's, without their
 //! yellow (too pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
 
-pub(crate) use plotters::style::RGBColor;
-
 use super::order;
 use super::points::Panel;
 
-pub(crate) const BLACK: RGBColor = RGBColor(0, 0, 0);
-pub(crate) const WHITE: RGBColor = RGBColor(255, 255, 255);
-pub(crate) const PALE: RGBColor = RGBColor(222, 222, 222);
-pub(crate) const GREY: RGBColor = RGBColor(110, 110, 110);
-/// The colours of lines. The page's style sheet has a class for each.
-pub(crate) const COLORS: [RGBColor; 9] = [
-    RGBColor(213, 94, 0),    // vermillion
-    RGBColor(0, 114, 178),   // blue
-    RGBColor(0, 158, 115),   // bluish green
-    RGBColor(86, 180, 233),  // sky blue
-    RGBColor(204, 121, 167), // reddish purple
-    RGBColor(230, 159, 0),   // orange
-    RGBColor(51, 34, 136),   // indigo
-    RGBColor(136, 34, 85),   // wine
+/// As SVG writes it.
+pub(crate) type Color = &'static str;
+
+pub(crate) const BLACK: Color = "#000000";
+pub(crate) const WHITE: Color = "#ffffff";
+pub(crate) const PALE: Color = "#dedede";
+pub(crate) const GREY: Color = "#6e6e6e";
+/// The colours of lines. page.css has a class for each, with a shade of it for light and one for dark pages.
+pub(crate) const COLORS: [Color; 9] = [
+    "#d55e00", // vermillion
+    "#0072b2", // blue
+    "#009e73", // bluish green
+    "#56b4e9", // sky blue
+    "#cc79a7", // reddish purple
+    "#e69f00", // orange
+    "#332288", // indigo
+    "#882255", // wine
     GREY,
 ];
 /// The place of grey, which no policy gets that the paper does not have.
@@ -60,7 +61,7 @@ pub(crate) struct SeriesStyle {
 }
 
 impl SeriesStyle {
-    pub(crate) fn color(self) -> RGBColor {
+    pub(crate) fn color(self) -> Color {
         COLORS[self.color]
     }
 

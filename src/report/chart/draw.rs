@@ -1,10 +1,8 @@
 //! Draws a chart: axes, bands, lines and points.
 
-use plotters::style::RGBColor;
-
 use super::super::axis::Tick;
 use super::super::scene::{Across, Pen, Scene, Spot};
-use super::super::series_style::{self, BLACK, GREY, PALE, SeriesStyles};
+use super::super::series_style::{self, BLACK, Color, GREY, PALE, SeriesStyles};
 use super::super::{escape, font};
 use super::legend::draw_marker;
 use super::{
@@ -134,8 +132,8 @@ impl Chart {
         scene: &mut Scene,
         plot: Plot,
         reference: Option<&Reference>,
-        class: &'static str,
-        color: RGBColor,
+        class: &str,
+        color: Color,
     ) {
         let spots: Vec<Spot> = match reference {
             None => return,

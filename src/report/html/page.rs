@@ -20,7 +20,7 @@ use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::write_report::Report;
 use super::table::Known;
-use super::{figure, points, samples, table, theme};
+use super::{figure, points, samples, table};
 
 const STYLE: &str = include_str!("page.css");
 /// One script, in the order of use.
@@ -43,13 +43,12 @@ struct Page<'a> {
 
 pub(super) fn page(report: &Report<'_>) -> Result<String> {
     let figures = curve::figures(report.panels, report.styles);
-    let style = format!("{STYLE}\n{}", theme::css());
     let known = Known(report.styles.names().chain(["full"]).collect());
     let page = Page { report, known, keys: report.keys(), figures: figures.single };
     let further: Vec<&Sheet> = report.smallest.iter().chain(&report.extra).collect();
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
-        digest(&style),
+        digest(STYLE),
         digest(SCRIPT)
     );
     let whole = html! {
@@ -63,7 +62,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "tova-bench " (env!("CARGO_PKG_VERSION")) };
                 title { "Cache size against quality" }
-                style { (PreEscaped(&style)) }
+                style { (PreEscaped(STYLE)) }
             }
             body {
                 a.skip href="#main" { "Skip to the results" }

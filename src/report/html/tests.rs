@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::Results;
 use super::super::fixture::{Sample, recall, rows, table_3};
 use super::super::points::Panel;
-use super::super::series_style::SeriesStyles;
+use super::super::series_style::{COLORS, SeriesStyles};
 use super::super::table::{Entry, Grid, Line, Sheet};
 use super::reader::{Piece, attribute, json, number, pieces, raw};
 use super::*;
@@ -357,4 +357,35 @@ fn sheets_of_the_caller_are_shown() {
     {
         assert!(page.contains(part), "{part}");
     }
+}
+
+/// The relative luminance of `#rrggbb` (WCAG 2.2).
+fn luminance(color: &str) -> f64 {
+    let linear = |channel: usize| {
+        let share = f64::from(u8::from_str_radix(&color[channel..channel + 2], 16).unwrap()) / 255.0;
+        if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5)
+}
+
+#[test]
+fn every_line_stands_out_on_light_and_dark_pages() {
+    let mut found = 0;
+    let style = include_str!("page.css");
+    let (page, lines) = style.split_once("The colours of lines").unwrap();
+    let background =
+        |rule: &str| page.split_once(rule).unwrap().1.split_once("--page: ").unwrap().1.get(..7).unwrap();
+    let [light, dark] = [":root {", ":root[data-theme=\"dark\"] {"].map(background).map(luminance);
+    for (place, block) in lines.split("--p0: ").skip(1).enumerate() {
+        let background = [light, dark, dark, light][place];
+        for color in block.split('#').skip(1).take(COLORS.len()).map(|rest| luminance(&format!("#{rest}"))) {
+            let contrast = (color.max(background) + 0.05) / (color.min(background) + 0.05);
+            assert!(contrast >= 3.0, "{contrast} in {block:.300}");
+            found += 1;
+        }
+    }
+    assert_eq!(found, 4 * COLORS.len());
+    let classes =
+        (0..COLORS.len()).all(|place| lines.contains(&format!(".p{place} {{ --ink: var(--p{place}); }}")));
+    assert!(classes);
 }
