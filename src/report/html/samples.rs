@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Result;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::super::series::{AllSeries, CellSums, PolicyAtSize, newest};
 use super::super::series_key::SeriesKey;
 use super::super::{escape, order};
-use super::json::{Exact, escaped, inside_script};
+use super::json::{Exact, inside_script};
 use crate::ledger::Row;
 use crate::metric::{Metric, Pooling};
 
@@ -34,6 +35,25 @@ struct Place<'a> {
     columns: Columns<'a>,
 }
 
+/// Values by sample, and the place of their list of weights.
+#[derive(Serialize)]
+struct Values {
+    v: Vec<Option<Exact>>,
+    w: usize,
+}
+
+/// By the place of their column.
+type ByColumn = BTreeMap<usize, Values>;
+
+/// What a place says of whole samples.
+#[derive(Serialize)]
+struct Whole<'a> {
+    policy: String,
+    size: Option<u32>,
+    values: ByColumn,
+    outputs: Option<Vec<Option<&'a str>>>,
+}
+
 /// The samples of one key, as far as they are in the page.
 struct KeySamples<'a> {
     title: String,
@@ -44,56 +64,25 @@ struct KeySamples<'a> {
     /// Name and cluster.
     samples: Vec<(&'a str, &'a str)>,
     columns: Vec<Column<'a>>,
-    weights: Weights,
-    taken: Vec<Taken>,
+    /// Lists of weights, which are mostly the same for every policy.
+    weights: Vec<Vec<Option<Exact>>>,
+    /// What was taken of each place, and of its slices.
+    whole: BTreeMap<usize, Whole<'a>>,
+    slices: BTreeMap<usize, ByColumn>,
     left_out: Vec<String>,
 }
 
-/// The JSON of a place, as far as it was taken.
-#[derive(Default)]
-struct Taken {
-    whole: Option<String>,
-    slices: Option<String>,
-}
-
-/// Lists of weights, which are mostly the same for every policy.
-#[derive(Default)]
-struct Weights {
-    known: HashMap<String, usize>,
-    lists: Vec<String>,
-}
-
-impl Weights {
-    fn place(&mut self, list: String) -> usize {
-        let lists = &mut self.lists;
-        *self.known.entry(list).or_insert_with_key(|list| {
-            lists.push(list.clone());
-            lists.len() - 1
-        })
-    }
-}
-
-/// Values and, by the place of their list, weights of one column.
+/// A key as the script reads it.
 #[derive(Serialize)]
-struct Values {
-    v: Vec<Option<Exact>>,
-    w: usize,
-}
-
-#[derive(Serialize)]
-struct Whole<'a> {
-    policy: String,
-    size: Option<u32>,
-    values: BTreeMap<usize, Values>,
-    outputs: Option<Vec<Option<&'a str>>>,
-}
-
-#[derive(Serialize)]
-struct Subject {
-    metric: String,
-    slice: String,
-    quantity: String,
-    transform: &'static str,
+struct Record<'a> {
+    title: &'a str,
+    samples: Vec<[String; 2]>,
+    columns: Vec<Value>,
+    weights: Vec<Value>,
+    questions: Vec<Option<&'a str>>,
+    references: Vec<Vec<String>>,
+    left_out: &'a [String],
+    places: Vec<(&'a Whole<'a>, Option<&'a ByColumn>)>,
 }
 
 /// The JSON; `keys` are the page's, in its order, and `budget` its bytes.
@@ -101,33 +90,21 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
     let mut all_keys: Vec<KeySamples<'_>> =
         keys.iter().map(|key| KeySamples::of(key.title(keys), places(all, key))).collect();
     let mut left = budget;
-    for tier in [Tier::Whole, Tier::Slices] {
+    for of_slices in [false, true] {
         // A cell of each key in turn, so that no key takes all the room.
-        let orders: Vec<Vec<usize>> = all_keys.iter().map(|of_key| of_key.by_interest()).collect();
-        let longest = orders.iter().map(Vec::len).max().unwrap_or(0);
-        let mut full = vec![false; all_keys.len()];
-        for rank in 0..longest {
-            for (at, of_key) in all_keys.iter_mut().enumerate() {
-                let Some(&place) = orders[at].get(rank).filter(|_| !full[at]) else { continue };
-                match of_key.take(place, tier, left)? {
-                    Some(cost) => left = left.saturating_sub(cost),
-                    None => full[at] = true,
+        let mut queues: Vec<_> = all_keys.iter().map(|of_key| of_key.by_interest().into_iter()).collect();
+        while queues.iter().any(|queue| queue.len() > 0) {
+            for (of_key, queue) in all_keys.iter_mut().zip(&mut queues) {
+                let Some(place) = queue.next() else { continue };
+                match of_key.take(place, of_slices, left)? {
+                    Some(rest) => left = rest,
+                    None => *queue = Vec::new().into_iter(),
                 }
             }
         }
     }
-    let mut written = Vec::new();
-    for of_key in &mut all_keys {
-        of_key.note_what_is_missing();
-        written.push(of_key.json()?);
-    }
-    Ok(format!("[{}]", written.join(",\n")))
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Tier {
-    Whole,
-    Slices,
+    all_keys.iter_mut().for_each(KeySamples::note_what_is_missing);
+    inside_script(&all_keys.iter().map(KeySamples::record).collect::<Vec<_>>())
 }
 
 /// The places of a key with results of whole samples and of positions along the text.
@@ -171,12 +148,13 @@ impl<'a> KeySamples<'a> {
         });
         Self {
             title,
-            taken: places.iter().map(|_| Taken::default()).collect(),
             places,
             listed: samples.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect(),
             samples,
             columns,
-            weights: Weights::default(),
+            weights: Vec::new(),
+            whole: BTreeMap::new(),
+            slices: BTreeMap::new(),
             left_out,
         }
     }
@@ -193,115 +171,104 @@ impl<'a> KeySamples<'a> {
         places
     }
 
-    /// Takes a place's numbers if they fit into the bytes left, and returns their size.
-    fn take(&mut self, at: usize, tier: Tier, left: usize) -> Result<Option<usize>> {
-        if tier == Tier::Slices && self.taken[at].whole.is_none() {
+    /// Takes the numbers of a place, or of its slices, if they fit; returns how many of the bytes `left` are left then.
+    fn take(&mut self, at: usize, of_slices: bool, left: usize) -> Result<Option<usize>> {
+        let place = &self.places[at];
+        if of_slices && !self.whole.contains_key(&at) {
             return Ok(None);
         }
-        let mut values = BTreeMap::new();
-        let mut new_lists = 0;
-        let place = &self.places[at];
+        let mut values = ByColumn::new();
+        let mut cost = 0;
         for (column, subject) in self.columns.iter().enumerate() {
-            if subject.1.is_some() != (tier == Tier::Slices) {
+            let Some(sums) = place.columns.get(subject).filter(|_| subject.1.is_some() == of_slices) else {
                 continue;
-            }
-            let Some(sums) = place.columns.get(subject) else { continue };
+            };
             let (mut v, mut w) = (vec![None; self.samples.len()], vec![None; self.samples.len()]);
             for (sample, sum) in &sums.samples {
                 if let Some(&listed) = self.listed.get(sample) {
                     (v[listed], w[listed]) = (Some(Exact(sum.value)), Some(Exact(sum.weight)));
                 }
             }
-            let (list, lists) = (escaped(&weights(&w)?), self.weights.lists.len());
-            let length = list.len();
-            let w = self.weights.place(list);
-            new_lists += if self.weights.lists.len() > lists { length } else { 0 };
-            values.insert(column, Values { v, w });
-        }
-        let json = match tier {
-            Tier::Slices if values.is_empty() => return Ok(Some(0)),
-            Tier::Slices => inside_script(&values)?,
-            Tier::Whole => {
-                let outputs = self.outputs(place);
-                inside_script(&Whole { policy: escape::plain(&place.policy), size: place.size, values, outputs })?
+            let known = self.weights.iter().position(|known| *known == w);
+            if known.is_none() {
+                cost += inside_script(&weights(&w))?.len();
+                self.weights.push(w);
             }
-        };
-        let cost = json.len() + new_lists;
-        if cost > left {
-            return Ok(None);
+            values.insert(column, Values { v, w: known.unwrap_or(self.weights.len() - 1) });
         }
-        match tier {
-            Tier::Whole => self.taken[at].whole = Some(json),
-            Tier::Slices => self.taken[at].slices = Some(json),
+        if of_slices {
+            cost += inside_script(&values)?.len();
+            if cost <= left && !values.is_empty() {
+                self.slices.insert(at, values);
+            }
+        } else {
+            let (policy, outputs) = (escape::plain(&place.policy), self.outputs(place));
+            let whole = Whole { policy, size: place.size, values, outputs };
+            cost += inside_script(&whole)?.len();
+            if cost <= left {
+                self.whole.insert(at, whole);
+            }
         }
-        Ok(Some(cost))
+        Ok(left.checked_sub(cost))
     }
 
     fn note_what_is_missing(&mut self) {
-        // Sizes by the policies that are missing there, to list equal ones together.
-        let missing = |is_missing: &dyn Fn(usize) -> bool| -> Vec<String> {
-            let places = &self.places;
-            let at = |size: Option<u32>| (0..places.len()).filter(move |at| places[*at].size == size);
-            let sizes: BTreeSet<Option<u32>> = self.places.iter().map(|place| place.size).collect();
-            let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for size in sizes {
-                let names: Vec<String> =
-                    at(size).filter(|at| is_missing(*at)).map(|at| escape::plain(&places[at].policy)).collect();
-                let names = match names.len() {
-                    0 => continue,
-                    all if all > 1 && all == at(size).count() => "every policy".to_owned(),
-                    _ => names.join(", "),
-                };
-                policies.entry(names).or_default().extend(size.map(|size| size.to_string()));
-            }
-            let one = |(names, sizes): (String, Vec<String>)| match sizes.is_empty() {
-                true => names,
-                false => format!("{names} at {}", sizes.join(", ")),
-            };
-            policies.into_iter().map(one).collect()
-        };
         let has_slices = |at: usize| self.places[at].columns.keys().any(|(_, slice)| slice.is_some());
-        let whole = missing(&|at| self.taken[at].whole.is_none());
-        let parts =
-            missing(&|at| has_slices(at) && self.taken[at].whole.is_some() && self.taken[at].slices.is_none());
-        if !whole.is_empty() {
-            self.left_out.push(format!("all numbers of {}", whole.join("; ")));
-        }
-        if !parts.is_empty() {
-            self.left_out.push(format!("the numbers by position of {}", parts.join("; ")));
-        }
+        let whole = self.missing("all numbers", |at| !self.whole.contains_key(&at));
+        let slices = self.missing("the numbers by position", |at| {
+            has_slices(at) && self.whole.contains_key(&at) && !self.slices.contains_key(&at)
+        });
+        self.left_out.extend(whole.into_iter().chain(slices));
     }
 
-    fn json(&self) -> Result<String> {
-        let samples: Vec<[String; 2]> =
-            self.samples.iter().map(|(name, cluster)| [escape::plain(name), escape::plain(cluster)]).collect();
+    /// `all numbers of tova at 64, 128; every policy at 256`.
+    fn missing(&self, what: &str, is_missing: impl Fn(usize) -> bool) -> Option<String> {
+        // Sizes by the policies that are missing there, to list equal ones together.
+        let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for size in self.places.iter().map(|place| place.size).collect::<BTreeSet<_>>() {
+            let here = || (0..self.places.len()).filter(|at| self.places[*at].size == size);
+            let missing = here().filter(|at| is_missing(*at));
+            let names: Vec<String> = missing.map(|at| escape::plain(&self.places[at].policy)).collect();
+            let names = match names.len() {
+                0 => continue,
+                all if all > 1 && all == here().count() => "every policy".to_owned(),
+                _ => names.join(", "),
+            };
+            policies.entry(names).or_default().extend(size.map(|size| size.to_string()));
+        }
+        let one = |(names, sizes): (String, Vec<String>)| match sizes.is_empty() {
+            true => names,
+            false => format!("{names} at {}", sizes.join(", ")),
+        };
+        let all: Vec<String> = policies.into_iter().map(one).collect();
+        (!all.is_empty()).then(|| format!("{what} of {}", all.join("; ")))
+    }
+
+    fn record(&self) -> Record<'_> {
         let subject = |(metric, slice): &Column<'_>| {
             let metric = Metric::of(metric);
-            Subject {
-                metric: escape::plain(&metric.id),
-                slice: escape::plain(slice.unwrap_or_default()),
-                quantity: metric.label.to_string(),
-                transform: metric.transform(),
-            }
+            json!({
+                "metric": escape::plain(&metric.id),
+                "slice": escape::plain(slice.unwrap_or_default()),
+                "quantity": metric.label,
+                "transform": metric.transform(),
+            })
         };
         let (questions, references) = self.asked();
-        let taken = self.taken.iter().filter_map(|taken| {
-            let whole = taken.whole.as_ref()?;
-            let parts = taken.slices.as_deref().unwrap_or("null");
-            Some(format!("[{whole},{parts}]"))
-        });
-        Ok(format!(
-            "{{\"title\":{},\"samples\":{},\"columns\":{},\"weights\":[{}],\"questions\":{},\"references\":{},\"left_out\":{},\n\
-             \"places\":[{}]}}",
-            inside_script(&self.title)?,
-            inside_script(&samples)?,
-            inside_script(&self.columns.iter().map(subject).collect::<Vec<_>>())?,
-            self.weights.lists.join(","),
-            inside_script(&questions)?,
-            inside_script(&references)?,
-            inside_script(&self.left_out)?,
-            taken.collect::<Vec<_>>().join(",\n"),
-        ))
+        Record {
+            title: &self.title,
+            samples: self
+                .samples
+                .iter()
+                .map(|(name, cluster)| [name, cluster].map(|text| escape::plain(text)))
+                .collect(),
+            columns: self.columns.iter().map(subject).collect(),
+            weights: self.weights.iter().map(|list| weights(list)).collect(),
+            questions,
+            references,
+            left_out: &self.left_out,
+            places: self.whole.iter().map(|(at, whole)| (whole, self.slices.get(at))).collect(),
+        }
     }
 
     /// The rows that carry a place's written texts, with the samples' places in the list; none where nothing was written.
@@ -340,11 +307,11 @@ impl<'a> KeySamples<'a> {
 }
 
 /// A list of weights, or one number where all are equal.
-fn weights(list: &[Option<Exact>]) -> Result<String> {
+fn weights(list: &[Option<Exact>]) -> Value {
     let mut present = list.iter().flatten();
     match present.next() {
-        Some(first) if present.all(|weight| weight == first) => inside_script(first),
-        _ => inside_script(&list),
+        Some(first) if present.all(|weight| weight == first) => json!(first),
+        _ => json!(list),
     }
 }
 
