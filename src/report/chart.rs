@@ -12,7 +12,7 @@ use super::axis::{Axis, Scale, values_to_show};
 use super::points::{Panel, Point};
 use super::scene::Spot;
 use crate::metric::Metric;
-pub(crate) use legend::{SAMPLE, Stroke, draw_caption, draw_sample, finish, marker_path};
+pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
 pub(crate) use printed::{Printed, pen as printed_pen};
 
 /// Font sizes in points, legible in a paper's column.
@@ -141,19 +141,6 @@ impl Chart {
     /// The same with a value axis that spans these values, so that charts side by side can be compared.
     pub(crate) fn spanning(self, values: &[f64]) -> Self {
         Self { values: Axis::of_values(values, Scale::Linear), ..self }
-    }
-
-    pub(crate) fn has_full(&self) -> bool {
-        self.full.is_some()
-    }
-
-    /// Whether what it shows beside the policies is a guess, not an answer.
-    pub(crate) fn is_recall(&self) -> bool {
-        self.quantity.id == "recall"
-    }
-
-    pub(crate) fn has_chance(&self) -> bool {
-        self.chance.is_some()
     }
 
     pub(crate) fn height(plot: f64) -> f64 {

@@ -46,8 +46,16 @@ impl Page {
         }
     }
 
-    /// Draws charts in rows; returns where they end.
-    pub(crate) fn draw(&self, scene: &mut Scene, charts: &[Chart], styles: &SeriesStyles) -> f64 {
+    /// Draws charts in rows, and below them the legend and a caption.
+    pub(super) fn scene(
+        &self,
+        title: &str,
+        charts: &[Chart],
+        styles: &SeriesStyles,
+        legend: Vec<(String, Stroke)>,
+        caption: &str,
+    ) -> Scene {
+        let mut scene = Scene::new(title, self.width);
         let abreast = self.abreast;
         let extra = if abreast > 1 { LABEL } else { 0.0 };
         let chart_width = (self.width - extra) / abreast as f64;
@@ -58,9 +66,11 @@ impl Page {
             let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
             let room = (chart_width + own - 2.0 * MARGIN, self.plot);
             // Panels of one figure share their quantity, so its name is written once per row.
-            chart.draw(scene, corner, room, styles, (&chart.title, column == 0));
+            chart.draw(&mut scene, corner, room, styles, (&chart.title, column == 0));
         }
-        charts.len().div_ceil(abreast) as f64 * row_height + MARGIN
+        let bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
+        chart::finish_charts(&mut scene, bottom, legend, caption);
+        scene
     }
 }
 
@@ -190,40 +200,17 @@ impl Figure<'_> {
     }
 
     pub(crate) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
-        let mut scene = Scene::new(&self.title, page.width);
-        let bottom = page.draw(&mut scene, charts, self.styles);
-        let (names, strokes): (Vec<String>, Vec<Stroke>) = self.legend(charts).into_iter().unzip();
-        let bands = charts.iter().any(Chart::has_bands).then(|| bands(charts).to_owned());
-        let caption: Vec<String> =
-            self.subject.iter().filter(|subject| !subject.is_empty()).cloned().chain(bands).collect();
-        let sample = |scene: &mut Scene, at, i: usize| chart::draw_sample(scene, at, strokes[i]);
-        chart::finish(&mut scene, bottom, &names, (chart::SAMPLE, sample), &caption.join("; "));
-        scene
-    }
-
-    fn legend(&self, charts: &[Chart]) -> Vec<(String, Stroke)> {
-        let mut entries: Vec<(String, Stroke)> = Vec::new();
-        if charts.iter().any(Chart::has_full) {
-            entries.push(("full".to_owned(), Stroke::Full));
-        }
-        for (policy, style) in self.styles.iter() {
-            // The worst of the charts: one where it is missing must be explained.
-            let Some(shown) = charts.iter().filter_map(|chart| chart.shown(policy)).max() else { continue };
-            let note = match shown {
-                Shown::All => "",
-                Shown::Part => " (partly off scale)",
-                Shown::Nothing => " (off scale)",
-            };
-            entries.push((format!("{}{note}", escape::plain(policy)), Stroke::Policy(style)));
-        }
-        if charts.iter().any(Chart::has_chance) {
-            let name = if charts.iter().all(Chart::is_recall) { "chance" } else { "trivial answer" };
-            entries.push((name.to_owned(), Stroke::Chance));
-        }
-        if let Some(source) = charts.iter().find_map(Chart::printed_source) {
-            entries.push((source.to_owned(), Stroke::Printed));
-        }
-        entries
+        let note = |shown| match shown {
+            Shown::All => "",
+            Shown::Part => " (partly off scale)",
+            Shown::Nothing => " (off scale)",
+        };
+        let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
+        let legend = chart::legend(charts, self.styles).into_iter().map(named).collect();
+        let bands = charts.iter().any(Chart::has_bands).then_some(bands(charts));
+        let subject = self.subject.as_deref().filter(|subject| !subject.is_empty());
+        let caption: Vec<&str> = subject.into_iter().chain(bands).collect();
+        page.scene(&self.title, charts, self.styles, legend, &caption.join("; "))
     }
 }
 

@@ -61,13 +61,8 @@ pub(super) fn scene(
     let abreast = charts.len().clamp(1, ABREAST);
     let width = page.unwrap_or((WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0));
     let title = format!("Steps kept by position: {title}");
-    let mut scene = Scene::new(&title, width);
-    let bottom = Page { width, abreast, plot: PLOT }.draw(&mut scene, &charts, &styles);
-    let names = names.iter().map(|name| format!("{name} entries")).chain(["to the end".to_owned()]);
-    let strokes: Vec<Stroke> =
-        styles.iter().map(|(_, style)| Stroke::Policy(style)).chain([Stroke::Full]).collect();
-    let sample = |scene: &mut Scene, at, i: usize| chart::draw_sample(scene, at, strokes[i]);
+    let legend = styles.iter().map(|(size, style)| (format!("{size} entries"), Stroke::Policy(style)));
+    let legend = legend.chain([("to the end".to_owned(), Stroke::Full)]).collect();
     let caption = format!("{title}; bands: 95 % bootstrap");
-    chart::finish(&mut scene, bottom, &names.collect::<Vec<_>>(), (chart::SAMPLE, sample), &caption);
-    Some(scene)
+    Some(Page { width, abreast, plot: PLOT }.scene(&title, &charts, &styles, legend, &caption))
 }

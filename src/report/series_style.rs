@@ -137,13 +137,13 @@ fn of_the_paper(policy: &str) -> Option<(usize, Marker)> {
 }
 
 impl Marker {
-    /// The outline around the origin, of about equal area for every shape; open shapes are strokes.
-    pub(crate) fn strokes(self, radius: f64) -> (bool, Vec<Vec<(f64, f64)>>) {
+    /// The outlines around a place, of about equal area for every shape, and whether they are filled; others are lines.
+    pub(crate) fn strokes(self, at: (f64, f64), radius: f64) -> (bool, Vec<Vec<(f64, f64)>>) {
         let around = |corners: u32, turn: f64, radius: f64| -> Vec<(f64, f64)> {
             let angle = |i: u32| (turn + f64::from(i) / f64::from(corners)) * std::f64::consts::TAU;
-            (0..corners).map(|i| (radius * angle(i).sin(), -radius * angle(i).cos())).collect()
+            (0..corners).map(|i| (at.0 + radius * angle(i).sin(), at.1 - radius * angle(i).cos())).collect()
         };
-        let line = |(x, y): (f64, f64)| vec![(-x, -y), (x, y)];
+        let line = |(x, y): (f64, f64)| vec![(at.0 - x, at.1 - y), (at.0 + x, at.1 + y)];
         let r = radius;
         match self {
             Self::Circle => (true, vec![around(32, 0.0, r)]),

@@ -14,14 +14,6 @@ impl Chart {
         describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"))
     }
 
-    /// Of the full cache where it is the same all across.
-    pub(crate) fn tooltip_of_full(&self, point: Option<&Point>, value: f64) -> String {
-        match point {
-            Some(point) => describe(&self.quantity, point, "full"),
-            None => format!("full: {} {}", self.quantity.label, digits(value)),
-        }
-    }
-
     pub(crate) fn tooltip_of_full_at(&self, across: f64, value: f64) -> String {
         format!("full, {}: {} {}", self.place(across), self.quantity.label, digits(value))
     }
@@ -41,7 +33,7 @@ impl Chart {
 }
 
 /// A point in words: the value, its interval, its difference to the full cache, and what it is over.
-fn describe(quantity: &Metric, point: &Point, place: &str) -> String {
+pub(crate) fn describe(quantity: &Metric, point: &Point, place: &str) -> String {
     let mut text = format!("{place}: {} {}", quantity.label, digits(point.estimate.value));
     if let Some(interval) = point.estimate.interval {
         text.push_str(&format!(" (95 % interval {} to {})", digits(interval.low), digits(interval.high)));
