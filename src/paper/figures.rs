@@ -188,7 +188,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
 
 /// The end of a file name, which tells several keys apart.
 fn end_of(title: &str, keys: usize) -> String {
-    if keys > 1 { title.split(" \u{B7} ").map(escape::slug).collect::<Vec<_>>().join("-") } else { String::new() }
+    if keys > 1 { escape::slugs(title) } else { String::new() }
 }
 
 /// Maps of some layers; an empty range is the last layer.

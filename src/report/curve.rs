@@ -146,11 +146,7 @@ pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title:
 fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
     let plain: Vec<String> = panels
         .iter()
-        .map(|panel| {
-            let title = panel.key.title(settings);
-            let parts = title.split(" \u{B7} ").map(escape::slug);
-            std::iter::once(panel.metric.slug()).chain(parts).collect::<Vec<_>>().join("-")
-        })
+        .map(|panel| format!("{}-{}", panel.metric.slug(), escape::slugs(&panel.key.title(settings))))
         .collect();
     let reserved = |stem: &str| {
         plain.iter().filter(|other| *other == stem).count() > 1

@@ -1,5 +1,7 @@
 //! Steps kept by a token's position: the paper's Figure 9, a chart for each policy and a line for each cache size.
 
+use std::collections::BTreeSet;
+
 use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference, Stroke};
 use super::curve::Page;
@@ -19,14 +21,12 @@ const PLOT: f64 = 108.0;
 pub(super) fn scene(
     title: &str,
     positions: &[(u32, &Panel)],
-    lines: &[(&str, &[u32])],
+    lines: &[(&str, Vec<u32>)],
     length: u32,
     page: Option<f64>,
 ) -> Option<Scene> {
     let (_, first) = positions.first()?;
-    let mut sizes: Vec<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes: BTreeSet<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
     let names: Vec<String> = sizes.iter().map(u32::to_string).collect();
     let styles = SeriesStyles::of_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let charts: Vec<Chart> = lines
