@@ -46,6 +46,30 @@ impl Page {
         }
     }
 
+    /// Charts of policies, with their legend, and the `subject` and what the bands are in the caption.
+    pub(crate) fn curves(
+        &self,
+        title: &str,
+        charts: &[Chart],
+        styles: &SeriesStyles,
+        subject: Option<&str>,
+    ) -> Scene {
+        let note = |shown| match shown {
+            Shown::All => "",
+            Shown::Part => " (partly off scale)",
+            Shown::Nothing => " (off scale)",
+        };
+        let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
+        let legend = chart::legend(charts, styles).into_iter().map(named).collect();
+        let bands = match charts.iter().all(|chart| chart.paired) {
+            true => "bands: 95 % bootstrap of the difference to full",
+            false => "bands: 95 % bootstrap",
+        };
+        let bands = charts.iter().any(Chart::has_bands).then_some(bands);
+        let caption: Vec<&str> = subject.into_iter().chain(bands).collect();
+        self.scene(title, charts, styles, legend, &caption.join("; "))
+    }
+
     /// Draws charts in rows, and below them the legend and a caption.
     pub(super) fn scene(
         &self,
@@ -130,12 +154,9 @@ pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title:
     let chart = |size| if end == RUNNING { breakdown.running(size) } else { breakdown.chart(size) };
     let charts: Option<Vec<Chart>> = breakdown.sizes().into_iter().map(chart).collect();
     let charts = charts.filter(|charts| !charts.is_empty())?;
-    let name = &breakdown.metric().label;
-    let long = format!("{name} {how}: {title}");
-    let stem = format!("{}{end}", whole.stem);
     Some(Figure {
-        stem,
-        title: long,
+        stem: format!("{}{end}", whole.stem),
+        title: format!("{} {how}: {title}", breakdown.metric().label),
         drawings: vec![(LINEAR, charts)],
         styles: whole.styles,
         subject: Some(title),
@@ -180,42 +201,8 @@ impl Figure<'_> {
         Figure { stem, title, drawings: drawings.collect(), styles, subject: None }
     }
 
-    /// One scale, with what its caption says.
-    pub(crate) fn of_charts<'a>(
-        title: String,
-        charts: Vec<Chart>,
-        styles: &'a SeriesStyles,
-        caption: String,
-    ) -> Figure<'a> {
-        let drawings = vec![(LINEAR, charts)];
-        Figure { stem: String::new(), title, drawings, styles, subject: Some(caption) }
-    }
-
     pub(crate) fn scene(&self, charts: &[Chart]) -> Scene {
-        self.scene_on(&Page::usual(charts.len()), charts)
-    }
-
-    pub(crate) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
-        let note = |shown| match shown {
-            Shown::All => "",
-            Shown::Part => " (partly off scale)",
-            Shown::Nothing => " (off scale)",
-        };
-        let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
-        let legend = chart::legend(charts, self.styles).into_iter().map(named).collect();
-        let bands = charts.iter().any(Chart::has_bands).then_some(bands(charts));
-        let subject = self.subject.as_deref().filter(|subject| !subject.is_empty());
-        let caption: Vec<&str> = subject.into_iter().chain(bands).collect();
-        page.scene(&self.title, charts, self.styles, legend, &caption.join("; "))
-    }
-}
-
-/// What the bands are.
-fn bands(charts: &[Chart]) -> &'static str {
-    if charts.iter().all(|chart| chart.paired) {
-        "bands: 95 % bootstrap of the difference to full"
-    } else {
-        "bands: 95 % bootstrap"
+        Page::usual(charts.len()).curves(&self.title, charts, self.styles, self.subject.as_deref())
     }
 }
 

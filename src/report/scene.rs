@@ -42,6 +42,8 @@ impl Pen {
 
 /// Units per inch. Positions are whole units, which are too fine to be seen.
 const UNITS: f64 = 600.0;
+/// Farther than the right and lower borders of any figure.
+const FARTHEST: i32 = 65_535;
 
 pub(crate) struct Scene {
     pub(crate) title: String,
@@ -61,46 +63,41 @@ impl Scene {
         let (color, width) = (pen.color, unit(pen.width).max(2));
         let dash = pen.dash.map(|(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
         let dash = dash.unwrap_or_default();
-        self.path(class, points, "", &format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"));
+        let mut points: Vec<_> = points.iter().copied().map(units).collect();
+        points.dedup();
+        self.path(class, &points, "", &format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"));
     }
 
     pub(crate) fn fill(&mut self, class: &str, points: &[Spot], color: Color, opacity: f64) {
         let opacity = if opacity < 1.0 { format!(" opacity=\"{opacity}\"") } else { String::new() };
-        self.path(class, points, "Z", &format!("fill=\"{color}\"{opacity}"));
+        let points: Vec<_> = points.iter().copied().map(units).collect();
+        self.path(class, &points, "Z", &format!("fill=\"{color}\"{opacity}"));
     }
 
-    fn path(&mut self, class: &str, points: &[Spot], end: &str, paint: &str) {
-        let mut points: Vec<_> = points.iter().copied().map(units).collect();
-        points.dedup();
+    fn path(&mut self, class: &str, points: &[(i32, i32)], end: &str, paint: &str) {
         let steps: Vec<String> = points.iter().map(|(x, y)| format!("{x} {y}")).collect();
         let start = if steps.is_empty() { "" } else { "M" };
         self.svg += &format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L"));
     }
 
     pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: Color, across: Across) {
-        self.write_text((at.0, at.1 + font::HALF_DIGIT * size), text, (size, color, across), |_| String::new());
-    }
-
-    /// Black text that reads from bottom to top, centred.
-    pub(crate) fn upright_text(&mut self, at: Spot, text: &str, size: f64) {
-        let turn = |(x, y)| format!(" transform=\"rotate(270 {x} {y})\"");
-        self.write_text((at.0 + font::HALF_DIGIT * size, at.1), text, (size, BLACK, Across::Centre), turn);
-    }
-
-    fn write_text(
-        &mut self,
-        at: Spot,
-        text: &str,
-        (size, color, across): (f64, Color, Across),
-        turn: impl Fn((i32, i32)) -> String,
-    ) {
         let anchor = match across {
             Across::Left => "start",
             Across::Centre => "middle",
             Across::Right => "end",
         };
+        self.write_text(units((at.0, at.1 + font::HALF_DIGIT * size)), text, size, color, anchor, "");
+    }
+
+    /// Black text that reads from bottom to top, centred.
+    pub(crate) fn upright_text(&mut self, at: Spot, text: &str, size: f64) {
+        let (x, y) = units((at.0 + font::HALF_DIGIT * size, at.1));
+        self.write_text((x, y), text, size, BLACK, "middle", &format!(" transform=\"rotate(270 {x} {y})\""));
+    }
+
+    fn write_text(&mut self, (x, y): (i32, i32), text: &str, size: f64, color: Color, anchor: &str, turn: &str) {
         let class = if color == BLACK { "ink" } else { "soft" };
-        let ((x, y), size, turn, text) = (units(at), unit(size), turn(units(at)), escape::xml(text));
+        let (size, text) = (unit(size), escape::xml(text));
         self.svg += &format!(
             "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \
              fill=\"{color}\"{turn}>{text}</text>\n"
@@ -191,8 +188,9 @@ fn unit(points: f64) -> i32 {
     (points * UNITS / 72.0).round() as i32
 }
 
+/// A position in units. What lies outside a figure, as a value off its scale does, is moved to the border.
 fn units((x, y): Spot) -> (i32, i32) {
-    (unit(x), unit(y))
+    (unit(x).clamp(0, FARTHEST), unit(y).clamp(0, FARTHEST))
 }
 
 /// A text of a figure, with the room it takes in points.

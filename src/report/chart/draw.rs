@@ -210,9 +210,8 @@ fn of_policy(line: &Line) -> String {
     format!("data-policy=\"{}\"", escape::xml(policy))
 }
 
-/// What can be drawn: a logarithmic axis has no zero, and no drawing needs numbers far outside of it.
-pub(crate) fn drawable(spots: Vec<Spot>) -> Vec<Spot> {
-    const FAR: f64 = 1e5;
-    let finite = spots.into_iter().filter(|(_, y)| y.is_finite());
-    finite.map(|(x, y)| (x, y.clamp(-FAR, FAR))).collect()
+/// What can be drawn: a logarithmic axis has no zero.
+pub(crate) fn drawable(mut spots: Vec<Spot>) -> Vec<Spot> {
+    spots.retain(|(_, y)| y.is_finite());
+    spots
 }

@@ -70,7 +70,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 main #main tabindex="-1" {
                     @if !figures.combined.is_empty() { (page.overview(&figures.combined)) }
                     @if !further.is_empty() { (page.further(&further)) }
-                    @for (at, key) in page.keys.iter().enumerate() { (page.key(at, key)?) }
+                    @for (at, key) in page.keys.iter().enumerate() { (page.key(at, key)) }
                     (page.samples())
                 }
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
@@ -93,6 +93,11 @@ fn digest(text: &str) -> String {
 fn fields(key: &SeriesKey) -> String {
     let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::plain(&value)));
     fields.collect::<Vec<_>>().join(" \u{B7} ")
+}
+
+/// What a reader opens.
+fn fold(title: &str, inside: Markup) -> Markup {
+    html! { details.fold { summary { (capital(&escape::plain(title))) } (inside) } }
 }
 
 /// Values of one field that are shown; more are counted.
@@ -175,17 +180,14 @@ impl Page<'_> {
             section.part aria-labelledby="further" {
                 h2 #further { "All settings together" }
                 @for (place, &sheet) in sheets.iter().enumerate() {
-                    @if place == 0 { (self.sheet(sheet, None)) }
-                    @else {
-                        details.fold { summary { (capital(&escape::plain(&sheet.title))) } (self.sheet(sheet, None)) }
-                    }
+                    @if place == 0 { (self.sheet(sheet, None)) } @else { (fold(&sheet.title, self.sheet(sheet, None))) }
                 }
             }
         }
     }
 
     /// One key: its first metric in full view, everything else folded.
-    fn key(&self, at: usize, key: &SeriesKey) -> Result<Markup> {
+    fn key(&self, at: usize, key: &SeriesKey) -> Markup {
         let mut panels: Vec<(&Panel, Option<&Figure<'_>>)> = self
             .report
             .panels
@@ -199,7 +201,7 @@ impl Page<'_> {
         panels.sort_by_key(|(panel, figure)| kept.is_some() && figure.is_none() && panel.metric.is_detail());
         let timed = self.report.timing(key);
         let (id, title) = (format!("setting-{at}"), key.title(&self.keys));
-        Ok(html! {
+        html! {
             section.key.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&key.task))
                 data-model=(escape::plain(&key.model)) data-dataset=(escape::plain(&key.dataset)) {
                 h2 id={ (id) "-title" } { (title) }
@@ -209,7 +211,7 @@ impl Page<'_> {
                     @let first = place == 0 && timed.is_none();
                     (self.panel(panel, *figure, first))
                 }
-                @if let Some(section) = kept { (self.kept(section)?) }
+                @if let Some(section) = kept { (self.kept(section)) }
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
@@ -220,7 +222,7 @@ impl Page<'_> {
                     }
                 }
             }
-        })
+        }
     }
 
     fn panel(&self, panel: &Panel, figure: Option<&Figure<'_>>, first: bool) -> Markup {
@@ -234,12 +236,11 @@ impl Page<'_> {
                 @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = &differences {
-                @if first {
-                    details.fold { summary { "Difference to the full cache" } (self.sheet(sheet, None)) }
-                } @else { (self.sheet(sheet, None)) }
+                @if first { (fold("Difference to the full cache", self.sheet(sheet, None))) }
+                @else { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = pairing::sheet(panel) {
-                details.fold { summary { (capital(&escape::plain(&sheet.title))) } (self.sheet(&sheet, None)) }
+                (fold(&sheet.title, self.sheet(&sheet, None)))
             }
         };
         html! {
@@ -270,22 +271,20 @@ impl Page<'_> {
     }
 
     /// Which tokens are kept, with figures as images.
-    fn kept(&self, section: &retention::Section<'_>) -> Result<Markup> {
-        let figures = section.figures();
-        let pictures: Vec<Markup> = figures.iter().map(|(_, scene)| figure::picture(scene)).collect();
-        Ok(html! {
+    fn kept(&self, section: &retention::Section<'_>) -> Markup {
+        html! {
             div.kept {
                 h3 { "What is kept" }
                 p.about { (section.about()) }
-                @for (place, picture) in pictures.iter().enumerate() {
-                    @if place == 0 { (picture) }
-                    @else { details.fold { summary { (escape::plain(&figures[place].1.title)) } (picture) } }
+                @for (place, (_, scene)) in section.figures().iter().enumerate() {
+                    @let picture = figure::picture(scene);
+                    @if place == 0 { (picture) } @else { (fold(&scene.title, picture)) }
                 }
                 @for sheet in section.sheets() {
                     details.panel.fold data-metric="lifetime" { summary { (escape::plain(&sheet.title)) } (self.sheet(&sheet, None)) }
                 }
             }
-        })
+        }
     }
 
     /// Where the script shows single samples.

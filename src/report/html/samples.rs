@@ -163,11 +163,9 @@ impl<'a> KeySamples<'a> {
     /// the middle outwards by halves.
     fn by_interest(&self) -> Vec<usize> {
         let sizes: BTreeSet<u32> = self.places.iter().filter_map(|place| place.size).collect();
-        let sizes: Vec<u32> = sizes.into_iter().collect();
-        let mut places: Vec<usize> = (0..self.places.len()).filter(|at| self.places[*at].size.is_none()).collect();
-        for size in by_halves(sizes.len()).into_iter().map(|at| sizes[at]) {
-            places.extend((0..self.places.len()).filter(|at| self.places[*at].size == Some(size)));
-        }
+        let ranks: BTreeMap<u32, usize> = sizes.iter().copied().zip(by_halves(sizes.len())).collect();
+        let mut places: Vec<usize> = (0..self.places.len()).collect();
+        places.sort_by_key(|at| self.places[*at].size.map(|size| ranks[&size]));
         places
     }
 
@@ -315,18 +313,19 @@ fn weights(list: &[Option<Exact>]) -> Value {
     }
 }
 
-/// The middle, the middles of the halves, and so on.
+/// Ranks of places in a list: first its middle, then the middles of its halves, and so on.
 fn by_halves(count: usize) -> Vec<usize> {
-    let mut order = Vec::new();
+    let mut ranks = vec![0; count];
     let mut spans = std::collections::VecDeque::from([(0, count)]);
-    while let Some((from, to)) = spans.pop_front().filter(|_| order.len() < count) {
+    let mut rank = 0..;
+    while let Some((from, to)) = spans.pop_front() {
         if from < to {
             let middle = usize::midpoint(from, to);
-            order.push(middle);
+            ranks[middle] = rank.next().unwrap_or(count);
             spans.extend([(from, middle), (middle + 1, to)]);
         }
     }
-    order
+    ranks
 }
 
 /// Compares `#2` before `#10`: runs of digits by their number.
