@@ -114,10 +114,6 @@ impl SeriesStyles {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, SeriesStyle)> {
         self.0.iter().map(|(name, style)| (name.as_str(), *style))
     }
-
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
-    }
 }
 
 /// Whether a policy is in the paper's figures; drawn last, since lines of its variants often lie under it.

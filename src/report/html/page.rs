@@ -19,7 +19,6 @@ use super::super::series_key::SeriesKey;
 use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::write_report::Report;
-use super::table::Known;
 use super::{figure, points, samples, table};
 
 const STYLE: &str = include_str!("page.css");
@@ -34,7 +33,8 @@ const SCRIPT: &str = concat!(
 /// What all parts of the page need.
 struct Page<'a> {
     report: &'a Report<'a>,
-    known: Known<'a>,
+    /// The names of policies.
+    known: Vec<&'a str>,
     /// In the order of the page.
     keys: Vec<SeriesKey>,
     /// The figure of each panel that has a curve.
@@ -43,7 +43,7 @@ struct Page<'a> {
 
 pub(super) fn page(report: &Report<'_>) -> Result<String> {
     let figures = curve::figures(report.panels, report.styles);
-    let known = Known(report.styles.names().chain(["full"]).collect());
+    let known = report.styles.iter().map(|(policy, _)| policy).chain(["full"]).collect();
     let page = Page { report, known, keys: report.keys(), figures: figures.single };
     let further: Vec<&Sheet> = report.smallest.iter().chain(&report.extra).collect();
     let policy = format!(

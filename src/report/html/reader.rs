@@ -40,6 +40,12 @@ pub(super) fn pieces(page: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
+/// The names and attributes of the tags that open an element.
+pub(super) fn tags(page: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
+    let open = |piece| if let Piece::Open(name, attributes) = piece { Some((name, attributes)) } else { None };
+    pieces(page).into_iter().filter_map(open).collect()
+}
+
 pub(super) fn attribute<'a>(attributes: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     attributes.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
 }

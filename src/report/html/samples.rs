@@ -4,13 +4,13 @@
 //! all their samples rather than all cells with some. It says what it leaves out.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::series::{AllSeries, CellSums, PolicyAtSize, newest};
+use super::super::series::{AllSeries, CellSums, PolicyAtSize, SampleSum, newest};
 use super::super::series_key::SeriesKey;
 use super::super::{escape, order};
 use super::json::{Exact, inside_script};
@@ -27,13 +27,6 @@ type Column<'a> = (&'a str, Option<&'a str>);
 
 /// What one cell measured.
 type Columns<'a> = BTreeMap<Column<'a>, &'a CellSums<'a>>;
-
-/// A policy at a size, with what its newest cell measured.
-struct Place<'a> {
-    policy: Cow<'a, str>,
-    size: Option<u32>,
-    columns: Columns<'a>,
-}
 
 /// Values by sample, and the place of their list of weights.
 #[derive(Serialize)]
@@ -54,21 +47,25 @@ struct Whole<'a> {
     outputs: Option<Vec<Option<&'a str>>>,
 }
 
+/// A policy at a size, with what its newest cell measured and what of it is in the page.
+struct Place<'a> {
+    policy: Cow<'a, str>,
+    size: Option<u32>,
+    columns: Columns<'a>,
+    whole: Option<Whole<'a>>,
+    slices: Option<ByColumn>,
+}
+
 /// The samples of one key, as far as they are in the page.
 struct KeySamples<'a> {
     title: String,
     /// As tables order them.
     places: Vec<Place<'a>>,
-    /// By sample, its place in the page's list.
-    listed: HashMap<&'a str, usize>,
     /// Name and cluster.
     samples: Vec<(&'a str, &'a str)>,
     columns: Vec<Column<'a>>,
     /// Lists of weights, which are mostly the same for every policy.
-    weights: Vec<Vec<Option<Exact>>>,
-    /// What was taken of each place, and of its slices.
-    whole: BTreeMap<usize, Whole<'a>>,
-    slices: BTreeMap<usize, ByColumn>,
+    weights: Vec<Value>,
     left_out: Vec<String>,
 }
 
@@ -78,7 +75,7 @@ struct Record<'a> {
     title: &'a str,
     samples: Vec<[String; 2]>,
     columns: Vec<Value>,
-    weights: Vec<Value>,
+    weights: Vec<&'a Value>,
     questions: Vec<Option<&'a str>>,
     references: Vec<Vec<String>>,
     left_out: &'a [String],
@@ -122,7 +119,7 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
             }
         }
     }
-    let place = |((policy, size), columns)| Place { policy, size, columns };
+    let place = |((policy, size), columns)| Place { policy, size, columns, whole: None, slices: None };
     let mut places: Vec<Place<'_>> = places.into_iter().map(place).collect();
     places.sort_by(|a, b| (order::of(&a.policy), a.size).cmp(&(order::of(&b.policy), b.size)));
     places
@@ -146,17 +143,7 @@ impl<'a> KeySamples<'a> {
             let (rank, id) = (Metric::of(metric).order().0, (*metric).to_owned());
             (rank, id, slice.map(order::of_slice))
         });
-        Self {
-            title,
-            places,
-            listed: samples.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect(),
-            samples,
-            columns,
-            weights: Vec::new(),
-            whole: BTreeMap::new(),
-            slices: BTreeMap::new(),
-            left_out,
-        }
+        Self { title, places, samples, columns, weights: Vec::new(), left_out }
     }
 
     /// The places in the order in which they are taken: the full cache, then all policies at one size after the other, from
@@ -172,61 +159,54 @@ impl<'a> KeySamples<'a> {
     /// Takes the numbers of a place, or of its slices, if they fit; returns how many of the bytes `left` are left then.
     fn take(&mut self, at: usize, of_slices: bool, left: usize) -> Result<Option<usize>> {
         let place = &self.places[at];
-        if of_slices && !self.whole.contains_key(&at) {
+        if of_slices && place.whole.is_none() {
             return Ok(None);
         }
-        let mut values = ByColumn::new();
-        let mut cost = 0;
+        let (mut values, mut cost) = (ByColumn::new(), 0);
         for (column, subject) in self.columns.iter().enumerate() {
-            let Some(sums) = place.columns.get(subject).filter(|_| subject.1.is_some() == of_slices) else {
-                continue;
+            let sums = place.columns.get(subject).filter(|_| subject.1.is_some() == of_slices);
+            let Some(sums) = sums else { continue };
+            let of_each = |number: fn(&SampleSum<'_>) -> f64| -> Vec<Option<Exact>> {
+                self.samples.iter().map(|(name, _)| sums.samples.get(name).map(|sum| Exact(number(sum)))).collect()
             };
-            let (mut v, mut w) = (vec![None; self.samples.len()], vec![None; self.samples.len()]);
-            for (sample, sum) in &sums.samples {
-                if let Some(&listed) = self.listed.get(sample) {
-                    (v[listed], w[listed]) = (Some(Exact(sum.value)), Some(Exact(sum.weight)));
-                }
-            }
-            let known = self.weights.iter().position(|known| *known == w);
+            let weights = compact(&of_each(|sum| sum.weight));
+            let known = self.weights.iter().position(|known| *known == weights);
             if known.is_none() {
-                cost += inside_script(&weights(&w))?.len();
-                self.weights.push(w);
+                cost += inside_script(&weights)?.len();
+                self.weights.push(weights);
             }
-            values.insert(column, Values { v, w: known.unwrap_or(self.weights.len() - 1) });
+            let w = known.unwrap_or(self.weights.len() - 1);
+            values.insert(column, Values { v: of_each(|sum| sum.value), w });
         }
         if of_slices {
             cost += inside_script(&values)?.len();
-            if cost <= left && !values.is_empty() {
-                self.slices.insert(at, values);
-            }
+            self.places[at].slices = (cost <= left && !values.is_empty()).then_some(values);
         } else {
             let (policy, outputs) = (escape::plain(&place.policy), self.outputs(place));
             let whole = Whole { policy, size: place.size, values, outputs };
             cost += inside_script(&whole)?.len();
-            if cost <= left {
-                self.whole.insert(at, whole);
-            }
+            self.places[at].whole = (cost <= left).then_some(whole);
         }
         Ok(left.checked_sub(cost))
     }
 
     fn note_what_is_missing(&mut self) {
-        let has_slices = |at: usize| self.places[at].columns.keys().any(|(_, slice)| slice.is_some());
-        let whole = self.missing("all numbers", |at| !self.whole.contains_key(&at));
-        let slices = self.missing("the numbers by position", |at| {
-            has_slices(at) && self.whole.contains_key(&at) && !self.slices.contains_key(&at)
+        let whole = self.missing("all numbers", |place| place.whole.is_none());
+        let slices = self.missing("the numbers by position", |place| {
+            let has_slices = place.columns.keys().any(|(_, slice)| slice.is_some());
+            has_slices && place.whole.is_some() && place.slices.is_none()
         });
         self.left_out.extend(whole.into_iter().chain(slices));
     }
 
     /// `all numbers of tova at 64, 128; every policy at 256`.
-    fn missing(&self, what: &str, is_missing: impl Fn(usize) -> bool) -> Option<String> {
+    fn missing(&self, what: &str, is_missing: impl Fn(&Place<'_>) -> bool) -> Option<String> {
         // Sizes by the policies that are missing there, to list equal ones together.
         let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for size in self.places.iter().map(|place| place.size).collect::<BTreeSet<_>>() {
-            let here = || (0..self.places.len()).filter(|at| self.places[*at].size == size);
-            let missing = here().filter(|at| is_missing(*at));
-            let names: Vec<String> = missing.map(|at| escape::plain(&self.places[at].policy)).collect();
+            let here = || self.places.iter().filter(|place| place.size == size);
+            let missing = here().filter(|place| is_missing(place));
+            let names: Vec<String> = missing.map(|place| escape::plain(&place.policy)).collect();
             let names = match names.len() {
                 0 => continue,
                 all if all > 1 && all == here().count() => "every policy".to_owned(),
@@ -252,60 +232,59 @@ impl<'a> KeySamples<'a> {
                 "transform": metric.transform(),
             })
         };
-        let (questions, references) = self.asked();
+        let each = self.samples.iter();
+        let names = each.map(|(name, cluster)| [name, cluster].map(|text| escape::plain(text)));
+        let taken = self.places.iter().filter_map(|place| Some((place.whole.as_ref()?, place.slices.as_ref())));
         Record {
             title: &self.title,
-            samples: self
-                .samples
-                .iter()
-                .map(|(name, cluster)| [name, cluster].map(|text| escape::plain(text)))
-                .collect(),
+            samples: names.collect(),
             columns: self.columns.iter().map(subject).collect(),
-            weights: self.weights.iter().map(|list| weights(list)).collect(),
-            questions,
-            references,
+            weights: self.weights.iter().collect(),
+            questions: self.questions(),
+            references: self.references(),
             left_out: &self.left_out,
-            places: self.whole.iter().map(|(at, whole)| (whole, self.slices.get(at))).collect(),
+            places: taken.collect(),
         }
-    }
-
-    /// The rows that carry a place's written texts, with the samples' places in the list; none where nothing was written.
-    fn written<'s>(&'s self, place: &'s Place<'a>) -> impl Iterator<Item = (usize, &'a Row)> + 's {
-        let written = place.columns.get(&("new_tokens", None)).into_iter().flat_map(|sums| &sums.samples);
-        let rows = written.map(|(sample, sum)| (sample, sum.row)).filter(|(_, row)| row.output.is_some());
-        rows.filter_map(|(sample, row)| Some((*self.listed.get(sample)?, row)))
     }
 
     /// What was written for each sample; `None` where the task writes nothing.
     fn outputs(&self, place: &Place<'a>) -> Option<Vec<Option<&'a str>>> {
-        let mut outputs = vec![None; self.samples.len()];
-        self.written(place).for_each(|(listed, row)| outputs[listed] = row.output.as_deref());
-        outputs.iter().any(Option::is_some).then_some(outputs)
+        let outputs = self.samples.iter().map(|(name, _)| place.written(name)?.output.as_deref());
+        Some(outputs.collect()).filter(|outputs: &Vec<_>| outputs.iter().any(Option::is_some))
     }
 
-    /// The question of each sample, and the answers that count as right; empty lists where there are none.
-    fn asked(&self) -> (Vec<Option<&'a str>>, Vec<Vec<String>>) {
-        let (mut questions, mut references) =
-            (vec![None; self.samples.len()], vec![Vec::new(); self.samples.len()]);
-        for (listed, row) in self.places.iter().flat_map(|place| self.written(place)) {
-            if questions[listed].is_none() {
-                questions[listed] = row.question.as_deref();
-            }
-            if let (true, Some(json)) = (references[listed].is_empty(), &row.references) {
-                // Another program may have written the row: then its text is shown as it is.
-                references[listed] = serde_json::from_str(json).unwrap_or_else(|_| vec![json.clone()]);
-            }
-        }
-        let nothing = questions.iter().all(Option::is_none);
-        (
-            if nothing { Vec::new() } else { questions },
-            if references.iter().all(Vec::is_empty) { Vec::new() } else { references },
-        )
+    /// The first of what the rows with a sample's written texts say, by sample.
+    fn asked<T>(&self, field: impl Fn(&'a Row) -> Option<T>) -> impl Iterator<Item = Option<T>> {
+        let rows = |name| self.places.iter().filter_map(move |place| place.written(name));
+        self.samples.iter().map(move |(name, _)| rows(name).find_map(&field))
+    }
+
+    /// The question of each sample; an empty list where there are none.
+    fn questions(&self) -> Vec<Option<&'a str>> {
+        let questions: Vec<_> = self.asked(|row| row.question.as_deref()).collect();
+        if questions.iter().all(Option::is_none) { Vec::new() } else { questions }
+    }
+
+    /// The answers that count as right for each sample; an empty list where there are none.
+    fn references(&self) -> Vec<Vec<String>> {
+        // Another program may have written the row: then its text is shown as it is.
+        let list = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| vec![json.to_owned()]);
+        let references: Vec<Vec<String>> =
+            self.asked(|row| row.references.as_deref().map(list)).map(Option::unwrap_or_default).collect();
+        if references.iter().all(Vec::is_empty) { Vec::new() } else { references }
+    }
+}
+
+impl<'a> Place<'a> {
+    /// The row that carries what was written for a sample.
+    fn written(&self, sample: &str) -> Option<&'a Row> {
+        let row = self.columns.get(&("new_tokens", None))?.samples.get(sample)?.row;
+        row.output.is_some().then_some(row)
     }
 }
 
 /// A list of weights, or one number where all are equal.
-fn weights(list: &[Option<Exact>]) -> Value {
+fn compact(list: &[Option<Exact>]) -> Value {
     let mut present = list.iter().flatten();
     match present.next() {
         Some(first) if present.all(|weight| weight == first) => json!(first),
