@@ -32,15 +32,12 @@ pub(super) fn scene(
     let charts: Vec<Chart> = lines
         .iter()
         .map(|(policy, sizes)| {
-            let line = |size: &u32| Line {
-                policy: size.to_string(),
-                spots: positions
-                    .iter()
-                    .filter_map(|(position, panel)| {
-                        let point = panel.point(policy, Some(*size))?;
-                        Some(chart::measurement(panel, point, f64::from(*position)))
-                    })
-                    .collect(),
+            let line = |size: &u32| {
+                let spots = positions.iter().filter_map(|(position, panel)| {
+                    let point = panel.point(policy, Some(*size))?;
+                    Some(chart::measurement(panel, point, f64::from(*position)))
+                });
+                Line { policy: size.to_string(), spots: spots.collect() }
             };
             let across: Vec<f64> = positions.iter().map(|(position, _)| f64::from(*position)).collect();
             // No token is kept longer than to the end of the text.

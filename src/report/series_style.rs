@@ -40,16 +40,11 @@ pub(crate) enum Marker {
     Star,
 }
 
-const MARKERS: [Marker; 8] = [
-    Marker::Circle,
-    Marker::Square,
-    Marker::Up,
-    Marker::Diamond,
-    Marker::Down,
-    Marker::Star,
-    Marker::Plus,
-    Marker::Cross,
-];
+/// In the order in which policies get them.
+const MARKERS: [Marker; 8] = {
+    use Marker::*;
+    [Circle, Square, Up, Diamond, Down, Star, Plus, Cross]
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SeriesStyle {

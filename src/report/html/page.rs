@@ -96,8 +96,8 @@ fn fields(key: &SeriesKey) -> String {
 }
 
 /// What a reader opens.
-fn fold(title: &str, inside: Markup) -> Markup {
-    html! { details.fold { summary { (capital(&escape::plain(title))) } (inside) } }
+fn fold(title: &str, open: bool, inside: Markup) -> Markup {
+    html! { details.fold open[open] { summary { (capital(&escape::plain(title))) } (inside) } }
 }
 
 /// Values of one field that are shown; more are counted.
@@ -166,10 +166,7 @@ impl Page<'_> {
             section.part aria-labelledby="overview" {
                 h2 #overview { "Side by side" }
                 @for (at, figure) in combined.iter().enumerate() {
-                    details.fold open[at == 0] {
-                        summary { (capital(&escape::plain(&figure.title))) }
-                        (figure::figure(figure, self.report.styles))
-                    }
+                    (fold(&figure.title, at == 0, figure::figure(figure, self.report.styles)))
                 }
             }
         }
@@ -180,7 +177,7 @@ impl Page<'_> {
             section.part aria-labelledby="further" {
                 h2 #further { "All settings together" }
                 @for (place, &sheet) in sheets.iter().enumerate() {
-                    @if place == 0 { (self.sheet(sheet, None)) } @else { (fold(&sheet.title, self.sheet(sheet, None))) }
+                    @if place == 0 { (self.sheet(sheet, None)) } @else { (fold(&sheet.title, false, self.sheet(sheet, None))) }
                 }
             }
         }
@@ -215,9 +212,7 @@ impl Page<'_> {
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
-                        @for (name, value) in key.headed_details() {
-                            (fact(name, &[escape::plain(&value)]))
-                        }
+                        @for (name, value) in key.headed_details() { (fact(name, &[escape::plain(&value)])) }
                         (fact("whole revision", &[escape::plain(&key.model_revision)]))
                     }
                 }
@@ -236,29 +231,25 @@ impl Page<'_> {
                 @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = &differences {
-                @if first { (fold("Difference to the full cache", self.sheet(sheet, None))) }
+                @if first { (fold("Difference to the full cache", false, self.sheet(sheet, None))) }
                 @else { (self.sheet(sheet, None)) }
             }
-            @if let Some(sheet) = pairing::sheet(panel) {
-                (fold(&sheet.title, self.sheet(&sheet, None)))
-            }
+            @if let Some(sheet) = pairing::sheet(panel) { (fold(&sheet.title, false, self.sheet(&sheet, None))) }
         };
         html! {
             @if first {
                 div.panel data-metric=(metric) { (body) }
-                (self.parts(panel, figure))
             } @else {
                 details.panel.fold data-metric=(metric) { summary { (name) } (body) }
-                (self.parts(panel, figure))
             }
+            (self.parts(panel, figure))
         }
     }
 
     /// A metric by slices of the samples.
     fn parts(&self, panel: &Panel, whole: Option<&Figure<'_>>) -> Markup {
-        let all = || self.report.breakdowns_of(panel);
         html! {
-            @for parts in all() {
+            @for parts in self.report.breakdowns_of(panel) {
                 @let tables = sheets::of_parts(parts);
                 @let charts = whole.and_then(|whole| curve::of_parts(parts, whole, panel.key.title(&self.keys)));
                 details.panel.fold data-metric=(escape::plain(&panel.metric.id)) {
@@ -278,7 +269,7 @@ impl Page<'_> {
                 p.about { (section.about()) }
                 @for (place, (_, scene)) in section.figures().iter().enumerate() {
                     @let picture = figure::picture(scene);
-                    @if place == 0 { (picture) } @else { (fold(&scene.title, picture)) }
+                    @if place == 0 { (picture) } @else { (fold(&scene.title, false, picture)) }
                 }
                 @for sheet in section.sheets() {
                     details.panel.fold data-metric="lifetime" { summary { (escape::plain(&sheet.title)) } (self.sheet(&sheet, None)) }
