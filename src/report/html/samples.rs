@@ -4,6 +4,7 @@
 //! all their samples rather than all cells with some. It says what it leaves out.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
@@ -150,9 +151,12 @@ impl<'a> KeySamples<'a> {
     /// the middle outwards by halves.
     fn by_interest(&self) -> Vec<usize> {
         let sizes: BTreeSet<u32> = self.places.iter().filter_map(|place| place.size).collect();
-        let ranks: BTreeMap<u32, usize> = sizes.iter().copied().zip(by_halves(sizes.len())).collect();
+        // Counted so that the middle divides by the highest power of two, the middles of the halves by the next, ...
+        let first = ((sizes.len() + 1).next_power_of_two() - sizes.len()).div_ceil(2);
+        let ranks = sizes.into_iter().zip(first..).map(|(size, at)| (size, Reverse(at.trailing_zeros())));
+        let ranks: BTreeMap<u32, Reverse<u32>> = ranks.collect();
         let mut places: Vec<usize> = (0..self.places.len()).collect();
-        places.sort_by_key(|at| self.places[*at].size.map(|size| ranks[&size]));
+        places.sort_by_key(|at| self.places[*at].size.map(|size| (ranks[&size], size)));
         places
     }
 
@@ -292,30 +296,8 @@ fn compact(list: &[Option<Exact>]) -> Value {
     }
 }
 
-/// Ranks of places in a list: first its middle, then the middles of its halves, and so on.
-fn by_halves(count: usize) -> Vec<usize> {
-    let mut ranks = vec![0; count];
-    let mut spans = std::collections::VecDeque::from([(0, count)]);
-    let mut rank = 0..;
-    while let Some((from, to)) = spans.pop_front() {
-        if from < to {
-            let middle = usize::midpoint(from, to);
-            ranks[middle] = rank.next().unwrap_or(count);
-            spans.extend([(from, middle), (middle + 1, to)]);
-        }
-    }
-    ranks
-}
-
-/// Compares `#2` before `#10`: runs of digits by their number.
-fn natural(name: &str) -> impl Iterator<Item = (u64, &str)> + Clone + '_ {
-    let mut rest = name;
-    std::iter::from_fn(move || {
-        let first = rest.chars().next()?;
-        let is_digit = first.is_ascii_digit();
-        let end = rest.find(|c: char| c.is_ascii_digit() != is_digit).unwrap_or(rest.len());
-        let (run, after) = rest.split_at(end);
-        rest = after;
-        Some(if is_digit { (run.parse().unwrap_or(u64::MAX - 1), run) } else { (u64::MAX, run) })
-    })
+/// Compares `#2` before `#10`: runs of digits by their number, before everything else.
+fn natural(name: &str) -> impl Iterator<Item = (u64, &[u8])> {
+    let runs = name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    runs.map(|run| (std::str::from_utf8(run).ok().and_then(|run| run.parse().ok()).unwrap_or(u64::MAX), run))
 }
