@@ -163,17 +163,12 @@ impl Chart {
 
     fn draw_band(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
-        let mut edges: (Vec<Spot>, Vec<Spot>) = (Vec::new(), Vec::new());
-        for spot in &line.spots {
-            let Some((low, high)) = spot.band else { continue };
-            let x = self.x(plot, spot.across);
-            // A logarithmic axis has no zero; the band then ends at the frame.
-            let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
-            edges.0.push((x, y(low)));
-            edges.1.push((x, y(high)));
-        }
-        edges.1.reverse();
-        let outline = drawable([edges.0, edges.1].concat());
+        // A logarithmic axis has no zero; the band then ends at the frame.
+        let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
+        let edge = |end: fn((f64, f64)) -> f64| {
+            line.spots.iter().filter_map(move |spot| Some((self.x(plot, spot.across), y(end(spot.band?)))))
+        };
+        let outline = drawable(edge(|band| band.0).chain(edge(|band| band.1).rev()).collect());
         let attributes = format!("class=\"{}\" {}", style.class(), of_policy(line));
         if !outline.is_empty() {
             scene.group(&attributes, |scene| {

@@ -1,5 +1,6 @@
 //! What the tooltips of a chart say.
 
+use super::super::bootstrap::Estimate;
 use super::super::escape;
 use super::super::points::Point;
 use super::{Chart, Measurement};
@@ -34,16 +35,15 @@ impl Chart {
 
 /// A point in words: the value, its interval, its difference to the full cache, and what it is over.
 pub(crate) fn describe(quantity: &Metric, point: &Point, place: &str) -> String {
-    let mut text = format!("{place}: {} {}", quantity.label, digits(point.estimate.value));
-    if let Some(interval) = point.estimate.interval {
-        text.push_str(&format!(" (95 % interval {} to {})", digits(interval.low), digits(interval.high)));
-    }
+    let interval = |estimate: Estimate, name: &str| {
+        let ends = estimate.interval.map(|ends| format!(" ({name}{} to {})", digits(ends.low), digits(ends.high)));
+        ends.unwrap_or_default()
+    };
+    let (value, own) = (digits(point.estimate.value), interval(point.estimate, "95 % interval "));
+    let mut text = format!("{place}: {} {value}{own}", quantity.label);
     if let Some(difference) = point.to_full {
         let sign = if difference.value > 0.0 { "+" } else { "" };
-        text.push_str(&format!("; to full {sign}{}", digits(difference.value)));
-        if let Some(interval) = difference.interval {
-            text.push_str(&format!(" ({} to {})", digits(interval.low), digits(interval.high)));
-        }
+        text.push_str(&format!("; to full {sign}{}{}", digits(difference.value), interval(difference, "")));
     }
     let partial = if point.complete { "" } else { ", not all" };
     text.push_str(&format!("; {} samples{partial}", point.samples));
