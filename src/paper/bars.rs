@@ -27,8 +27,8 @@ const TICK: f64 = 6.0;
 const SAMPLE: f64 = 9.0;
 const TITLE_ROW: f64 = 13.0;
 const BELOW: f64 = 22.0;
-const TIE: Color = "#cdcdcd";
-const LOSS: Color = "#464646";
+const TIE: Color = Color(205, 205, 205);
+const LOSS: Color = Color(70, 70, 70);
 
 /// The figure; `printed` names who measured the paper's numbers.
 pub(super) fn scene(title: &str, stacks: &[Stack], page: &Page, printed: &str, caption: &str) -> Scene {

@@ -1,10 +1,16 @@
 //! The writer of figures: one SVG, which stands alone as a file and inside the page.
 //!
 //! Lengths are points (1/72 inch) from the top left. Every element has its colour, which files show, and a class, by which
-//! the page's style sheet replaces that colour with one of the light or dark theme. Knows nothing of what is drawn.
+//! the page's style sheet replaces that colour with one of the light or dark theme. plotters draws lines and areas on
+//! [`Canvas`]. Knows nothing of what is drawn.
+
+use std::convert::Infallible;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use plotters::element::{Drawable, PathElement, PointCollection, Polygon};
+use plotters::prelude::{Color as _, IntoDrawingArea as _, ShapeStyle};
+use plotters_backend::{BackendColor, BackendCoord, BackendStyle, DrawingBackend, DrawingErrorKind};
 
 use super::series_style::{BLACK, Color, WHITE};
 use super::{escape, font};
@@ -60,24 +66,24 @@ impl Scene {
     }
 
     pub(crate) fn stroke(&mut self, class: &str, points: &[Spot], pen: Pen) {
-        let (color, width) = (pen.color, unit(pen.width).max(2));
-        let dash = pen.dash.map(|(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
-        let dash = dash.unwrap_or_default();
         let mut points: Vec<_> = points.iter().copied().map(units).collect();
         points.dedup();
-        self.path(class, &points, "", &format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"));
+        let style = ShapeStyle::from(pen.color).stroke_width(unit(pen.width).max(2) as u32);
+        self.draw(class, pen.dash, &PathElement::new(points, style));
     }
 
     pub(crate) fn fill(&mut self, class: &str, points: &[Spot], color: Color, opacity: f64) {
-        let opacity = if opacity < 1.0 { format!(" opacity=\"{opacity}\"") } else { String::new() };
         let points: Vec<_> = points.iter().copied().map(units).collect();
-        self.path(class, &points, "Z", &format!("fill=\"{color}\"{opacity}"));
+        self.draw(class, None, &Polygon::new(points, color.mix(opacity)));
     }
 
-    fn path(&mut self, class: &str, points: &[(i32, i32)], end: &str, paint: &str) {
-        let steps: Vec<String> = points.iter().map(|(x, y)| format!("{x} {y}")).collect();
-        let start = if steps.is_empty() { "" } else { "M" };
-        self.svg += &format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L"));
+    fn draw<E>(&mut self, class: &str, dash: Option<(f64, f64)>, element: &E)
+    where
+        for<'a> &'a E: PointCollection<'a, BackendCoord>,
+        for<'a> E: Drawable<Canvas<'a>>,
+    {
+        let area = Canvas { svg: &mut self.svg, class, dash }.into_drawing_area();
+        area.draw(element).expect("writing to a string does not fail");
     }
 
     pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: Color, across: Across) {
@@ -97,7 +103,7 @@ impl Scene {
 
     fn write_text(&mut self, (x, y): (i32, i32), text: &str, size: f64, color: Color, anchor: &str, turn: &str) {
         let class = if color == BLACK { "ink" } else { "soft" };
-        let (size, text) = (unit(size), escape::xml(text));
+        let (size, color, text) = (unit(size), hex(color), escape::xml(text));
         self.svg += &format!(
             "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \
              fill=\"{color}\"{turn}>{text}</text>\n"
@@ -159,10 +165,11 @@ impl Scene {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" {} role=\"img\" font-family=\"{}\" \
              stroke-linejoin=\"round\">\n<title>{}</title>\n\
              <style>image{{image-rendering:pixelated}}</style>\n\
-             <rect width=\"{width}\" height=\"{height}\" fill=\"{WHITE}\"/>\n{}</svg>\n",
+             <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>\n{}</svg>\n",
             self.dimensions(),
             font::FAMILY,
             escape::xml(&self.title),
+            hex(WHITE),
             self.svg
         )
     }
@@ -191,6 +198,69 @@ fn unit(points: f64) -> i32 {
 /// A position in units. What lies outside a figure, as a value off its scale does, is moved to the border.
 fn units((x, y): Spot) -> (i32, i32) {
     (unit(x).clamp(0, FARTHEST), unit(y).clamp(0, FARTHEST))
+}
+
+fn hex(Color(red, green, blue): Color) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
+/// Writes the lines and areas of plotters as SVG.
+struct Canvas<'a> {
+    svg: &'a mut String,
+    class: &'a str,
+    dash: Option<(f64, f64)>,
+}
+
+type Drawn = Result<(), DrawingErrorKind<Infallible>>;
+
+impl Canvas<'_> {
+    fn path(&mut self, points: impl IntoIterator<Item = BackendCoord>, end: &str, paint: &str) -> Drawn {
+        let steps: Vec<String> = points.into_iter().map(|(x, y)| format!("{x} {y}")).collect();
+        let (class, start) = (self.class, if steps.is_empty() { "" } else { "M" });
+        *self.svg += &format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L"));
+        Ok(())
+    }
+}
+
+impl DrawingBackend for Canvas<'_> {
+    type ErrorType = Infallible;
+
+    fn get_size(&self) -> (u32, u32) {
+        (FARTHEST as u32, FARTHEST as u32)
+    }
+
+    fn ensure_prepared(&mut self) -> Drawn {
+        Ok(())
+    }
+
+    fn present(&mut self) -> Drawn {
+        Ok(())
+    }
+
+    fn draw_pixel(&mut self, _: BackendCoord, _: BackendColor) -> Drawn {
+        Ok(())
+    }
+
+    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
+        let dash = self.dash.map(|(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
+        let (color, width, dash) = (paint(style), style.stroke_width(), dash.unwrap_or_default());
+        self.path(path, "", &format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"))
+    }
+
+    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        path: I,
+        style: &S,
+    ) -> Drawn {
+        let opacity = style.color().alpha;
+        let opacity = if opacity < 1.0 { format!(" opacity=\"{opacity}\"") } else { String::new() };
+        self.path(path, "Z", &format!("fill=\"{}\"{opacity}", paint(style)))
+    }
+}
+
+fn paint(style: &impl BackendStyle) -> String {
+    let (red, green, blue) = style.color().rgb;
+    hex(Color(red, green, blue))
 }
 
 /// A text of a figure, with the room it takes in points.

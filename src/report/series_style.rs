@@ -6,23 +6,22 @@
 use super::order;
 use super::points::Panel;
 
-/// As SVG writes it.
-pub(crate) type Color = &'static str;
+pub(crate) use plotters::style::RGBColor as Color;
 
-pub(crate) const BLACK: Color = "#000000";
-pub(crate) const WHITE: Color = "#ffffff";
-pub(crate) const PALE: Color = "#dedede";
-pub(crate) const GREY: Color = "#6e6e6e";
+pub(crate) const BLACK: Color = Color(0, 0, 0);
+pub(crate) const WHITE: Color = Color(255, 255, 255);
+pub(crate) const PALE: Color = Color(222, 222, 222);
+pub(crate) const GREY: Color = Color(110, 110, 110);
 /// The colours of lines. page.css has a class for each, with a shade of it for light and one for dark pages.
 pub(crate) const COLORS: [Color; 9] = [
-    "#d55e00", // vermillion
-    "#0072b2", // blue
-    "#009e73", // bluish green
-    "#56b4e9", // sky blue
-    "#cc79a7", // reddish purple
-    "#e69f00", // orange
-    "#332288", // indigo
-    "#882255", // wine
+    Color(213, 94, 0),    // vermillion
+    Color(0, 114, 178),   // blue
+    Color(0, 158, 115),   // bluish green
+    Color(86, 180, 233),  // sky blue
+    Color(204, 121, 167), // reddish purple
+    Color(230, 159, 0),   // orange
+    Color(51, 34, 136),   // indigo
+    Color(136, 34, 85),   // wine
     GREY,
 ];
 /// The place of grey, which no policy gets that the paper does not have.
