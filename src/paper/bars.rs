@@ -5,7 +5,7 @@ use crate::report::chart::{self, LABEL, MARGIN, TITLE};
 use crate::report::curve::Page;
 use crate::report::font;
 use crate::report::scene::{Across, Pen, Scene, Spot};
-use crate::report::series_style::{BLACK, GREY, PALE, RGBColor, SeriesStyles, WHITE};
+use crate::report::series_style::{BLACK, Color, GREY, PALE, SeriesStyles, WHITE};
 
 /// Bars of one setting and policy.
 pub(super) struct Stack {
@@ -27,8 +27,8 @@ const TICK: f64 = 6.0;
 const SAMPLE: f64 = 9.0;
 const TITLE_ROW: f64 = 13.0;
 const BELOW: f64 = 22.0;
-const TIE: RGBColor = RGBColor(205, 205, 205);
-const LOSS: RGBColor = RGBColor(70, 70, 70);
+const TIE: Color = Color(205, 205, 205);
+const LOSS: Color = Color(70, 70, 70);
 
 /// The figure; `printed` names who measured the paper's numbers.
 pub(super) fn scene(title: &str, stacks: &[Stack], page: &Page, printed: &str, caption: &str) -> Scene {
@@ -61,7 +61,7 @@ pub(super) fn scene(title: &str, stacks: &[Stack], page: &Page, printed: &str, c
     scene
 }
 
-fn draw(scene: &mut Scene, stack: &Stack, corner: Spot, (width, plot): (f64, f64), colors: [RGBColor; 3]) {
+fn draw(scene: &mut Scene, stack: &Stack, corner: Spot, (width, plot): (f64, f64), colors: [Color; 3]) {
     let (left, right) = (corner.0 + LABEL + 4.0 + font::width("100", TICK) + 5.0, corner.0 + width - 4.0);
     let (top, bottom) = (corner.1 + TITLE_ROW, corner.1 + TITLE_ROW + plot);
     let y = |share: f64| bottom - plot * share / 100.0;
@@ -102,7 +102,7 @@ fn segments([win, tie, loss]: [f64; 3]) -> [(f64, f64); 3] {
 }
 
 /// The share in its segment, where it is high enough.
-fn label(scene: &mut Scene, at: Spot, (from, to): (f64, f64), plot: f64, color: RGBColor) {
+fn label(scene: &mut Scene, at: Spot, (from, to): (f64, f64), plot: f64, color: Color) {
     if (to - from) / 100.0 * plot >= TICK + 1.0 {
         scene.text(at, &format!("{:.0}", to - from), TICK, color, Across::Centre);
     }

@@ -8,7 +8,6 @@ use super::bars::{self, Bar, Stack};
 use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, titles};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Printed};
-use crate::report::curve::Figure;
 use crate::report::series_style::SeriesStyles;
 use crate::report::{Panel, RUNNING, SeriesKey, breakdown, escape, heatmap};
 
@@ -54,9 +53,8 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
         let charts: Vec<Chart> = panels.iter().zip(*titles).map(chart).collect();
         let title = format!("{exhibit}, redrawn: {}", exhibit.source().shows);
         let page = evidence.page(charts.len());
-        let figure = Figure::of_charts(title, charts, &styles, NAMES.to_owned());
         let end = if pages.len() > 1 { format!("page-{}", number + 1) } else { String::new() };
-        pieces.scenes.push((end, figure.scene_on(&page, &figure.drawings[0].1)));
+        pieces.scenes.push((end, page.curves(&title, &charts, &styles, Some(NAMES))));
     }
     pieces
 }
@@ -172,8 +170,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
         let long = format!("{exhibit}, redrawn: {}: {title}", exhibit.source().shows);
-        let figure = Figure::of_charts(long, charts, &styles, caption);
-        pieces.scenes.push((end_of(&title, running.len()), figure.scene_on(&page, &figure.drawings[0].1)));
+        pieces.scenes.push((end_of(&title, running.len()), page.curves(&long, &charts, &styles, Some(&caption))));
     }
     if pieces.scenes.is_empty() {
         return Err("no text is longer than 4,096 tokens and was read by window+4 or tova".to_owned());
@@ -188,7 +185,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
 
 /// The end of a file name, which tells several keys apart.
 fn end_of(title: &str, keys: usize) -> String {
-    if keys > 1 { title.split(" \u{B7} ").map(escape::slug).collect::<Vec<_>>().join("-") } else { String::new() }
+    if keys > 1 { escape::slugs(title) } else { String::new() }
 }
 
 /// Maps of some layers; an empty range is the last layer.

@@ -12,17 +12,11 @@ pub(crate) enum Scale {
 
 impl Scale {
     fn along(self, value: f64) -> f64 {
-        match self {
-            Self::Linear => value,
-            Self::Log => value.ln(),
-        }
+        if self == Self::Log { value.ln() } else { value }
     }
 
     fn back(self, along: f64) -> f64 {
-        match self {
-            Self::Linear => along,
-            Self::Log => along.exp(),
-        }
+        if self == Self::Log { along.exp() } else { along }
     }
 }
 
@@ -94,19 +88,19 @@ fn ticks(low: f64, high: f64, scale: Scale) -> Vec<Tick> {
         return Vec::new();
     }
     let values = match scale {
-        Scale::Linear => even_ticks(low, high, 6),
+        Scale::Linear => even_ticks(low, high),
         Scale::Log => log_ticks(low, high),
     };
     values.into_iter().map(|value| Tick { value, label: number(value) }).collect()
 }
 
-/// Steps of 1, 2 or 5 times a power of ten, at most `most` ticks.
-fn even_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
-    let rough = (high - low) / most as f64;
-    let power = rough.log10().floor();
+/// Steps of 1, 2 or 5 times a power of ten, at most six ticks.
+fn even_ticks(low: f64, high: f64) -> Vec<f64> {
+    const MOST: f64 = 6.0;
+    let power = ((high - low) / MOST).log10().floor();
     let mut steps =
         (0..2).flat_map(|more| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powf(power + f64::from(more))));
-    let fits = |step: &f64| (high / step).floor() - (low / step).ceil() < most as f64;
+    let fits = |step: &f64| (high / step).floor() - (low / step).ceil() < MOST;
     let Some(step) = steps.find(fits) else { return Vec::new() };
     let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
     (first..=last).map(|n| n as f64 * step).collect()
@@ -124,7 +118,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     match finest {
         Some(ticks) if ticks.len() >= 4 => ticks,
         // Less than about a decade: even steps crowd a little at the top, but say more than two ticks do.
-        Some(_) => even_ticks(low, high, 6),
+        Some(_) => even_ticks(low, high),
         // More decades than ticks: every second, third, ... power of ten.
         None => {
             let powers = of(DIGITS[3]);
@@ -146,9 +140,8 @@ fn number(value: f64) -> String {
 /// Values beyond three times `full` are left out (the paper's Window is 600 times worse than the full cache), unless most
 /// policies have such values; then the limit is three times the lower median of the policies' worst values.
 pub(crate) fn values_to_show(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64> {
-    let finite =
-        |values: &Vec<f64>| -> Vec<f64> { values.iter().copied().filter(|value| value.is_finite()).collect() };
-    let series: Vec<Vec<f64>> = series.iter().map(finite).filter(|values| !values.is_empty()).collect();
+    let finite = |values: &[f64]| values.iter().copied().filter(|value| value.is_finite()).collect::<Vec<_>>();
+    let series: Vec<Vec<f64>> = series.iter().map(|values| finite(values)).collect();
     let mut worst: Vec<f64> =
         series.iter().filter_map(|values| values.iter().copied().max_by(f64::total_cmp)).collect();
     worst.sort_by(f64::total_cmp);

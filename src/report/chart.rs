@@ -12,7 +12,7 @@ use super::axis::{Axis, Scale, values_to_show};
 use super::points::{Panel, Point};
 use super::scene::Spot;
 use crate::metric::Metric;
-pub(crate) use legend::{SAMPLE, Stroke, draw_caption, draw_sample, finish, marker_path};
+pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
 pub(crate) use printed::{Printed, pen as printed_pen};
 
 /// Font sizes in points, legible in a paper's column.
@@ -82,15 +82,6 @@ pub(crate) enum Reference {
     Curve(Vec<Spot>),
 }
 
-impl Reference {
-    fn values(&self) -> Vec<f64> {
-        match self {
-            Self::Level(value) => vec![*value],
-            Self::Curve(spots) => spots.iter().map(|(_, value)| *value).collect(),
-        }
-    }
-}
-
 impl Chart {
     /// A panel over the cache size.
     pub(crate) fn by_size(panel: &Panel, title: String, scale: Scale) -> Self {
@@ -143,19 +134,6 @@ impl Chart {
         Self { values: Axis::of_values(values, Scale::Linear), ..self }
     }
 
-    pub(crate) fn has_full(&self) -> bool {
-        self.full.is_some()
-    }
-
-    /// Whether what it shows beside the policies is a guess, not an answer.
-    pub(crate) fn is_recall(&self) -> bool {
-        self.quantity.id == "recall"
-    }
-
-    pub(crate) fn has_chance(&self) -> bool {
-        self.chance.is_some()
-    }
-
     pub(crate) fn height(plot: f64) -> f64 {
         TITLE_ROW + plot + TICK_ROW + LABEL_ROW
     }
@@ -180,12 +158,17 @@ impl Chart {
 
 /// The values that an axis is to show.
 fn values(quantity: &Metric, series: Vec<Vec<f64>>, full: Option<&Reference>, scale: Scale) -> Vec<f64> {
-    match (quantity.range, full) {
-        (Some((low, high)), _) => vec![low, high],
-        (None, Some(Reference::Level(full))) if scale == Scale::Linear => values_to_show(&series, Some(*full)),
-        (None, None) if scale == Scale::Linear => values_to_show(&series, None),
-        (None, full) => series.into_iter().flatten().chain(full.iter().flat_map(|full| full.values())).collect(),
+    if let Some((low, high)) = quantity.range {
+        return vec![low, high];
     }
+    let full: Vec<f64> = match full {
+        Some(Reference::Curve(spots)) => spots.iter().map(|(_, value)| *value).collect(),
+        Some(Reference::Level(full)) if scale == Scale::Linear => return values_to_show(&series, Some(*full)),
+        None if scale == Scale::Linear => return values_to_show(&series, None),
+        Some(Reference::Level(full)) => vec![*full],
+        None => Vec::new(),
+    };
+    series.into_iter().flatten().chain(full).collect()
 }
 
 fn series(lines: &[Line]) -> Vec<Vec<f64>> {

@@ -46,8 +46,40 @@ impl Page {
         }
     }
 
-    /// Draws charts in rows; returns where they end.
-    pub(crate) fn draw(&self, scene: &mut Scene, charts: &[Chart], styles: &SeriesStyles) -> f64 {
+    /// Charts of policies, with their legend, and the `subject` and what the bands are in the caption.
+    pub(crate) fn curves(
+        &self,
+        title: &str,
+        charts: &[Chart],
+        styles: &SeriesStyles,
+        subject: Option<&str>,
+    ) -> Scene {
+        let note = |shown| match shown {
+            Shown::All => "",
+            Shown::Part => " (partly off scale)",
+            Shown::Nothing => " (off scale)",
+        };
+        let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
+        let legend = chart::legend(charts, styles).into_iter().map(named).collect();
+        let bands = match charts.iter().all(|chart| chart.paired) {
+            true => "bands: 95 % bootstrap of the difference to full",
+            false => "bands: 95 % bootstrap",
+        };
+        let bands = charts.iter().any(Chart::has_bands).then_some(bands);
+        let caption: Vec<&str> = subject.into_iter().chain(bands).collect();
+        self.scene(title, charts, styles, legend, &caption.join("; "))
+    }
+
+    /// Draws charts in rows, and below them the legend and a caption.
+    pub(super) fn scene(
+        &self,
+        title: &str,
+        charts: &[Chart],
+        styles: &SeriesStyles,
+        legend: Vec<(String, Stroke)>,
+        caption: &str,
+    ) -> Scene {
+        let mut scene = Scene::new(title, self.width);
         let abreast = self.abreast;
         let extra = if abreast > 1 { LABEL } else { 0.0 };
         let chart_width = (self.width - extra) / abreast as f64;
@@ -58,9 +90,11 @@ impl Page {
             let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
             let room = (chart_width + own - 2.0 * MARGIN, self.plot);
             // Panels of one figure share their quantity, so its name is written once per row.
-            chart.draw(scene, corner, room, styles, (&chart.title, column == 0));
+            chart.draw(&mut scene, corner, room, styles, (&chart.title, column == 0));
         }
-        charts.len().div_ceil(abreast) as f64 * row_height + MARGIN
+        let bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
+        chart::finish_charts(&mut scene, bottom, legend, caption);
+        scene
     }
 }
 
@@ -120,12 +154,9 @@ pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title:
     let chart = |size| if end == RUNNING { breakdown.running(size) } else { breakdown.chart(size) };
     let charts: Option<Vec<Chart>> = breakdown.sizes().into_iter().map(chart).collect();
     let charts = charts.filter(|charts| !charts.is_empty())?;
-    let name = &breakdown.metric().label;
-    let long = format!("{name} {how}: {title}");
-    let stem = format!("{}{end}", whole.stem);
     Some(Figure {
-        stem,
-        title: long,
+        stem: format!("{}{end}", whole.stem),
+        title: format!("{} {how}: {title}", breakdown.metric().label),
         drawings: vec![(LINEAR, charts)],
         styles: whole.styles,
         subject: Some(title),
@@ -136,11 +167,7 @@ pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title:
 fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
     let plain: Vec<String> = panels
         .iter()
-        .map(|panel| {
-            let title = panel.key.title(settings);
-            let parts = title.split(" \u{B7} ").map(escape::slug);
-            std::iter::once(panel.metric.slug()).chain(parts).collect::<Vec<_>>().join("-")
-        })
+        .map(|panel| format!("{}-{}", panel.metric.slug(), escape::slugs(&panel.key.title(settings))))
         .collect();
     let reserved = |stem: &str| {
         plain.iter().filter(|other| *other == stem).count() > 1
@@ -174,65 +201,8 @@ impl Figure<'_> {
         Figure { stem, title, drawings: drawings.collect(), styles, subject: None }
     }
 
-    /// One scale, with what its caption says.
-    pub(crate) fn of_charts<'a>(
-        title: String,
-        charts: Vec<Chart>,
-        styles: &'a SeriesStyles,
-        caption: String,
-    ) -> Figure<'a> {
-        let drawings = vec![(LINEAR, charts)];
-        Figure { stem: String::new(), title, drawings, styles, subject: Some(caption) }
-    }
-
     pub(crate) fn scene(&self, charts: &[Chart]) -> Scene {
-        self.scene_on(&Page::usual(charts.len()), charts)
-    }
-
-    pub(crate) fn scene_on(&self, page: &Page, charts: &[Chart]) -> Scene {
-        let mut scene = Scene::new(&self.title, page.width);
-        let bottom = page.draw(&mut scene, charts, self.styles);
-        let (names, strokes): (Vec<String>, Vec<Stroke>) = self.legend(charts).into_iter().unzip();
-        let bands = charts.iter().any(Chart::has_bands).then(|| bands(charts).to_owned());
-        let caption: Vec<String> =
-            self.subject.iter().filter(|subject| !subject.is_empty()).cloned().chain(bands).collect();
-        let sample = |scene: &mut Scene, at, i: usize| chart::draw_sample(scene, at, strokes[i]);
-        chart::finish(&mut scene, bottom, &names, (chart::SAMPLE, sample), &caption.join("; "));
-        scene
-    }
-
-    fn legend(&self, charts: &[Chart]) -> Vec<(String, Stroke)> {
-        let mut entries: Vec<(String, Stroke)> = Vec::new();
-        if charts.iter().any(Chart::has_full) {
-            entries.push(("full".to_owned(), Stroke::Full));
-        }
-        for (policy, style) in self.styles.iter() {
-            // The worst of the charts: one where it is missing must be explained.
-            let Some(shown) = charts.iter().filter_map(|chart| chart.shown(policy)).max() else { continue };
-            let note = match shown {
-                Shown::All => "",
-                Shown::Part => " (partly off scale)",
-                Shown::Nothing => " (off scale)",
-            };
-            entries.push((format!("{}{note}", escape::plain(policy)), Stroke::Policy(style)));
-        }
-        if charts.iter().any(Chart::has_chance) {
-            let name = if charts.iter().all(Chart::is_recall) { "chance" } else { "trivial answer" };
-            entries.push((name.to_owned(), Stroke::Chance));
-        }
-        if let Some(source) = charts.iter().find_map(Chart::printed_source) {
-            entries.push((source.to_owned(), Stroke::Printed));
-        }
-        entries
-    }
-}
-
-/// What the bands are.
-fn bands(charts: &[Chart]) -> &'static str {
-    if charts.iter().all(|chart| chart.paired) {
-        "bands: 95 % bootstrap of the difference to full"
-    } else {
-        "bands: 95 % bootstrap"
+        Page::usual(charts.len()).curves(&self.title, charts, self.styles, self.subject.as_deref())
     }
 }
 

@@ -115,6 +115,11 @@ pub(crate) fn slug(text: &str) -> String {
     if slug.is_empty() { "unnamed".to_owned() } else { slug.to_owned() }
 }
 
+/// The parts of a title, such as `model · data`, as a part of a file name.
+pub(crate) fn slugs(title: &str) -> String {
+    title.split(" \u{B7} ").map(slug).collect::<Vec<_>>().join("-")
+}
+
 /// Six hex digits that tell apart names whose slugs are equal.
 pub(super) fn fingerprint(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(3).map(|byte| format!("{byte:02x}")).collect()

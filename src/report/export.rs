@@ -19,9 +19,6 @@ const USVG_PIXELS: f32 = 96.0;
 
 impl Scene {
     /// A PNG file of 300 pixels per inch.
-    ///
-    /// # Errors
-    /// Where the figure is too large for a picture in memory.
     pub(crate) fn png(&self) -> Result<Vec<u8>> {
         let tree = self.tree()?;
         let (width, height) = self.size();
@@ -43,9 +40,6 @@ impl Scene {
     }
 
     /// A PDF file of one page.
-    ///
-    /// # Errors
-    /// Where svg2pdf fails.
     pub(crate) fn pdf(&self) -> Result<Vec<u8>> {
         let page = PageOptions { dpi: USVG_PIXELS };
         let file = svg2pdf::to_pdf(&self.tree()?, ConversionOptions::default(), page);

@@ -35,14 +35,8 @@ pub(crate) fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
     }
-    let mut cut: Vec<char> = text.chars().collect();
-    while let Some(_dropped) = cut.pop() {
-        let shown: String = cut.iter().collect::<String>().trim_end().to_owned() + "…";
-        if width(&shown, size) <= room {
-            return shown;
-        }
-    }
-    String::new()
+    let mut cuts = text.char_indices().rev().map(|(end, _)| format!("{}…", text[..end].trim_end()));
+    cuts.find(|cut| width(cut, size) <= room).unwrap_or_default()
 }
 
 /// The text in lines of a width, broken at spaces; a word that is longer is cut.

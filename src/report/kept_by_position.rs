@@ -1,5 +1,7 @@
 //! Steps kept by a token's position: the paper's Figure 9, a chart for each policy and a line for each cache size.
 
+use std::collections::BTreeSet;
+
 use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference, Stroke};
 use super::curve::Page;
@@ -19,28 +21,23 @@ const PLOT: f64 = 108.0;
 pub(super) fn scene(
     title: &str,
     positions: &[(u32, &Panel)],
-    lines: &[(&str, &[u32])],
+    lines: &[(&str, Vec<u32>)],
     length: u32,
     page: Option<f64>,
 ) -> Option<Scene> {
     let (_, first) = positions.first()?;
-    let mut sizes: Vec<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes: BTreeSet<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
     let names: Vec<String> = sizes.iter().map(u32::to_string).collect();
     let styles = SeriesStyles::of_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let charts: Vec<Chart> = lines
         .iter()
         .map(|(policy, sizes)| {
-            let line = |size: &u32| Line {
-                policy: size.to_string(),
-                spots: positions
-                    .iter()
-                    .filter_map(|(position, panel)| {
-                        let point = panel.point(policy, Some(*size))?;
-                        Some(chart::measurement(panel, point, f64::from(*position)))
-                    })
-                    .collect(),
+            let line = |size: &u32| {
+                let spots = positions.iter().filter_map(|(position, panel)| {
+                    let point = panel.point(policy, Some(*size))?;
+                    Some(chart::measurement(panel, point, f64::from(*position)))
+                });
+                Line { policy: size.to_string(), spots: spots.collect() }
             };
             let across: Vec<f64> = positions.iter().map(|(position, _)| f64::from(*position)).collect();
             // No token is kept longer than to the end of the text.
@@ -61,13 +58,8 @@ pub(super) fn scene(
     let abreast = charts.len().clamp(1, ABREAST);
     let width = page.unwrap_or((WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0));
     let title = format!("Steps kept by position: {title}");
-    let mut scene = Scene::new(&title, width);
-    let bottom = Page { width, abreast, plot: PLOT }.draw(&mut scene, &charts, &styles);
-    let names = names.iter().map(|name| format!("{name} entries")).chain(["to the end".to_owned()]);
-    let strokes: Vec<Stroke> =
-        styles.iter().map(|(_, style)| Stroke::Policy(style)).chain([Stroke::Full]).collect();
-    let sample = |scene: &mut Scene, at, i: usize| chart::draw_sample(scene, at, strokes[i]);
+    let legend = styles.iter().map(|(size, style)| (format!("{size} entries"), Stroke::Policy(style)));
+    let legend = legend.chain([("to the end".to_owned(), Stroke::Full)]).collect();
     let caption = format!("{title}; bands: 95 % bootstrap");
-    chart::finish(&mut scene, bottom, &names.collect::<Vec<_>>(), (chart::SAMPLE, sample), &caption);
-    Some(scene)
+    Some(Page { width, abreast, plot: PLOT }.scene(&title, &charts, &styles, legend, &caption))
 }

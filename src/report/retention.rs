@@ -4,7 +4,6 @@
 //! the pooled panels, and for single samples the tables that rows carry as text.
 
 use super::bootstrap::Estimate;
-use super::kept_tokens::KeptTokens;
 use super::points::Panel;
 use super::published::Published;
 use super::results::Results;
@@ -12,7 +11,7 @@ use super::scene::Scene;
 use super::series::{AllSeries, label, newest};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
-use super::{escape, heatmap, kept_by_position, order};
+use super::{escape, heatmap, kept_by_position, kept_tokens, order};
 use crate::ledger::Row;
 use crate::metric::Metric;
 
@@ -32,18 +31,12 @@ pub(crate) struct Section<'a> {
     rows: Vec<&'a Row>,
     series: &'a AllSeries<'a>,
     published: &'a dyn Published,
-}
-
-/// A policy at the sizes that evict.
-struct Column<'a> {
-    policy: &'a str,
-    sizes: Vec<u32>,
+    /// With their sizes below a sample's length; nothing is evicted at the others.
+    policies: Vec<(&'a str, Vec<u32>)>,
 }
 
 /// The cache size that maps are drawn at and tables sorted by, where it was measured: the paper's.
 const USUAL_SIZE: u32 = 512;
-/// Lines of the table of tokens.
-const MOST_TOKENS: usize = 15;
 /// What the terminal names.
 const MOST_NAMED: usize = 6;
 /// The metric of the whole section.
@@ -55,25 +48,28 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
     let panels = &results.panels;
     let whole: Vec<&Panel> = panels.iter().filter(lifetimes).filter(|panel| panel.slice.is_none()).collect();
     let keys: Vec<SeriesKey> = whole.iter().map(|panel| panel.key.clone()).collect();
-    let stem = |title: &str| {
-        let parts = title.split(" \u{B7} ").map(escape::slug);
-        std::iter::once("kept".to_owned()).chain(parts).collect::<Vec<_>>().join("-")
-    };
-    let stems: Vec<String> = keys.iter().map(|key| stem(&key.title(&keys))).collect();
+    let stem = |key: &SeriesKey| format!("kept-{}", escape::slugs(&key.title(&keys)));
+    let stems: Vec<String> = keys.iter().map(stem).collect();
     let is_table = |row: &&Row| Metric::known(&row.metric).is_some_and(Metric::is_sample_table);
     let tables: Vec<&Row> = results.rows.iter().filter(is_table).collect();
-    let section = |(whole, own): (&&'a Panel, &String)| {
+    let section = |(&whole, own): (&&'a Panel, &String)| {
         let key = &whole.key;
-        let fingerprint = || format!("{own}-{}", escape::fingerprint(&key.described()));
+        let sizes = |policy: &'a str| {
+            let points = whole.points.iter().filter(|point| point.is_policy() && point.policy == policy);
+            let sizes = points.filter_map(|point| point.cache_size).filter(|size| *size < key.length);
+            (policy, sizes.collect())
+        };
+        let policies = whole.policies().into_iter().map(sizes);
         let shared = stems.iter().filter(|other| *other == own).count() > 1;
         Section {
             key,
             title: key.title(&keys),
-            stem: if shared { fingerprint() } else { own.clone() },
+            stem: if shared { format!("{own}-{}", escape::fingerprint(&key.described())) } else { own.clone() },
             panels: panels.iter().filter(lifetimes).filter(|panel| panel.key == *key).collect(),
             rows: tables.iter().filter(|row| SeriesKey::of(row) == *key).copied().collect(),
             series: &results.series,
             published,
+            policies: policies.filter(|(_, sizes): &(_, Vec<u32>)| !sizes.is_empty()).collect(),
         }
     };
     whole.iter().zip(&stems).map(section).collect()
@@ -84,14 +80,12 @@ pub(super) fn terminal(sections: &[Section<'_>]) -> String {
     let mut text = String::new();
     for section in sections {
         let title = if sections.len() > 1 { format!("{} \u{B7} ", section.title) } else { String::new() };
-        for column in section.columns() {
-            let size = reference(&column.sizes);
-            let mut slices = section.kinds_at(&column, size);
-            slices.truncate(MOST_NAMED);
-            let name = |(slice, steps): &(&str, f64)| format!("{slice} {}", show(*steps));
-            let named: Vec<String> = slices.iter().map(name).collect();
-            let policy = escape::plain(column.policy);
-            text.push_str(&format!("{title}kept longest by {policy} at {size}, in steps: {}\n", named.join(", ")));
+        for (policy, sizes) in &section.policies {
+            let size = reference(sizes);
+            let slices = section.kinds_at(policy, size).into_iter().take(MOST_NAMED);
+            let named: Vec<String> = slices.map(|(slice, steps)| format!("{slice} {}", show(steps))).collect();
+            let (policy, named) = (escape::plain(policy), named.join(", "));
+            text.push_str(&format!("{title}kept longest by {policy} at {size}, in steps: {named}\n"));
         }
     }
     if text.is_empty() { text } else { format!("\n{text}") }
@@ -130,7 +124,7 @@ impl<'a> Section<'a> {
 
     /// A policy's sizes that evict; none where it was not measured.
     pub(crate) fn sizes_of(&self, policy: &str) -> Vec<u32> {
-        self.columns().into_iter().find(|column| column.policy == policy).map_or_else(Vec::new, |own| own.sizes)
+        self.policies.iter().find(|(known, _)| *known == policy).map_or_else(Vec::new, |(_, sizes)| sizes.clone())
     }
 
     /// A policy's maps, at the usual size or at the first that has any.
@@ -153,12 +147,13 @@ impl<'a> Section<'a> {
         if sizes.is_empty() {
             return None;
         }
-        kept_by_position::scene(&self.title, &self.positions(), &[(policy, &sizes)], self.key.length, Some(width))
+        self.by_position(&[(policy, sizes)], Some(width))
     }
 
-    fn positions(&self) -> Vec<(u32, &'a Panel)> {
-        let places = 0..kept_by_position::MOST;
-        places.filter_map(|position| Some((position, self.panel(&format!("position:{position}"))?))).collect()
+    fn by_position(&self, policies: &[(&str, Vec<u32>)], width: Option<f64>) -> Option<Scene> {
+        let panel = |position: u32| Some((position, self.panel(&format!("position:{position}"))?));
+        let positions: Vec<(u32, &Panel)> = (0..kept_by_position::MOST).filter_map(panel).collect();
+        kept_by_position::scene(&self.title, &positions, policies, self.key.length, width)
     }
 
     /// The panel of a slice, or of all tokens where it is empty.
@@ -166,22 +161,11 @@ impl<'a> Section<'a> {
         self.panels.iter().find(|panel| panel.slice.as_deref().unwrap_or_default() == slice).copied()
     }
 
-    /// The policies, with their sizes below a sample's length; nothing is evicted at the others.
-    fn columns(&self) -> Vec<Column<'a>> {
-        let Some(whole) = self.panel("") else { return Vec::new() };
-        let column = |policy: &'a str| {
-            let points = whole.points.iter().filter(|point| point.is_policy() && point.policy == policy);
-            let sizes = points.filter_map(|point| point.cache_size).filter(|size| *size < self.key.length);
-            Column { policy, sizes: sizes.collect() }
-        };
-        whole.policies().into_iter().map(column).filter(|column| !column.sizes.is_empty()).collect()
-    }
-
     /// Classes and tags with their mean steps at a size, the longest kept first.
-    fn kinds_at(&self, column: &Column<'_>, size: u32) -> Vec<(&'a str, f64)> {
+    fn kinds_at(&self, policy: &str, size: u32) -> Vec<(&'a str, f64)> {
         let slices = self.panels.iter().filter_map(|panel| {
             let slice = panel.slice.as_deref().filter(|slice| is_kind(slice))?;
-            Some((slice, panel.point(column.policy, Some(size))?.estimate.value))
+            Some((slice, panel.point(policy, Some(size))?.estimate.value))
         });
         let mut slices: Vec<(&str, f64)> = slices.collect();
         slices.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
@@ -191,28 +175,22 @@ impl<'a> Section<'a> {
     /// The section's figures with the names of their files.
     pub(super) fn figures(&self) -> Vec<(String, Scene)> {
         let mut figures = Vec::new();
-        let positions = self.positions();
-        let columns = self.columns();
-        let lines: Vec<(&str, &[u32])> =
-            columns.iter().map(|column| (column.policy, column.sizes.as_slice())).collect();
-        if let Some(scene) = kept_by_position::scene(&self.title, &positions, &lines, self.key.length, None) {
+        if let Some(scene) = self.by_position(&self.policies, None) {
             figures.push((format!("{}-by-position", self.stem), scene));
         }
-        for column in &columns {
-            let size = reference(&column.sizes);
-            let maps = heatmap::maps(self.rows_at(column.policy, size));
-            let stem = format!("{}-{}-{size}", self.stem, escape::slug(column.policy));
-            let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(column.policy));
+        for (policy, sizes) in &self.policies {
+            let size = reference(sizes);
+            let maps = heatmap::maps(self.rows_at(policy, size));
+            let stem = format!("{}-{}-{size}", self.stem, escape::slug(policy));
+            let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(policy));
             if let Some(last) = maps.last() {
                 let title = format!("{what} \u{B7} layer {}", last.layer);
                 figures.push((format!("{stem}-last-layer"), heatmap::scene(&title, std::slice::from_ref(last))));
             }
-            let pages = maps.chunks(heatmap::MOST).filter(|page| maps.len() > 1 && !page.is_empty());
-            for page in pages {
-                let layers = match (page.first(), page.last()) {
-                    (Some(first), Some(last)) if maps.len() > page.len() => {
-                        format!("-{}-{}", first.layer, last.layer)
-                    }
+            for page in maps.chunks(heatmap::MOST).filter(|_| maps.len() > 1) {
+                let layers = match page {
+                    [first, .., last] if maps.len() > page.len() => format!("-{}-{}", first.layer, last.layer),
+                    [only] => format!("-{0}-{0}", only.layer),
                     _ => String::new(),
                 };
                 figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&what, page)));
@@ -232,39 +210,29 @@ impl<'a> Section<'a> {
 
     /// All tables of the section.
     pub(super) fn sheets(&self) -> Vec<Sheet> {
-        let tokens = self.tokens();
-        self.kinds().into_iter().chain(tokens.iter().flat_map(|(title, tokens)| tokens.sheets(title))).collect()
+        let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes));
+        let tokens = self.policies.iter().flat_map(|(policy, sizes)| {
+            let size = reference(sizes);
+            let title = format!("Tokens kept longest and shortest: {policy} with {size} entries");
+            kept_tokens::sheets(&self.rows_at(policy, size), &title)
+        });
+        kinds.chain(tokens).collect()
     }
 
-    /// The tokens kept longest and shortest by each policy, where rows have them.
-    fn tokens(&self) -> Vec<(String, KeptTokens)> {
-        let of = |column: &Column<'_>| {
-            let size = reference(&column.sizes);
-            let tokens = KeptTokens::of(&self.rows_at(column.policy, size), MOST_TOKENS)?;
-            Some((format!("Tokens kept longest and shortest: {} with {size} entries", column.policy), tokens))
-        };
-        self.columns().iter().filter_map(of).collect()
-    }
-
-    /// A table by class and tag for each policy.
-    fn kinds(&self) -> Vec<Sheet> {
-        self.columns().iter().map(|column| self.kinds_of(column)).collect()
-    }
-
-    fn kinds_of(&self, column: &Column<'_>) -> Sheet {
-        let size = reference(&column.sizes);
-        let mut columns = vec!["tokens (%)".to_owned()];
-        columns.extend(column.sizes.iter().map(u32::to_string));
-        let point = |slice: &str, size: u32| self.panel(slice)?.point(column.policy, Some(size));
+    /// A policy's table by class and tag.
+    fn kinds_of(&self, policy: &str, sizes: &[u32]) -> Sheet {
+        let size = reference(sizes);
+        let columns = std::iter::once("tokens (%)".to_owned()).chain(sizes.iter().map(u32::to_string)).collect();
+        let point = |slice: &str, size: u32| self.panel(slice)?.point(policy, Some(size));
         let all = point("", size).map_or(1.0, |point| point.weight);
-        let kinds = self.kinds_at(column, size);
+        let kinds = self.kinds_at(policy, size);
         let slices: Vec<&str> = std::iter::once("").chain(kinds.iter().map(|(slice, _)| *slice)).collect();
         let line = |slice: &str| {
             let share = point(slice, size).map_or(0.0, |point| 100.0 * point.weight / all);
             let steps = |size: &u32| point(slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
             let share = Some(Entry::plain(format!("{share:.2}")));
             let name = if slice.is_empty() { "all tokens".to_owned() } else { slice.replace(':', " ") };
-            Line { name, cells: std::iter::once(share).chain(column.sizes.iter().map(steps)).collect() }
+            Line { name, cells: std::iter::once(share).chain(sizes.iter().map(steps)).collect() }
         };
         let mut grid = Grid { lines: slices.iter().map(|slice| line(slice)).collect(), columns };
         let mut about = format!("Sorted by size {size}.");
@@ -273,7 +241,7 @@ impl<'a> Section<'a> {
             about.push_str(&format!(" {}", beside.source));
         }
         Sheet {
-            title: format!("Steps kept by class and part of speech: {}", column.policy),
+            title: format!("Steps kept by class and part of speech: {policy}"),
             about,
             corner: "class or tag",
             grid,

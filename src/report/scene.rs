@@ -1,28 +1,25 @@
 //! The writer of figures: one SVG, which stands alone as a file and inside the page.
 //!
 //! Lengths are points (1/72 inch) from the top left. Every element has its colour, which files show, and a class, by which
-//! the page's style sheet replaces that colour with one of the light or dark theme. Lines, areas and texts are drawn with
-//! plotters, for which [`Backend`] writes the elements. Knows nothing of what is drawn.
+//! the page's style sheet replaces that colour with one of the light or dark theme. plotters draws lines and areas on
+//! [`Canvas`]. Knows nothing of what is drawn.
 
-use std::cell::RefCell;
-use std::fmt::{self, Write as _};
-use std::rc::Rc;
+use std::convert::Infallible;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind};
+use plotters::element::{Drawable, PathElement, PointCollection, Polygon};
+use plotters::prelude::{Color as _, IntoDrawingArea as _, ShapeStyle};
+use plotters_backend::{BackendColor, BackendCoord, BackendStyle, DrawingBackend, DrawingErrorKind};
 
-use super::series_style::{BLACK, WHITE};
+use super::series_style::{BLACK, Color, WHITE};
 use super::{escape, font};
 
 /// A position in points: across and down.
 pub(crate) type Spot = (f64, f64);
 
 /// Which part of a text is at its position; vertically, half the height of a digit is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Across {
     Left,
     Centre,
@@ -32,7 +29,7 @@ pub(crate) enum Across {
 /// What a line is drawn with.
 #[derive(Clone, Copy)]
 pub(crate) struct Pen {
-    pub(crate) color: RGBColor,
+    pub(crate) color: Color,
     /// In points.
     pub(crate) width: f64,
     /// Lengths of a dash and of the gap after it.
@@ -40,7 +37,7 @@ pub(crate) struct Pen {
 }
 
 impl Pen {
-    pub(crate) fn new(color: RGBColor, width: f64) -> Self {
+    pub(crate) fn new(color: Color, width: f64) -> Self {
         Self { color, width, dash: None }
     }
 
@@ -49,84 +46,68 @@ impl Pen {
     }
 }
 
-/// Units per inch. plotters draws in whole units, which are too fine to be seen.
-pub(crate) const UNITS: f64 = 600.0;
+/// Units per inch. Positions are whole units, which are too fine to be seen.
+const UNITS: f64 = 600.0;
+/// Farther than the right and lower borders of any figure.
+const FARTHEST: i32 = 65_535;
 
 pub(crate) struct Scene {
     pub(crate) title: String,
     pub(crate) width: f64,
     pub(crate) height: f64,
-    written: Rc<RefCell<Written>>,
-}
-
-/// The elements so far, and what the next one gets.
-#[derive(Default)]
-struct Written {
+    /// The elements so far.
     svg: String,
-    class: &'static str,
-    dash: Option<(f64, f64)>,
 }
 
 impl Scene {
     /// Without a height, which is set when everything is drawn.
     pub(crate) fn new(title: impl Into<String>, width: f64) -> Self {
-        Self { title: title.into(), width, height: 0.0, written: Rc::default() }
+        Self { title: title.into(), width, height: 0.0, svg: String::new() }
     }
 
-    pub(crate) fn stroke(&mut self, class: &'static str, points: &[Spot], pen: Pen) {
+    pub(crate) fn stroke(&mut self, class: &str, points: &[Spot], pen: Pen) {
         let mut points: Vec<_> = points.iter().copied().map(units).collect();
         points.dedup();
-        let style = ShapeStyle::from(pen.color).stroke_width((unit(pen.width) as u32).max(2));
+        let style = ShapeStyle::from(pen.color).stroke_width(unit(pen.width).max(2) as u32);
         self.draw(class, pen.dash, &PathElement::new(points, style));
     }
 
-    pub(crate) fn fill(&mut self, class: &'static str, points: &[Spot], color: RGBColor, opacity: f64) {
+    pub(crate) fn fill(&mut self, class: &str, points: &[Spot], color: Color, opacity: f64) {
         let points: Vec<_> = points.iter().copied().map(units).collect();
         self.draw(class, None, &Polygon::new(points, color.mix(opacity)));
     }
 
-    pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: RGBColor, across: Across) {
-        let at = (at.0, at.1 + font::HALF_DIGIT * size);
-        self.write_text(at, text, size, color, across, FontTransform::None);
+    fn draw<E>(&mut self, class: &str, dash: Option<(f64, f64)>, element: &E)
+    where
+        for<'a> &'a E: PointCollection<'a, BackendCoord>,
+        for<'a> E: Drawable<Canvas<'a>>,
+    {
+        let area = Canvas { svg: &mut self.svg, class, dash }.into_drawing_area();
+        area.draw(element).expect("writing to a string does not fail");
+    }
+
+    pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: Color, across: Across) {
+        let anchor = match across {
+            Across::Left => "start",
+            Across::Centre => "middle",
+            Across::Right => "end",
+        };
+        self.write_text(units((at.0, at.1 + font::HALF_DIGIT * size)), text, size, color, anchor, "");
     }
 
     /// Black text that reads from bottom to top, centred.
     pub(crate) fn upright_text(&mut self, at: Spot, text: &str, size: f64) {
-        let at = (at.0 + font::HALF_DIGIT * size, at.1);
-        self.write_text(at, text, size, BLACK, Across::Centre, FontTransform::Rotate270);
+        let (x, y) = units((at.0 + font::HALF_DIGIT * size, at.1));
+        self.write_text((x, y), text, size, BLACK, "middle", &format!(" transform=\"rotate(270 {x} {y})\""));
     }
 
-    fn write_text(
-        &mut self,
-        at: Spot,
-        text: &str,
-        size: f64,
-        color: RGBColor,
-        across: Across,
-        turn: FontTransform,
-    ) {
-        let horizontal = match across {
-            Across::Left => HPos::Left,
-            Across::Centre => HPos::Center,
-            Across::Right => HPos::Right,
-        };
-        let font = FontDesc::new(FontFamily::SansSerif, size * UNITS / 72.0, FontStyle::Normal);
-        let style = font.transform(turn).color(&color).pos(Pos::new(horizontal, VPos::Bottom));
+    fn write_text(&mut self, (x, y): (i32, i32), text: &str, size: f64, color: Color, anchor: &str, turn: &str) {
         let class = if color == BLACK { "ink" } else { "soft" };
-        self.draw(class, None, &Text::new(text.to_owned(), units(at), style));
-    }
-
-    fn draw<E>(&mut self, class: &'static str, dash: Option<(f64, f64)>, element: &E)
-    where
-        for<'a> &'a E: plotters::element::PointCollection<'a, BackendCoord>,
-        E: plotters::element::Drawable<Backend>,
-    {
-        {
-            let mut written = self.written.borrow_mut();
-            (written.class, written.dash) = (class, dash);
-        }
-        let area: DrawingArea<Backend, Shift> = Backend(Rc::clone(&self.written)).into_drawing_area();
-        area.draw(element).expect("writing to a string does not fail");
+        let (size, color, text) = (unit(size), hex(color), escape::xml(text));
+        self.svg += &format!(
+            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \
+             fill=\"{color}\"{turn}>{text}</text>\n"
+        );
     }
 
     /// A picture of grey squares, `columns` in each row, in a rectangle.
@@ -139,41 +120,36 @@ impl Scene {
         encoded.expect("a picture of whole rows can be encoded in memory");
         let ((x, y), (width, height)) = (units(corner), units(size));
         let data = STANDARD.encode(png);
-        self.raw(format_args!(
+        self.svg += &format!(
             "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" preserveAspectRatio=\"none\" \
              href=\"data:image/png;base64,{data}\"></image>\n"
-        ));
+        );
     }
 
     /// What is drawn `inside` as one group; `attributes` must be escaped.
     pub(crate) fn group(&mut self, attributes: &str, inside: impl FnOnce(&mut Self)) {
-        self.raw(format_args!("<g {attributes}>\n"));
+        self.svg += &format!("<g {attributes}>\n");
         inside(self);
-        self.raw(format_args!("</g>\n"));
+        self.svg += "</g>\n";
     }
 
     /// What is drawn `inside`, as far as it lies in the rectangle.
     pub(crate) fn clipped(&mut self, (left, top): Spot, (right, bottom): Spot, inside: impl FnOnce(&mut Self)) {
         let ((x, y), (width, height)) = (units((left, top)), units((right - left, bottom - top)));
-        self.raw(format_args!(
+        self.svg += &format!(
             "<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" viewBox=\"{x} {y} {width} {height}\">\n"
-        ));
+        );
         inside(self);
-        self.raw(format_args!("</svg>\n"));
+        self.svg += "</svg>\n";
     }
 
     /// A text that a reader gets who points at the group it is in, and a transparent circle to point at.
     pub(crate) fn tooltip(&mut self, at: Spot, radius: f64, text: &str) {
-        let ((x, y), radius) = (units(at), unit(radius));
-        let text = escape::xml(text);
-        self.raw(format_args!(
+        let ((x, y), radius, text) = (units(at), unit(radius), escape::xml(text));
+        self.svg += &format!(
             "<title>{text}</title>\n<circle class=\"target\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"none\" \
              pointer-events=\"all\"></circle>\n"
-        ));
-    }
-
-    fn raw(&mut self, element: fmt::Arguments<'_>) {
-        self.written.borrow_mut().svg.write_fmt(element).expect("writing to a string does not fail");
+        );
     }
 
     /// Width and height in units; both are even, since two units are a pixel of a PNG.
@@ -186,33 +162,32 @@ impl Scene {
     pub(crate) fn svg(&self) -> String {
         let (width, height) = self.size();
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" {} viewBox=\"0 0 {width} {height}\" role=\"img\" \
-             font-family=\"{}\" stroke-linejoin=\"round\">\n<title>{}</title>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" {} role=\"img\" font-family=\"{}\" \
+             stroke-linejoin=\"round\">\n<title>{}</title>\n\
              <style>image{{image-rendering:pixelated}}</style>\n\
              <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>\n{}</svg>\n",
-            self.inches(),
+            self.dimensions(),
             font::FAMILY,
             escape::xml(&self.title),
             hex(WHITE),
-            self.written.borrow().svg
+            self.svg
         )
     }
 
     /// The figure as a part of the page, whose style sheet has the colours; `label` is its name for screen readers.
     pub(crate) fn inline(&self, class: &str, label: &str) -> String {
-        let (width, height) = self.size();
         format!(
-            "<svg class=\"plot drawn {class}\" {} viewBox=\"0 0 {width} {height}\" role=\"group\" aria-label=\"{}\" \
-             stroke-linejoin=\"round\">\n{}</svg>\n",
-            self.inches(),
+            "<svg class=\"plot drawn {class}\" {} role=\"group\" aria-label=\"{}\" stroke-linejoin=\"round\">\n{}</svg>\n",
+            self.dimensions(),
             escape::xml(label),
-            self.written.borrow().svg
+            self.svg
         )
     }
 
-    fn inches(&self) -> String {
+    fn dimensions(&self) -> String {
         let (width, height) = self.size();
-        format!("width=\"{:.3}in\" height=\"{:.3}in\"", f64::from(width) / UNITS, f64::from(height) / UNITS)
+        let [across, down] = [width, height].map(|units| f64::from(units) / UNITS);
+        format!("width=\"{across:.3}in\" height=\"{down:.3}in\" viewBox=\"0 0 {width} {height}\"")
     }
 }
 
@@ -220,39 +195,38 @@ fn unit(points: f64) -> i32 {
     (points * UNITS / 72.0).round() as i32
 }
 
-fn units((x, y): Spot) -> BackendCoord {
-    (unit(x), unit(y))
+/// A position in units. What lies outside a figure, as a value off its scale does, is moved to the border.
+fn units((x, y): Spot) -> (i32, i32) {
+    (unit(x).clamp(0, FARTHEST), unit(y).clamp(0, FARTHEST))
 }
 
-fn hex(RGBColor(red, green, blue): RGBColor) -> String {
+fn hex(Color(red, green, blue): Color) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Writes SVG for plotters.
-struct Backend(Rc<RefCell<Written>>);
+/// Writes the lines and areas of plotters as SVG.
+struct Canvas<'a> {
+    svg: &'a mut String,
+    class: &'a str,
+    dash: Option<(f64, f64)>,
+}
 
-type Drawn = Result<(), DrawingErrorKind<fmt::Error>>;
+type Drawn = Result<(), DrawingErrorKind<Infallible>>;
 
-impl Backend {
-    fn path(&self, points: impl IntoIterator<Item = BackendCoord>, end: &str, paint: fmt::Arguments<'_>) -> Drawn {
-        let mut written = self.0.borrow_mut();
-        let class = written.class;
-        let write = |out: &mut String| -> fmt::Result {
-            write!(out, "<path class=\"{class}\" d=\"")?;
-            for (i, (x, y)) in points.into_iter().enumerate() {
-                write!(out, "{}{x} {y}", if i == 0 { 'M' } else { 'L' })?;
-            }
-            writeln!(out, "{end}\" {paint}></path>")
-        };
-        write(&mut written.svg).map_err(DrawingErrorKind::DrawingError)
+impl Canvas<'_> {
+    fn path(&mut self, points: impl IntoIterator<Item = BackendCoord>, end: &str, paint: &str) -> Drawn {
+        let steps: Vec<String> = points.into_iter().map(|(x, y)| format!("{x} {y}")).collect();
+        let (class, start) = (self.class, if steps.is_empty() { "" } else { "M" });
+        *self.svg += &format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L"));
+        Ok(())
     }
 }
 
-impl DrawingBackend for Backend {
-    type ErrorType = fmt::Error;
+impl DrawingBackend for Canvas<'_> {
+    type ErrorType = Infallible;
 
     fn get_size(&self) -> (u32, u32) {
-        (u32::from(u16::MAX), u32::from(u16::MAX))
+        (FARTHEST as u32, FARTHEST as u32)
     }
 
     fn ensure_prepared(&mut self) -> Drawn {
@@ -268,11 +242,9 @@ impl DrawingBackend for Backend {
     }
 
     fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
-        let (color, width) = (color(style.color()), style.stroke_width());
-        let dash = self.0.borrow().dash;
-        let dash =
-            dash.map_or_else(String::new, |(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
-        self.path(path, "", format_args!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"))
+        let dash = self.dash.map(|(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
+        let (color, width, dash) = (paint(style), style.stroke_width(), dash.unwrap_or_default());
+        self.path(path, "", &format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"))
     }
 
     fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
@@ -280,37 +252,15 @@ impl DrawingBackend for Backend {
         path: I,
         style: &S,
     ) -> Drawn {
-        let (color, opacity) = (color(style.color()), style.color().alpha);
-        match opacity {
-            1.0 => self.path(path, "Z", format_args!("fill=\"{color}\"")),
-            _ => self.path(path, "Z", format_args!("fill=\"{color}\" opacity=\"{opacity}\"")),
-        }
-    }
-
-    fn draw_text<S: BackendTextStyle>(&mut self, text: &str, style: &S, (x, y): BackendCoord) -> Drawn {
-        let anchor = match style.anchor().h_pos {
-            HPos::Left => "start",
-            HPos::Center => "middle",
-            HPos::Right => "end",
-        };
-        let turn = match style.transform() {
-            FontTransform::Rotate270 => format!(" transform=\"rotate(270 {x} {y})\""),
-            _ => String::new(),
-        };
-        let (size, color, text) = (style.size().round(), color(style.color()), escape::xml(text));
-        let mut written = self.0.borrow_mut();
-        let class = written.class;
-        writeln!(
-            written.svg,
-            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{color}\"\
-             {turn}>{text}</text>"
-        )
-        .map_err(DrawingErrorKind::DrawingError)
+        let opacity = style.color().alpha;
+        let opacity = if opacity < 1.0 { format!(" opacity=\"{opacity}\"") } else { String::new() };
+        self.path(path, "Z", &format!("fill=\"{}\"{opacity}", paint(style)))
     }
 }
 
-fn color(BackendColor { rgb: (red, green, blue), .. }: BackendColor) -> String {
-    hex(RGBColor(red, green, blue))
+fn paint(style: &impl BackendStyle) -> String {
+    let (red, green, blue) = style.color().rgb;
+    hex(Color(red, green, blue))
 }
 
 /// A text of a figure, with the room it takes in points.

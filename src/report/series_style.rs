@@ -3,25 +3,25 @@
 //! A policy looks the same in a whole report, so that a reader learns it once. Colours are Okabe and Ito's, without their
 //! yellow (too pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
 
-pub(crate) use plotters::style::RGBColor;
-
 use super::order;
 use super::points::Panel;
 
-pub(crate) const BLACK: RGBColor = RGBColor(0, 0, 0);
-pub(crate) const WHITE: RGBColor = RGBColor(255, 255, 255);
-pub(crate) const PALE: RGBColor = RGBColor(222, 222, 222);
-pub(crate) const GREY: RGBColor = RGBColor(110, 110, 110);
-/// The colours of lines. The page's style sheet has a class for each.
-pub(crate) const COLORS: [RGBColor; 9] = [
-    RGBColor(213, 94, 0),    // vermillion
-    RGBColor(0, 114, 178),   // blue
-    RGBColor(0, 158, 115),   // bluish green
-    RGBColor(86, 180, 233),  // sky blue
-    RGBColor(204, 121, 167), // reddish purple
-    RGBColor(230, 159, 0),   // orange
-    RGBColor(51, 34, 136),   // indigo
-    RGBColor(136, 34, 85),   // wine
+pub(crate) use plotters::style::RGBColor as Color;
+
+pub(crate) const BLACK: Color = Color(0, 0, 0);
+pub(crate) const WHITE: Color = Color(255, 255, 255);
+pub(crate) const PALE: Color = Color(222, 222, 222);
+pub(crate) const GREY: Color = Color(110, 110, 110);
+/// The colours of lines. page.css has a class for each, with a shade of it for light and one for dark pages.
+pub(crate) const COLORS: [Color; 9] = [
+    Color(213, 94, 0),    // vermillion
+    Color(0, 114, 178),   // blue
+    Color(0, 158, 115),   // bluish green
+    Color(86, 180, 233),  // sky blue
+    Color(204, 121, 167), // reddish purple
+    Color(230, 159, 0),   // orange
+    Color(51, 34, 136),   // indigo
+    Color(136, 34, 85),   // wine
     GREY,
 ];
 /// The place of grey, which no policy gets that the paper does not have.
@@ -39,16 +39,11 @@ pub(crate) enum Marker {
     Star,
 }
 
-const MARKERS: [Marker; 8] = [
-    Marker::Circle,
-    Marker::Square,
-    Marker::Up,
-    Marker::Diamond,
-    Marker::Down,
-    Marker::Star,
-    Marker::Plus,
-    Marker::Cross,
-];
+/// In the order in which policies get them.
+const MARKERS: [Marker; 8] = {
+    use Marker::*;
+    [Circle, Square, Up, Diamond, Down, Star, Plus, Cross]
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SeriesStyle {
@@ -60,7 +55,7 @@ pub(crate) struct SeriesStyle {
 }
 
 impl SeriesStyle {
-    pub(crate) fn color(self) -> RGBColor {
+    pub(crate) fn color(self) -> Color {
         COLORS[self.color]
     }
 
@@ -113,10 +108,6 @@ impl SeriesStyles {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, SeriesStyle)> {
         self.0.iter().map(|(name, style)| (name.as_str(), *style))
     }
-
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
-    }
 }
 
 /// Whether a policy is in the paper's figures; drawn last, since lines of its variants often lie under it.
@@ -136,13 +127,13 @@ fn of_the_paper(policy: &str) -> Option<(usize, Marker)> {
 }
 
 impl Marker {
-    /// The outline around the origin, of about equal area for every shape; open shapes are strokes.
-    pub(crate) fn strokes(self, radius: f64) -> (bool, Vec<Vec<(f64, f64)>>) {
+    /// The outlines around a place, of about equal area for every shape, and whether they are filled; others are lines.
+    pub(crate) fn strokes(self, at: (f64, f64), radius: f64) -> (bool, Vec<Vec<(f64, f64)>>) {
         let around = |corners: u32, turn: f64, radius: f64| -> Vec<(f64, f64)> {
             let angle = |i: u32| (turn + f64::from(i) / f64::from(corners)) * std::f64::consts::TAU;
-            (0..corners).map(|i| (radius * angle(i).sin(), -radius * angle(i).cos())).collect()
+            (0..corners).map(|i| (at.0 + radius * angle(i).sin(), at.1 - radius * angle(i).cos())).collect()
         };
-        let line = |(x, y): (f64, f64)| vec![(-x, -y), (x, y)];
+        let line = |(x, y): (f64, f64)| vec![(at.0 - x, at.1 - y), (at.0 + x, at.1 + y)];
         let r = radius;
         match self {
             Self::Circle => (true, vec![around(32, 0.0, r)]),

@@ -23,20 +23,14 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
         let key = &of_key[0].key;
         let mut sheets: Vec<Sheet> = report.timing(key).map(of_timing).into_iter().collect();
         for panel in of_key {
-            sheets.extend(of_panel(panel));
-            let parts = report.breakdowns_of(panel).flat_map(of_parts);
-            sheets.extend(parts.map(|(_, sheet)| sheet));
+            sheets.extend([value(panel), difference(panel), pairing::sheet(panel)].into_iter().flatten());
+            sheets.extend(report.breakdowns_of(panel).flat_map(of_parts).map(|(_, sheet)| sheet));
         }
         all.push((Some(key.title(&keys)), sheets));
     }
     all.extend(report.sections.iter().map(|section| (Some(section.heading()), section.sheets())));
     all.extend(report.extra.iter().map(|sheet| (None, vec![sheet.clone()])));
     all
-}
-
-/// Values, differences to full, and one policy against the others.
-fn of_panel(panel: &Panel) -> Vec<Sheet> {
-    [value(panel), difference(panel), pairing::sheet(panel)].into_iter().flatten().collect()
 }
 
 pub(super) fn value(panel: &Panel) -> Option<Sheet> {

@@ -1,14 +1,12 @@
 //! Draws a chart: axes, bands, lines and points.
 
-use plotters::style::RGBColor;
-
 use super::super::axis::Tick;
 use super::super::scene::{Across, Pen, Scene, Spot};
-use super::super::series_style::{self, BLACK, GREY, PALE, SeriesStyles};
+use super::super::series_style::{self, BLACK, PALE, SeriesStyles};
 use super::super::{escape, font};
-use super::legend::draw_marker;
+use super::legend::{Stroke, draw_marker};
 use super::{
-    Chart, DASH, LABEL, LABEL_ROOM, LINE_WIDTH, Line, Measurement, Reference, SMALL, TICK_ROW, TITLE, TITLE_ROW,
+    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, Measurement, Reference, SMALL, TICK_ROW, TITLE, TITLE_ROW, tooltip,
 };
 
 const TICK: f64 = 6.0;
@@ -73,9 +71,9 @@ impl Chart {
         if let Some(printed) = &self.printed {
             self.draw_printed(scene, plot, printed, styles);
         }
-        self.draw_reference(scene, plot, self.chance.as_ref(), "reference chance", GREY);
+        self.draw_reference(scene, plot, self.chance.as_ref(), Stroke::Chance);
         scene.group("data-policy=\"full\"", |scene| {
-            self.draw_reference(scene, plot, self.full.as_ref(), "reference full", BLACK);
+            self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
             if let Some(value) = level {
                 scene.text((plot.right + 2.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
             }
@@ -129,14 +127,7 @@ impl Chart {
         }
     }
 
-    fn draw_reference(
-        &self,
-        scene: &mut Scene,
-        plot: Plot,
-        reference: Option<&Reference>,
-        class: &'static str,
-        color: RGBColor,
-    ) {
+    fn draw_reference(&self, scene: &mut Scene, plot: Plot, reference: Option<&Reference>, stroke: Stroke) {
         let spots: Vec<Spot> = match reference {
             None => return,
             Some(Reference::Level(value)) => {
@@ -147,45 +138,37 @@ impl Chart {
                 spots.iter().map(|(across, value)| (self.x(plot, *across), self.y(plot, *value))).collect()
             }
         };
-        plot.clip(scene, |scene| {
-            scene.stroke(class, &drawable(spots), Pen::new(color, LINE_WIDTH).dashed(DASH));
-        });
+        let (class, pen) = stroke.look();
+        plot.clip(scene, |scene| scene.stroke(class, &drawable(spots), pen));
     }
 
     /// The full cache's points, which have tooltips like a policy's.
     fn draw_full_points(&self, scene: &mut Scene, plot: Plot) {
-        let points: Vec<(Spot, String)> = match &self.full {
-            Some(Reference::Level(value)) => {
-                let text = self.tooltip_of_full(self.full_point.as_ref(), *value);
-                vec![((plot.right, *value), text)]
+        let points: Vec<(Spot, String)> = match (&self.full, &self.full_point) {
+            (Some(Reference::Level(value)), Some(point)) => {
+                vec![((plot.right, *value), tooltip::describe(&self.quantity, point, "full"))]
             }
-            Some(Reference::Curve(spots)) => spots
-                .iter()
-                .map(|(across, value)| ((self.x(plot, *across), *value), self.tooltip_of_full_at(*across, *value)))
-                .collect(),
-            None => Vec::new(),
+            (Some(Reference::Curve(spots)), _) => {
+                let text = |(across, value): &Spot| self.tooltip_of_full_at(*across, *value);
+                spots.iter().map(|spot| ((self.x(plot, spot.0), spot.1), text(spot))).collect()
+            }
+            _ => Vec::new(),
         };
         for ((x, value), text) in points.into_iter().filter(|((_, value), _)| self.values.contains(*value)) {
-            let at = (x, self.y(plot, value));
             scene.group("class=\"pt full\" tabindex=\"0\" role=\"img\"", |scene| {
-                scene.tooltip(at, TARGET_RADIUS, &text);
+                scene.tooltip((x, self.y(plot, value)), TARGET_RADIUS, &text);
             });
         }
     }
 
     fn draw_band(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
-        let mut edges: (Vec<Spot>, Vec<Spot>) = (Vec::new(), Vec::new());
-        for spot in &line.spots {
-            let Some((low, high)) = spot.band else { continue };
-            let x = self.x(plot, spot.across);
-            // A logarithmic axis has no zero; the band then ends at the frame.
-            let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
-            edges.0.push((x, y(low)));
-            edges.1.push((x, y(high)));
-        }
-        edges.1.reverse();
-        let outline = drawable([edges.0, edges.1].concat());
+        // A logarithmic axis has no zero; the band then ends at the frame.
+        let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
+        let edge = |end: fn((f64, f64)) -> f64| {
+            line.spots.iter().filter_map(move |spot| Some((self.x(plot, spot.across), y(end(spot.band?)))))
+        };
+        let outline = drawable(edge(|band| band.0).chain(edge(|band| band.1).rev()).collect());
         let attributes = format!("class=\"{}\" {}", style.class(), of_policy(line));
         if !outline.is_empty() {
             scene.group(&attributes, |scene| {
@@ -203,7 +186,8 @@ impl Chart {
         let at = |spot: &Measurement| (self.x(plot, spot.across), self.y(plot, spot.value));
         let spots = drawable(line.spots.iter().map(at).collect());
         scene.group(&format!("class=\"line {}\" {}", style.class(), of_policy(line)), |scene| {
-            plot.clip(scene, |scene| scene.stroke("stroke", &spots, Pen::new(style.color(), LINE_WIDTH)));
+            let (class, pen) = Stroke::Policy(style).look();
+            plot.clip(scene, |scene| scene.stroke(class, &spots, pen));
             for spot in line.spots.iter().filter(|spot| self.values.contains(spot.value)) {
                 let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
                 scene.group(&format!("class=\"pt\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
@@ -221,9 +205,8 @@ fn of_policy(line: &Line) -> String {
     format!("data-policy=\"{}\"", escape::xml(policy))
 }
 
-/// What can be drawn: a logarithmic axis has no zero, and no drawing needs numbers far outside of it.
-pub(crate) fn drawable(spots: Vec<Spot>) -> Vec<Spot> {
-    const FAR: f64 = 1e5;
-    let finite = spots.into_iter().filter(|(_, y)| y.is_finite());
-    finite.map(|(x, y)| (x, y.clamp(-FAR, FAR))).collect()
+/// What can be drawn: a logarithmic axis has no zero.
+pub(crate) fn drawable(mut spots: Vec<Spot>) -> Vec<Spot> {
+    spots.retain(|(_, y)| y.is_finite());
+    spots
 }

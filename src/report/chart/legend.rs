@@ -1,14 +1,14 @@
 //! What is below the charts of a figure: samples of lines with their names, and captions.
 
 use super::super::scene::{Across, Pen, Scene, Spot};
-use super::super::series_style::{BLACK, GREY, Marker, SeriesStyle};
+use super::super::series_style::{BLACK, GREY, Marker, SeriesStyle, SeriesStyles};
 use super::super::{escape, font};
-use super::{DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, printed};
+use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, Shown, printed};
 
 /// Width of a line in the legend, in points.
-pub(crate) const SAMPLE: f64 = 16.0;
+const SAMPLE: f64 = 16.0;
 
-/// How a line looks in the legend.
+/// What a line shows.
 #[derive(Clone, Copy)]
 pub(crate) enum Stroke {
     Policy(SeriesStyle),
@@ -17,11 +17,46 @@ pub(crate) enum Stroke {
     Printed,
 }
 
+impl Stroke {
+    /// Its class in the style sheet, and its pen in files.
+    pub(crate) fn look(self) -> (&'static str, Pen) {
+        match self {
+            Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),
+            Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
+            Self::Chance => ("reference chance", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
+            Self::Printed => ("printed", printed::pen()),
+        }
+    }
+}
+
+/// A name in a legend, and how much of its line can be seen.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) stroke: Stroke,
+    pub(crate) shown: Shown,
+}
+
+/// The legend of charts that share a figure.
+pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles) -> Vec<Entry> {
+    let entry = |name: &str, stroke| Entry { name: name.to_owned(), stroke, shown: Shown::All };
+    let full = charts.iter().any(|chart| chart.full.is_some()).then(|| entry("full", Stroke::Full));
+    let policies = styles.iter().filter_map(|(policy, style)| {
+        // The worst of the charts: one where it is missing must be explained.
+        let shown = charts.iter().filter_map(|chart| chart.shown(policy)).max()?;
+        Some(Entry { name: escape::plain(policy), stroke: Stroke::Policy(style), shown })
+    });
+    let is_recall = charts.iter().all(|chart| chart.quantity.id == "recall");
+    let chance = charts.iter().any(|chart| chart.chance.is_some());
+    let chance = chance.then(|| entry(if is_recall { "chance" } else { "trivial answer" }, Stroke::Chance));
+    let printed = charts.iter().find_map(|chart| chart.printed.as_ref());
+    let printed = printed.map(|printed| entry(&printed.source, Stroke::Printed));
+    full.into_iter().chain(policies).chain(chance).chain(printed).collect()
+}
+
 /// One marker, as in a line and in the legend.
 pub(crate) fn draw_marker(scene: &mut Scene, at: Spot, style: SeriesStyle) {
-    let (filled, outlines) = style.marker.strokes(MARKER_RADIUS);
-    for outline in outlines {
-        let points: Vec<Spot> = outline.into_iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
+    let (filled, outlines) = style.marker.strokes(at, MARKER_RADIUS);
+    for points in outlines {
         if filled {
             scene.fill("mark", &points, style.color(), 1.0);
         } else {
@@ -30,30 +65,26 @@ pub(crate) fn draw_marker(scene: &mut Scene, at: Spot, style: SeriesStyle) {
     }
 }
 
-/// A marker's path around the origin, `radius` being its size, and whether it is filled.
-pub(crate) fn marker_path(marker: Marker, radius: f64) -> (String, bool) {
-    let (filled, outlines) = marker.strokes(radius);
-    let trace = |outline: &Vec<Spot>| -> String {
-        let steps = outline.iter().enumerate();
-        let steps = steps.map(|(i, (x, y))| format!("{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" }));
-        steps.collect::<String>() + if filled { "Z" } else { "" }
-    };
-    (outlines.iter().map(trace).collect(), filled)
-}
-
 /// A line as the legend shows it.
-pub(crate) fn draw_sample(scene: &mut Scene, (x, y): Spot, stroke: Stroke) {
-    let ends = [(x, y), (x + SAMPLE, y)];
-    let dashed = |color| Pen::new(color, LINE_WIDTH).dashed(DASH);
+fn draw_sample(scene: &mut Scene, (x, y): Spot, stroke: Stroke) {
+    let (ends, middle) = ([(x, y), (x + SAMPLE, y)], (x + SAMPLE / 2.0, y));
+    let (class, pen) = stroke.look();
     match stroke {
         Stroke::Policy(style) => scene.group(&format!("class=\"{}\"", style.class()), |scene| {
-            scene.stroke("stroke", &ends, Pen::new(style.color(), LINE_WIDTH));
-            draw_marker(scene, (x + SAMPLE / 2.0, y), style);
+            scene.stroke(class, &ends, pen);
+            draw_marker(scene, middle, style);
         }),
-        Stroke::Full => scene.stroke("reference full", &ends, dashed(BLACK)),
-        Stroke::Chance => scene.stroke("reference chance", &ends, dashed(GREY)),
-        Stroke::Printed => printed::draw_sample(scene, ends),
+        _ => scene.stroke(class, &ends, pen),
     }
+    if let Stroke::Printed = stroke {
+        printed::draw_hollow(scene, middle, Marker::Circle, GREY);
+    }
+}
+
+/// Ends a figure of charts: the names of their lines, then the caption.
+pub(crate) fn finish_charts(scene: &mut Scene, top: f64, legend: Vec<(String, Stroke)>, caption: &str) {
+    let (names, strokes): (Vec<String>, Vec<Stroke>) = legend.into_iter().unzip();
+    finish(scene, top, &names, (SAMPLE, |scene, at, i| draw_sample(scene, at, strokes[i])), caption);
 }
 
 /// A caption in as many lines as it needs; returns where it ends.

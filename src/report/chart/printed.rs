@@ -3,7 +3,7 @@
 
 use super::super::axis::Axis;
 use super::super::scene::{Pen, Scene, Spot};
-use super::super::series_style::{GREY, Marker, SeriesStyles, WHITE};
+use super::super::series_style::{Color, GREY, Marker, SeriesStyles, WHITE};
 use super::draw::{Plot, drawable};
 use super::{Chart, MARKER_RADIUS, Reference, series, values};
 
@@ -33,10 +33,6 @@ impl Chart {
         Self { values, printed: Some(printed), ..self }
     }
 
-    pub(crate) fn printed_source(&self) -> Option<&str> {
-        self.printed.as_ref().map(|printed| printed.source.as_str())
-    }
-
     pub(crate) fn draw_printed(&self, scene: &mut Scene, plot: Plot, printed: &Printed, styles: &SeriesStyles) {
         if let Some(full) = printed.full.filter(|full| self.values.contains(*full)) {
             let y = self.y(plot, full);
@@ -53,28 +49,20 @@ impl Chart {
             }
             plot.clip(scene, |scene| scene.stroke("printed", &spots, pen()));
             for &spot in spots.iter().filter(is_inside) {
-                draw_hollow(scene, spot, style.marker, Pen::new(style.color(), WIDTH));
+                draw_hollow(scene, spot, style.marker, style.color());
             }
         }
     }
 }
 
-/// The line in the legend.
-pub(crate) fn draw_sample(scene: &mut Scene, ends: [Spot; 2]) {
-    let middle = ((ends[0].0 + ends[1].0) / 2.0, ends[0].1);
-    scene.stroke("printed", &ends, pen());
-    draw_hollow(scene, middle, Marker::Circle, Pen::new(GREY, WIDTH));
-}
-
 /// A marker's outline around white.
-fn draw_hollow(scene: &mut Scene, at: Spot, marker: Marker, pen: Pen) {
-    let (filled, outlines) = marker.strokes(MARKER_RADIUS);
-    for outline in outlines {
-        let mut points: Vec<Spot> = outline.into_iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
+pub(crate) fn draw_hollow(scene: &mut Scene, at: Spot, marker: Marker, color: Color) {
+    let (filled, outlines) = marker.strokes(at, MARKER_RADIUS);
+    for mut points in outlines {
         if filled {
             scene.fill("printed", &points, WHITE, 1.0);
             points.extend(points.first().copied());
         }
-        scene.stroke("printed", &points, pen);
+        scene.stroke("printed", &points, Pen::new(color, WIDTH));
     }
 }

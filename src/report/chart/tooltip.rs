@@ -1,5 +1,6 @@
 //! What the tooltips of a chart say.
 
+use super::super::bootstrap::Estimate;
 use super::super::escape;
 use super::super::points::Point;
 use super::{Chart, Measurement};
@@ -12,14 +13,6 @@ impl Chart {
         let is_over_sizes = self.across_name.starts_with("cache size");
         let place = if is_over_sizes { String::new() } else { format!(", {}", self.place(spot.across)) };
         describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"))
-    }
-
-    /// Of the full cache where it is the same all across.
-    pub(crate) fn tooltip_of_full(&self, point: Option<&Point>, value: f64) -> String {
-        match point {
-            Some(point) => describe(&self.quantity, point, "full"),
-            None => format!("full: {} {}", self.quantity.label, digits(value)),
-        }
     }
 
     pub(crate) fn tooltip_of_full_at(&self, across: f64, value: f64) -> String {
@@ -41,17 +34,16 @@ impl Chart {
 }
 
 /// A point in words: the value, its interval, its difference to the full cache, and what it is over.
-fn describe(quantity: &Metric, point: &Point, place: &str) -> String {
-    let mut text = format!("{place}: {} {}", quantity.label, digits(point.estimate.value));
-    if let Some(interval) = point.estimate.interval {
-        text.push_str(&format!(" (95 % interval {} to {})", digits(interval.low), digits(interval.high)));
-    }
+pub(crate) fn describe(quantity: &Metric, point: &Point, place: &str) -> String {
+    let interval = |estimate: Estimate, name: &str| {
+        let ends = estimate.interval.map(|ends| format!(" ({name}{} to {})", digits(ends.low), digits(ends.high)));
+        ends.unwrap_or_default()
+    };
+    let (value, own) = (digits(point.estimate.value), interval(point.estimate, "95 % interval "));
+    let mut text = format!("{place}: {} {value}{own}", quantity.label);
     if let Some(difference) = point.to_full {
         let sign = if difference.value > 0.0 { "+" } else { "" };
-        text.push_str(&format!("; to full {sign}{}", digits(difference.value)));
-        if let Some(interval) = difference.interval {
-            text.push_str(&format!(" ({} to {})", digits(interval.low), digits(interval.high)));
-        }
+        text.push_str(&format!("; to full {sign}{}{}", digits(difference.value), interval(difference, "")));
     }
     let partial = if point.complete { "" } else { ", not all" };
     text.push_str(&format!("; {} samples{partial}", point.samples));

@@ -4,11 +4,11 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::super::chart::{self, Chart, Shown};
+use super::super::chart::{self, Chart, Entry, Shown, Stroke};
 use super::super::curve::Figure;
 use super::super::escape;
 use super::super::scene::Scene;
-use super::super::series_style::{Marker, SeriesStyles};
+use super::super::series_style::{Marker, SeriesStyle, SeriesStyles};
 use super::super::sheets::capital;
 
 /// Widths of a chart and heights of its plot, alone and among others. In points, of which the style sheet makes about two
@@ -61,55 +61,43 @@ fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bo
 
 /// What is measured but cannot be seen.
 fn off_scale(charts: &[Chart], styles: &SeriesStyles) -> String {
-    let names = styles.names().filter_map(|policy| {
-        let name = escape::plain(policy);
-        match charts.iter().filter_map(|chart| chart.shown(policy)).max()? {
-            Shown::All => None,
-            Shown::Part => Some(format!("{name} (in part)")),
-            Shown::Nothing => Some(name),
-        }
+    let names = chart::legend(charts, styles).into_iter().filter_map(|entry| match entry.shown {
+        Shown::All => None,
+        Shown::Part => Some(format!("{} (in part)", entry.name)),
+        Shown::Nothing => Some(entry.name),
     });
     names.collect::<Vec<_>>().join(", ")
 }
 
 fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
-    let shown = |(policy, _): &(&str, _)| charts.iter().any(|chart| chart.shown(policy).is_some());
     html! {
         ul.legend {
-            @if charts.iter().any(Chart::has_full) {
-                li data-policy="full" { (sample(html! { path.reference.full d="M1 7H31" {} })) "full" }
-            }
-            @for (policy, style) in styles.iter().filter(shown) {
-                li class=(style.class()) data-policy=(escape::plain(policy)) {
-                    (sample(html! {
-                        path.stroke d="M1 7H31" {}
-                        g transform="translate(16 7)" { (mark(style.marker)) }
-                    }))
-                    (escape::plain(policy))
-                }
-            }
-            @if charts.iter().any(Chart::has_chance) {
-                li {
-                    (sample(html! { path.reference.chance d="M1 7H31" {} }))
-                    @if charts.iter().all(Chart::is_recall) { "chance" } @else { "trivial answer" }
+            @for Entry { name, stroke, .. } in chart::legend(charts, styles) {
+                @let style = match stroke { Stroke::Policy(style) => Some(style), _ => None };
+                @let is_policy = style.is_some() || matches!(stroke, Stroke::Full);
+                li class=[style.map(SeriesStyle::class)] data-policy=[is_policy.then_some(&name)] {
+                    svg.sample viewBox="0 0 32 14" aria-hidden="true" {
+                        path class=(stroke.look().0) d="M1 7H31" {}
+                        @if let Some(style) = style {
+                            @let (path, filled) = marker_path(style.marker);
+                            g transform="translate(16 7)" { path.mark.open[!filled] d=(path) {} }
+                        }
+                    }
+                    (name)
                 }
             }
         }
     }
 }
 
-fn sample(inside: Markup) -> Markup {
-    html! { svg.sample viewBox="0 0 32 14" aria-hidden="true" { (inside) } }
-}
-
-/// A marker's outline in pixels, and whether it is filled.
+/// A marker's outline around the origin, in pixels, and whether it is filled.
 pub(super) fn marker_path(marker: Marker) -> (String, bool) {
-    chart::marker_path(marker, 4.4)
-}
-
-fn mark(marker: Marker) -> Markup {
-    let (path, filled) = marker_path(marker);
-    html! { path.mark.open[!filled] d=(path) {} }
+    let (filled, outlines) = marker.strokes((0.0, 0.0), 4.4);
+    let trace = |outline: &Vec<(f64, f64)>| {
+        let steps: Vec<String> = outline.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        format!("M{}{}", steps.join("L"), if filled { "Z" } else { "" })
+    };
+    (outlines.iter().map(trace).collect(), filled)
 }
 
 /// A figure as it is in the files.

@@ -23,14 +23,10 @@ impl Serialize for Exact {
 }
 
 /// JSON that is safe inside a `script` element: no `<` can end the element or begin a comment, and no line separator can be
-/// taken for the end of a line.
+/// taken for the end of a line. These characters occur only inside JSON strings, where an escape means the same.
 pub(super) fn inside_script(value: &impl Serialize) -> Result<String> {
-    Ok(escaped(&serde_json::to_string(value).context("writing JSON into the page")?))
-}
-
-/// These characters occur only inside JSON strings, where an escape means the same.
-pub(super) fn escaped(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+    let json = serde_json::to_string(value).context("writing JSON into the page")?;
+    Ok(json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ mod samples;
 mod table;
 #[cfg(test)]
 mod tests;
-mod theme;
 
 use anyhow::Result;
 

@@ -19,8 +19,7 @@ use super::super::series_key::SeriesKey;
 use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::write_report::Report;
-use super::table::Known;
-use super::{figure, points, samples, table, theme};
+use super::{figure, points, samples, table};
 
 const STYLE: &str = include_str!("page.css");
 /// One script, in the order of use.
@@ -34,7 +33,8 @@ const SCRIPT: &str = concat!(
 /// What all parts of the page need.
 struct Page<'a> {
     report: &'a Report<'a>,
-    known: Known<'a>,
+    /// The names of policies.
+    known: Vec<&'a str>,
     /// In the order of the page.
     keys: Vec<SeriesKey>,
     /// The figure of each panel that has a curve.
@@ -43,13 +43,12 @@ struct Page<'a> {
 
 pub(super) fn page(report: &Report<'_>) -> Result<String> {
     let figures = curve::figures(report.panels, report.styles);
-    let style = format!("{STYLE}\n{}", theme::css());
-    let known = Known(report.styles.names().chain(["full"]).collect());
+    let known = report.styles.iter().map(|(policy, _)| policy).chain(["full"]).collect();
     let page = Page { report, known, keys: report.keys(), figures: figures.single };
     let further: Vec<&Sheet> = report.smallest.iter().chain(&report.extra).collect();
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
-        digest(&style),
+        digest(STYLE),
         digest(SCRIPT)
     );
     let whole = html! {
@@ -63,7 +62,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "tova-bench " (env!("CARGO_PKG_VERSION")) };
                 title { "Cache size against quality" }
-                style { (PreEscaped(&style)) }
+                style { (PreEscaped(STYLE)) }
             }
             body {
                 a.skip href="#main" { "Skip to the results" }
@@ -71,7 +70,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 main #main tabindex="-1" {
                     @if !figures.combined.is_empty() { (page.overview(&figures.combined)) }
                     @if !further.is_empty() { (page.further(&further)) }
-                    @for (at, key) in page.keys.iter().enumerate() { (page.key(at, key)?) }
+                    @for (at, key) in page.keys.iter().enumerate() { (page.key(at, key)) }
                     (page.samples())
                 }
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
@@ -94,6 +93,11 @@ fn digest(text: &str) -> String {
 fn fields(key: &SeriesKey) -> String {
     let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::plain(&value)));
     fields.collect::<Vec<_>>().join(" \u{B7} ")
+}
+
+/// What a reader opens.
+fn fold(title: &str, open: bool, inside: Markup) -> Markup {
+    html! { details.fold open[open] { summary { (capital(&escape::plain(title))) } (inside) } }
 }
 
 /// Values of one field that are shown; more are counted.
@@ -162,10 +166,7 @@ impl Page<'_> {
             section.part aria-labelledby="overview" {
                 h2 #overview { "Side by side" }
                 @for (at, figure) in combined.iter().enumerate() {
-                    details.fold open[at == 0] {
-                        summary { (capital(&escape::plain(&figure.title))) }
-                        (figure::figure(figure, self.report.styles))
-                    }
+                    (fold(&figure.title, at == 0, figure::figure(figure, self.report.styles)))
                 }
             }
         }
@@ -176,17 +177,14 @@ impl Page<'_> {
             section.part aria-labelledby="further" {
                 h2 #further { "All settings together" }
                 @for (place, &sheet) in sheets.iter().enumerate() {
-                    @if place == 0 { (self.sheet(sheet, None)) }
-                    @else {
-                        details.fold { summary { (capital(&escape::plain(&sheet.title))) } (self.sheet(sheet, None)) }
-                    }
+                    @if place == 0 { (self.sheet(sheet, None)) } @else { (fold(&sheet.title, false, self.sheet(sheet, None))) }
                 }
             }
         }
     }
 
     /// One key: its first metric in full view, everything else folded.
-    fn key(&self, at: usize, key: &SeriesKey) -> Result<Markup> {
+    fn key(&self, at: usize, key: &SeriesKey) -> Markup {
         let mut panels: Vec<(&Panel, Option<&Figure<'_>>)> = self
             .report
             .panels
@@ -200,7 +198,7 @@ impl Page<'_> {
         panels.sort_by_key(|(panel, figure)| kept.is_some() && figure.is_none() && panel.metric.is_detail());
         let timed = self.report.timing(key);
         let (id, title) = (format!("setting-{at}"), key.title(&self.keys));
-        Ok(html! {
+        html! {
             section.key.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&key.task))
                 data-model=(escape::plain(&key.model)) data-dataset=(escape::plain(&key.dataset)) {
                 h2 id={ (id) "-title" } { (title) }
@@ -210,18 +208,16 @@ impl Page<'_> {
                     @let first = place == 0 && timed.is_none();
                     (self.panel(panel, *figure, first))
                 }
-                @if let Some(section) = kept { (self.kept(section)?) }
+                @if let Some(section) = kept { (self.kept(section)) }
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
-                        @for (name, value) in key.headed_details() {
-                            (fact(name, &[escape::plain(&value)]))
-                        }
+                        @for (name, value) in key.headed_details() { (fact(name, &[escape::plain(&value)])) }
                         (fact("whole revision", &[escape::plain(&key.model_revision)]))
                     }
                 }
             }
-        })
+        }
     }
 
     fn panel(&self, panel: &Panel, figure: Option<&Figure<'_>>, first: bool) -> Markup {
@@ -235,30 +231,25 @@ impl Page<'_> {
                 @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = &differences {
-                @if first {
-                    details.fold { summary { "Difference to the full cache" } (self.sheet(sheet, None)) }
-                } @else { (self.sheet(sheet, None)) }
+                @if first { (fold("Difference to the full cache", false, self.sheet(sheet, None))) }
+                @else { (self.sheet(sheet, None)) }
             }
-            @if let Some(sheet) = pairing::sheet(panel) {
-                details.fold { summary { (capital(&escape::plain(&sheet.title))) } (self.sheet(&sheet, None)) }
-            }
+            @if let Some(sheet) = pairing::sheet(panel) { (fold(&sheet.title, false, self.sheet(&sheet, None))) }
         };
         html! {
             @if first {
                 div.panel data-metric=(metric) { (body) }
-                (self.parts(panel, figure))
             } @else {
                 details.panel.fold data-metric=(metric) { summary { (name) } (body) }
-                (self.parts(panel, figure))
             }
+            (self.parts(panel, figure))
         }
     }
 
     /// A metric by slices of the samples.
     fn parts(&self, panel: &Panel, whole: Option<&Figure<'_>>) -> Markup {
-        let all = || self.report.breakdowns_of(panel);
         html! {
-            @for parts in all() {
+            @for parts in self.report.breakdowns_of(panel) {
                 @let tables = sheets::of_parts(parts);
                 @let charts = whole.and_then(|whole| curve::of_parts(parts, whole, panel.key.title(&self.keys)));
                 details.panel.fold data-metric=(escape::plain(&panel.metric.id)) {
@@ -271,22 +262,20 @@ impl Page<'_> {
     }
 
     /// Which tokens are kept, with figures as images.
-    fn kept(&self, section: &retention::Section<'_>) -> Result<Markup> {
-        let figures = section.figures();
-        let pictures: Vec<Markup> = figures.iter().map(|(_, scene)| figure::picture(scene)).collect();
-        Ok(html! {
+    fn kept(&self, section: &retention::Section<'_>) -> Markup {
+        html! {
             div.kept {
                 h3 { "What is kept" }
                 p.about { (section.about()) }
-                @for (place, picture) in pictures.iter().enumerate() {
-                    @if place == 0 { (picture) }
-                    @else { details.fold { summary { (escape::plain(&figures[place].1.title)) } (picture) } }
+                @for (place, (_, scene)) in section.figures().iter().enumerate() {
+                    @let picture = figure::picture(scene);
+                    @if place == 0 { (picture) } @else { (fold(&scene.title, false, picture)) }
                 }
                 @for sheet in section.sheets() {
                     details.panel.fold data-metric="lifetime" { summary { (escape::plain(&sheet.title)) } (self.sheet(&sheet, None)) }
                 }
             }
-        })
+        }
     }
 
     /// Where the script shows single samples.

@@ -5,46 +5,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::super::bootstrap::Estimate;
 use super::super::escape;
-use super::super::points::Panel;
+use super::super::points::{Panel, Point};
 use super::super::series_key::SeriesKey;
-use super::super::series_style::SeriesStyles;
+use super::super::series_style::{SeriesStyle, SeriesStyles};
 use super::figure::marker_path;
 use super::json::{Exact, inside_script};
-
-#[derive(Serialize)]
-struct Points {
-    /// Names of the fields of a key.
-    fields: [&'static str; 13],
-    settings: Vec<KeyRecord>,
-    panels: Vec<Subject>,
-    columns: [&'static str; 12],
-    points: Vec<Line>,
-    /// By policy: its classes, its marker's outline, and whether that is open.
-    looks: BTreeMap<String, (String, String, bool)>,
-}
-
-#[derive(Serialize)]
-struct KeyRecord {
-    title: String,
-    fields: [String; 13],
-}
-
-#[derive(Serialize)]
-struct Subject {
-    setting: usize,
-    metric: String,
-    slice: String,
-    quantity: String,
-    chance: Option<Exact>,
-    samples: usize,
-}
-
-/// Panel, policy, size; value, low, high; to full, low, high; samples, clusters, weight, complete.
-type Line = (usize, String, Option<u32>, [Option<Exact>; 6], usize, usize, Exact, bool);
 
 const COLUMNS: [&str; 12] = [
     "policy",
@@ -63,57 +31,52 @@ const COLUMNS: [&str; 12] = [
 
 /// The JSON; `keys` are the page's, in its order.
 pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], styles: &SeriesStyles) -> Result<String> {
-    let record = |key: &SeriesKey| KeyRecord {
-        title: key.title(keys),
-        fields: key.fields().map(|(_, field)| escape::plain(&field)),
+    let setting = |key: &SeriesKey| {
+        let fields = key.fields().map(|(_, field)| escape::plain(&field));
+        json!({ "title": key.title(keys), "fields": fields })
     };
-    let subject = |panel: &Panel| Subject {
-        setting: keys.iter().position(|key| *key == panel.key).unwrap_or(0),
-        metric: escape::plain(&panel.metric.id),
-        slice: escape::plain(panel.slice.as_deref().unwrap_or_default()),
-        quantity: panel.metric.label.to_string(),
-        chance: panel.chance.map(Exact),
-        samples: panel.samples,
-    };
-    let lines = panels.iter().enumerate().flat_map(|(of, panel)| {
-        panel.points.iter().map(move |point| {
-            let [value, low, high] = numbers(Some(point.estimate));
-            let [to_full, to_full_low, to_full_high] = numbers(point.to_full);
-            let numbers = [value, low, high, to_full, to_full_low, to_full_high];
-            let policy = escape::plain(&point.policy);
-            (
-                of,
-                policy,
-                point.cache_size,
-                numbers,
-                point.samples,
-                point.clusters,
-                Exact(point.weight),
-                point.complete,
-            )
+    let subject = |panel: &Panel| {
+        json!({
+            "setting": keys.iter().position(|key| *key == panel.key).unwrap_or(0),
+            "metric": escape::plain(&panel.metric.id),
+            "slice": escape::plain(panel.slice.as_deref().unwrap_or_default()),
+            "quantity": panel.metric.label,
+            "chance": panel.chance.map(Exact),
+            "samples": panel.samples,
         })
-    });
-    inside_script(&Points {
-        fields: SeriesKey::names(),
-        settings: keys.iter().map(record).collect(),
-        panels: panels.iter().map(subject).collect(),
-        columns: COLUMNS,
-        points: lines.collect(),
-        looks: styles
-            .iter()
-            .map(|(policy, style)| {
-                let (path, filled) = marker_path(style.marker);
-                (escape::plain(policy), (style.class(), path, !filled))
-            })
-            .collect(),
-    })
+    };
+    let points = panels.iter().enumerate().flat_map(|(at, panel)| panel.points.iter().map(move |p| point(at, p)));
+    // By policy: its classes, its marker's outline, and whether that is open.
+    let look = |(policy, style): (&str, SeriesStyle)| {
+        let (path, filled) = marker_path(style.marker);
+        (escape::plain(policy), json!([style.class(), path, !filled]))
+    };
+    inside_script(&json!({
+        "fields": SeriesKey::names(),
+        "settings": keys.iter().map(setting).collect::<Vec<_>>(),
+        "panels": panels.iter().map(subject).collect::<Vec<_>>(),
+        "columns": COLUMNS,
+        "points": points.collect::<Vec<_>>(),
+        "looks": styles.iter().map(look).collect::<BTreeMap<_, _>>(),
+    }))
 }
 
-fn numbers(estimate: Option<Estimate>) -> [Option<Exact>; 3] {
-    let interval = estimate.and_then(|estimate| estimate.interval);
-    [
-        estimate.map(|estimate| Exact(estimate.value)),
-        interval.map(|interval| Exact(interval.low)),
-        interval.map(|interval| Exact(interval.high)),
-    ]
+/// The panel, policy, size; value, low, high, to full, low, high; samples, clusters, weight, complete.
+fn point(panel: usize, point: &Point) -> Value {
+    let numbers = [Some(point.estimate), point.to_full].map(|estimate| {
+        let interval = estimate.and_then(|estimate| estimate.interval);
+        let numbers = [estimate.map(|e| e.value), interval.map(|i| i.low), interval.map(|i| i.high)];
+        numbers.map(|number| number.map(Exact))
+    });
+    let policy = escape::plain(&point.policy);
+    json!([
+        panel,
+        policy,
+        point.cache_size,
+        numbers.as_flattened(),
+        point.samples,
+        point.clusters,
+        Exact(point.weight),
+        point.complete
+    ])
 }

@@ -1,5 +1,6 @@
 //! A strict parser of pages for the tests: tags, quoted attributes and raw scripts.
 
+use regex::Regex;
 use serde_json::Value;
 
 /// One tag or one text of a page.
@@ -12,46 +13,37 @@ pub(super) enum Piece<'a> {
 
 /// Reads what the page may consist of: tags with quoted attributes, and raw text inside `script` and `style`.
 pub(super) fn pieces(page: &str) -> Vec<Piece<'_>> {
+    let tag = Regex::new(r#"^<(/?)(\w+)((?: [\w-]+(?:="[^"]*")?)*)>"#).unwrap();
+    let attribute = Regex::new(r#" ([\w-]+)(?:="([^"]*)")?"#).unwrap();
     let mut pieces = Vec::new();
     let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap();
+    let mut text_end = "<".to_owned();
     while !rest.is_empty() {
-        let Some(tag) = rest.strip_prefix('<') else {
-            let (text, after) = rest.split_at(rest.find('<').unwrap());
-            pieces.push(Piece::Text(text));
-            rest = after;
-            continue;
-        };
-        if let Some(tag) = tag.strip_prefix('/') {
-            let (name, after) = tag.split_once('>').unwrap();
-            pieces.push(Piece::Close(name));
-            rest = after;
-            continue;
-        }
-        let end = tag.find(|c: char| !c.is_ascii_alphanumeric()).unwrap();
-        let (name, mut inside) = tag.split_at(end);
-        let mut attributes = Vec::new();
-        while !inside.starts_with('>') {
-            inside = inside.strip_prefix(' ').unwrap_or_else(|| panic!("no space in <{name}: {:.60}", inside));
-            let end = inside.find(['=', ' ', '>']).unwrap();
-            let (key, after) = inside.split_at(end);
-            let Some(quoted) = after.strip_prefix("=\"") else {
-                attributes.push((key, ""));
-                inside = after;
-                continue;
-            };
-            let (value, after) = quoted.split_once('"').unwrap();
-            attributes.push((key, value));
-            inside = after;
-        }
-        rest = &inside[1..];
-        pieces.push(Piece::Open(name, attributes));
-        if matches!(name, "script" | "style") {
-            let (raw, after) = rest.split_at(rest.find(&format!("</{name}")).unwrap());
-            pieces.push(Piece::Text(raw));
-            rest = after;
-        }
+        let (text, after) = rest.split_at(rest.find(&text_end).unwrap());
+        pieces.extend((!text.is_empty()).then_some(Piece::Text(text)));
+        let found = tag.captures(after).unwrap_or_else(|| panic!("no tag: {after:.60}"));
+        let [slash, name, attributes] = [1, 2, 3].map(|group| found.get(group).unwrap().as_str());
+        let is_raw = slash.is_empty() && matches!(name, "script" | "style");
+        text_end = if is_raw { format!("</{name}") } else { "<".to_owned() };
+        pieces.push(match slash {
+            "" => {
+                let pairs = attribute.captures_iter(attributes).map(|pair| {
+                    let value = pair.get(2).map_or("", |value| value.as_str());
+                    (pair.get(1).unwrap().as_str(), value)
+                });
+                Piece::Open(name, pairs.collect())
+            }
+            _ => Piece::Close(name),
+        });
+        rest = &after[found[0].len()..];
     }
     pieces
+}
+
+/// The names and attributes of the tags that open an element.
+pub(super) fn tags(page: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
+    let open = |piece| if let Piece::Open(name, attributes) = piece { Some((name, attributes)) } else { None };
+    pieces(page).into_iter().filter_map(open).collect()
 }
 
 pub(super) fn attribute<'a>(attributes: &[(&str, &'a str)], name: &str) -> Option<&'a str> {

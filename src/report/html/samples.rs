@@ -4,15 +4,17 @@
 //! all their samples rather than all cells with some. It says what it leaves out.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::super::series::{AllSeries, CellSums, PolicyAtSize, newest};
+use super::super::series::{AllSeries, CellSums, PolicyAtSize, SampleSum, newest};
 use super::super::series_key::SeriesKey;
 use super::super::{escape, order};
-use super::json::{Exact, escaped, inside_script};
+use super::json::{Exact, inside_script};
 use crate::ledger::Row;
 use crate::metric::{Metric, Pooling};
 
@@ -27,11 +29,32 @@ type Column<'a> = (&'a str, Option<&'a str>);
 /// What one cell measured.
 type Columns<'a> = BTreeMap<Column<'a>, &'a CellSums<'a>>;
 
-/// A policy at a size, with what its newest cell measured.
+/// Values by sample, and the place of their list of weights.
+#[derive(Serialize)]
+struct Values {
+    v: Vec<Option<Exact>>,
+    w: usize,
+}
+
+/// By the place of their column.
+type ByColumn = BTreeMap<usize, Values>;
+
+/// What a place says of whole samples.
+#[derive(Serialize)]
+struct Whole<'a> {
+    policy: String,
+    size: Option<u32>,
+    values: ByColumn,
+    outputs: Option<Vec<Option<&'a str>>>,
+}
+
+/// A policy at a size, with what its newest cell measured and what of it is in the page.
 struct Place<'a> {
     policy: Cow<'a, str>,
     size: Option<u32>,
     columns: Columns<'a>,
+    whole: Option<Whole<'a>>,
+    slices: Option<ByColumn>,
 }
 
 /// The samples of one key, as far as they are in the page.
@@ -39,61 +62,25 @@ struct KeySamples<'a> {
     title: String,
     /// As tables order them.
     places: Vec<Place<'a>>,
-    /// By sample, its place in the page's list.
-    listed: HashMap<&'a str, usize>,
     /// Name and cluster.
     samples: Vec<(&'a str, &'a str)>,
     columns: Vec<Column<'a>>,
-    weights: Weights,
-    taken: Vec<Taken>,
+    /// Lists of weights, which are mostly the same for every policy.
+    weights: Vec<Value>,
     left_out: Vec<String>,
 }
 
-/// The JSON of a place, as far as it was taken.
-#[derive(Default)]
-struct Taken {
-    whole: Option<String>,
-    slices: Option<String>,
-}
-
-/// Lists of weights, which are mostly the same for every policy.
-#[derive(Default)]
-struct Weights {
-    known: HashMap<String, usize>,
-    lists: Vec<String>,
-}
-
-impl Weights {
-    fn place(&mut self, list: String) -> usize {
-        let lists = &mut self.lists;
-        *self.known.entry(list).or_insert_with_key(|list| {
-            lists.push(list.clone());
-            lists.len() - 1
-        })
-    }
-}
-
-/// Values and, by the place of their list, weights of one column.
+/// A key as the script reads it.
 #[derive(Serialize)]
-struct Values {
-    v: Vec<Option<Exact>>,
-    w: usize,
-}
-
-#[derive(Serialize)]
-struct Whole<'a> {
-    policy: String,
-    size: Option<u32>,
-    values: BTreeMap<usize, Values>,
-    outputs: Option<Vec<Option<&'a str>>>,
-}
-
-#[derive(Serialize)]
-struct Subject {
-    metric: String,
-    slice: String,
-    quantity: String,
-    transform: &'static str,
+struct Record<'a> {
+    title: &'a str,
+    samples: Vec<[String; 2]>,
+    columns: Vec<Value>,
+    weights: Vec<&'a Value>,
+    questions: Vec<Option<&'a str>>,
+    references: Vec<Vec<String>>,
+    left_out: &'a [String],
+    places: Vec<(&'a Whole<'a>, Option<&'a ByColumn>)>,
 }
 
 /// The JSON; `keys` are the page's, in its order, and `budget` its bytes.
@@ -101,33 +88,21 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
     let mut all_keys: Vec<KeySamples<'_>> =
         keys.iter().map(|key| KeySamples::of(key.title(keys), places(all, key))).collect();
     let mut left = budget;
-    for tier in [Tier::Whole, Tier::Slices] {
+    for of_slices in [false, true] {
         // A cell of each key in turn, so that no key takes all the room.
-        let orders: Vec<Vec<usize>> = all_keys.iter().map(|of_key| of_key.by_interest()).collect();
-        let longest = orders.iter().map(Vec::len).max().unwrap_or(0);
-        let mut full = vec![false; all_keys.len()];
-        for rank in 0..longest {
-            for (at, of_key) in all_keys.iter_mut().enumerate() {
-                let Some(&place) = orders[at].get(rank).filter(|_| !full[at]) else { continue };
-                match of_key.take(place, tier, left)? {
-                    Some(cost) => left = left.saturating_sub(cost),
-                    None => full[at] = true,
+        let mut queues: Vec<_> = all_keys.iter().map(|of_key| of_key.by_interest().into_iter()).collect();
+        while queues.iter().any(|queue| queue.len() > 0) {
+            for (of_key, queue) in all_keys.iter_mut().zip(&mut queues) {
+                let Some(place) = queue.next() else { continue };
+                match of_key.take(place, of_slices, left)? {
+                    Some(rest) => left = rest,
+                    None => *queue = Vec::new().into_iter(),
                 }
             }
         }
     }
-    let mut written = Vec::new();
-    for of_key in &mut all_keys {
-        of_key.note_what_is_missing();
-        written.push(of_key.json()?);
-    }
-    Ok(format!("[{}]", written.join(",\n")))
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Tier {
-    Whole,
-    Slices,
+    all_keys.iter_mut().for_each(KeySamples::note_what_is_missing);
+    inside_script(&all_keys.iter().map(KeySamples::record).collect::<Vec<_>>())
 }
 
 /// The places of a key with results of whole samples and of positions along the text.
@@ -145,7 +120,7 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
             }
         }
     }
-    let place = |((policy, size), columns)| Place { policy, size, columns };
+    let place = |((policy, size), columns)| Place { policy, size, columns, whole: None, slices: None };
     let mut places: Vec<Place<'_>> = places.into_iter().map(place).collect();
     places.sort_by(|a, b| (order::of(&a.policy), a.size).cmp(&(order::of(&b.policy), b.size)));
     places
@@ -169,208 +144,160 @@ impl<'a> KeySamples<'a> {
             let (rank, id) = (Metric::of(metric).order().0, (*metric).to_owned());
             (rank, id, slice.map(order::of_slice))
         });
-        Self {
-            title,
-            taken: places.iter().map(|_| Taken::default()).collect(),
-            places,
-            listed: samples.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect(),
-            samples,
-            columns,
-            weights: Weights::default(),
-            left_out,
-        }
+        Self { title, places, samples, columns, weights: Vec::new(), left_out }
     }
 
     /// The places in the order in which they are taken: the full cache, then all policies at one size after the other, from
     /// the middle outwards by halves.
     fn by_interest(&self) -> Vec<usize> {
         let sizes: BTreeSet<u32> = self.places.iter().filter_map(|place| place.size).collect();
-        let sizes: Vec<u32> = sizes.into_iter().collect();
-        let mut places: Vec<usize> = (0..self.places.len()).filter(|at| self.places[*at].size.is_none()).collect();
-        for size in by_halves(sizes.len()).into_iter().map(|at| sizes[at]) {
-            places.extend((0..self.places.len()).filter(|at| self.places[*at].size == Some(size)));
-        }
+        // Counted so that the middle divides by the highest power of two, the middles of the halves by the next, ...
+        let first = ((sizes.len() + 1).next_power_of_two() - sizes.len()).div_ceil(2);
+        let ranks = sizes.into_iter().zip(first..).map(|(size, at)| (size, Reverse(at.trailing_zeros())));
+        let ranks: BTreeMap<u32, Reverse<u32>> = ranks.collect();
+        let mut places: Vec<usize> = (0..self.places.len()).collect();
+        places.sort_by_key(|at| self.places[*at].size.map(|size| (ranks[&size], size)));
         places
     }
 
-    /// Takes a place's numbers if they fit into the bytes left, and returns their size.
-    fn take(&mut self, at: usize, tier: Tier, left: usize) -> Result<Option<usize>> {
-        if tier == Tier::Slices && self.taken[at].whole.is_none() {
-            return Ok(None);
-        }
-        let mut values = BTreeMap::new();
-        let mut new_lists = 0;
+    /// Takes the numbers of a place, or of its slices, if they fit; returns how many of the bytes `left` are left then.
+    fn take(&mut self, at: usize, of_slices: bool, left: usize) -> Result<Option<usize>> {
         let place = &self.places[at];
-        for (column, subject) in self.columns.iter().enumerate() {
-            if subject.1.is_some() != (tier == Tier::Slices) {
-                continue;
-            }
-            let Some(sums) = place.columns.get(subject) else { continue };
-            let (mut v, mut w) = (vec![None; self.samples.len()], vec![None; self.samples.len()]);
-            for (sample, sum) in &sums.samples {
-                if let Some(&listed) = self.listed.get(sample) {
-                    (v[listed], w[listed]) = (Some(Exact(sum.value)), Some(Exact(sum.weight)));
-                }
-            }
-            let (list, lists) = (escaped(&weights(&w)?), self.weights.lists.len());
-            let length = list.len();
-            let w = self.weights.place(list);
-            new_lists += if self.weights.lists.len() > lists { length } else { 0 };
-            values.insert(column, Values { v, w });
-        }
-        let json = match tier {
-            Tier::Slices if values.is_empty() => return Ok(Some(0)),
-            Tier::Slices => inside_script(&values)?,
-            Tier::Whole => {
-                let outputs = self.outputs(place);
-                inside_script(&Whole { policy: escape::plain(&place.policy), size: place.size, values, outputs })?
-            }
-        };
-        let cost = json.len() + new_lists;
-        if cost > left {
+        if of_slices && place.whole.is_none() {
             return Ok(None);
         }
-        match tier {
-            Tier::Whole => self.taken[at].whole = Some(json),
-            Tier::Slices => self.taken[at].slices = Some(json),
+        let (mut values, mut cost) = (ByColumn::new(), 0);
+        for (column, subject) in self.columns.iter().enumerate() {
+            let sums = place.columns.get(subject).filter(|_| subject.1.is_some() == of_slices);
+            let Some(sums) = sums else { continue };
+            let of_each = |number: fn(&SampleSum<'_>) -> f64| -> Vec<Option<Exact>> {
+                self.samples.iter().map(|(name, _)| sums.samples.get(name).map(|sum| Exact(number(sum)))).collect()
+            };
+            let weights = compact(&of_each(|sum| sum.weight));
+            let known = self.weights.iter().position(|known| *known == weights);
+            if known.is_none() {
+                cost += inside_script(&weights)?.len();
+                self.weights.push(weights);
+            }
+            let w = known.unwrap_or(self.weights.len() - 1);
+            values.insert(column, Values { v: of_each(|sum| sum.value), w });
         }
-        Ok(Some(cost))
+        if of_slices {
+            cost += inside_script(&values)?.len();
+            self.places[at].slices = (cost <= left && !values.is_empty()).then_some(values);
+        } else {
+            let (policy, outputs) = (escape::plain(&place.policy), self.outputs(place));
+            let whole = Whole { policy, size: place.size, values, outputs };
+            cost += inside_script(&whole)?.len();
+            self.places[at].whole = (cost <= left).then_some(whole);
+        }
+        Ok(left.checked_sub(cost))
     }
 
     fn note_what_is_missing(&mut self) {
-        // Sizes by the policies that are missing there, to list equal ones together.
-        let missing = |is_missing: &dyn Fn(usize) -> bool| -> Vec<String> {
-            let places = &self.places;
-            let at = |size: Option<u32>| (0..places.len()).filter(move |at| places[*at].size == size);
-            let sizes: BTreeSet<Option<u32>> = self.places.iter().map(|place| place.size).collect();
-            let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for size in sizes {
-                let names: Vec<String> =
-                    at(size).filter(|at| is_missing(*at)).map(|at| escape::plain(&places[at].policy)).collect();
-                let names = match names.len() {
-                    0 => continue,
-                    all if all > 1 && all == at(size).count() => "every policy".to_owned(),
-                    _ => names.join(", "),
-                };
-                policies.entry(names).or_default().extend(size.map(|size| size.to_string()));
-            }
-            let one = |(names, sizes): (String, Vec<String>)| match sizes.is_empty() {
-                true => names,
-                false => format!("{names} at {}", sizes.join(", ")),
-            };
-            policies.into_iter().map(one).collect()
-        };
-        let has_slices = |at: usize| self.places[at].columns.keys().any(|(_, slice)| slice.is_some());
-        let whole = missing(&|at| self.taken[at].whole.is_none());
-        let parts =
-            missing(&|at| has_slices(at) && self.taken[at].whole.is_some() && self.taken[at].slices.is_none());
-        if !whole.is_empty() {
-            self.left_out.push(format!("all numbers of {}", whole.join("; ")));
-        }
-        if !parts.is_empty() {
-            self.left_out.push(format!("the numbers by position of {}", parts.join("; ")));
-        }
+        let whole = self.missing("all numbers", |place| place.whole.is_none());
+        let slices = self.missing("the numbers by position", |place| {
+            let has_slices = place.columns.keys().any(|(_, slice)| slice.is_some());
+            has_slices && place.whole.is_some() && place.slices.is_none()
+        });
+        self.left_out.extend(whole.into_iter().chain(slices));
     }
 
-    fn json(&self) -> Result<String> {
-        let samples: Vec<[String; 2]> =
-            self.samples.iter().map(|(name, cluster)| [escape::plain(name), escape::plain(cluster)]).collect();
+    /// `all numbers of tova at 64, 128; every policy at 256`.
+    fn missing(&self, what: &str, is_missing: impl Fn(&Place<'_>) -> bool) -> Option<String> {
+        // Sizes by the policies that are missing there, to list equal ones together.
+        let mut policies: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for size in self.places.iter().map(|place| place.size).collect::<BTreeSet<_>>() {
+            let here = || self.places.iter().filter(|place| place.size == size);
+            let missing = here().filter(|place| is_missing(place));
+            let names: Vec<String> = missing.map(|place| escape::plain(&place.policy)).collect();
+            let names = match names.len() {
+                0 => continue,
+                all if all > 1 && all == here().count() => "every policy".to_owned(),
+                _ => names.join(", "),
+            };
+            policies.entry(names).or_default().extend(size.map(|size| size.to_string()));
+        }
+        let one = |(names, sizes): (String, Vec<String>)| match sizes.is_empty() {
+            true => names,
+            false => format!("{names} at {}", sizes.join(", ")),
+        };
+        let all: Vec<String> = policies.into_iter().map(one).collect();
+        (!all.is_empty()).then(|| format!("{what} of {}", all.join("; ")))
+    }
+
+    fn record(&self) -> Record<'_> {
         let subject = |(metric, slice): &Column<'_>| {
             let metric = Metric::of(metric);
-            Subject {
-                metric: escape::plain(&metric.id),
-                slice: escape::plain(slice.unwrap_or_default()),
-                quantity: metric.label.to_string(),
-                transform: metric.transform(),
-            }
+            json!({
+                "metric": escape::plain(&metric.id),
+                "slice": escape::plain(slice.unwrap_or_default()),
+                "quantity": metric.label,
+                "transform": metric.transform(),
+            })
         };
-        let (questions, references) = self.asked();
-        let taken = self.taken.iter().filter_map(|taken| {
-            let whole = taken.whole.as_ref()?;
-            let parts = taken.slices.as_deref().unwrap_or("null");
-            Some(format!("[{whole},{parts}]"))
-        });
-        Ok(format!(
-            "{{\"title\":{},\"samples\":{},\"columns\":{},\"weights\":[{}],\"questions\":{},\"references\":{},\"left_out\":{},\n\
-             \"places\":[{}]}}",
-            inside_script(&self.title)?,
-            inside_script(&samples)?,
-            inside_script(&self.columns.iter().map(subject).collect::<Vec<_>>())?,
-            self.weights.lists.join(","),
-            inside_script(&questions)?,
-            inside_script(&references)?,
-            inside_script(&self.left_out)?,
-            taken.collect::<Vec<_>>().join(",\n"),
-        ))
-    }
-
-    /// The rows that carry a place's written texts, with the samples' places in the list; none where nothing was written.
-    fn written<'s>(&'s self, place: &'s Place<'a>) -> impl Iterator<Item = (usize, &'a Row)> + 's {
-        let written = place.columns.get(&("new_tokens", None)).into_iter().flat_map(|sums| &sums.samples);
-        let rows = written.map(|(sample, sum)| (sample, sum.row)).filter(|(_, row)| row.output.is_some());
-        rows.filter_map(|(sample, row)| Some((*self.listed.get(sample)?, row)))
+        let each = self.samples.iter();
+        let names = each.map(|(name, cluster)| [name, cluster].map(|text| escape::plain(text)));
+        let taken = self.places.iter().filter_map(|place| Some((place.whole.as_ref()?, place.slices.as_ref())));
+        Record {
+            title: &self.title,
+            samples: names.collect(),
+            columns: self.columns.iter().map(subject).collect(),
+            weights: self.weights.iter().collect(),
+            questions: self.questions(),
+            references: self.references(),
+            left_out: &self.left_out,
+            places: taken.collect(),
+        }
     }
 
     /// What was written for each sample; `None` where the task writes nothing.
     fn outputs(&self, place: &Place<'a>) -> Option<Vec<Option<&'a str>>> {
-        let mut outputs = vec![None; self.samples.len()];
-        self.written(place).for_each(|(listed, row)| outputs[listed] = row.output.as_deref());
-        outputs.iter().any(Option::is_some).then_some(outputs)
+        let outputs = self.samples.iter().map(|(name, _)| place.written(name)?.output.as_deref());
+        Some(outputs.collect()).filter(|outputs: &Vec<_>| outputs.iter().any(Option::is_some))
     }
 
-    /// The question of each sample, and the answers that count as right; empty lists where there are none.
-    fn asked(&self) -> (Vec<Option<&'a str>>, Vec<Vec<String>>) {
-        let (mut questions, mut references) =
-            (vec![None; self.samples.len()], vec![Vec::new(); self.samples.len()]);
-        for (listed, row) in self.places.iter().flat_map(|place| self.written(place)) {
-            if questions[listed].is_none() {
-                questions[listed] = row.question.as_deref();
-            }
-            if let (true, Some(json)) = (references[listed].is_empty(), &row.references) {
-                // Another program may have written the row: then its text is shown as it is.
-                references[listed] = serde_json::from_str(json).unwrap_or_else(|_| vec![json.clone()]);
-            }
-        }
-        let nothing = questions.iter().all(Option::is_none);
-        (
-            if nothing { Vec::new() } else { questions },
-            if references.iter().all(Vec::is_empty) { Vec::new() } else { references },
-        )
+    /// The first of what the rows with a sample's written texts say, by sample.
+    fn asked<T>(&self, field: impl Fn(&'a Row) -> Option<T>) -> impl Iterator<Item = Option<T>> {
+        let rows = |name| self.places.iter().filter_map(move |place| place.written(name));
+        self.samples.iter().map(move |(name, _)| rows(name).find_map(&field))
+    }
+
+    /// The question of each sample; an empty list where there are none.
+    fn questions(&self) -> Vec<Option<&'a str>> {
+        let questions: Vec<_> = self.asked(|row| row.question.as_deref()).collect();
+        if questions.iter().all(Option::is_none) { Vec::new() } else { questions }
+    }
+
+    /// The answers that count as right for each sample; an empty list where there are none.
+    fn references(&self) -> Vec<Vec<String>> {
+        // Another program may have written the row: then its text is shown as it is.
+        let list = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| vec![json.to_owned()]);
+        let references: Vec<Vec<String>> =
+            self.asked(|row| row.references.as_deref().map(list)).map(Option::unwrap_or_default).collect();
+        if references.iter().all(Vec::is_empty) { Vec::new() } else { references }
+    }
+}
+
+impl<'a> Place<'a> {
+    /// The row that carries what was written for a sample.
+    fn written(&self, sample: &str) -> Option<&'a Row> {
+        let row = self.columns.get(&("new_tokens", None))?.samples.get(sample)?.row;
+        row.output.is_some().then_some(row)
     }
 }
 
 /// A list of weights, or one number where all are equal.
-fn weights(list: &[Option<Exact>]) -> Result<String> {
+fn compact(list: &[Option<Exact>]) -> Value {
     let mut present = list.iter().flatten();
     match present.next() {
-        Some(first) if present.all(|weight| weight == first) => inside_script(first),
-        _ => inside_script(&list),
+        Some(first) if present.all(|weight| weight == first) => json!(first),
+        _ => json!(list),
     }
 }
 
-/// The middle, the middles of the halves, and so on.
-fn by_halves(count: usize) -> Vec<usize> {
-    let mut order = Vec::new();
-    let mut spans = std::collections::VecDeque::from([(0, count)]);
-    while let Some((from, to)) = spans.pop_front().filter(|_| order.len() < count) {
-        if from < to {
-            let middle = usize::midpoint(from, to);
-            order.push(middle);
-            spans.extend([(from, middle), (middle + 1, to)]);
-        }
-    }
-    order
-}
-
-/// Compares `#2` before `#10`: runs of digits by their number.
-fn natural(name: &str) -> impl Iterator<Item = (u64, &str)> + Clone + '_ {
-    let mut rest = name;
-    std::iter::from_fn(move || {
-        let first = rest.chars().next()?;
-        let is_digit = first.is_ascii_digit();
-        let end = rest.find(|c: char| c.is_ascii_digit() != is_digit).unwrap_or(rest.len());
-        let (run, after) = rest.split_at(end);
-        rest = after;
-        Some(if is_digit { (run.parse().unwrap_or(u64::MAX - 1), run) } else { (u64::MAX, run) })
-    })
+/// Compares `#2` before `#10`: runs of digits by their number, before everything else.
+fn natural(name: &str) -> impl Iterator<Item = (u64, &[u8])> {
+    let runs = name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    runs.map(|run| (std::str::from_utf8(run).ok().and_then(|run| run.parse().ok()).unwrap_or(u64::MAX), run))
 }

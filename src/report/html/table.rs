@@ -8,11 +8,9 @@ use super::super::escape;
 use super::super::sheets::capital;
 use super::super::table::{Entry, Sheet};
 
-/// The names of policies.
-pub(super) struct Known<'a>(pub(super) Vec<&'a str>);
-
-/// The table in a box of its own scroll bar, with its text; `size` is the cache size of the whole table.
-pub(super) fn sheet(sheet: &Sheet, known: &Known<'_>, size: Option<u32>) -> Markup {
+/// The table in a box of its own scroll bar, with its text; `known` are the names of policies, and `size` is the
+/// cache size of the whole table.
+pub(super) fn sheet(sheet: &Sheet, known: &[&str], size: Option<u32>) -> Markup {
     let title = capital(&escape::plain(&sheet.title));
     let sizes: Vec<Option<u32>> = sheet.grid.columns.iter().map(|column| size_of(sheet, column)).collect();
     let has_partial =
@@ -70,12 +68,12 @@ fn size_of(sheet: &Sheet, column: &str) -> Option<u32> {
 }
 
 /// The policy and size of a line: `tova`, or `tova 512`.
-fn subject<'a>(name: &'a str, known: &Known<'_>) -> (Option<&'a str>, Option<u32>) {
-    if known.0.contains(&name) {
+fn subject<'a>(name: &'a str, known: &[&str]) -> (Option<&'a str>, Option<u32>) {
+    if known.contains(&name) {
         return (Some(name), None);
     }
     match name.rsplit_once(' ').map(|(policy, size)| (policy, size.parse())) {
-        Some((policy, Ok(size))) if known.0.contains(&policy) => (Some(policy), Some(size)),
+        Some((policy, Ok(size))) if known.contains(&policy) => (Some(policy), Some(size)),
         _ => (None, None),
     }
 }
@@ -141,7 +139,7 @@ mod tests {
             },
             notes: vec!["<b>warning".into()],
         };
-        let shown = sheet(&made, &Known(vec!["tova", "\"x\""]), Some(32)).into_string();
+        let shown = sheet(&made, &["tova", "\"x\""], Some(32)).into_string();
         for part in [
             "<caption>A &lt;title&gt;</caption>",
             r#"<th scope="col" data-size="64">64</th><th scope="col">&lt;all&gt;</th>"#,
@@ -157,6 +155,6 @@ mod tests {
         }
         // Under another corner numbers are no cache sizes.
         let other = Sheet { corner: "class", ..made };
-        assert!(!sheet(&other, &Known(vec![]), None).into_string().contains("data-size"));
+        assert!(!sheet(&other, &[], None).into_string().contains("data-size"));
     }
 }

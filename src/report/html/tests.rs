@@ -1,16 +1,14 @@
 //! Pages, parsed and compared with the rows.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::super::Results;
 use super::super::fixture::{Sample, recall, rows, table_3};
 use super::super::points::Panel;
-use super::super::series_style::SeriesStyles;
+use super::super::series_style::{COLORS, SeriesStyles};
 use super::super::table::{Entry, Grid, Line, Sheet};
-use super::reader::{Piece, attribute, json, number, pieces, raw};
+use super::reader::{Piece, attribute, json, number, pieces, raw, tags};
 use super::*;
 use crate::ledger::Row;
 
@@ -84,8 +82,7 @@ fn tags_balance_and_ids_are_unique() {
     ids.dedup();
     assert_eq!(ids.len(), count, "{ids:?}");
     // Targets of references exist.
-    for piece in pieces(&page) {
-        let Piece::Open(name, list) = piece else { continue };
+    for (name, list) in tags(&page) {
         let target = attribute(&list, "aria-labelledby").or(attribute(&list, "href").map(|href| &href[1..]));
         assert!(target.is_none_or(|id| ids.contains(&id)), "<{name}> points at {target:?}");
     }
@@ -94,11 +91,9 @@ fn tags_balance_and_ids_are_unique() {
 #[test]
 fn the_page_loads_nothing_and_forbids_the_browser_to() {
     let (page, _) = page(&everything());
-    let pieces = pieces(&page);
-    let policy = pieces.iter().find_map(|piece| match piece {
-        Piece::Open("meta", list) if attribute(list, "http-equiv").is_some() => attribute(list, "content"),
-        _ => None,
-    });
+    let tags = tags(&page);
+    let policy = tags.iter().find(|(_, list)| attribute(list, "http-equiv").is_some());
+    let policy = policy.and_then(|(_, list)| attribute(list, "content"));
     let policy = policy.unwrap().replace("&#39;", "'");
     for rule in ["default-src 'none'; ", "base-uri 'none'", "form-action 'none'", "img-src data:"] {
         assert!(policy.contains(rule), "{rule}: {policy}");
@@ -111,8 +106,7 @@ fn the_page_loads_nothing_and_forbids_the_browser_to() {
         let digest = base64::engine::general_purpose::STANDARD.encode(digest);
         assert!(policy.contains(&format!("{element}-src 'sha256-{digest}'")), "{element}: {policy}");
     }
-    for piece in &pieces {
-        let Piece::Open(name, list) = piece else { continue };
+    for (name, list) in &tags {
         assert!(!["link", "iframe", "object", "base", "form", "embed"].contains(name), "{name}");
         for (key, value) in list {
             assert!(!key.starts_with("on") && *key != "style" && *key != "srcset", "<{name} {key}>");
@@ -135,13 +129,8 @@ fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
     let expected: Vec<_> = panels.iter().flat_map(|panel| panel.points.iter().map(move |p| (panel, p))).collect();
     assert_eq!(points.len(), expected.len());
     // Each cell of each table, by what it sorts by.
-    let cells: Vec<&str> = pieces(&page)
-        .into_iter()
-        .filter_map(|piece| match piece {
-            Piece::Open("td", list) => attribute(&list, "data-v"),
-            _ => None,
-        })
-        .collect();
+    let cells = tags(&page).into_iter().filter(|(name, _)| *name == "td");
+    let cells: Vec<&str> = cells.filter_map(|(_, list)| attribute(&list, "data-v")).collect();
     for (written, (panel, point)) in points.iter().zip(expected) {
         assert_eq!(written[1], Value::from(point.policy.clone()));
         assert_eq!(written[2].as_u64(), point.cache_size.map(u64::from));
@@ -220,10 +209,8 @@ fn hostile_texts_are_escaped() {
         })
         .collect();
     let (page, _) = page(&hostile);
-    let pieces = pieces(&page);
-    let count = |element: &str| {
-        pieces.iter().filter(|piece| matches!(piece, Piece::Open(name, _) if *name == element)).count()
-    };
+    let tags = tags(&page);
+    let count = |element: &str| tags.iter().filter(|(name, _)| *name == element).count();
     assert_eq!((count("script"), count("img"), count("style")), (3, 0, 1));
     assert!(!page.contains("<img") && !page.contains("<!--") && !page.contains("\u{1b}"));
     // Names cannot change the direction of text around them; answers are data, shown in a box of their own.
@@ -237,38 +224,6 @@ fn hostile_texts_are_escaped() {
     let outputs: Vec<&str> =
         places.filter_map(|place| place[0]["outputs"].as_array()).flatten().filter_map(Value::as_str).collect();
     assert!(!outputs.is_empty() && outputs.iter().all(|output| *output == HOSTILE), "{outputs:?}");
-}
-
-/// Every number of single samples, by key, policy, size, sample, metric and slice.
-fn numbers_of(data: &Value) -> BTreeMap<String, (u64, u64)> {
-    let mut found = BTreeMap::new();
-    for key in data.as_array().unwrap() {
-        for place in key["places"].as_array().unwrap() {
-            for values in [&place[0]["values"], &place[1]].into_iter().filter_map(Value::as_object) {
-                for (column, values) in values {
-                    let subject = &key["columns"][column.parse::<usize>().unwrap()];
-                    let weights = &key["weights"][values["w"].as_u64().unwrap() as usize];
-                    for (at, value) in values["v"].as_array().unwrap().iter().enumerate() {
-                        if value.is_null() {
-                            continue;
-                        }
-                        let weight = if weights.is_array() { &weights[at] } else { weights };
-                        let key = format!(
-                            "{} {} {} {} {} {}",
-                            key["title"],
-                            place[0]["policy"],
-                            place[0]["size"],
-                            key["samples"][at][0],
-                            subject["metric"],
-                            subject["slice"]
-                        );
-                        found.insert(key, (number(value).to_bits(), number(weight).to_bits()));
-                    }
-                }
-            }
-        }
-    }
-    found
 }
 
 #[test]
@@ -285,23 +240,36 @@ fn samples_are_in_the_page_bit_by_bit() {
     let (page, panels) = page(&all);
     let data = json(&page, "rows");
     let settings: Vec<_> = panels.iter().map(|panel| panel.key.clone()).collect();
-    let expected: BTreeMap<String, (u64, u64)> = all
-        .iter()
-        .filter(|row| {
-            !row.metric.ends_with("_chance") && row.slice.as_deref().is_none_or(|g| g.starts_with("position"))
-        })
-        .map(|row| {
-            let title = super::super::SeriesKey::of(row).title(&settings);
-            let size = row.cache_size.map_or("null".to_owned(), |size| size.to_string());
-            let group = row.slice.as_deref().unwrap_or_default();
-            let key = format!("{title:?} {:?} {size} {:?} {:?} {group:?}", row.policy, row.sample, row.metric);
-            let value = if row.value.is_nan() { f64::NAN } else { row.value };
-            (key, (value.to_bits(), row.weight.to_bits()))
-        })
-        .collect();
-    let found = numbers_of(&data);
-    assert_eq!(found.len(), expected.len());
-    assert_eq!(found, expected);
+    let at = |values: &Value, is_it: &dyn Fn(&Value) -> bool| {
+        values.as_array().unwrap().iter().position(is_it).unwrap()
+    };
+    let is_course = |slice: &str| slice.is_empty() || slice.starts_with("position");
+    let mut expected = 0;
+    for row in all.iter().filter(|row| !row.metric.ends_with("_chance")) {
+        let slice = row.slice.as_deref().unwrap_or_default();
+        if !is_course(slice) {
+            continue;
+        }
+        let title = super::super::SeriesKey::of(row).title(&settings);
+        let key = &data[at(&data, &|key| key["title"] == title)];
+        let size = row.cache_size.map_or(Value::Null, Value::from);
+        let is_place = |place: &Value| place[0]["policy"] == *row.policy && place[0]["size"] == size;
+        let place = &key["places"][at(&key["places"], &is_place)];
+        let column = at(&key["columns"], &|column| column["metric"] == *row.metric && column["slice"] == slice);
+        let sample = at(&key["samples"], &|sample| sample[0] == *row.sample);
+        let columns = if slice.is_empty() { &place[0]["values"] } else { &place[1] };
+        let values = &columns[column.to_string()];
+        let weights = &key["weights"][values["w"].as_u64().unwrap() as usize];
+        let found = [&values["v"][sample], weights.get(sample).unwrap_or(weights)].map(number);
+        // Any NaN is the same in JSON.
+        let value = if row.value.is_nan() { f64::NAN } else { row.value };
+        assert_eq!(found.map(f64::to_bits), [value, row.weight].map(f64::to_bits), "{row:?}");
+        expected += 1;
+    }
+    let places = data.as_array().unwrap().iter().flat_map(|key| key["places"].as_array().unwrap());
+    let columns = places.flat_map(|place| [&place[0]["values"], &place[1]]).filter_map(Value::as_object);
+    let values = columns.flat_map(|columns| columns.values()).flat_map(|values| values["v"].as_array().unwrap());
+    assert_eq!(values.filter(|number| !number.is_null()).count(), expected);
     assert!(data.as_array().unwrap().iter().all(|key| key["left_out"] == Value::Array(vec![])));
     // Questions are in natural order, with questions and answers.
     let key = data.as_array().unwrap().iter().find(|key| key["questions"] != Value::Array(vec![])).unwrap();
@@ -340,14 +308,13 @@ fn cells_beyond_the_budget_are_left_out_and_listed() {
 
 #[test]
 fn sheets_of_the_caller_are_shown() {
-    let cell = Entry { number: "0.25".into(), spread: None, best: false, partial: false };
     let sheet = Sheet {
         title: "Claims <of> the paper".into(),
         about: "What the paper says.".into(),
         corner: "claim",
         grid: Grid {
             columns: vec!["holds".into()],
-            lines: vec![Line { name: "first".into(), cells: vec![Some(cell)] }],
+            lines: vec![Line { name: "first".into(), cells: vec![Some(Entry::plain("0.25"))] }],
         },
         notes: vec!["a warning".into()],
     };
@@ -357,4 +324,35 @@ fn sheets_of_the_caller_are_shown() {
     {
         assert!(page.contains(part), "{part}");
     }
+}
+
+/// The relative luminance of `#rrggbb` (WCAG 2.2).
+fn luminance(color: &str) -> f64 {
+    let linear = |channel: usize| {
+        let share = f64::from(u8::from_str_radix(&color[channel..channel + 2], 16).unwrap()) / 255.0;
+        if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5)
+}
+
+#[test]
+fn every_line_stands_out_on_light_and_dark_pages() {
+    let mut found = 0;
+    let style = include_str!("page.css");
+    let (page, lines) = style.split_once("The colours of lines").unwrap();
+    let background =
+        |rule: &str| page.split_once(rule).unwrap().1.split_once("--page: ").unwrap().1.get(..7).unwrap();
+    let [light, dark] = [":root {", ":root[data-theme=\"dark\"] {"].map(background).map(luminance);
+    for (place, block) in lines.split("--p0: ").skip(1).enumerate() {
+        let background = [light, dark, dark, light][place];
+        for color in block.split('#').skip(1).take(COLORS.len()).map(|rest| luminance(&format!("#{rest}"))) {
+            let contrast = (color.max(background) + 0.05) / (color.min(background) + 0.05);
+            assert!(contrast >= 3.0, "{contrast} in {block:.300}");
+            found += 1;
+        }
+    }
+    assert_eq!(found, 4 * COLORS.len());
+    let classes =
+        (0..COLORS.len()).all(|place| lines.contains(&format!(".p{place} {{ --ink: var(--p{place}); }}")));
+    assert!(classes);
 }
