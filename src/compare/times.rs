@@ -3,13 +3,13 @@
 //! Repeats are not texts, so nothing is resampled.
 
 use super::point::{Point, Verdict};
-use super::side::{NamedSum, Numbers};
+use super::side::Numbers;
 use super::threshold::Threshold;
 use crate::metric::Metric;
-use crate::report::{Estimate, median};
+use crate::report::{Estimate, SampleSum, median};
 
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
-    let (was, is) = (repeats(&blank.metric, &before.samples), repeats(&blank.metric, &after.samples));
+    let (was, is) = (repeats(&blank.metric, before), repeats(&blank.metric, after));
     let (Some(first), Some(second)) = (Range::of(&was), Range::of(&is)) else {
         return Point {
             verdict: Verdict::NotComparable,
@@ -37,9 +37,9 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
 }
 
 /// The value of each repeat as it is shown, ascending.
-fn repeats(metric: &Metric, samples: &[NamedSum<'_>]) -> Vec<f64> {
-    let shown = |NamedSum { sum, .. }: &NamedSum| metric.of_pooled([sum.value / sum.weight, 0.0, 0.0]);
-    let mut values: Vec<f64> = samples.iter().map(shown).collect();
+fn repeats(metric: &Metric, numbers: &Numbers) -> Vec<f64> {
+    let shown = |sum: &SampleSum| metric.of_pooled(sum.sums.values.map(|value| value / sum.sums.weight));
+    let mut values: Vec<f64> = numbers.samples.values().map(shown).collect();
     values.sort_by(f64::total_cmp);
     values
 }

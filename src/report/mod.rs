@@ -44,12 +44,13 @@ pub(crate) mod throughput;
 mod within;
 mod write_report;
 
-pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums, interval, pooled, resample};
+pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums};
 pub use format::{FORMATS, Format};
 pub use markdown::push_grid;
 pub use pairs::Pair;
 pub(crate) use points::RUNNING;
 pub use points::{Panel, Point};
+pub use pool::{Resampled, resampled};
 pub use published::{Beside, Extra, Published};
 pub use results::Results;
 pub use series::{AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, is_shared, label, newest};

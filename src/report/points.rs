@@ -4,11 +4,12 @@
 //! resampled with the same draws of clusters. Warnings about the data behind a number are made here; nothing is drawn.
 
 use std::collections::BTreeSet;
+use std::iter;
 
-use super::bootstrap::{Estimate, Sums, pooled};
+use super::bootstrap::Estimate;
 use super::order;
 use super::pairs::{self, Pair};
-use super::pool::{Pool, Resampled};
+use super::pool::{Cell, Pool};
 use super::series::{self, AllSeries, CellSums, SampleSum, Series};
 use super::series_key::SeriesKey;
 use crate::metric::Metric;
@@ -100,8 +101,7 @@ fn running(all: &AllSeries<'_>) -> Vec<Panel> {
     for of_one in pieces.chunk_by(|a, b| a.0 == b.0) {
         let mut sums = Series::new();
         for ((key, id), (_, last), series) in of_one {
-            series::accumulate(&mut sums, series);
-            let long_enough = series::limited_to(&sums, series);
+            let long_enough = series::accumulate(&mut sums, series);
             let end = last.saturating_add(1).min(key.length.into());
             let slice = format!("{RUNNING}:{end}");
             panels.push(panel((*key).clone(), Metric::of(id), Some(&slice), &long_enough));
@@ -113,7 +113,7 @@ fn running(all: &AllSeries<'_>) -> Vec<Panel> {
 /// The pooled value of a guess, which is the same for every policy: of the cell with most samples.
 fn level(series: &Series) -> Option<[f64; 3]> {
     let newest = series.values().filter_map(series::newest).map(|(_, sums)| sums);
-    newest.max_by_key(|sums| sums.samples.len()).and_then(pooled_of)
+    newest.max_by_key(|sums| sums.samples.len()).and_then(CellSums::pooled)
 }
 
 impl Panel {
@@ -145,82 +145,66 @@ impl Panel {
 
 fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
     let mut notes = Vec::new();
-    let mut chosen = Vec::new();
+    let mut cells = Vec::new();
     for ((policy, cache_size), candidates) in series {
-        let (policy, cache_size) = (policy.as_ref(), *cache_size);
         let Some((cell, sums)) = series::newest(candidates) else { continue };
-        let bits = |sums: &CellSums| pooled_of(sums).map(|pooled| pooled.map(f64::to_bits));
+        let at = place(policy, *cache_size);
+        let bits = |sums: &CellSums| sums.pooled().map(|pooled| pooled.map(f64::to_bits));
         if candidates.values().any(|other| bits(other) != bits(sums)) {
-            let (n, at) = (candidates.len(), place(policy, cache_size));
+            let n = candidates.len();
             notes.push(format!("{at}: {n} cells with different numbers; the newest ({cell}) is shown"));
         }
         if sums.contradictions > 0 {
-            let (n, at) = (sums.contradictions, place(policy, cache_size));
+            let n = sums.contradictions;
             notes.push(format!("{at}: {n} samples came twice with different numbers; the first is used"));
         }
-        chosen.push(((policy, cache_size), sums));
+        cells.push(Cell { policy, cache_size: *cache_size, sums, resampled: None });
     }
-    chosen.sort_by_key(|&((policy, cache_size), _)| (order::of(policy), cache_size));
+    cells.sort_by_key(|cell| (order::of(cell.policy), cell.cache_size));
 
-    let all = || chosen.iter().flat_map(|(_, sums)| &sums.samples);
-    let samples: BTreeSet<&str> = all().map(|(sample, _)| *sample).collect();
+    let all = || cells.iter().flat_map(|cell| &cell.sums.samples);
+    let samples = all().map(|(sample, _)| sample).collect::<BTreeSet<_>>().len();
     let clusters: BTreeSet<&str> = all().map(|(_, sum)| sum.row.cluster.as_str()).collect();
-    let clusters: Vec<&str> = clusters.into_iter().collect();
-    let pool = Pool { metric: &metric, clusters: &clusters };
-    let resampled = pool.each(&chosen.iter().map(|(_, sums)| *sums).collect::<Vec<_>>());
-    let at_full = chosen.iter().position(|((policy, _), _)| *policy == "full");
-    let full_resampled = at_full.and_then(|at| Some((chosen[at].1, resampled[at].as_ref()?)));
-    let full_weights = at_full.map(|at| chosen[at].1).filter(|_| metric.has_fixed_weights);
+    let pool = Pool { metric: &metric, clusters: clusters.into_iter().collect() };
+    let resampled = pool.resampled(&cells.iter().map(|cell| cell.sums).collect::<Vec<_>>(), |_| true);
+    iter::zip(&mut cells, resampled).for_each(|(cell, resampled)| cell.resampled = resampled);
 
+    let full = cells.iter().find(|cell| cell.policy == "full");
     let mut points = Vec::new();
-    for (&((policy, cache_size), sums), own) in chosen.iter().zip(&resampled) {
-        let Some(own) = own else {
-            notes.push(format!("{}: nothing was scored", place(policy, cache_size)));
+    for cell in &cells {
+        let Some(own) = &cell.resampled else {
+            notes.push(format!("{}: nothing was scored", place(cell.policy, cell.cache_size)));
             continue;
         };
-        let point = point(&pool, (policy, cache_size), (sums, own), full_resampled, samples.len());
-        notes.extend(warnings(&point, sums, full_weights, samples.len()));
+        let compared = full.filter(|full| metric.has_difference && full.policy != cell.policy);
+        let to_full = compared.and_then(|full| pool.difference(cell, full, |own, full| own - full));
+        let point = Point {
+            policy: cell.policy.to_owned(),
+            cache_size: cell.cache_size,
+            estimate: own.estimate(),
+            to_full: to_full.map(|(difference, _)| difference.estimate()),
+            samples: cell.sums.samples.len(),
+            clusters: own.clusters,
+            weight: own.weight,
+            complete: cell.sums.samples.len() == samples,
+        };
+        notes.extend(warnings(&point, cell, full.filter(|_| metric.has_fixed_weights), samples));
         points.push(point);
     }
+    let clusters = pool.clusters.len();
     // Repeats are not texts: their spread is shown as it is.
     if !metric.is_timed() {
-        notes.extend(few_clusters(clusters.len()));
+        notes.extend(few_clusters(clusters));
     }
     // Repeats have a table of their own, and slices are too many to compare each.
     let is_compared = slice.is_none() && !metric.is_timed();
-    let pairs = if is_compared { pairs::of(&pool, &chosen, &resampled) } else { Vec::new() };
-    let (samples, clusters, slice) = (samples.len(), clusters.len(), slice.map(str::to_owned));
+    let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
+    let slice = slice.map(str::to_owned);
     Panel { key, metric, slice, chance: None, points, pairs, samples, clusters, notes }
 }
 
-/// One point; `full` is the full cache's cell, with what it resampled to.
-fn point(
-    pool: &Pool<'_>,
-    (policy, cache_size): (&str, Option<u32>),
-    (sums, own): (&CellSums, &Resampled),
-    full: Option<(&CellSums, &Resampled)>,
-    samples: usize,
-) -> Point {
-    let full = full.filter(|_| pool.metric.has_difference && policy != "full");
-    let to_full = full.and_then(|full| pool.difference((sums, own), full, |own, full| own - full));
-    Point {
-        policy: policy.to_owned(),
-        cache_size,
-        estimate: own.estimate(),
-        to_full: to_full.map(|difference| difference.estimate()),
-        samples: own.samples,
-        clusters: own.clusters,
-        weight: own.weight,
-        complete: own.samples == samples,
-    }
-}
-
-fn pooled_of(sums: &CellSums) -> Option<[f64; 3]> {
-    pooled(&sums.samples.values().map(Sums::of).collect::<Vec<_>>())
-}
-
-/// What is wrong with the samples behind one point.
-fn warnings(point: &Point, sums: &CellSums, full: Option<&CellSums>, samples: usize) -> Vec<String> {
+/// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.
+fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>, samples: usize) -> Vec<String> {
     let at = place(&point.policy, point.cache_size);
     let mut warnings = Vec::new();
     if !point.complete {
@@ -234,9 +218,9 @@ fn warnings(point: &Point, sums: &CellSums, full: Option<&CellSums>, samples: us
     }
     // The cut text is read in shorter pieces and so scores fewer tokens; a policy must score the same ones as full.
     let weighs_otherwise = |(sample, sum): (&&str, &SampleSum)| {
-        full.and_then(|full| full.samples.get(sample)).is_some_and(|other| other.weight != sum.weight)
+        full.and_then(|full| full.sums.samples.get(sample)).is_some_and(|of| of.sums.weight != sum.sums.weight)
     };
-    if point.is_policy() && sums.samples.iter().any(weighs_otherwise) {
+    if point.is_policy() && cell.sums.samples.iter().any(weighs_otherwise) {
         warnings.push(format!("{at}: weighs samples otherwise than full does"));
     }
     warnings

@@ -45,7 +45,7 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
                 size: *size,
                 by_metric: BTreeMap::new(),
             });
-            let quotients = newest.samples.values().map(|sum| sum.value / sum.weight);
+            let quotients = newest.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight);
             line.by_metric.insert((*metric).to_owned(), quotients.collect());
         }
     }

@@ -209,7 +209,7 @@ impl<'a> KeySamples<'a> {
             let (mut v, mut w) = (vec![None; self.samples.len()], vec![None; self.samples.len()]);
             for (sample, sum) in &sums.samples {
                 if let Some(&listed) = self.listed.get(sample) {
-                    (v[listed], w[listed]) = (Some(Exact(sum.value)), Some(Exact(sum.weight)));
+                    (v[listed], w[listed]) = (Some(Exact(sum.sums.values[0])), Some(Exact(sum.sums.weight)));
                 }
             }
             let (list, lists) = (escaped(&weights(&w)?), self.weights.lists.len());
