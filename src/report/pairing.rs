@@ -130,18 +130,11 @@ fn expected(comparisons: usize) -> String {
 }
 
 fn entry(panel: &Panel, pair: &Pair) -> Entry {
-    let Pair { difference, .. } = pair;
     if pair.is_equal() {
         return Entry::plain("equal");
     }
-    let spread =
-        |interval: super::bootstrap::Interval| panel.metric.show_spread(interval.half_width(), difference.value);
-    Entry {
-        number: panel.metric.show_difference(difference.value),
-        spread: difference.interval.map(spread),
-        best: pair.holds(),
-        partial: pair.samples < panel.samples,
-    }
+    let partial = pair.samples < panel.samples;
+    Entry { best: pair.holds(), partial, ..Entry::of_difference(&panel.metric, pair.difference) }
 }
 
 /// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same

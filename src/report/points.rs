@@ -141,6 +141,11 @@ impl Panel {
     pub fn point(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
         self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
     }
+
+    /// What tables show at a size: the full cache has none, so its point is at every one.
+    pub fn shown_at(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
+        self.point(policy, cache_size).or_else(|| self.point(policy, None))
+    }
 }
 
 fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
