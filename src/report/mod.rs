@@ -58,5 +58,5 @@ pub use series_key::SeriesKey;
 pub use sheets::capital;
 pub use table::{Entry, Grid, Line, Sheet, text_under};
 pub use throughput::median;
-pub use within::{Distance, DistanceError};
+pub use within::Distance;
 pub use write_report::{Options, Written, write};
