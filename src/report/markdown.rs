@@ -97,25 +97,21 @@ fn push_body(file: &mut String, sheet: &Sheet) {
     if !sheet.grid.lines.is_empty() {
         push_grid(file, sheet.corner, &sheet.grid);
     }
-    for note in &sheet.notes {
-        file.push_str(&format!("- {}\n", escape::markdown(note)));
-    }
-    if !sheet.notes.is_empty() {
+    push_list(file, &sheet.notes);
+}
+
+fn push_list(file: &mut String, items: &[String]) {
+    items.iter().for_each(|item| *file += &format!("- {}\n", escape::markdown(item)));
+    if !items.is_empty() {
         file.push('\n');
     }
 }
 
 /// One policy against the others, in a line for each outcome.
 pub(super) fn push_outcomes(file: &mut String, panel: &Panel) {
-    let outcomes = pairing::outcome_lines(panel);
-    if outcomes.is_empty() {
-        return;
-    }
-    file.push_str(&format!("{}:\n\n", sheets::capital(&pairing::legend(panel))));
-    for outcome in outcomes {
-        file.push_str(&format!("- {}\n", escape::markdown(&outcome)));
-    }
-    file.push('\n');
+    let Some((legend, outcomes)) = pairing::outcomes(panel) else { return };
+    file.push_str(&format!("{}:\n\n", capital(&legend)));
+    push_list(file, &outcomes);
 }
 
 /// A table; the corner is not escaped.

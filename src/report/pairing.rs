@@ -138,9 +138,12 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
 }
 
 /// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same
-/// outcomes; none where nothing was compared.
-pub(super) fn outcome_lines(panel: &Panel) -> Vec<String> {
-    let Some(reference) = Reference::of(panel).filter(|_| comparisons(panel) > 0) else { return Vec::new() };
+/// outcomes, and how to read them; `None` where nothing was compared.
+pub(super) fn outcomes(panel: &Panel) -> Option<(String, Vec<String>)> {
+    let comparisons = comparisons(panel);
+    let reference = Reference::of(panel).filter(|_| comparisons > 0)?;
+    let warning = points::few_clusters(panel.clusters).map_or("", |_| ", likely too often with so few clusters");
+    let legend = format!("outcomes that hold for all {comparisons} comparisons simultaneously (95 %{warning})");
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (other, pairs) in &reference.others {
@@ -158,17 +161,10 @@ pub(super) fn outcome_lines(panel: &Panel) -> Vec<String> {
             None => lines.push((outcomes, vec![other])),
         }
     }
-    lines
-        .into_iter()
-        .map(|(outcomes, others)| format!("{} against {}: {outcomes}", reference.policy, others.join(", ")))
-        .collect()
-}
-
-/// How [`outcome_lines`] are to be read.
-pub(super) fn legend(panel: &Panel) -> String {
-    let warning = points::few_clusters(panel.clusters);
-    let warning = warning.map_or("", |_| ", likely too often with so few clusters");
-    format!("outcomes that hold for all {} comparisons simultaneously (95 %{warning})", comparisons(panel))
+    let line = |(outcomes, others): (String, Vec<&str>)| {
+        format!("{} against {}: {outcomes}", reference.policy, others.join(", "))
+    };
+    Some((legend, lines.into_iter().map(line).collect()))
 }
 
 /// The wanted sizes, as `64–1024, 4096`.
@@ -209,7 +205,7 @@ mod tests {
             "{}",
             sheet.about
         );
-        let found = outcome_lines(&panels[0]);
+        let (_, found) = outcomes(&panels[0]).unwrap();
         let others = "truncate, window, window+1, window+4, h2o, tova-head";
         let expected = [
             format!("tova against {others}: better at 64–2048; equal at 4096"),
@@ -237,7 +233,7 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         // Window and H2O are best at two sizes each, the larger and the same; the first in order stands.
-        let found = outcome_lines(&panels[0]);
+        let (_, found) = outcomes(&panels[0]).unwrap();
         assert_eq!(found[0], "window against truncate: worse at 8");
         assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
         assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
@@ -249,7 +245,7 @@ mod tests {
         assert!(sheet(&panels(&cell("nll", "tova", Some(8), &sample))[0]).is_none());
         let unknown = ["tova", "window"].map(|policy| cell("cost", policy, Some(8), &sample));
         let panels = panels(&unknown.concat());
-        assert!(sheet(&panels[0]).is_none() && outcome_lines(&panels[0]).is_empty());
+        assert!(sheet(&panels[0]).is_none() && outcomes(&panels[0]).is_none());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }
 }
