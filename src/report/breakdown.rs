@@ -169,16 +169,15 @@ fn octave(panel: &Panel) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, panels};
+    use super::super::fixture::{cell, changed, panels};
     use super::*;
     use crate::ledger::Row;
 
     /// Recall of two facts in each of two octaves and of one kind.
     fn recalls() -> Vec<Row> {
-        let at = |policy: &str, size, metric: &str, group: &str, value| {
-            let group = (!group.is_empty()).then(|| group.into());
-            let rows = cell(metric, policy, size, &[("a", value, 2.0)]).into_iter();
-            rows.map(move |row| Row { slice: group.clone(), ..row }).collect::<Vec<_>>()
+        let at = |policy: &str, size, metric: &str, slice: &str, value| {
+            let slice = |row: &mut Row| row.slice = (!slice.is_empty()).then(|| slice.into());
+            changed(cell(metric, policy, size, &[("a", value, 2.0)]), slice)
         };
         let mut all = Vec::new();
         for group in ["", "distance:16-31", "distance:64-127", "kind:home"] {
@@ -221,8 +220,7 @@ mod tests {
     #[test]
     fn many_sizes_are_thinned() {
         let rows: Vec<Row> = recalls().into_iter().filter(|row| row.cache_size == Some(32)).collect();
-        let all =
-            (1..=20).flat_map(|n| rows.iter().map(move |row| Row { cache_size: Some(n * 8), ..row.clone() }));
+        let all = (1..=20).flat_map(|n| changed(rows.clone(), |row| row.cache_size = Some(n * 8)));
         let panels = panels(&all.collect::<Vec<_>>());
         assert_eq!(breakdowns(&panels)[0].sizes(), [8, 32, 64, 96, 128, 160]);
     }

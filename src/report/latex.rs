@@ -136,7 +136,7 @@ fn spread(entry: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, table_3, with_report};
+    use super::super::fixture::{cell, changed, table_3, with_report};
     use super::*;
     use crate::ledger::Row;
 
@@ -172,8 +172,7 @@ mod tests {
     #[test]
     fn labels_are_unique_and_names_escaped() {
         let of_model = |model: &str| {
-            let rows = cell("nll", "[50%]_{x}", Some(64), &[("a", 1.0, 1.0)]).into_iter();
-            rows.map(|row| Row { model: model.into(), ..row }).collect::<Vec<_>>()
+            changed(cell("nll", "[50%]_{x}", Some(64), &[("a", 1.0, 1.0)]), |row| row.model = model.into())
         };
         let file = of(&[of_model("m"), of_model("M")].concat());
         assert!(

@@ -249,7 +249,8 @@ fn place(policy: &str, cache_size: Option<u32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, cell, panels, rows};
+    use super::super::fixture::{cell, changed, panels};
+    use super::Panel;
     use crate::ledger::Row;
 
     /// Two samples from two books, two policies at 64.
@@ -261,10 +262,16 @@ mod tests {
         .concat()
     }
 
+    /// The only panel of some rows.
+    fn panel(rows: &[Row]) -> Panel {
+        let mut panels = panels(rows);
+        assert_eq!(panels.len(), 1);
+        panels.remove(0)
+    }
+
     #[test]
     fn a_point_pools_by_weight() {
-        let panels = panels(&two_books());
-        let [panel] = &panels[..] else { panic!("one panel expected") };
+        let panel = panel(&two_books());
         // exp((6 + 6) / (4 + 2)), not the mean of exp(6/4) and exp(6/2).
         let tova = panel.point("tova", Some(64)).unwrap();
         assert_eq!(tova.estimate.value, 2f64.exp());
@@ -280,9 +287,8 @@ mod tests {
 
     #[test]
     fn slices_have_panels_of_their_own_with_their_chance() {
-        let at = |metric: &str, group: Option<&str>, value| {
-            let rows = cell(metric, "tova", Some(64), &[("a", value, 8.0)]).into_iter();
-            rows.map(|row| Row { slice: group.map(Into::into), ..row }).collect::<Vec<_>>()
+        let at = |metric: &str, slice: Option<&str>, value| {
+            changed(cell(metric, "tova", Some(64), &[("a", value, 8.0)]), |row| row.slice = slice.map(Into::into))
         };
         let all = [
             at("recall", Some("kind:home"), 1.0),
@@ -293,17 +299,15 @@ mod tests {
             at("recall_chance", Some("distance:16-31"), 1.0),
         ];
         let panels = panels(&all.concat());
-        let found: Vec<_> = panels
-            .iter()
-            .map(|panel| (panel.slice.as_deref(), panel.points[0].estimate.value, panel.chance))
-            .collect();
+        let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.chance);
+        let slice = |slice: &str| Some(slice.to_owned());
         let expected = [
             (None, 75.0, Some(25.0)),
-            (Some("distance:16-31"), 50.0, Some(12.5)),
-            (Some("distance:128-255"), 25.0, None),
-            (Some("kind:home"), 12.5, None),
+            (slice("distance:16-31"), 50.0, Some(12.5)),
+            (slice("distance:128-255"), 25.0, None),
+            (slice("kind:home"), 12.5, None),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(panels.iter().map(shown).collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -315,8 +319,8 @@ mod tests {
                 books.iter().zip(0..).map(|(book, level)| (book.as_str(), f64::from(level) + shift, 1.0));
             cell("cost", policy, size, &samples.collect::<Vec<_>>())
         };
-        let panels = panels(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
-        let tova = panels[0].point("tova", Some(64)).unwrap();
+        let panel = panel(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
+        let tova = panel.point("tova", Some(64)).unwrap();
         let (value, difference) = (tova.estimate.interval.unwrap(), tova.to_full.unwrap());
         assert!(value.half_width() > 1.0, "{value:?}");
         assert_eq!(difference.value, 0.5);
@@ -324,82 +328,76 @@ mod tests {
     }
 
     #[test]
-    fn one_book_gives_no_interval_and_says_so() {
-        let sample = Sample { sample: "a#0", cluster: "a", value: 2.0, weight: 1.0 };
-        let panels = panels(&rows("tova", Some(8), &[sample, Sample { sample: "a#1", ..sample }]));
-        assert_eq!(panels[0].points[0].estimate.interval, None);
-        assert!(panels[0].notes.iter().any(|note| note.contains("one cluster")), "{:?}", panels[0].notes);
+    fn a_cell_with_fewer_samples_is_compared_over_those_that_full_has_too() {
+        let panel = panel(&[two_books(), cell("nll", "h2o", Some(64), &[("b", 5.0, 2.0)])].concat());
+        let h2o = panel.point("h2o", Some(64)).unwrap();
+        assert_eq!((h2o.complete, h2o.to_full.unwrap().value), (false, 2.5f64.exp() - 2f64.exp()));
+        assert!(panel.point("tova", Some(64)).unwrap().complete);
     }
 
     #[test]
-    fn a_cell_with_fewer_samples_is_flagged_and_compares_over_shared_ones() {
-        let mut all = two_books();
-        all.extend(cell("nll", "h2o", Some(64), &[("b", 5.0, 2.0)]));
-        let panels = panels(&all);
-        let h2o = panels[0].point("h2o", Some(64)).unwrap();
-        assert!(!h2o.complete);
-        assert_eq!(h2o.to_full.unwrap().value, 2.5f64.exp() - 2f64.exp());
-        assert!(
-            panels[0].notes.iter().any(|note| note.starts_with("h2o at 64: 1 of 2 samples")),
-            "{:?}",
-            panels[0].notes
-        );
-        assert!(panels[0].point("tova", Some(64)).unwrap().complete);
+    fn numbers_that_need_a_warning_have_one() {
+        let with = |policy, samples: &[_]| [two_books(), cell("nll", policy, Some(64), samples)].concat();
+        let newer = |row: &mut Row| (row.cell, row.value, row.engine) = ("newer".into(), 3.0, 2);
+        let tova = two_books().split_off(2);
+        let other_weights = [("a", 5.0, 4.0), ("b", 5.0, 1.0)];
+        for (rows, note) in [
+            (
+                changed(two_books(), |row| row.cluster = "a".into()),
+                "no intervals: all samples come from one cluster",
+            ),
+            (with("h2o", &[("b", 5.0, 2.0)]), "h2o at 64: 1 of 2 samples"),
+            (with("window", &other_weights), "window at 64: weighs samples otherwise"),
+            (with("tova", &[("a", 5.0, 4.0)]), "tova at 64: 1 samples came twice"),
+            (
+                [two_books(), changed(tova, newer)].concat(),
+                "tova at 64: 2 cells with different numbers; the newest (newer)",
+            ),
+            (with("tova", &[("c", f64::NAN, 1.0)]), "tova at 64: the value is not finite"),
+            (with("mine", &[("a", 0.0, 0.0), ("b", 0.0, 0.0)]), "mine at 64: nothing was scored"),
+        ] {
+            let notes = panel(&rows).notes;
+            assert_eq!(notes.iter().filter(|found| found.starts_with(note)).count(), 1, "{note}: {notes:?}");
+        }
+        // A cut text is read in pieces and scores fewer tokens; a file read twice, NaN included, is no contradiction.
+        let nan = [with("mine", &[("a", f64::NAN, 4.0)]), cell("nll", "mine", Some(64), &[("a", f64::NAN, 4.0)])];
+        for (rows, word) in [
+            (with("truncate", &other_weights), "weighs"),
+            ([two_books(), two_books()].concat(), "twice"),
+            (nan.concat(), "twice"),
+        ] {
+            assert!(panel(&rows).notes.iter().all(|note| !note.contains(word)), "{word}");
+        }
     }
 
     #[test]
-    fn only_the_cut_text_may_have_other_weights() {
-        let mut all = two_books();
-        all.extend(cell("nll", "truncate", Some(64), &[("a", 5.0, 3.0), ("b", 5.0, 1.0)]));
-        assert!(panels(&all)[0].notes.iter().all(|note| !note.contains("weighs")));
-        all.extend(cell("nll", "window", Some(64), &[("a", 5.0, 4.0), ("b", 5.0, 1.0)]));
-        assert!(panels(&all)[0].notes.iter().any(|note| note.starts_with("window at 64: weighs")));
+    fn the_newest_of_several_cells_counts() {
+        let newer = |row: &mut Row| (row.cell, row.value, row.engine) = ("aaaa".into(), 3.0, row.engine + 1);
+        let panel = panel(&[two_books(), changed(two_books().split_off(2), newer)].concat());
+        assert_eq!(panel.point("tova", Some(64)).unwrap().estimate.value, 1f64.exp());
     }
 
     #[test]
     fn full_is_shared_by_keys_that_differ_in_prefill_only() {
-        let mut all = two_books();
-        let tova = || two_books().into_iter().filter(|row| row.policy == "tova");
-        all.extend(tova().map(|row| Row { positions: "slot".into(), cell: "slot".into(), ..row }));
-        all.extend(tova().map(|row| Row { prefill: "one_shot".into(), cell: "one_shot".into(), ..row }));
-        let panels = panels(&all);
-        assert_eq!(panels.len(), 2);
-        assert!(panels.iter().all(|panel| panel.full().is_some()));
+        let tova = |change: fn(&mut Row)| changed(two_books().split_off(2), change);
+        let panels = panels(
+            &[
+                two_books(),
+                tova(|row| (row.positions, row.cell) = ("slot".into(), "slot".into())),
+                tova(|row| (row.prefill, row.cell) = ("one_shot".into(), "one_shot".into())),
+            ]
+            .concat(),
+        );
         // Positions are part of a line's name; prefill is part of the table's key.
         let policies: Vec<_> = panels.iter().map(|panel| panel.policies().join(" ")).collect();
         assert_eq!(policies, ["full tova", "full tova tova@slot"]);
     }
 
     #[test]
-    fn rows_read_twice_count_once_and_the_newest_cell_wins() {
-        let twice = [two_books(), two_books()].concat();
-        assert_eq!(panels(&twice)[0].points, panels(&two_books())[0].points);
-        let newer = two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
-            cell: "aaaa".into(),
-            value: 3.0,
-            engine: row.engine + 1,
-            ..row
-        });
-        let both = panels(&two_books().into_iter().chain(newer).collect::<Vec<_>>());
-        assert_eq!(both[0].point("tova", Some(64)).unwrap().estimate.value, 1f64.exp());
-        assert!(both[0].notes.iter().any(|note| note.contains("2 cells")), "{:?}", both[0].notes);
-    }
-
-    #[test]
-    fn values_that_are_not_finite_are_noted() {
-        let panels = panels(&cell("nll", "tova", Some(8), &[("a", f64::NAN, 1.0)]));
-        assert!(panels[0].points[0].estimate.value.is_nan());
-        let count = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
-        assert_eq!((count("not finite"), count("cells")), (1, 0), "{:?}", panels[0].notes);
-    }
-
-    #[test]
     fn policies_come_in_the_order_of_the_paper() {
-        let names = ["tova", "mine", "window+4", "h2o", "window", "truncate"];
-        let sample = [("a", 1.0, 1.0)];
-        let mut all: Vec<Row> = names.iter().flat_map(|name| cell("nll", name, Some(64), &sample)).collect();
-        all.extend(cell("nll", "full", None, &sample));
+        let names = ["tova", "mine", "window+4", "h2o", "window", "truncate", "full"];
+        let all = names.map(|name| cell("nll", name, Some(64).filter(|_| name != "full"), &[("a", 1.0, 1.0)]));
         let expected = ["full", "truncate", "window", "window+4", "h2o", "tova", "mine"];
-        assert_eq!(panels(&all)[0].policies(), expected);
+        assert_eq!(panel(&all.concat()).policies(), expected);
     }
 }

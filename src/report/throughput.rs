@@ -184,7 +184,7 @@ fn amount(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
+    use super::super::fixture::{cell, changed};
     use super::super::results::Results;
     use super::super::table;
     use super::*;
@@ -195,15 +195,9 @@ mod tests {
     }
 
     /// Three repeats of one metric.
-    fn timed(policy: &str, size: Option<u32>, metric: &str, values: [f64; 3], weight: f64) -> Vec<Row> {
-        let names = ["repeat#0", "repeat#1", "repeat#2"];
-        let samples: Vec<Sample> = names
-            .iter()
-            .zip(values)
-            .map(|(sample, value)| Sample { sample, cluster: "repeats", value, weight })
-            .collect();
-        let rows = rows(policy, size, &samples).into_iter();
-        rows.map(|row| Row { task: "timing".into(), metric: metric.into(), ..row }).collect()
+    fn timed(policy: &str, size: Option<u32>, metric: &str, [a, b, c]: [f64; 3], weight: f64) -> Vec<Row> {
+        let samples = [("repeat#0", a, weight), ("repeat#1", b, weight), ("repeat#2", c, weight)];
+        changed(cell(metric, policy, size, &samples), |row| row.task = "timing".into())
     }
 
     fn table_1() -> Vec<Row> {
@@ -237,12 +231,8 @@ mod tests {
 
     #[test]
     fn machines_do_not_mix() {
-        let elsewhere = table_1().into_iter().map(|row| Row { device: "another".into(), ..row });
-        assert_eq!(tables_of(&table_1().into_iter().chain(elsewhere).collect::<Vec<_>>()).len(), 2);
-    }
-
-    #[test]
-    fn nothing_timed_gives_no_table() {
-        assert!(tables_of(&rows("full", None, &[])).is_empty());
+        let elsewhere = changed(table_1(), |row| row.device = "another".into());
+        assert_eq!(tables_of(&[table_1(), elsewhere].concat()).len(), 2);
+        assert!(tables_of(&cell("nll", "full", None, &[("a", 1.0, 1.0)])).is_empty());
     }
 }

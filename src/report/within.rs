@@ -197,7 +197,7 @@ fn share(size: u32, length: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, panels, table_3};
+    use super::super::fixture::{cell, changed, panels, table_3};
     use super::*;
     use crate::ledger::Row;
 
@@ -245,8 +245,8 @@ mod tests {
     fn losses(policy: &str, losses: &[(u32, [f64; 2])]) -> Vec<Row> {
         let at = |size: Option<u32>, [a, b]: [f64; 2]| {
             let samples = [("a", 0.8 - a / 100.0, 1.0), ("b", 0.8 - b / 100.0, 1.0)];
-            let rows = cell("f1", if size.is_some() { policy } else { "full" }, size, &samples).into_iter();
-            rows.map(|row| Row { length: 1000, ..row }).collect::<Vec<_>>()
+            let policy = if size.is_some() { policy } else { "full" };
+            changed(cell("f1", policy, size, &samples), |row| row.length = 1000)
         };
         let sized = losses.iter().flat_map(|(size, values)| at(Some(*size), *values));
         at(None, [0.0; 2]).into_iter().chain(sized).collect()
