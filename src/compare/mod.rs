@@ -141,10 +141,10 @@ fn elsewhere<'s>(subject: &Subject<'_>, side: &'s Side<'_>) -> Option<&'s str> {
 /// Keys without a partner although one differs in little: a model trained again, a data set moved.
 fn nearly_paired(points: &[Point]) -> Vec<String> {
     let only = |verdict: Verdict| -> Vec<SeriesKey> {
-        let having: BTreeSet<&SeriesKey> =
-            points.iter().filter(|point| point.verdict == verdict).map(|point| &point.key).collect();
-        let paired: BTreeSet<&SeriesKey> =
-            points.iter().filter(|point| point.verdict != verdict).map(|point| &point.key).collect();
+        let (having, paired): (Vec<&Point>, Vec<&Point>) =
+            points.iter().partition(|point| point.verdict == verdict);
+        let [having, paired] =
+            [having, paired].map(|points| points.iter().map(|point| &point.key).collect::<BTreeSet<_>>());
         having.difference(&paired).map(|key| (*key).clone()).collect()
     };
     let (missing, new) = (only(Verdict::Missing), only(Verdict::New));
@@ -176,16 +176,11 @@ fn notes(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, side) in [("the baseline", before), ("the results", after)] {
         let count = |odd: fn(&Numbers) -> bool| side.values().filter(|numbers| odd(numbers)).count();
-        let (several, twice) = (count(|of| of.candidates > 1), count(|of| of.contradictions > 0));
-        if several > 0 {
-            notes
-                .push(format!("{name}: {several} numbers come from several cells; the newest cell's is compared"));
-        }
-        if twice > 0 {
-            notes.push(format!(
-                "{name}: {twice} numbers have samples twice with different values; the first counts"
-            ));
-        }
+        let several = (count(|of| of.candidates > 1), "come from several cells; the newest cell's is compared");
+        let twice =
+            (count(|of| of.contradictions > 0), "have samples twice with different values; the first counts");
+        let found = [several, twice].into_iter().filter(|(count, _)| *count > 0);
+        notes.extend(found.map(|(count, what)| format!("{name}: {count} numbers {what}")));
     }
     let (mut engines, mut defined, mut weighed) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (subject, numbers) in before {
@@ -200,12 +195,11 @@ fn notes(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
         }
         weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
     }
-    for (a, b) in engines {
-        notes.push(format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention"));
-    }
-    for policy in defined {
-        notes.push(format!("{policy} is defined otherwise in the baseline than in the results"));
-    }
+    let engine =
+        |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention");
+    notes.extend(engines.into_iter().map(engine));
+    let definition = |policy| format!("{policy} is defined otherwise in the baseline than in the results");
+    notes.extend(defined.into_iter().map(definition));
     if weighed > 0 {
         notes.push(format!("{weighed} numbers weigh their samples otherwise than in the baseline"));
     }

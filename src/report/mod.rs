@@ -49,7 +49,7 @@ pub use format::{FORMATS, Format};
 pub use markdown::push_grid;
 pub use pairs::Pair;
 pub(crate) use points::RUNNING;
-pub use points::{Panel, Point};
+pub use points::{Panel, Point, place};
 pub use pool::{Resampled, resampled};
 pub use published::{Beside, Extra, Published};
 pub use results::Results;

@@ -2,6 +2,8 @@
 //!
 //! Differences are computed in `pairs`, and all of them are in `pairs.csv`.
 
+use std::collections::BTreeSet;
+
 use super::pairs::Pair;
 use super::points::{self, Panel};
 use super::table::{Entry, Grid, Line, Sheet};
@@ -38,34 +40,27 @@ impl Outcome {
     }
 }
 
-/// The policy that all others are compared with, and its pairs, each from its side.
-struct Reference<'p> {
-    policy: &'p str,
-    /// By the other policy, in the panel's order.
-    others: Vec<(&'p str, Vec<Pair>)>,
-}
+/// Pairs by the other policy, in the panel's order.
+type Others<'p> = Vec<(&'p str, Vec<Pair>)>;
 
-impl<'p> Reference<'p> {
-    /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or neither
-    /// way is better.
-    fn of(panel: &'p Panel) -> Option<Self> {
-        if panel.metric.better == Better::Unknown {
-            return None;
-        }
-        let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
-        let named = policies().find(|policy| *policy == "tova");
-        let policy = named.or_else(|| best(panel))?;
-        let others = policies().filter(|other| *other != policy).map(|other| {
-            let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
-                (first, second) if first == policy && second == other => Some(pair.clone()),
-                (first, second) if first == other && second == policy => Some(pair.turned()),
-                _ => None,
-            });
-            (other, own.collect::<Vec<_>>())
-        });
-        let others: Vec<_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
-        (!others.is_empty()).then_some(Self { policy, others })
+/// The policy that all others are compared with, and its pairs, each from its side: TOVA where it was measured, else the
+/// policy that is best at most sizes; `None` where nothing is compared or neither way is better.
+fn reference(panel: &Panel) -> Option<(&str, Others<'_>)> {
+    if panel.metric.better == Better::Unknown {
+        return None;
     }
+    let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
+    let reference = policies().find(|policy| *policy == "tova").or_else(|| best(panel))?;
+    let others = policies().map(|other| {
+        let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
+            (first, second) if first == reference && second == other => Some(pair.clone()),
+            (first, second) if first == other && second == reference => Some(pair.turned()),
+            _ => None,
+        });
+        (other, own.collect::<Vec<_>>())
+    });
+    let others: Others<'_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
+    (!others.is_empty()).then_some((reference, others))
 }
 
 /// The policy that is best at most sizes; the first of equals.
@@ -90,15 +85,11 @@ fn comparisons(panel: &Panel) -> usize {
 
 /// The table of one policy against each other.
 pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let reference = Reference::of(panel).filter(|_| !panel.metric.is_detail())?;
-    let sizes: Vec<u32> = panel
-        .sizes()
-        .into_iter()
-        .filter(|size| reference.others.iter().any(|(_, pairs)| pairs.iter().any(|pair| pair.cache_size == *size)))
-        .collect();
-    let lines = reference.others.iter().map(|(other, pairs)| {
+    let (reference, others) = reference(panel).filter(|_| !panel.metric.is_detail())?;
+    let sizes: BTreeSet<u32> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
+    let lines = others.iter().map(|(other, pairs)| {
         let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
-        Line { name: format!("{} \u{2212} {other}", reference.policy), cells: sizes.iter().map(at).collect() }
+        Line { name: format!("{reference} \u{2212} {other}"), cells: sizes.iter().map(at).collect() }
     });
     let mut about = "The first policy minus the second, over the samples both have.".to_owned();
     let comparisons = comparisons(panel);
@@ -115,7 +106,7 @@ pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
         about.push_str(" Where it says equal, both are the same in every resample.");
     }
     Some(Sheet {
-        title: format!("{}: {} against the others", panel.metric.label, reference.policy),
+        title: format!("{}: {reference} against the others", panel.metric.label),
         about,
         corner: "cache size",
         grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
@@ -141,12 +132,12 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
 /// outcomes, and how to read them; `None` where nothing was compared.
 pub(super) fn outcomes(panel: &Panel) -> Option<(String, Vec<String>)> {
     let comparisons = comparisons(panel);
-    let reference = Reference::of(panel).filter(|_| comparisons > 0)?;
+    let (reference, others) = reference(panel).filter(|_| comparisons > 0)?;
     let warning = points::few_clusters(panel.clusters).map_or("", |_| ", likely too often with so few clusters");
     let legend = format!("outcomes that hold for all {comparisons} comparisons simultaneously (95 %{warning})");
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for (other, pairs) in &reference.others {
+    for (other, pairs) in &others {
         let outcome = |size: u32| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
             Some(Outcome::of(pair, panel.metric.better))
@@ -161,9 +152,8 @@ pub(super) fn outcomes(panel: &Panel) -> Option<(String, Vec<String>)> {
             None => lines.push((outcomes, vec![other])),
         }
     }
-    let line = |(outcomes, others): (String, Vec<&str>)| {
-        format!("{} against {}: {outcomes}", reference.policy, others.join(", "))
-    };
+    let line =
+        |(outcomes, others): (String, Vec<&str>)| format!("{reference} against {}: {outcomes}", others.join(", "));
     Some((legend, lines.into_iter().map(line).collect()))
 }
 

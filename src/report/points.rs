@@ -89,9 +89,9 @@ pub(crate) const RUNNING: &str = "running";
 /// Of long texts, the average over all tokens up to the end of each piece (the paper's Figure 7), over the samples that
 /// are that long: panels of slices such as `running:8192`.
 fn running(all: &AllSeries<'_>) -> Vec<Panel> {
-    let piece = |slice: &str| -> Option<(u64, u64)> {
+    let piece = |slice: &str| -> Option<[u64; 2]> {
         let (first, last) = slice.strip_prefix(PIECE)?.split_once('-')?;
-        Some((first.parse().ok()?, last.parse().ok()?))
+        Some([first.parse().ok()?, last.parse().ok()?])
     };
     let pieces = all.iter().filter(|((_, id, _), _)| Metric::of(id).is_result());
     let pieces = pieces.filter_map(|((key, id, slice), series)| Some(((key, *id), piece((*slice)?)?, series)));
@@ -100,7 +100,7 @@ fn running(all: &AllSeries<'_>) -> Vec<Panel> {
     let mut panels = Vec::new();
     for of_one in pieces.chunk_by(|a, b| a.0 == b.0) {
         let mut sums = Series::new();
-        for ((key, id), (_, last), series) in of_one {
+        for ((key, id), [_, last], series) in of_one {
             let long_enough = series::accumulate(&mut sums, series);
             let end = last.saturating_add(1).min(key.length.into());
             let slice = format!("{RUNNING}:{end}");
@@ -240,11 +240,9 @@ pub(super) fn few_clusters(clusters: usize) -> Option<String> {
     }
 }
 
-fn place(policy: &str, cache_size: Option<u32>) -> String {
-    match cache_size {
-        Some(size) => format!("{policy} at {size}"),
-        None => policy.to_owned(),
-    }
+/// `tova at 64`, or `full`.
+pub fn place(policy: &str, cache_size: Option<u32>) -> String {
+    cache_size.map_or_else(|| policy.to_owned(), |size| format!("{policy} at {size}"))
 }
 
 #[cfg(test)]
