@@ -177,19 +177,15 @@ mod tests {
     #[test]
     fn a_sheet_is_a_heading_a_table_and_notes() {
         let line = super::super::table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
-        let mut shown = String::new();
-        push_sheet(
-            &mut shown,
-            "###",
-            &Sheet {
-                title: "T*".into(),
-                about: "About.".into(),
-                corner: "policy",
-                grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
-                notes: vec!["a warning".into()],
-            },
-        );
-        let expected = "### T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
+        let sheet = Sheet {
+            title: "T*".into(),
+            about: "About.".into(),
+            corner: "policy",
+            grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
+            notes: vec!["a warning".into()],
+        };
+        let shown = sheets(&[sheet]);
+        let expected = "## T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
         assert_eq!(shown, expected);
     }
 
