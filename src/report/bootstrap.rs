@@ -166,13 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn pooling_weighs() {
-        // (10 + 2) / (4 + 2), not the mean of 2.5 and 1.
-        assert_eq!([sums(10.0, 4.0), sums(2.0, 2.0)].iter().sum::<Sums>().pooled(), Some([2.0, 0.0, 0.0]));
-        assert_eq!(Sums::default().pooled(), None);
-    }
-
-    #[test]
     fn intervals_of_few_clusters_are_known() {
         let ends = |clusters: &[Sums]| interval_of_mean(clusters).map(|interval| (interval.low, interval.high));
         assert_eq!(ends(&[]), None);

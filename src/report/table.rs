@@ -213,6 +213,8 @@ tova         7.39*    4.48
         assert_eq!(text_under("cache size", &grid(&panels[0], Show::Value).unwrap()), expected);
         let difference = text_under("", &grid(&panels[0], Show::Difference).unwrap());
         assert!(!difference.contains("full") && difference.contains("+17.37"), "{difference}");
+        let without_full = super::super::fixture::panels(&at("tova", Some(64), 2.0));
+        assert!(grid(&without_full[0], Show::Difference).is_none());
     }
 
     #[test]
@@ -227,11 +229,5 @@ tova         7.39*    4.48
         let ends = ["64", "7.16", "17.65", "4812", "10.28", "9.53"].map(end_of);
         assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?} {shown}");
         assert!(shown.lines().all(|line| !line.ends_with(' ')) && shown.contains('±'), "{shown}");
-    }
-
-    #[test]
-    fn without_full_there_are_no_differences() {
-        let only = cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]);
-        assert!(grid(&panels(&only)[0], Show::Difference).is_none());
     }
 }

@@ -10,6 +10,7 @@ use super::published::{Beside, Published};
 use super::series::{self, AllSeries};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line};
+use crate::format::Bytes;
 use crate::metric::Metric;
 
 /// Policies and sizes of one key, each with its repeats.
@@ -23,7 +24,7 @@ pub(crate) struct Throughput {
 pub(crate) struct Repeats {
     pub(crate) policy: String,
     pub(crate) size: Option<u32>,
-    /// By metric, the quotient of each repeat.
+    /// By metric, the quotient of each repeat, ascending.
     by_metric: BTreeMap<String, Vec<f64>>,
 }
 
@@ -46,7 +47,9 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
                 by_metric: BTreeMap::new(),
             });
             let quotients = newest.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight);
-            line.by_metric.insert((*metric).to_owned(), quotients.collect());
+            let mut quotients: Vec<f64> = quotients.collect();
+            quotients.sort_by(f64::total_cmp);
+            line.by_metric.insert((*metric).to_owned(), quotients);
         }
     }
     let table = |(key, lines): (SeriesKey, BTreeMap<_, Repeats>)| {
@@ -62,7 +65,9 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
 impl Throughput {
     pub(crate) fn grid(&self) -> Grid {
         let of_full = |line: &Repeats, metric| self.of_full(line, metric);
-        let bytes = |line: &Repeats, metric| line.median(metric).map(|n| Entry::plain(amount(n)));
+        let bytes = |line: &Repeats, metric| {
+            line.median(metric).map(|n| Entry::plain(Bytes(n.round() as u64).to_string()))
+        };
         let per_second = |line: &Repeats, metric| line.spread(metric, |n| rate(1.0 / n));
         let columns: [(&str, Cell<'_>); 9] = [
             ("cache", &|line| bytes(line, "cache_bytes")),
@@ -133,14 +138,12 @@ impl Repeats {
         self.size.map_or_else(|| self.policy.clone(), |size| format!("{} {size}", self.policy))
     }
 
-    fn sorted(&self, metric: &str) -> Option<Vec<f64>> {
-        let mut values = self.by_metric.get(metric).filter(|values| !values.is_empty())?.clone();
-        values.sort_by(f64::total_cmp);
-        Some(values)
+    fn sorted(&self, metric: &str) -> Option<&[f64]> {
+        self.by_metric.get(metric).map(Vec::as_slice).filter(|values| !values.is_empty())
     }
 
     pub(crate) fn median(&self, metric: &str) -> Option<f64> {
-        self.sorted(metric).map(|values| median(&values))
+        self.sorted(metric).map(median)
     }
 
     /// The median, and the least and the most as they are shown.
@@ -151,7 +154,7 @@ impl Repeats {
         let [least, most] = if metric == "first_token" { [least, most] } else { [most, least] };
         Some(Entry {
             spread: (values.len() > 1).then(|| format!("({}–{})", show(least), show(most))),
-            ..Entry::plain(show(median(&values)))
+            ..Entry::plain(show(median(values)))
         })
     }
 }
@@ -168,18 +171,6 @@ fn rate(per_second: f64) -> String {
         _ if per_second < 100.0 => format!("{per_second:.1}"),
         _ => format!("{per_second:.0}"),
     }
-}
-
-/// Bytes with three digits, of a number that need not be whole.
-fn amount(bytes: f64) -> String {
-    let (unit, name) = match bytes {
-        _ if bytes < 1e6 => (1e3, "kB"),
-        _ if bytes < 1e9 => (1e6, "MB"),
-        _ => (1e9, "GB"),
-    };
-    let amount = bytes / unit;
-    let digits = if amount < 10.0 { 2 } else { usize::from(amount < 100.0) };
-    format!("{amount:.digits$} {name}")
 }
 
 #[cfg(test)]
