@@ -4,7 +4,7 @@
 
 use super::point::Comparison;
 use super::table::{self, Section};
-use crate::report::{Grid, Line, capital, escape, push_grid};
+use crate::report::{capital, escape, push_body};
 
 /// Findings of each kind that are shown: GitHub allows 65,536 characters.
 const SHOWN: usize = 40;
@@ -40,18 +40,12 @@ pub fn markdown(comparison: &Comparison) -> String {
 }
 
 fn push(file: &mut String, Section { sheet, left_out, .. }: &Section) {
-    if !sheet.grid.lines.is_empty() {
-        *file += &format!("{}\n\n", escape::markdown(&sheet.about));
-        let lines = sheet.grid.lines.iter().map(|line| Line { name: cut(&line.name), cells: line.cells.clone() });
-        let grid = Grid { columns: sheet.grid.columns.clone(), lines: lines.collect() };
-        let mut table = String::new();
-        push_grid(&mut table, sheet.corner, &grid);
-        *file += &without_mentions(&table);
-    }
-    sheet.notes.iter().for_each(|note| *file += &format!("- {}\n", name(note)));
-    if !sheet.notes.is_empty() {
-        file.push('\n');
-    }
+    let mut sheet = sheet.clone();
+    sheet.grid.lines.iter_mut().for_each(|line| line.name = cut(&line.name));
+    sheet.notes.iter_mut().for_each(|note| *note = cut(note));
+    let mut body = String::new();
+    push_body(&mut body, &sheet);
+    *file += &without_mentions(&body);
     if *left_out > 0 {
         *file += &format!("and {left_out} more, which the JSON names\n\n");
     }

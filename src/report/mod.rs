@@ -46,7 +46,7 @@ mod write_report;
 
 pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums};
 pub use format::{FORMATS, Format};
-pub use markdown::push_grid;
+pub use markdown::push_body;
 pub use pairs::Pair;
 pub(crate) use points::RUNNING;
 pub use points::{Panel, Point, place};
