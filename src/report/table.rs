@@ -204,11 +204,11 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         let expected = "\
-cache size     64      128
-full         2.72     2.72
-truncate     3.00        -
-window      20.09        -
-tova         7.39*    4.48
+cache size     64     128
+full         2.72    2.72
+truncate     3.00       -
+window      20.09       -
+tova         7.39*   4.48
 ";
         assert_eq!(text_under("cache size", &grid(&panels[0], Show::Value).unwrap()), expected);
         let difference = text_under("", &grid(&panels[0], Show::Difference).unwrap());
