@@ -5,38 +5,20 @@
 use std::collections::BTreeSet;
 
 use super::pairs::Pair;
-use super::points::{self, Panel};
+use super::points::{self, Panel, Point};
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::metric::Better;
 
-/// The outcome of a pair for its first policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Better,
-    Worse,
-    Equal,
-    Open,
-}
+/// What a pair may say of its first policy, in the order of lists.
+const OUTCOMES: [&str; 4] = ["better", "worse", "equal", "no clear difference"];
 
-impl Outcome {
-    const ALL: [Self; 4] = [Self::Better, Self::Worse, Self::Equal, Self::Open];
-
-    fn of(pair: &Pair, better: Better) -> Self {
-        match (pair.holds(), pair.difference.value < 0.0) {
-            _ if pair.is_equal() => Self::Equal,
-            (false, _) => Self::Open,
-            (true, lower) if lower == (better == Better::Lower) => Self::Better,
-            (true, _) => Self::Worse,
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::Equal => "equal",
-            Self::Open => "no clear difference",
-        }
+fn outcome(pair: &Pair, better: Better) -> &'static str {
+    let [good, bad, equal, open] = OUTCOMES;
+    match (pair.holds(), pair.difference.value < 0.0) {
+        _ if pair.is_equal() => equal,
+        (false, _) => open,
+        (true, lower) if lower == (better == Better::Lower) => good,
+        (true, _) => bad,
     }
 }
 
@@ -65,17 +47,15 @@ fn reference(panel: &Panel) -> Option<(&str, Others<'_>)> {
 
 /// The policy that is best at most sizes; the first of equals.
 fn best(panel: &Panel) -> Option<&str> {
-    let at_best = |policy: &str| {
-        let sizes = panel.sizes().into_iter().filter(|size| {
-            let at_size = panel.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(*size));
-            let better = |a: f64, b: f64| if panel.metric.better == Better::Lower { a < b } else { a > b };
-            let own = panel.point(policy, Some(*size)).map(|point| point.estimate.value);
-            own.is_some_and(|own| !at_size.into_iter().any(|point| better(point.estimate.value, own)))
-        });
-        sizes.count()
+    let points = || panel.points.iter().filter(|point| point.is_policy());
+    let better = |a: f64, b: f64| if panel.metric.better == Better::Lower { a < b } else { a > b };
+    let is_best = |own: &&Point| {
+        let mut at_size = points().filter(|point| point.cache_size == own.cache_size);
+        !at_size.any(|point| better(point.estimate.value, own.estimate.value))
     };
+    let times_best = |policy: &&str| points().filter(|point| point.policy == *policy).filter(is_best).count();
     let policies = panel.policies().into_iter().filter(|policy| !matches!(*policy, "full" | "truncate"));
-    policies.rev().max_by_key(|policy| at_best(policy))
+    policies.rev().max_by_key(times_best)
 }
 
 /// The number of pairs that differ anywhere.
@@ -138,13 +118,13 @@ pub(super) fn outcomes(panel: &Panel) -> Option<(String, Vec<String>)> {
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (other, pairs) in &others {
-        let outcome = |size: u32| {
+        let at = |size: u32| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
-            Some(Outcome::of(pair, panel.metric.better))
+            Some(outcome(pair, panel.metric.better))
         };
-        let outcomes = Outcome::ALL.into_iter().filter_map(|wanted| {
-            let places = spans(&sizes, |size| outcome(size) == Some(wanted));
-            (!places.is_empty()).then(|| format!("{} at {places}", wanted.words()))
+        let outcomes = OUTCOMES.into_iter().filter_map(|wanted| {
+            let places = spans(&sizes, |size| at(size) == Some(wanted));
+            (!places.is_empty()).then(|| format!("{wanted} at {places}"))
         });
         let outcomes = outcomes.collect::<Vec<_>>().join("; ");
         match lines.iter_mut().find(|(known, _)| *known == outcomes) {
