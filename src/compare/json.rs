@@ -3,35 +3,23 @@
 //! The shape is described in results/README.md and has a version, which changes when a field changes its meaning or is removed,
 //! not when one is added. Numbers that are not finite are `null`.
 
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
-use super::point::{Comparison, Moved, Origin, Point, Verdict};
-use crate::metric::Better;
-use crate::report::SeriesKey;
+use super::point::{Comparison, Point, Verdict};
 
 /// Version of the shape below.
 const SCHEMA_VERSION: u32 = 2;
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema_version: u32,
-    program: &'static str,
-    program_version: &'static str,
-    /// `thresholds` or `exact`.
-    mode: &'static str,
-    tolerance: Option<f64>,
-    failed: bool,
-    allow_missing: bool,
-    baseline: &'a Origin,
-    results: &'a Origin,
-    counts: Vec<Count>,
-    numbers_compared: usize,
-    intervals: usize,
-    intervals_excluding_zero: usize,
-    intervals_excluding_zero_by_chance: f64,
-    points: Vec<PointRecord<'a>>,
-    notes: &'a [String],
+/// The document, indented, with a newline at its end.
+///
+/// # Errors
+/// None in practice.
+pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&Document(comparison))? + "\n")
 }
+
+struct Document<'a>(&'a Comparison);
 
 #[derive(Serialize)]
 struct Count {
@@ -39,78 +27,63 @@ struct Count {
     points: usize,
 }
 
-#[derive(Serialize)]
-struct PointRecord<'a> {
-    verdict: Verdict,
-    fails: bool,
-    setting: &'a SeriesKey,
-    policy: &'a str,
-    cache_size: Option<u32>,
-    metric: &'a str,
-    quantity: &'a str,
-    better: Better,
-    slice: Option<&'a str>,
-    baseline: Option<f64>,
-    results: Option<f64>,
-    difference: Option<f64>,
-    interval: Option<[f64; 2]>,
-    threshold: Option<&'a str>,
-    why: Option<&'a str>,
-    samples: usize,
-    clusters: usize,
-    missing_samples: &'a [String],
-    new_samples: usize,
-    moved: &'a [Moved],
+struct Record<'a> {
+    point: &'a Point,
+    allow_missing: bool,
 }
 
-/// The document, indented, with a newline at its end.
-///
-/// # Errors
-/// None in practice.
-pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
-    let intervals = comparison.intervals();
-    let document = Document {
-        schema_version: SCHEMA_VERSION,
-        program: env!("CARGO_PKG_NAME"),
-        program_version: env!("CARGO_PKG_VERSION"),
-        mode: if comparison.exact.is_some() { "exact" } else { "thresholds" },
-        tolerance: comparison.exact,
-        failed: comparison.failed(),
-        allow_missing: comparison.allow_missing,
-        baseline: &comparison.baseline,
-        results: &comparison.results,
-        counts: Verdict::all().map(|verdict| Count { verdict, points: comparison.count(verdict) }).collect(),
-        numbers_compared: comparison.compared(),
-        intervals,
-        intervals_excluding_zero: comparison.excluding_zero(),
-        intervals_excluding_zero_by_chance: intervals as f64 / 20.0,
-        points: comparison.points.iter().map(|point| record(point, comparison.allow_missing)).collect(),
-        notes: &comparison.notes,
-    };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(of) = self;
+        let (intervals, allow_missing) = (of.intervals(), of.allow_missing);
+        let count = |verdict| Count { verdict, points: of.count(verdict) };
+        let record = |point| Record { point, allow_missing };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema_version", &SCHEMA_VERSION)?;
+        map.serialize_entry("program", env!("CARGO_PKG_NAME"))?;
+        map.serialize_entry("program_version", env!("CARGO_PKG_VERSION"))?;
+        map.serialize_entry("mode", if of.exact.is_some() { "exact" } else { "thresholds" })?;
+        map.serialize_entry("tolerance", &of.exact)?;
+        map.serialize_entry("failed", &of.failed())?;
+        map.serialize_entry("allow_missing", &allow_missing)?;
+        map.serialize_entry("baseline", &of.baseline)?;
+        map.serialize_entry("results", &of.results)?;
+        map.serialize_entry("counts", &Verdict::all().map(count).collect::<Vec<_>>())?;
+        map.serialize_entry("numbers_compared", &of.compared())?;
+        map.serialize_entry("intervals", &intervals)?;
+        map.serialize_entry("intervals_excluding_zero", &of.excluding_zero())?;
+        map.serialize_entry("intervals_excluding_zero_by_chance", &(intervals as f64 / 20.0))?;
+        map.serialize_entry("points", &of.points.iter().map(record).collect::<Vec<_>>())?;
+        map.serialize_entry("notes", &of.notes)?;
+        map.end()
+    }
 }
 
-fn record(point: &Point, allow_missing: bool) -> PointRecord<'_> {
-    PointRecord {
-        verdict: point.verdict,
-        fails: point.fails(allow_missing),
-        setting: &point.key,
-        policy: &point.policy,
-        cache_size: point.cache_size,
-        metric: &point.metric.id,
-        quantity: &point.metric.label,
-        better: point.metric.better,
-        slice: point.slice.as_deref(),
-        baseline: point.before,
-        results: point.after,
-        difference: point.difference.map(|difference| difference.value),
-        interval: point.difference.and_then(|of| of.interval).map(|interval| [interval.low, interval.high]),
-        threshold: point.threshold.as_deref(),
-        why: point.why.as_deref(),
-        samples: point.samples,
-        clusters: point.clusters,
-        missing_samples: &point.missing_samples,
-        new_samples: point.new_samples,
-        moved: &point.moved,
+impl Serialize for Record<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { point, allow_missing } = self;
+        let interval = point.difference.and_then(|difference| difference.interval);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("verdict", &point.verdict)?;
+        map.serialize_entry("fails", &point.fails(*allow_missing))?;
+        map.serialize_entry("setting", &point.key)?;
+        map.serialize_entry("policy", &point.policy)?;
+        map.serialize_entry("cache_size", &point.cache_size)?;
+        map.serialize_entry("metric", &point.metric.id)?;
+        map.serialize_entry("quantity", &point.metric.label)?;
+        map.serialize_entry("better", &point.metric.better)?;
+        map.serialize_entry("slice", &point.slice)?;
+        map.serialize_entry("baseline", &point.before)?;
+        map.serialize_entry("results", &point.after)?;
+        map.serialize_entry("difference", &point.difference.map(|difference| difference.value))?;
+        map.serialize_entry("interval", &interval.map(|interval| [interval.low, interval.high]))?;
+        map.serialize_entry("threshold", &point.threshold)?;
+        map.serialize_entry("why", &point.why)?;
+        map.serialize_entry("samples", &point.samples)?;
+        map.serialize_entry("clusters", &point.clusters)?;
+        map.serialize_entry("missing_samples", &point.missing_samples)?;
+        map.serialize_entry("new_samples", &point.new_samples)?;
+        map.serialize_entry("moved", &point.moved)?;
+        map.end()
     }
 }

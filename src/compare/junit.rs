@@ -6,6 +6,7 @@
 use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite, XmlString};
 
 use super::point::{Comparison, Point, Verdict};
+use super::side::in_slice;
 use crate::report::escape;
 
 /// Samples named in a failure's text.
@@ -47,8 +48,8 @@ fn status(point: &Point, comparison: &Comparison) -> TestCaseStatus {
     };
     let sentence = escape::plain(&point.sentence());
     let moved = point.moved.iter().take(SHOWN).map(|moved| {
-        let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
-        format!("moved: {}{slice}: {} to {}", moved.sample, moved.before, moved.after)
+        let sample = in_slice(&moved.sample, moved.slice.as_deref());
+        format!("moved: {sample}: {} to {}", moved.before, moved.after)
     });
     let missing = point.missing_samples.iter().take(SHOWN).map(|sample| format!("missing: {sample}"));
     let lines = moved.chain(missing).map(|line| escape::plain(&line));

@@ -4,7 +4,7 @@
 
 use super::point::Comparison;
 use super::table::{self, Section};
-use crate::report::{Grid, Line, capital, escape, push_grid};
+use crate::report::{capital, escape, push_body};
 
 /// Findings of each kind that are shown: GitHub allows 65,536 characters.
 const SHOWN: usize = 40;
@@ -13,19 +13,20 @@ const LONGEST: usize = 160;
 
 /// The comment.
 pub fn markdown(comparison: &Comparison) -> String {
-    let sections = table::sections(comparison, SHOWN);
     let mut file = format!(
         "**{}**\n\n{}\n\n",
         escape::markdown(&table::headline(comparison)),
         name(&table::sides(comparison))
     );
-    for section in sections.iter().filter(|section| section.fails) {
-        file += &format!("#### {}\n\n", escape::markdown(&capital(&section.title)));
+    let (failures, others): (Vec<Section>, Vec<Section>) =
+        table::sections(comparison, SHOWN).into_iter().partition(|section| section.fails);
+    for section in &failures {
+        file += &format!("#### {}\n\n", escape::markdown(&capital(&section.sheet.title)));
         push(&mut file, section);
     }
-    for section in sections.iter().filter(|section| !section.fails) {
+    for section in &others {
         // Not escaped: titles are fixed words, and Markdown is not interpreted inside a summary.
-        file += &format!("<details><summary>{}</summary>\n\n", capital(&section.title));
+        file += &format!("<details><summary>{}</summary>\n\n", capital(&section.sheet.title));
         push(&mut file, section);
         file += "</details>\n\n";
     }
@@ -38,23 +39,15 @@ pub fn markdown(comparison: &Comparison) -> String {
     file.trim_end_matches(['\n', '>']).to_owned() + "\n"
 }
 
-fn push(file: &mut String, section: &Section) {
-    if let Some(sheet) = &section.sheet {
-        *file += &format!("{}\n\n", escape::markdown(&sheet.about));
-        let lines = sheet.grid.lines.iter().map(|line| Line { name: cut(&line.name), cells: line.cells.clone() });
-        let grid = Grid { columns: sheet.grid.columns.clone(), lines: lines.collect() };
-        let mut table = String::new();
-        push_grid(&mut table, sheet.corner, &grid);
-        *file += &without_mentions(&table);
-    }
-    for line in &section.lines {
-        *file += &format!("- {}\n", name(line));
-    }
-    if !section.lines.is_empty() {
-        file.push('\n');
-    }
-    if section.left_out > 0 {
-        *file += &format!("and {} more, which the JSON names\n\n", section.left_out);
+fn push(file: &mut String, Section { sheet, left_out, .. }: &Section) {
+    let mut sheet = sheet.clone();
+    sheet.grid.lines.iter_mut().for_each(|line| line.name = cut(&line.name));
+    sheet.notes.iter_mut().for_each(|note| *note = cut(note));
+    let mut body = String::new();
+    push_body(&mut body, &sheet);
+    *file += &without_mentions(&body);
+    if *left_out > 0 {
+        *file += &format!("and {left_out} more, which the JSON names\n\n");
     }
 }
 

@@ -23,7 +23,7 @@ pub use json::json;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use point::{Comparison, Moved, Options, Origin, Point, Verdict};
-use side::{NamedSum, Numbers, Side, Subject};
+use side::{Numbers, Side, Subject};
 pub use terminal::terminal;
 pub use threshold::{Margin, Threshold, Thresholds, metric_named, shown_name};
 
@@ -33,10 +33,7 @@ use crate::report::{SeriesKey, label, order};
 
 /// Compares results with a baseline; each side comes with its name.
 pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Options) -> Comparison {
-    let [before, after] = [baseline.1, results.1].map(|rows| match options.exact {
-        Some(_) => side::exact(rows, exact::is_repeatable),
-        None => side::pooled(rows, options.parts),
-    });
+    let [before, after] = [baseline.1, results.1].map(|rows| side::of(rows, options));
     let mut points = points(&before, &after, options);
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
     let mut notes = notes(&before, &after);
@@ -105,9 +102,13 @@ fn blank(subject: &Subject<'_>) -> Point {
 
 fn point(blank: Point, before: &Numbers, after: &Numbers, options: &Options) -> Point {
     let threshold = options.thresholds.of(&blank.metric);
+    if options.exact.is_none() && blank.metric.is_timed() {
+        return times::point(blank, before, after, threshold);
+    }
+    let new_samples = after.without(before).len();
+    let blank = Point { missing_samples: before.without(after), new_samples, ..blank };
     match options.exact {
         Some(tolerance) => exact::point(blank, before, after, tolerance),
-        None if blank.metric.is_timed() => times::point(blank, before, after, threshold),
         None => pooled::point(blank, before, after, threshold),
     }
 }
@@ -122,7 +123,7 @@ fn missing(blank: Point, subject: &Subject<'_>, numbers: &Numbers, after: &Side<
         },
         None => Point {
             verdict: Verdict::Missing,
-            missing_samples: numbers.samples.iter().map(|sample| sample.sample.to_owned()).collect(),
+            missing_samples: numbers.samples.keys().map(|(_, sample)| (*sample).to_owned()).collect(),
             ..blank
         },
     }
@@ -140,10 +141,10 @@ fn elsewhere<'s>(subject: &Subject<'_>, side: &'s Side<'_>) -> Option<&'s str> {
 /// Keys without a partner although one differs in little: a model trained again, a data set moved.
 fn nearly_paired(points: &[Point]) -> Vec<String> {
     let only = |verdict: Verdict| -> Vec<SeriesKey> {
-        let having: BTreeSet<&SeriesKey> =
-            points.iter().filter(|point| point.verdict == verdict).map(|point| &point.key).collect();
-        let paired: BTreeSet<&SeriesKey> =
-            points.iter().filter(|point| point.verdict != verdict).map(|point| &point.key).collect();
+        let (having, paired): (Vec<&Point>, Vec<&Point>) =
+            points.iter().partition(|point| point.verdict == verdict);
+        let [having, paired] =
+            [having, paired].map(|points| points.iter().map(|point| &point.key).collect::<BTreeSet<_>>());
         having.difference(&paired).map(|key| (*key).clone()).collect()
     };
     let (missing, new) = (only(Verdict::Missing), only(Verdict::New));
@@ -175,16 +176,11 @@ fn notes(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, side) in [("the baseline", before), ("the results", after)] {
         let count = |odd: fn(&Numbers) -> bool| side.values().filter(|numbers| odd(numbers)).count();
-        let (several, twice) = (count(|of| of.candidates > 1), count(|of| of.contradictions > 0));
-        if several > 0 {
-            notes
-                .push(format!("{name}: {several} numbers come from several cells; the newest cell's is compared"));
-        }
-        if twice > 0 {
-            notes.push(format!(
-                "{name}: {twice} numbers have samples twice with different values; the first counts"
-            ));
-        }
+        let several = (count(|of| of.candidates > 1), "come from several cells; the newest cell's is compared");
+        let twice =
+            (count(|of| of.contradictions > 0), "have samples twice with different values; the first counts");
+        let found = [several, twice].into_iter().filter(|(count, _)| *count > 0);
+        notes.extend(found.map(|(count, what)| format!("{name}: {count} numbers {what}")));
     }
     let (mut engines, mut defined, mut weighed) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (subject, numbers) in before {
@@ -197,15 +193,13 @@ fn notes(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
         if meaning(a) != meaning(b) {
             defined.insert(label(a));
         }
-        let otherwise = |(a, b): &(NamedSum, NamedSum)| a.sum.weight != b.sum.weight;
-        weighed += usize::from(side::pair(&numbers.samples, &other.samples).both.iter().any(otherwise));
+        weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
     }
-    for (a, b) in engines {
-        notes.push(format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention"));
-    }
-    for policy in defined {
-        notes.push(format!("{policy} is defined otherwise in the baseline than in the results"));
-    }
+    let engine =
+        |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention");
+    notes.extend(engines.into_iter().map(engine));
+    let definition = |policy| format!("{policy} is defined otherwise in the baseline than in the results");
+    notes.extend(defined.into_iter().map(definition));
     if weighed > 0 {
         notes.push(format!("{weighed} numbers weigh their samples otherwise than in the baseline"));
     }

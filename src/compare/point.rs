@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::threshold::Thresholds;
 use crate::format::counted;
-use crate::ledger::Row;
+use crate::ledger::{Row, Text};
 use crate::metric::{Better, Metric};
-use crate::report::{Estimate, SeriesKey};
+use crate::report::{Estimate, SeriesKey, place};
 
 /// What is compared, and how much may differ.
 #[derive(Clone, Debug, Default)]
@@ -130,11 +130,8 @@ impl Point {
 
     /// `tova at 64`, or `full`.
     pub fn place(&self) -> String {
-        let slice = self.slice.as_ref().map_or_else(String::new, |slice| format!(", {slice}"));
-        match self.cache_size {
-            Some(size) => format!("{} at {size}{slice}", self.policy),
-            None => format!("{}{slice}", self.policy),
-        }
+        let place = place(&self.policy, self.cache_size);
+        self.slice.as_ref().map_or_else(|| place.clone(), |slice| format!("{place}, {slice}"))
     }
 
     /// How far it moved, as a share of the baseline; the worst is shown first.
@@ -162,19 +159,11 @@ impl Point {
             }
             said += ")";
         }
-        if let Some(threshold) = &self.threshold {
-            said += &format!("; threshold {threshold}");
-        }
-        if let Some(why) = &self.why {
-            said += &format!("; {why}");
-        }
-        if !self.moved.is_empty() {
-            said += &format!("; {} moved", counted(self.moved.len(), "sample"));
-        }
-        if !self.missing_samples.is_empty() {
-            said += &format!("; {} missing", counted(self.missing_samples.len(), "sample"));
-        }
-        said
+        let samples = |count: usize, what| (count > 0).then(|| format!("{} {what}", counted(count, "sample")));
+        let threshold = self.threshold.as_ref().map(|threshold| format!("threshold {threshold}"));
+        let moved = samples(self.moved.len(), "moved");
+        let more = [threshold, self.why.clone(), moved, samples(self.missing_samples.len(), "missing")];
+        more.into_iter().flatten().fold(said, |said, more| format!("{said}; {more}"))
     }
 
     /// A difference of this metric, with enough digits to see it.
@@ -202,28 +191,23 @@ pub struct Origin {
     pub rows: usize,
     pub cells: usize,
     pub engines: BTreeSet<u32>,
-    pub devices: BTreeSet<String>,
-    pub commits: BTreeSet<String>,
+    pub devices: BTreeSet<Text>,
+    pub commits: BTreeSet<Text>,
     /// The first and the last, RFC 3339.
-    pub dates: Option<(String, String)>,
+    pub dates: Option<(Text, Text)>,
 }
 
 impl Origin {
     pub fn of(name: &str, rows: &[Row]) -> Origin {
-        let cells: BTreeSet<&str> = rows.iter().map(|row| row.cell.as_str()).collect();
-        let devices: BTreeSet<&str> = rows.iter().map(|row| row.device.as_str()).collect();
-        let commits: BTreeSet<&str> = rows.iter().filter_map(|row| row.commit.as_deref()).collect();
-        let date = |date: Option<&str>| date.map(str::to_owned);
-        let first = date(rows.iter().map(|row| row.date.as_str()).min());
-        let last = date(rows.iter().map(|row| row.date.as_str()).max());
+        let dates = || rows.iter().map(|row| &row.date);
         Origin {
             name: name.to_owned(),
             rows: rows.len(),
-            cells: cells.len(),
+            cells: rows.iter().map(|row| &row.cell).collect::<BTreeSet<_>>().len(),
             engines: rows.iter().map(|row| row.engine).collect(),
-            devices: devices.into_iter().map(str::to_owned).collect(),
-            commits: commits.into_iter().map(str::to_owned).collect(),
-            dates: first.zip(last),
+            devices: rows.iter().map(|row| row.device.clone()).collect(),
+            commits: rows.iter().filter_map(|row| row.commit.clone()).collect(),
+            dates: dates().min().cloned().zip(dates().max().cloned()),
         }
     }
 }

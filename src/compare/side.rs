@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use super::exact;
+use super::point::Options;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
-use crate::report::{AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesKey, Unbounded, newest};
+use crate::report::{AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesKey, Unbounded};
 
 /// One number that two sides may both have: a metric, or a slice of it, of a policy at a size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,28 +28,15 @@ impl Subject<'_> {
     }
 }
 
-/// A sample's part in a number.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NamedSum<'a> {
-    /// The slice of the sample, where slices are listed with the whole.
-    pub(super) slice: Option<&'a str>,
-    pub(super) sample: &'a str,
-    pub(super) sum: SampleSum<'a>,
-}
-
-impl NamedSum<'_> {
-    fn name(&self) -> (Option<&str>, &str) {
-        (self.slice, self.sample)
-    }
-}
+/// A sample's name, after its slice where slices are listed with the whole.
+pub(super) type Name<'a> = (Option<&'a str>, &'a str);
 
 /// What the newest cell measured of a subject.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers<'a> {
     /// A row of it, for its provenance.
     pub(super) row: &'a Row,
-    /// By slice and name, each once.
-    pub(super) samples: Vec<NamedSum<'a>>,
+    pub(super) samples: BTreeMap<Name<'a>, SampleSum<'a>>,
     /// Samples that came twice with different numbers.
     pub(super) contradictions: usize,
     /// Cells that measured this subject.
@@ -60,73 +49,54 @@ type Slice<'c, 'a> = (Option<&'a str>, &'c CellSums<'a>);
 /// One side of a comparison.
 pub(super) type Side<'a> = BTreeMap<Subject<'a>, Numbers<'a>>;
 
-/// Every number of whole samples, and of slices too if asked for.
-pub(super) fn pooled(rows: &[Row], slices: bool) -> Side<'_> {
-    let wanted = |row: &Row| Metric::of(&row.metric).is_result() && (slices || row.slice.is_none());
-    let all = AllSeries::of(rows, Unbounded::Apart, wanted).with_geometric_means();
-    let mut side = Side::new();
-    for ((key, metric, slice), series) in all.iter() {
-        for (policy, candidates) in series {
-            let Some((_, sums)) = newest(candidates) else { continue };
-            let subject = Subject { key: key.clone(), metric, slice: *slice, policy: policy.clone() };
-            side.extend(Numbers::of(&[(*slice, sums)], candidates.len()).map(|numbers| (subject, numbers)));
-        }
-    }
-    side
-}
-
-/// The rows that are wanted, with the slices of a sample in the same subject as the whole.
-pub(super) fn exact<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Side<'a> {
+/// Every number of whole samples, and of slices too if asked for. Compared exactly, the slices of a sample are in the same
+/// subject as the whole, and only rows that can be repeated count.
+pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Side<'a> {
+    let is_exact = options.exact.is_some();
+    let wanted = |row: &Row| match is_exact {
+        true => exact::is_repeatable(row),
+        false => Metric::of(&row.metric).is_result() && (options.parts || row.slice.is_none()),
+    };
     let all = AllSeries::of(rows, Unbounded::Apart, wanted);
+    let all = if is_exact { all } else { all.with_geometric_means() };
     let mut cells: BTreeMap<Subject<'_>, BTreeMap<&str, Vec<Slice<'_, 'a>>>> = BTreeMap::new();
     for ((key, metric, slice), series) in all.iter() {
         for (policy, candidates) in series {
-            let subject = Subject { key: key.clone(), metric, slice: None, policy: policy.clone() };
+            let (of_subject, of_sample) = if is_exact { (None, *slice) } else { (*slice, None) };
+            let subject = Subject { key: key.clone(), metric, slice: of_subject, policy: policy.clone() };
             let subject = cells.entry(subject).or_default();
-            candidates.iter().for_each(|(cell, sums)| subject.entry(cell).or_default().push((*slice, sums)));
+            candidates.iter().for_each(|(cell, sums)| subject.entry(cell).or_default().push((of_sample, sums)));
         }
     }
-    let age = |slices: &[Slice<'_, 'a>]| slices.iter().map(|(_, sums)| sums.age).max();
     let newest = cells.into_iter().filter_map(|(subject, cells)| {
+        let age = |slices: &[Slice<'_, 'a>]| slices.iter().map(|(_, sums)| sums.age).max();
         let (_, slices) = cells.iter().max_by_key(|(cell, slices)| (age(slices), **cell))?;
-        Some((subject, Numbers::of(slices, cells.len())?))
+        let named = |(slice, sums): &Slice<'_, 'a>| {
+            let slice = *slice;
+            sums.samples.iter().map(move |(sample, sum)| ((slice, *sample), *sum)).collect::<Vec<_>>()
+        };
+        let samples: BTreeMap<Name<'a>, SampleSum<'a>> = slices.iter().flat_map(named).collect();
+        let contradictions = slices.iter().map(|(_, sums)| sums.contradictions).sum();
+        let row = samples.values().next()?.row;
+        Some((subject, Numbers { row, samples, contradictions, candidates: cells.len() }))
     });
     newest.collect()
 }
 
 impl<'a> Numbers<'a> {
-    /// From the slices of one cell, in order; `None` where there is no sample.
-    fn of(slices: &[Slice<'_, 'a>], candidates: usize) -> Option<Self> {
-        let named = |(slice, sums): &Slice<'_, 'a>| {
-            let slice = *slice;
-            let named = sums.samples.iter().map(move |(sample, sum)| NamedSum { slice, sample, sum: *sum });
-            named.collect::<Vec<_>>()
-        };
-        let samples: Vec<NamedSum<'a>> = slices.iter().flat_map(named).collect();
-        let contradictions = slices.iter().map(|(_, sums)| sums.contradictions).sum();
-        Some(Self { row: samples.first()?.sum.row, samples, contradictions, candidates })
+    /// The samples that both sides have.
+    pub(super) fn both<'b>(&'b self, after: &'b Self) -> Vec<(Name<'a>, &'b SampleSum<'a>, &'b SampleSum<'a>)> {
+        self.samples.iter().filter_map(|(name, sum)| Some((*name, sum, after.samples.get(name)?))).collect()
+    }
+
+    /// The names of those that only this side has; slices in brackets.
+    pub(super) fn without(&self, other: &Self) -> Vec<String> {
+        let only = self.samples.keys().filter(|name| !other.samples.contains_key(*name));
+        only.map(|(slice, sample)| in_slice(sample, *slice)).collect()
     }
 }
 
-/// Samples of two sides by name: those both have, those only the first has, and how many only the second has.
-pub(super) struct Paired<'a> {
-    pub(super) both: Vec<(NamedSum<'a>, NamedSum<'a>)>,
-    pub(super) missing: Vec<NamedSum<'a>>,
-    pub(super) new: usize,
-}
-
-pub(super) fn pair<'a>(before: &[NamedSum<'a>], after: &[NamedSum<'a>]) -> Paired<'a> {
-    let mut paired = Paired { both: Vec::new(), missing: Vec::new(), new: 0 };
-    let mut rest = after.iter().peekable();
-    for sample in before {
-        while rest.next_if(|other| other.name() < sample.name()).is_some() {
-            paired.new += 1;
-        }
-        match rest.next_if(|other| other.name() == sample.name()) {
-            Some(other) => paired.both.push((*sample, *other)),
-            None => paired.missing.push(*sample),
-        }
-    }
-    paired.new += rest.count();
-    paired
+/// A sample with its slice in brackets.
+pub(super) fn in_slice(sample: &str, slice: Option<&str>) -> String {
+    slice.map_or_else(|| sample.to_owned(), |slice| format!("{sample} ({slice})"))
 }

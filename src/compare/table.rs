@@ -8,14 +8,11 @@ use super::point::{Comparison, Moved, Point, Verdict};
 use crate::format::counted;
 use crate::report::{Entry, Grid, Line, SeriesKey, Sheet};
 
-/// One kind of finding.
+/// One kind of finding, as a table or, without numbers, as a list of notes.
 pub(super) struct Section {
-    pub(super) title: String,
+    pub(super) sheet: Sheet,
     /// Whether it is why the comparison failed.
     pub(super) fails: bool,
-    pub(super) sheet: Option<Sheet>,
-    /// Findings without numbers, one line each.
-    pub(super) lines: Vec<String>,
     /// How many findings are not shown.
     pub(super) left_out: usize,
 }
@@ -76,31 +73,38 @@ fn lacks_samples(point: &Point) -> bool {
 
 /// Everything worth showing, `limit` findings of each kind.
 pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
-    let names = Names(comparison.titles());
+    let titles = comparison.titles();
     let missing_fails = !comparison.allow_missing;
-    let section = |title: &str, fails: bool, count: usize, sheet: Option<Sheet>, mut lines: Vec<String>| {
-        let left_out = if sheet.is_some() { count } else { lines.len() }.saturating_sub(limit);
-        lines.truncate(limit);
-        (count > 0).then(|| Section { title: format!("{title} ({count})"), fails, sheet, lines, left_out })
+    let section = |title: &str, fails: bool, count: usize, mut sheet: Sheet| {
+        let left_out = (sheet.grid.lines.len() + sheet.notes.len()).saturating_sub(limit);
+        sheet.grid.lines.truncate(limit);
+        sheet.notes.truncate(limit);
+        sheet.title = format!("{title} ({count})");
+        (count > 0).then_some(Section { sheet, fails, left_out })
     };
     let numbers = |verdict: Verdict, title: &str, fails: bool| {
         let points = comparison.worst(verdict);
-        let sheet = names.numbers(title, points.get(..limit).unwrap_or(&points));
-        section(title, fails, points.len(), Some(sheet), Vec::new())
+        let lines = points.iter().map(|point| number(point, &titles[&point.key]));
+        let columns = ["baseline", "results", "difference", "threshold"];
+        let about = "Differences are results minus baseline, over the samples both have, with 95 % intervals of the pairs.";
+        section(title, fails, points.len(), sheet(about, "number", &columns, lines.collect()))
     };
+    let list = |notes: Vec<String>| Sheet { notes, ..sheet("", "", &[], Vec::new()) };
     let places = |verdict: Verdict, title: &str, fails: bool| {
-        let lines = names.places(comparison.points.iter().filter(|point| point.verdict == verdict));
-        section(title, fails, comparison.count(verdict), None, lines)
+        let of_verdict = comparison.points.iter().filter(|point| point.verdict == verdict);
+        section(title, fails, comparison.count(verdict), list(places(of_verdict, &titles)))
     };
-    let moved = comparison.moved();
-    let moved_sheet = names.moved(moved.get(..limit).unwrap_or(&moved));
-    let lacking: Vec<&Point> = comparison.points.iter().filter(|point| lacks_samples(point)).collect();
+    let moved: Vec<Line> = comparison.moved().into_iter().map(|(point, moved)| movement(point, moved)).collect();
+    let about = "Numbers are value / weight of a sample, as the rows have them.";
+    let (moves, moved) = (moved.len(), sheet(about, "sample", &["before", "after", "change"], moved));
+    let incomplete = comparison.points.iter().filter(|point| lacks_samples(point));
+    let lacking: Vec<String> = incomplete.map(|point| lacking(point, &titles[&point.key])).collect();
     let sections = [
         numbers(Verdict::Regressed, "regressed", true),
-        section("samples that moved", true, moved.len(), Some(moved_sheet), Vec::new()),
+        section("samples that moved", true, moves, moved),
         places(Verdict::AnotherEngine, "measured by another engine", true),
         places(Verdict::Missing, "missing: in the baseline, not in the results", missing_fails),
-        section("samples missing", missing_fails, lacking.len(), None, names.lacking(&lacking)),
+        section("samples missing", missing_fails, lacking.len(), list(lacking)),
         numbers(Verdict::Improved, "improved", false),
         numbers(Verdict::Changed, "changed; which way is better is not known", false),
         places(Verdict::NotComparable, "not comparable", false),
@@ -110,104 +114,66 @@ pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
     sections.into_iter().flatten().collect()
 }
 
-/// The titles of keys beside each other.
-struct Names<'a>(BTreeMap<&'a SeriesKey, String>);
-
-impl Names<'_> {
-    fn title(&self, point: &Point) -> &str {
-        self.0.get(&point.key).map_or("", String::as_str)
+fn sheet(about: &str, corner: &'static str, columns: &[&str], lines: Vec<Line>) -> Sheet {
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    Sheet {
+        title: String::new(),
+        about: about.to_owned(),
+        corner,
+        grid: Grid { columns, lines },
+        notes: Vec::new(),
     }
+}
 
-    fn numbers(&self, title: &str, points: &[&Point]) -> Sheet {
-        let columns = ["baseline", "results", "difference", "threshold"].map(str::to_owned).to_vec();
-        let lines = points.iter().map(|point| Line {
-            name: format!("{} \u{B7} {} \u{B7} {}", point.place(), point.metric.label, self.title(point)),
-            cells: vec![
-                point.before.map(|value| Entry::plain(point.metric.show(value))),
-                point.after.map(|value| Entry::plain(point.metric.show(value))),
-                point.difference.map(|difference| Entry {
-                    spread: difference.interval.map(|interval| {
-                        let [low, high] = [interval.low, interval.high].map(|end| point.show_difference(end));
-                        format!("[{low}, {high}]")
-                    }),
-                    ..Entry::plain(point.show_difference(difference.value))
-                }),
-                point.threshold.clone().map(Entry::plain),
-            ],
-        });
-        Sheet {
-            title: title.to_owned(),
-            about:
-                "Differences are results minus baseline, over the samples both have, with 95 % intervals of the \
-                    pairs."
-                    .to_owned(),
-            corner: "number",
-            grid: Grid { columns, lines: lines.collect() },
-            notes: Vec::new(),
+fn number(point: &Point, title: &str) -> Line {
+    let value = |value: Option<f64>| value.map(|value| Entry::plain(point.metric.show(value)));
+    let difference = point.difference.map(|difference| Entry {
+        spread: difference.interval.map(|interval| {
+            let [low, high] = [interval.low, interval.high].map(|end| point.show_difference(end));
+            format!("[{low}, {high}]")
+        }),
+        ..Entry::plain(point.show_difference(difference.value))
+    });
+    let threshold = point.threshold.clone().map(Entry::plain);
+    Line {
+        name: format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label),
+        cells: vec![value(point.before), value(point.after), difference, threshold],
+    }
+}
+
+fn movement(point: &Point, moved: &Moved) -> Line {
+    let Moved { before, after, weight_before, weight_after, .. } = *moved;
+    let change = match (weight_before.to_bits() == weight_after.to_bits(), moved.text_differs) {
+        (false, _) => format!("weight {weight_before} to {weight_after}"),
+        (true, true) if moved.change == 0.0 => "another text".to_owned(),
+        (true, true) => format!("{:+.1e}, text", after - before),
+        (true, false) => format!("{:+.1e}", after - before),
+    };
+    let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
+    let metric = format!("{}{slice}", point.metric.id);
+    let name = [&*point.key.model, &point.place(), &point.key.task, &moved.sample, &metric].join(" \u{B7} ");
+    Line { name, cells: [digits(before), digits(after), change].map(|shown| Some(Entry::plain(shown))).into() }
+}
+
+/// A line for each policy at a size, with its metrics.
+fn places<'a>(points: impl Iterator<Item = &'a Point>, titles: &BTreeMap<&SeriesKey, String>) -> Vec<String> {
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    for point in points {
+        let why = point.why.as_ref().map_or_else(String::new, |why| format!(" \u{B7} {why}"));
+        let place = format!("{} \u{B7} {}{why}", point.place(), titles[&point.key]);
+        match found.iter_mut().find(|(other, _)| *other == place) {
+            Some((_, names)) => names.push(&point.metric.label),
+            None => found.push((place, vec![&point.metric.label])),
         }
     }
+    found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
+}
 
-    fn moved(&self, moved: &[(&Point, &Moved)]) -> Sheet {
-        let columns = ["before", "after", "change"].map(str::to_owned).to_vec();
-        let lines = moved.iter().map(|(point, moved)| {
-            let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
-            let key = &point.key;
-            let Moved { before, after, weight_before, weight_after, .. } = **moved;
-            let change = match (weight_before.to_bits() == weight_after.to_bits(), moved.text_differs) {
-                (false, _) => format!("weight {weight_before} to {weight_after}"),
-                (true, true) if moved.change == 0.0 => "another text".to_owned(),
-                (true, true) => format!("{:+.1e}, text", after - before),
-                (true, false) => format!("{:+.1e}", after - before),
-            };
-            Line {
-                name: format!(
-                    "{} \u{B7} {} \u{B7} {} \u{B7} {} \u{B7} {}{slice}",
-                    key.model,
-                    point.place(),
-                    key.task,
-                    moved.sample,
-                    point.metric.id
-                ),
-                cells: vec![
-                    Some(Entry::plain(digits(before))),
-                    Some(Entry::plain(digits(after))),
-                    Some(Entry::plain(change)),
-                ],
-            }
-        });
-        Sheet {
-            title: "samples that moved".to_owned(),
-            about: "Numbers are value / weight of a sample, as the rows have them.".to_owned(),
-            corner: "sample",
-            grid: Grid { columns, lines: lines.collect() },
-            notes: Vec::new(),
-        }
-    }
-
-    /// A line for each policy at a size, with its metrics.
-    fn places<'a>(&self, points: impl Iterator<Item = &'a Point>) -> Vec<String> {
-        let mut found: Vec<(String, Vec<&str>)> = Vec::new();
-        for point in points {
-            let why = point.why.as_ref().map_or_else(String::new, |why| format!(" \u{B7} {why}"));
-            let place = format!("{} \u{B7} {}{why}", point.place(), self.title(point));
-            match found.iter_mut().find(|(other, _)| *other == place) {
-                Some((_, names)) => names.push(&point.metric.label),
-                None => found.push((place, vec![&point.metric.label])),
-            }
-        }
-        found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
-    }
-
-    /// A line for each point that lacks samples, with the first of them.
-    fn lacking(&self, points: &[&Point]) -> Vec<String> {
-        let line = |point: &&Point| {
-            let names: Vec<&str> = point.missing_samples.iter().map(String::as_str).collect();
-            let title = self.title(point);
-            let (n, some) = (counted(names.len(), "sample"), some(&names, 4));
-            format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.metric.label)
-        };
-        points.iter().map(line).collect()
-    }
+/// A point that lacks samples, with the first of them.
+fn lacking(point: &Point, title: &str) -> String {
+    let names: Vec<&str> = point.missing_samples.iter().map(String::as_str).collect();
+    let (n, some) = (counted(names.len(), "sample"), some(&names, 4));
+    format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.metric.label)
 }
 
 /// The first few, and how many more.

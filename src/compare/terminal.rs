@@ -10,35 +10,22 @@ const SHOWN: usize = 20;
 /// The short answer.
 pub fn terminal(comparison: &Comparison) -> String {
     let mut text = format!("{}\n{}\n", table::headline(comparison), escape::plain(&table::sides(comparison)));
-    for section in table::sections(comparison, SHOWN) {
-        push(&mut text, &section);
+    for Section { sheet, left_out, .. } in table::sections(comparison, SHOWN) {
+        // These are in the counts only.
+        if sheet.title.starts_with("within noise") {
+            continue;
+        }
+        text += &format!("\n{}\n", sheet.title);
+        if !sheet.grid.lines.is_empty() {
+            text += &text_under(sheet.corner, &sheet.grid);
+        }
+        sheet.notes.iter().for_each(|note| text += &format!("  {}\n", escape::plain(note)));
+        if left_out > 0 {
+            text += &format!("  and {left_out} more, which --json FILE names\n");
+        }
     }
-    let mut last = String::new();
-    if let Some(chance) = table::chance(comparison) {
-        last += &format!("{chance}\n");
-    }
-    for note in &comparison.notes {
-        last += &format!("note: {}\n", escape::plain(note));
-    }
-    if !last.is_empty() {
-        text += &format!("\n{last}");
-    }
-    text
-}
-
-fn push(text: &mut String, section: &Section) {
-    // These are in the counts only.
-    if section.title.starts_with("within noise") {
-        return;
-    }
-    *text += &format!("\n{}\n", section.title);
-    if let Some(sheet) = &section.sheet {
-        *text += &text_under(sheet.corner, &sheet.grid);
-    }
-    for line in &section.lines {
-        *text += &format!("  {}\n", escape::plain(line));
-    }
-    if section.left_out > 0 {
-        *text += &format!("  and {} more, which --json FILE names\n", section.left_out);
-    }
+    let chance = table::chance(comparison).map(|chance| format!("{chance}\n"));
+    let notes = comparison.notes.iter().map(|note| format!("note: {}\n", escape::plain(note)));
+    let last: String = chance.into_iter().chain(notes).collect();
+    if last.is_empty() { text } else { format!("{text}\n{last}") }
 }

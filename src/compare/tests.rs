@@ -1,7 +1,7 @@
 //! Verdicts computed by hand, and formats read back with other parsers.
 
 use super::*;
-use crate::report::fixture::{Sample, rows};
+use crate::report::fixture::{Sample, changed, rows};
 
 /// A sample of a cell: its name, its cluster, value and weight.
 type Given = (&'static str, &'static str, f64, f64);
@@ -51,21 +51,6 @@ fn an_interval_whose_every_resample_is_known() {
 }
 
 #[test]
-fn pairs_cancel_what_books_have_in_common() {
-    // Twelve books of very different levels, and each costs half a nat more.
-    let books = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
-    let at = |shift: f64| -> Vec<Row> {
-        let samples = books.iter().zip(0..).map(|(book, level)| (*book, *book, f64::from(level) + shift, 1.0));
-        samples.map(|sample| row("tova", Some(64), "kl_to_full", sample)).collect()
-    };
-    let found = compared(&at(0.0), &at(0.5), &Options::default());
-    let interval = only(&found).difference.unwrap().interval.unwrap();
-    assert!((interval.low - 0.5).abs() < 1e-12 && (interval.high - 0.5).abs() < 1e-12, "{interval:?}");
-    assert_eq!(only(&found).verdict, Verdict::Regressed);
-    assert_eq!(only(&compared(&at(0.5), &at(0.0), &Options::default())).verdict, Verdict::Improved);
-}
-
-#[test]
 fn better_is_what_the_metric_says() {
     let moved = |metric: &str, by: f64| {
         let before = cell(metric, &[("a", "a", 2.0, 4.0), ("b", "b", 2.0, 4.0)]);
@@ -104,11 +89,7 @@ fn rouge_is_compared_as_it_is_reported() {
 #[test]
 fn cells_are_paired_by_what_they_mean() {
     let books = [("a", "a", 2.0, 1.0), ("b", "b", 2.0, 1.0)];
-    let of = |change: fn(&mut Row)| {
-        let mut rows = cell("nll", &books);
-        rows.iter_mut().for_each(change);
-        rows
-    };
+    let of = |change: fn(&mut Row)| changed(cell("nll", &books), change);
     let base = of(|_| {});
     let verdicts = |after: &[Row]| {
         let found = compared(&base, after, &Options::default());
@@ -145,11 +126,7 @@ fn cells_are_paired_by_what_they_mean() {
         assert_eq!(verdicts(&of(meaning)), apart, "meaning {place}");
     }
     // How a bounded cache is filled does not concern an unbounded one.
-    let full = |change: fn(&mut Row)| {
-        let mut rows: Vec<Row> = books.map(|sample| row("full", None, "nll", sample)).into();
-        rows.iter_mut().for_each(change);
-        rows
-    };
+    let full = |change: fn(&mut Row)| changed(books.map(|sample| row("full", None, "nll", sample)).into(), change);
     let one_shot = full(|row| (row.prefill, row.positions) = ("one_shot".into(), "slot".into()));
     assert_eq!(only(&compared(&full(|_| {}), &one_shot, &Options::default())).verdict, Verdict::Equal);
 }
@@ -157,7 +134,7 @@ fn cells_are_paired_by_what_they_mean() {
 #[test]
 fn a_key_without_a_partner_is_explained() {
     let before = cell("nll", &[("a", "a", 2.0, 1.0)]);
-    let after: Vec<Row> = before.iter().cloned().map(|row| Row { model_revision: "4567".into(), ..row }).collect();
+    let after = changed(before.clone(), |row| row.model_revision = "4567".into());
     let notes = compared(&before, &after, &Options::default()).notes;
     assert!(notes.iter().any(|note| note.contains("revision") && note.contains("4567")), "{notes:?}");
 }
@@ -165,10 +142,9 @@ fn a_key_without_a_partner_is_explained() {
 #[test]
 fn slices_are_compared_when_asked_for() {
     let with_parts = |value: f64| {
-        let mut rows = cell("recall", &[("a", "a", 4.0, 8.0), ("b", "b", 4.0, 8.0)]);
         let parts = cell("recall", &[("a", "a", value, 4.0), ("b", "b", value, 4.0)]);
-        rows.extend(parts.into_iter().map(|row| Row { slice: Some("kind:home".into()), ..row }));
-        rows
+        let whole = cell("recall", &[("a", "a", 4.0, 8.0), ("b", "b", 4.0, 8.0)]);
+        [whole, changed(parts, |row| row.slice = Some("kind:home".into()))].concat()
     };
     let (before, after) = (with_parts(4.0), with_parts(1.0));
     assert_eq!(only(&compared(&before, &after, &Options::default())).verdict, Verdict::Equal);
@@ -192,17 +168,11 @@ fn missing_samples_fail_and_the_rest_is_compared() {
     assert_eq!(only(&compared(&before, &others, &Options::default())).verdict, Verdict::Missing);
 }
 
-fn timed(device: &str, seconds: [f64; 3]) -> Vec<Row> {
-    let repeats = ["repeat#0", "repeat#1", "repeat#2"];
-    let samples = repeats.into_iter().zip(seconds);
-    samples
-        .map(|(name, seconds)| Row {
-            task: "timing".into(),
-            device: device.into(),
-            cell: device.into(),
-            ..row("tova", Some(64), "decode", (name, "repeats", seconds, 100.0))
-        })
-        .collect()
+fn timed(device: &str, [a, b, c]: [f64; 3]) -> Vec<Row> {
+    let repeats = [("repeat#0", a), ("repeat#1", b), ("repeat#2", c)];
+    changed(cell("decode", &repeats.map(|(name, seconds)| (name, "repeats", seconds, 100.0))), |row| {
+        (row.task, row.device, row.cell) = ("timing".into(), device.into(), device.into());
+    })
 }
 
 #[test]
@@ -224,8 +194,6 @@ fn times_compare_on_one_device_only() {
     let both = [timed("cpu", [1.25, 1.2, 1.3]), timed("gpu", [9.0; 3])].concat();
     let found = compared(&base, &both, &Options::default());
     assert_eq!((found.count(Verdict::Regressed), found.points.len()), (1, 1), "{:?}", found.points);
-    let point = compared(&base, &timed("gpu", [9.0; 3]), &Options::default()).points.remove(0);
-    assert_eq!(point.why.as_deref(), Some("another device: cpu in the baseline, gpu here"));
     let slower = compared(&base, &timed("cpu", [1.25, 1.2, 1.3]), &Options::default());
     assert_eq!((only(&slower).before, only(&slower).after), (Some(100.0), Some(80.0)));
 }
@@ -251,33 +219,19 @@ fn exactly_compared_every_sample_that_moved_is_named() {
     // The same quotient of other weights counted other tokens.
     assert_eq!(only(&moved(150.0, 50.0)).moved[0].weight_after, 50.0);
     assert_eq!(only(&moved(f64::NAN, 100.0)).moved[0].change, f64::INFINITY);
-
-    let written = |text: &str| {
-        let mut rows = cell("new_tokens", &[("a", "a", 3.0, 1.0)]);
-        rows[0].output = Some(text.into());
-        rows
-    };
-    let found = compared(&written("a b c"), &written("a b d"), &options);
-    assert!(only(&found).moved[0].text_differs && found.failed());
-    assert!(!compared(&written("a b c"), &written("a b c"), &options).failed());
 }
 
 #[test]
-fn exactly_compared_another_engine_asks_for_a_new_baseline() {
+fn exactly_compared_another_engine_is_no_equal_and_what_never_repeats_is_left_out() {
     let options = Options { exact: Some(1e-6), ..Options::default() };
     let before = cell("nll", &[("a", "a", 200.0, 100.0)]);
-    let after: Vec<Row> = before.iter().cloned().map(|row| Row { engine: 3, cell: "3".into(), ..row }).collect();
-    let found = compared(&before, &after, &options);
-    assert_eq!((only(&found).verdict, found.failed()), (Verdict::AnotherEngine, true));
-    let why = only(&found).why.as_deref();
-    assert_eq!(why, Some("engine 2 in the baseline, 3 here: save a new baseline"));
+    let after = changed(before.clone(), |row| (row.engine, row.cell) = (3, "3".into()));
     // An older cell beside the new one does not hide it.
-    let both = [before.clone(), after].concat();
-    assert_eq!(only(&compared(&both, &before, &options)).verdict, Verdict::AnotherEngine);
+    let found = compared(&[before.clone(), after].concat(), &before, &options);
+    assert_eq!((only(&found).verdict, found.failed()), (Verdict::AnotherEngine, true));
     // Times and verdicts of a judge never repeat.
-    let judged: Vec<Row> = before.iter().cloned().map(|row| Row { metric: "judge_win".into(), ..row }).collect();
-    let all = [before.clone(), judged, timed("cpu", [1.0; 3])].concat();
-    let found = compared(&all, &before, &options);
+    let judged = changed(before.clone(), |row| row.metric = "judge_win".into());
+    let found = compared(&[before.clone(), judged, timed("cpu", [1.0; 3])].concat(), &before, &options);
     assert_eq!((only(&found).verdict, found.failed()), (Verdict::Equal, false));
     assert!(found.notes.iter().any(|note| note.starts_with("4 rows of times and of judges")), "{:?}", found.notes);
 }
@@ -297,13 +251,11 @@ fn chance_is_counted_over_what_moved() {
 const HOSTILE: &str = "</testcase><x a=\"1\">|`@everyone` \u{1b}[2J\u{0}\u{FFFF}]]> & **b**";
 
 fn hostile(value: f64) -> Vec<Row> {
-    let mut rows = cell("nll", &[("a", "a", 2.0, 1.0), ("b", "b", 3.0, 1.0)]);
-    for row in &mut rows {
+    changed(cell("nll", &[("a", "a", 2.0, 1.0), ("b", "b", 3.0, 1.0)]), |row| {
         row.value += value;
         (row.policy, row.model, row.dataset) = (HOSTILE.into(), HOSTILE.into(), HOSTILE.into());
         row.sample = format!("{HOSTILE}{}", row.sample).into();
-    }
-    rows
+    })
 }
 
 #[test]
@@ -334,14 +286,14 @@ fn hostile_names_break_no_format() {
 #[test]
 fn markdown_stays_below_github_s_limit() {
     let many = |shift: f64| -> Vec<Row> {
-        let cell = |size: u32| {
-            let samples = [("a", "a", 2.0 + shift, 1.0), ("b", "b", 3.0 + shift, 1.0)];
-            samples.map(|sample| {
-                let row = row("tova", Some(size), "nll", sample);
-                Row { policy: "<&|*_long_name".repeat(200).into(), cell: size.to_string().into(), ..row }
+        let one = cell("nll", &[("a", "a", 2.0 + shift, 1.0), ("b", "b", 3.0 + shift, 1.0)]);
+        let of_size = |size: u32| {
+            changed(one.clone(), |row| {
+                (row.cache_size, row.cell) = (Some(size), size.to_string().into());
+                row.policy = "<&|*_long_name".repeat(200).into();
             })
         };
-        (1..500).flat_map(cell).collect()
+        (1..500).flat_map(of_size).collect()
     };
     for exact in [None, Some(1e-6)] {
         let found = compared(&many(0.0), &many(1.0), &Options { exact, ..Options::default() });

@@ -196,44 +196,25 @@ mod tests {
     }
 
     #[test]
-    fn times_need_a_margin_and_ranges_apart() {
-        let times = Threshold::TIMES;
-        assert_eq!(times.decide_by_ranges(100.0, -11.0, false), (true, "10% and ranges apart".to_owned()));
-        assert!(!times.decide_by_ranges(100.0, -9.0, false).0);
-        assert!(!times.decide_by_ranges(100.0, -50.0, true).0);
+    fn both_names_of_a_metric_are_known() {
+        let known = ["nll", "nll_word", "f1_ascii"];
+        let names = ["nll", "Perplexity", "nll-word", "word-level perplexity", "f1-ascii", "perplexities"];
+        let found = names.map(|name| metric_named(name, &known));
+        let word = Some("nll_word");
+        assert_eq!(found, [Some("nll"), Some("nll"), word, word, Some("f1_ascii"), None]);
+    }
+
+    #[test]
+    fn times_and_counts_have_thresholds_of_their_own() {
+        let thresholds = Thresholds::default();
+        let of = |metric| thresholds.of(&Metric::of(metric));
+        assert_eq!(
+            [of("f1"), of("decode"), of("batch")],
+            [Threshold::DEFAULT, Threshold::TIMES, Threshold::COUNTED]
+        );
+        // The ranges of times must be apart, even without a margin.
         let apart: Threshold = "interval".parse().unwrap();
         assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "ranges apart".to_owned()));
-    }
-
-    #[test]
-    fn both_names_of_a_metric_are_known() {
-        let known = ["nll", "nll_word", "f1_ascii", "rouge_geo_instance", "decode"];
-        for (name, metric) in [
-            ("nll", "nll"),
-            ("perplexity", "nll"),
-            ("Perplexity", "nll"),
-            ("nll-word", "nll_word"),
-            ("word-level perplexity", "nll_word"),
-            ("f1-ascii", "f1_ascii"),
-            ("decode", "decode"),
-        ] {
-            assert_eq!(metric_named(name, &known), Some(metric), "{name}");
-        }
-        assert_eq!(metric_named("perplexities", &known), None);
-    }
-
-    #[test]
-    fn the_last_rule_for_a_metric_wins_and_others_get_the_rest() {
-        let rule = |text: &str| text.parse::<Threshold>().unwrap();
-        let thresholds = Thresholds {
-            by_metric: vec![("nll".into(), rule("1%")), ("nll".into(), rule("2%"))],
-            others: Some(rule("5%")),
-        };
-        assert_eq!(thresholds.of(&Metric::of("nll")), rule("2%"));
-        assert_eq!(thresholds.of(&Metric::of("f1")), rule("5%"));
-        let none = Thresholds::default();
-        assert_eq!(none.of(&Metric::of("f1")), Threshold::DEFAULT);
-        assert_eq!(none.of(&Metric::of("decode")), Threshold::TIMES);
-        assert_eq!(none.of(&Metric::of("batch")), Threshold::COUNTED);
+        assert!(!apart.decide_by_ranges(100.0, -50.0, true).0);
     }
 }

@@ -2,24 +2,24 @@
 //!
 //! Repeats are not texts, so nothing is resampled.
 
+use std::ops::RangeInclusive;
+
 use super::point::{Point, Verdict};
-use super::side::{NamedSum, Numbers};
+use super::side::Numbers;
 use super::threshold::Threshold;
 use crate::metric::Metric;
-use crate::report::{Estimate, median};
+use crate::report::{Estimate, SampleSum, median};
 
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
-    let (was, is) = (repeats(&blank.metric, &before.samples), repeats(&blank.metric, &after.samples));
-    let (Some(first), Some(second)) = (Range::of(&was), Range::of(&is)) else {
-        return Point {
-            verdict: Verdict::NotComparable,
-            why: Some("a repeat has no finite time".to_owned()),
-            ..blank
-        };
+    let [was, is] = [before, after].map(|numbers| repeats(&blank.metric, numbers));
+    let (Some(first), Some(second)) = (range(&was), range(&is)) else {
+        let why = Some("a repeat has no finite time".to_owned());
+        return Point { verdict: Verdict::NotComparable, why, ..blank };
     };
-    let difference = second.median - first.median;
-    let overlap = first.least <= second.most && second.least <= first.most;
-    let (counts, rule) = threshold.decide_by_ranges(first.median, difference, overlap);
+    let [before, after] = [median(&was), median(&is)];
+    let difference = after - before;
+    let overlap = first.start() <= second.end() && second.start() <= first.end();
+    let (counts, rule) = threshold.decide_by_ranges(before, difference, overlap);
     let verdict = match counts {
         true => Point::direction(&blank.metric, difference),
         false if was == is => Verdict::Equal,
@@ -27,8 +27,8 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     };
     Point {
         verdict,
-        before: Some(first.median),
-        after: Some(second.median),
+        before: Some(before),
+        after: Some(after),
         difference: Some(Estimate { value: difference, interval: None }),
         threshold: (verdict != Verdict::Equal).then_some(rule),
         samples: was.len().min(is.len()),
@@ -37,23 +37,14 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
 }
 
 /// The value of each repeat as it is shown, ascending.
-fn repeats(metric: &Metric, samples: &[NamedSum<'_>]) -> Vec<f64> {
-    let shown = |NamedSum { sum, .. }: &NamedSum| metric.of_pooled([sum.value / sum.weight, 0.0, 0.0]);
-    let mut values: Vec<f64> = samples.iter().map(shown).collect();
+fn repeats(metric: &Metric, numbers: &Numbers) -> Vec<f64> {
+    let shown = |sum: &SampleSum| metric.of_pooled(sum.sums.values.map(|value| value / sum.sums.weight));
+    let mut values: Vec<f64> = numbers.samples.values().map(shown).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-struct Range {
-    least: f64,
-    median: f64,
-    most: f64,
-}
-
-impl Range {
-    /// Of sorted values; `None` where one is not finite or there is none.
-    fn of(sorted: &[f64]) -> Option<Range> {
-        let (&least, &most) = (sorted.first()?, sorted.last()?);
-        sorted.iter().all(|value| value.is_finite()).then(|| Range { least, median: median(sorted), most })
-    }
+/// From the least to the most; `None` where one is not finite or there is none.
+fn range(sorted: &[f64]) -> Option<RangeInclusive<f64>> {
+    sorted.iter().all(|value| value.is_finite()).then_some(*sorted.first()?..=*sorted.last()?)
 }

@@ -40,7 +40,7 @@ pub(super) fn perplexity(panels: &[Panel]) -> Vec<Sheet> {
         let line = |policy: &str| {
             let theirs = row(policy)?;
             let cell = |(at, size): &(usize, u32)| {
-                let point = panel.point(policy, Some(*size)).or_else(|| panel.point(policy, None))?;
+                let point = panel.shown_at(policy, Some(*size))?;
                 let own = point.estimate;
                 let difference = own.value - theirs[*at];
                 let spread = own.interval.map(|i| panel.metric.show_spread(i.half_width(), own.value));

@@ -3,7 +3,8 @@
 //! Chunks of one book resemble each other, so books are drawn and not chunks. Every point of a panel is resampled with the
 //! same draws, so that differences are paired.
 
-use super::series::SampleSum;
+use std::iter::Sum;
+use std::ops::AddAssign;
 
 /// Resamples behind every interval.
 pub const RESAMPLES: usize = 2000;
@@ -49,39 +50,40 @@ impl Interval {
     }
 }
 
-/// What one cluster adds to a pooled metric: `sum(value)` and `sum(weight)`.
+/// What a sample or a cluster adds to a pooled metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
-    pub value: f64,
-    /// Sums of two more metrics, for a geometric mean of three.
-    pub beside: [f64; 2],
+    /// Of the metric, and of two more where it is a geometric mean of three.
+    pub values: [f64; 3],
     pub weight: f64,
 }
 
 impl Sums {
-    /// What one sample adds.
-    pub fn of(sum: &SampleSum<'_>) -> Self {
-        Self { value: sum.value, beside: sum.beside, weight: sum.weight }
+    /// `sum(value) / sum(weight)` of each metric; `None` where nothing was weighed.
+    pub fn pooled(&self) -> Option<[f64; 3]> {
+        (self.weight > 0.0).then(|| self.values.map(|sum| sum / self.weight))
     }
 
-    pub fn add(&mut self, sum: &SampleSum<'_>) {
-        self.value += sum.value;
-        self.beside[0] += sum.beside[0];
-        self.beside[1] += sum.beside[1];
-        self.weight += sum.weight;
+    /// For exact comparisons, in which NaN equals itself.
+    pub fn bits(&self) -> [u64; 4] {
+        let [first, second, third] = self.values;
+        [first, second, third, self.weight].map(f64::to_bits)
     }
 }
 
-/// `sum(value) / sum(weight)` of a metric and the two beside it; `None` where nothing was weighed.
-pub fn pooled<'a>(sums: impl IntoIterator<Item = &'a Sums>) -> Option<[f64; 3]> {
-    let mut all = Sums::default();
-    for sums in sums {
-        all.value += sums.value;
-        all.beside[0] += sums.beside[0];
-        all.beside[1] += sums.beside[1];
-        all.weight += sums.weight;
+impl AddAssign<&Sums> for Sums {
+    fn add_assign(&mut self, other: &Sums) {
+        self.values.iter_mut().zip(other.values).for_each(|(sum, value)| *sum += value);
+        self.weight += other.weight;
     }
-    (all.weight > 0.0).then(|| [all.value, all.beside[0], all.beside[1]].map(|sum| sum / all.weight))
+}
+
+impl<'a> Sum<&'a Sums> for Sums {
+    fn sum<I: Iterator<Item = &'a Sums>>(all: I) -> Self {
+        let mut sum = Self::default();
+        all.for_each(|sums| sum += sums);
+        sum
+    }
 }
 
 /// A metric, and the two beside it, pooled in each draw; `None` where a draw weighs nothing.
@@ -119,17 +121,14 @@ pub fn resample(tables: &[&[Sums]]) -> Vec<Resamples> {
 fn drawn(table: &[Sums], times: &[[f64; ABREAST]]) -> [Option<[f64; 3]>; ABREAST] {
     let mut sums = [[0.0; ABREAST]; 4];
     for (own, times) in table.iter().zip(times) {
-        for (sum, part) in sums.iter_mut().zip([own.value, own.beside[0], own.beside[1], own.weight]) {
+        for (sum, part) in sums.iter_mut().zip(own.values.into_iter().chain([own.weight])) {
             for (sum, times) in sum.iter_mut().zip(times) {
                 *sum += times * part;
             }
         }
     }
-    let [value, first, second, weight] = sums;
-    std::array::from_fn(|draw| {
-        let pooled = [value[draw], first[draw], second[draw]].map(|sum| sum / weight[draw]);
-        (weight[draw] > 0.0).then_some(pooled)
-    })
+    let [values @ .., weight] = sums;
+    std::array::from_fn(|draw| Sums { values: values.map(|value| value[draw]), weight: weight[draw] }.pooled())
 }
 
 /// The percentile interval of a statistic's resamples.
@@ -163,14 +162,7 @@ mod tests {
     }
 
     fn sums(value: f64, weight: f64) -> Sums {
-        Sums { value, weight, ..Sums::default() }
-    }
-
-    #[test]
-    fn pooling_weighs() {
-        // (10 + 2) / (4 + 2), not the mean of 2.5 and 1.
-        assert_eq!(pooled(&[sums(10.0, 4.0), sums(2.0, 2.0)]), Some([2.0, 0.0, 0.0]));
-        assert_eq!(pooled(&[]), None);
+        Sums { values: [value, 0.0, 0.0], weight }
     }
 
     #[test]

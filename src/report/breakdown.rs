@@ -76,78 +76,36 @@ impl Breakdown<'_> {
 
     /// Policies down, slices across, at one cache size; below them what a guess would reach, and how much was measured.
     pub(crate) fn grid(&self, size: u32) -> Grid {
-        let columns = self.columns();
-        let bests: Vec<Option<String>> =
-            columns.iter().map(|panel| table::best_number(panel, Some(size))).collect();
-        let entry = |policy: &str, panel: &Panel, best: &Option<String>| {
-            let point = at(panel, policy, size)?;
-            let mut entry = table::entry(panel, point, Show::Value)?;
-            entry.best = point.is_policy() && best.as_ref() == Some(&entry.number);
-            Some(entry)
-        };
-        let mut lines: Vec<table::Line> = self
-            .policies()
-            .into_iter()
-            .map(|policy| {
-                let cells = columns.iter().zip(&bests).map(|(panel, best)| entry(policy, panel, best));
-                table::Line { name: policy.to_owned(), cells: cells.collect() }
-            })
-            .filter(|line| line.cells.iter().any(Option::is_some))
-            .collect();
-        let mut fixed = |name: &str, number: &dyn Fn(&Panel) -> Option<String>| {
-            let cells: Vec<Option<Entry>> = columns.iter().map(|panel| number(panel).map(Entry::plain)).collect();
+        let columns: Vec<(&Panel, Option<u32>)> =
+            self.columns().into_iter().map(|panel| (panel, Some(size))).collect();
+        let mut lines = table::lines(&self.policies(), &columns, Show::Value);
+        let mut fixed = |name: &str, number: fn(&Panel) -> Option<String>| {
+            let cells: Vec<Option<Entry>> =
+                columns.iter().map(|(panel, _)| number(panel).map(Entry::plain)).collect();
             if cells.iter().any(Option::is_some) {
                 lines.push(table::Line { name: name.to_owned(), cells });
             }
         };
-        fixed("(chance)", &|panel| panel.chance.map(|chance| panel.metric.show(chance)));
-        fixed("(measured)", &|panel| {
-            if !panel.metric.counts_things {
-                return None;
-            }
-            let weights = panel.points.iter().map(|point| point.weight);
+        fixed("(chance)", |panel| panel.chance.map(|chance| panel.metric.show(chance)));
+        fixed("(measured)", |panel| {
+            let weights = panel.points.iter().map(|point| point.weight).filter(|_| panel.metric.counts_things);
             weights.max_by(f64::total_cmp).map(|weight| weight.to_string())
         });
-        Grid { columns: columns.iter().map(|panel| split(panel).1.to_owned()).collect(), lines }
+        Grid { columns: columns.iter().map(|(panel, _)| split(panel).1.to_owned()).collect(), lines }
     }
 
     /// A chart over octaves at one cache size; `None` where the slices are not octaves.
     pub(crate) fn chart(&self, size: u32) -> Option<Chart> {
         let octaves: Vec<(u32, u32)> = self.panels.iter().map(|panel| octave(panel)).collect::<Option<_>>()?;
         // A marker is in the middle of its octave, and ticks are at the borders.
-        let middles: Vec<f64> =
-            octaves.iter().map(|&(first, last)| (f64::from(first) * (f64::from(last) + 1.0)).sqrt()).collect();
+        let middle = |(first, last): &(u32, u32)| (f64::from(*first) * (f64::from(*last) + 1.0)).sqrt();
+        let spots: Vec<(&Panel, f64)> = self.panels.iter().copied().zip(octaves.iter().map(middle)).collect();
         let (first, end) = (octaves.first()?.0, octaves.last()?.1.checked_add(1)?);
         let borders: Vec<u32> =
             std::iter::successors(Some(first), |border| border.checked_mul(2)).take_while(|b| *b <= end).collect();
-        let across = |policy: &str| -> Vec<(&Panel, &Point, f64)> {
-            let parts = self.panels.iter().zip(&middles);
-            parts.filter_map(|(panel, middle)| Some((*panel, at(panel, policy, size)?, *middle))).collect()
-        };
-        let lines = self.policies().into_iter().filter(|policy| *policy != "full").map(|policy| Line {
-            policy: policy.to_owned(),
-            spots: across(policy)
-                .into_iter()
-                .map(|(panel, point, middle)| chart::measurement(panel, point, middle))
-                .collect(),
-        });
-        let full: Vec<_> =
-            across("full").into_iter().map(|(_, point, middle)| (middle, point.estimate.value)).collect();
-        let chance: Vec<_> = self
-            .panels
-            .iter()
-            .zip(&middles)
-            .filter_map(|(panel, middle)| Some((*middle, panel.chance?)))
-            .collect();
-        let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
-        Some(Chart::new(
-            (format!("cache size {size}"), self.metric()),
-            ("distance to the telling (tokens)", Axis::of_sizes(&borders)),
-            Scale::Linear,
-            lines.collect(),
-            curve(full),
-            curve(chance),
-        ))
+        let chance = spots.iter().filter_map(|(panel, middle)| Some((*middle, panel.chance?))).collect();
+        let across = ("distance to the telling (tokens)", Axis::of_sizes(&borders));
+        Some(self.curves(size, &spots, |_| true, across, chance))
     }
 
     /// The running average over a long text at one cache size, from where the text is longer than any usual sample.
@@ -162,27 +120,36 @@ impl Breakdown<'_> {
                 next = end + step;
             }
         }
-        let spots = |policy: &str| {
-            let spots = shown.iter().filter_map(|(panel, end)| Some((panel, at(panel, policy, size)?, *end)));
-            // Books differ far more than policies do: bands that are not of differences to full would hide everything.
-            let band = |point: &Point| point.to_full.is_some() || point.is_full();
-            let spots = spots.map(|(panel, point, end)| (band(point), chart::measurement(panel, point, end)));
-            spots
-                .map(|(band, spot)| chart::Measurement { band: spot.band.filter(|_| band), ..spot })
-                .collect::<Vec<_>>()
+        let ends: Vec<f64> = shown.iter().map(|(_, end)| *end).collect();
+        // Books differ far more than policies do: bands that are not of differences to full would hide everything.
+        let has_band = |point: &Point| point.to_full.is_some() || point.is_full();
+        let across = ("tokens read", Axis::of_values(&ends, Scale::Linear));
+        Some(self.curves(size, &shown, has_band, across, Vec::new()))
+    }
+
+    /// A chart of each policy's points at one cache size, panels being at places along the axis.
+    fn curves(
+        &self,
+        size: u32,
+        panels: &[(&Panel, f64)],
+        has_band: impl Fn(&Point) -> bool,
+        across: (&'static str, Axis),
+        chance: Vec<(f64, f64)>,
+    ) -> Chart {
+        let spots = |policy: &str| -> Vec<chart::Measurement> {
+            let spot = |(panel, place): &(&Panel, f64)| {
+                let point = panel.shown_at(policy, Some(size))?;
+                let spot = chart::measurement(panel, point, *place);
+                Some(chart::Measurement { band: spot.band.filter(|_| has_band(point)), ..spot })
+            };
+            panels.iter().filter_map(spot).collect()
         };
         let policies = self.policies().into_iter().filter(|policy| *policy != "full");
         let lines = policies.map(|policy| Line { policy: policy.to_owned(), spots: spots(policy) });
-        let full: Vec<_> = spots("full").into_iter().map(|spot| (spot.across, spot.value)).collect();
-        let ends: Vec<f64> = shown.iter().map(|(_, end)| *end).collect();
-        Some(Chart::new(
-            (format!("cache size {size}"), self.metric()),
-            ("tokens read", Axis::of_values(&ends, Scale::Linear)),
-            Scale::Linear,
-            lines.collect(),
-            (!full.is_empty()).then_some(Reference::Curve(full)),
-            None,
-        ))
+        let full = spots("full").into_iter().map(|spot| (spot.across, spot.value)).collect();
+        let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
+        let title = (format!("cache size {size}"), self.metric());
+        Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(chance))
     }
 
     /// The policies of any slice, in order.
@@ -194,11 +161,6 @@ impl Breakdown<'_> {
     }
 }
 
-/// A policy's point at a size; the full cache has none, so its point is at every one.
-fn at<'a>(panel: &'a Panel, policy: &str, size: u32) -> Option<&'a Point> {
-    panel.point(policy, Some(size)).or_else(|| panel.point(policy, None))
-}
-
 /// The ends of `distance:16-31`.
 fn octave(panel: &Panel) -> Option<(u32, u32)> {
     let (first, last) = split(panel).1.split_once('-')?;
@@ -207,16 +169,15 @@ fn octave(panel: &Panel) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, panels};
+    use super::super::fixture::{cell, changed, panels};
     use super::*;
     use crate::ledger::Row;
 
     /// Recall of two facts in each of two octaves and of one kind.
     fn recalls() -> Vec<Row> {
-        let at = |policy: &str, size, metric: &str, group: &str, value| {
-            let group = (!group.is_empty()).then(|| group.into());
-            let rows = cell(metric, policy, size, &[("a", value, 2.0)]).into_iter();
-            rows.map(move |row| Row { slice: group.clone(), ..row }).collect::<Vec<_>>()
+        let at = |policy: &str, size, metric: &str, slice: &str, value| {
+            let slice = |row: &mut Row| row.slice = (!slice.is_empty()).then(|| slice.into());
+            changed(cell(metric, policy, size, &[("a", value, 2.0)]), slice)
         };
         let mut all = Vec::new();
         for group in ["", "distance:16-31", "distance:64-127", "kind:home"] {
@@ -259,8 +220,7 @@ mod tests {
     #[test]
     fn many_sizes_are_thinned() {
         let rows: Vec<Row> = recalls().into_iter().filter(|row| row.cache_size == Some(32)).collect();
-        let all =
-            (1..=20).flat_map(|n| rows.iter().map(move |row| Row { cache_size: Some(n * 8), ..row.clone() }));
+        let all = (1..=20).flat_map(|n| changed(rows.clone(), |row| row.cache_size = Some(n * 8)));
         let panels = panels(&all.collect::<Vec<_>>());
         assert_eq!(breakdowns(&panels)[0].sizes(), [8, 32, 64, 96, 128, 160]);
     }

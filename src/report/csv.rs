@@ -2,49 +2,13 @@
 
 use anyhow::Result;
 
-use super::bootstrap::{Estimate, Interval};
+use super::bootstrap::Estimate;
 use super::escape;
 use super::format::Files;
 use super::points::Panel;
 use super::series_key::SeriesKey;
-use super::table::Sheet;
+use super::table::{Entry, Sheet};
 use super::write_report::Report;
-
-/// What every line begins with, after the fields of its key.
-const METRIC: &str = "metric";
-
-const POINT: [&str; 16] = [
-    "slice",
-    "quantity",
-    "policy",
-    "cache_size",
-    "value",
-    "interval_low",
-    "interval_high",
-    "minus_full",
-    "minus_full_low",
-    "minus_full_high",
-    "chance",
-    "samples",
-    "samples_expected",
-    "clusters",
-    "weight",
-    "complete",
-];
-
-const PAIR: [&str; 11] = [
-    "quantity",
-    "policy",
-    "against",
-    "cache_size",
-    "difference",
-    "low",
-    "high",
-    "simultaneous_low",
-    "simultaneous_high",
-    "samples",
-    "clusters",
-];
 
 pub(super) fn files(report: &Report<'_>) -> Result<Files> {
     Ok(vec![("report.csv", points(report.all)), ("pairs.csv", pairs(report.panels))])
@@ -52,82 +16,82 @@ pub(super) fn files(report: &Report<'_>) -> Result<Files> {
 
 /// The points, header included.
 fn points(panels: &[Panel]) -> String {
-    let mut file = header(&POINT);
-    for panel in panels {
-        for point in &panel.points {
-            let [value, low, high] = estimate(Some(point.estimate));
-            let [minus_full, minus_full_low, minus_full_high] = estimate(point.to_full);
-            let fields: [String; POINT.len()] = [
-                panel.slice.clone().unwrap_or_default(),
-                panel.metric.label.to_string(),
-                point.policy.clone(),
-                point.cache_size.map_or_else(String::new, |size| size.to_string()),
-                value,
-                low,
-                high,
-                minus_full,
-                minus_full_low,
-                minus_full_high,
-                panel.chance.map_or_else(String::new, |chance| chance.to_string()),
-                point.samples.to_string(),
-                panel.samples.to_string(),
-                point.clusters.to_string(),
-                point.weight.to_string(),
-                point.complete.to_string(),
-            ];
-            file.push_str(&line(panel, &fields));
-        }
+    let mut file = header(
+        "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
+         chance,samples,samples_expected,clusters,weight,complete",
+    );
+    for (panel, point) in panels.iter().flat_map(|panel| panel.points.iter().map(move |point| (panel, point))) {
+        let [value, low, high] = estimate(Some(point.estimate));
+        let [minus_full, minus_full_low, minus_full_high] = estimate(point.to_full);
+        let fields = [
+            panel.slice.clone().unwrap_or_default(),
+            panel.metric.label.to_string(),
+            point.policy.clone(),
+            shown(point.cache_size),
+            value,
+            low,
+            high,
+            minus_full,
+            minus_full_low,
+            minus_full_high,
+            shown(panel.chance),
+            point.samples.to_string(),
+            panel.samples.to_string(),
+            point.clusters.to_string(),
+            point.weight.to_string(),
+            point.complete.to_string(),
+        ];
+        push_line(&mut file, panel, fields);
     }
     file
 }
 
 /// Every two policies at each cache size, once: the later in the order of the tables minus the earlier.
 fn pairs(panels: &[Panel]) -> String {
-    let mut file = header(&PAIR);
-    for panel in panels {
-        for pair in &panel.pairs {
-            let [difference, low, high] = estimate(Some(pair.difference));
-            let [simultaneous_low, simultaneous_high] = ends(pair.simultaneous);
-            let fields: [String; PAIR.len()] = [
-                panel.metric.label.to_string(),
-                pair.policy.clone(),
-                pair.against.clone(),
-                pair.cache_size.to_string(),
-                difference,
-                low,
-                high,
-                simultaneous_low,
-                simultaneous_high,
-                pair.samples.to_string(),
-                pair.clusters.to_string(),
-            ];
-            file.push_str(&line(panel, &fields));
-        }
+    let mut file = header(
+        "quantity,policy,against,cache_size,difference,low,high,simultaneous_low,simultaneous_high,samples,clusters",
+    );
+    for (panel, pair) in panels.iter().flat_map(|panel| panel.pairs.iter().map(move |pair| (panel, pair))) {
+        let [difference, low, high] = estimate(Some(pair.difference));
+        let fields = [
+            panel.metric.label.to_string(),
+            pair.policy.clone(),
+            pair.against.clone(),
+            pair.cache_size.to_string(),
+            difference,
+            low,
+            high,
+            shown(pair.simultaneous.map(|interval| interval.low)),
+            shown(pair.simultaneous.map(|interval| interval.high)),
+            pair.samples.to_string(),
+            pair.clusters.to_string(),
+        ];
+        push_line(&mut file, panel, fields);
     }
     file
 }
 
-fn header(names: &[&str]) -> String {
-    let all: Vec<&str> = SeriesKey::names().iter().chain(&[METRIC]).chain(names).copied().collect();
-    all.join(",") + "\n"
+/// Every line begins with the fields of its key.
+fn header(names: &str) -> String {
+    format!("{},metric,{names}\n", SeriesKey::names().join(","))
 }
 
-fn line(panel: &Panel, fields: &[String]) -> String {
+fn push_line<const N: usize>(file: &mut String, panel: &Panel, fields: [String; N]) {
     let key = panel.key.fields().map(|(_, value)| value);
-    let id = [panel.metric.id.to_string()];
-    let all = key.iter().chain(&id).chain(fields);
-    all.map(|field| escape::csv(field)).collect::<Vec<_>>().join(",") + "\n"
+    let all = key.into_iter().chain([panel.metric.id.to_string()]).chain(fields);
+    *file += &all.map(|field| escape::csv(&field)).collect::<Vec<_>>().join(",");
+    file.push('\n');
 }
 
 /// The number and the ends of its interval.
 fn estimate(estimate: Option<Estimate>) -> [String; 3] {
-    let value = estimate.map_or_else(String::new, |estimate| estimate.value.to_string());
-    let [low, high] = ends(estimate.and_then(|estimate| estimate.interval));
-    [value, low, high]
+    let interval = estimate.and_then(|estimate| estimate.interval);
+    let ends = [interval.map(|interval| interval.low), interval.map(|interval| interval.high)];
+    [estimate.map(|estimate| estimate.value), ends[0], ends[1]].map(shown)
 }
 
-fn ends(interval: Option<Interval>) -> [String; 2] {
-    interval.map_or_else(Default::default, |interval| [interval.low, interval.high].map(|end| end.to_string()))
+fn shown(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// Sheets in one file, a line for each number as it is shown, since sheets may differ in their columns.
@@ -136,19 +100,10 @@ pub(super) fn sheets(sheets: &[Sheet]) -> String {
     for sheet in sheets {
         for line in &sheet.grid.lines {
             for (column, entry) in sheet.grid.columns.iter().zip(&line.cells) {
-                let Some(entry) = entry else { continue };
-                let fields = [
-                    &sheet.title,
-                    &line.name,
-                    column,
-                    &entry.number,
-                    entry.spread.as_ref().unwrap_or(&String::new()),
-                    &entry.best.to_string(),
-                    &entry.partial.to_string(),
-                ]
-                .map(|field| escape::csv(field));
-                file.push_str(&fields.join(","));
-                file.push('\n');
+                let Some(Entry { number, spread, best, partial }) = entry else { continue };
+                let spread = spread.as_deref().unwrap_or_default();
+                let texts = [&sheet.title, &line.name, column, number, spread].map(escape::csv);
+                file += &format!("{},{best},{partial}\n", texts.join(","));
             }
         }
     }
@@ -158,7 +113,7 @@ pub(super) fn sheets(sheets: &[Sheet]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{cell, panels};
-    use super::super::table::{Entry, Grid, Line};
+    use super::super::table::{Grid, Line};
     use super::*;
 
     #[test]

@@ -30,55 +30,50 @@ pub(crate) struct Sample<'a> {
 pub(crate) fn cell(metric: &str, policy: &str, cache_size: Option<u32>, samples: &[(&str, f64, f64)]) -> Vec<Row> {
     let sample = |&(name, value, weight)| Sample { sample: name, cluster: name, value, weight };
     let samples: Vec<Sample> = samples.iter().map(sample).collect();
-    let rows = rows(policy, cache_size, &samples).into_iter();
-    rows.map(|row| Row { metric: metric.into(), ..row }).collect()
+    changed(rows(policy, cache_size, &samples), |row| row.metric = metric.into())
 }
 
 /// The rows of one cell.
 pub(crate) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) -> Vec<Row> {
-    samples
-        .iter()
-        .map(|sample| Row {
-            cell: format!("{policy}-{cache_size:?}").into(),
-            sweep: "test".into(),
-            model: "meta-llama/Llama-2-7b-hf".into(),
-            model_revision: "01c7f73d771dfac7d292323805ebc428287df4f9".into(),
-            policy: policy.into(),
-            score: None,
-            scope: None,
-            keep_first: 0,
-            keep_recent: 0,
-            cache_size,
-            positions: "absolute".into(),
-            prefill: "stream".into(),
-            task: "perplexity".into(),
-            dataset: "pg19".into(),
-            length: 4096,
-            stride: 4096,
-            bos: true,
-            tail: "drop".into(),
-            generation: None,
-            seed: 0,
-            sample: sample.sample.into(),
-            cluster: sample.cluster.into(),
-            metric: "nll".into(),
-            slice: None,
-            value: sample.value,
-            weight: sample.weight,
-            question: None,
-            references: None,
-            output: None,
-            prompt_tokens: 4096,
-            new_tokens: 0,
-            engine: 1,
-            commit: None,
-            device: "cpu".into(),
-            dtype: "bf16".into(),
-            seconds: 1.0,
-            peak_cache_bytes: 0,
-            date: "2026-01-01T00:00:00Z".into(),
-        })
-        .collect()
+    let of_cell = Row {
+        cell: format!("{policy}-{cache_size:?}").into(),
+        sweep: "test".into(),
+        model: "meta-llama/Llama-2-7b-hf".into(),
+        model_revision: "01c7f73d771dfac7d292323805ebc428287df4f9".into(),
+        policy: policy.into(),
+        cache_size,
+        positions: "absolute".into(),
+        prefill: "stream".into(),
+        task: "perplexity".into(),
+        dataset: "pg19".into(),
+        length: 4096,
+        stride: 4096,
+        bos: true,
+        tail: "drop".into(),
+        metric: "nll".into(),
+        prompt_tokens: 4096,
+        engine: 1,
+        device: "cpu".into(),
+        dtype: "bf16".into(),
+        seconds: 1.0,
+        date: "2026-01-01T00:00:00Z".into(),
+        ..Row::default()
+    };
+    let row = |&Sample { sample, cluster, value, weight }: &Sample| Row {
+        sample: sample.into(),
+        cluster: cluster.into(),
+        value,
+        weight,
+        ..of_cell.clone()
+    };
+    samples.iter().map(row).collect()
+}
+
+/// Rows like others, changed.
+pub(crate) fn changed(rows: Vec<Row>, change: impl Fn(&mut Row)) -> Vec<Row> {
+    let mut rows = rows;
+    rows.iter_mut().for_each(change);
+    rows
 }
 
 const SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
@@ -116,10 +111,8 @@ pub(crate) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
                 Sample { sample: &names[book], cluster: &names[book], value: nll * 4095.0, weight: 4095.0 }
             })
             .collect();
-        all.extend(rows(policy, size, &samples).into_iter().map(|row| Row {
-            model: model.into(),
-            cell: format!("{model}-{}", row.cell).into(),
-            ..row
+        all.extend(changed(rows(policy, size, &samples), |row| {
+            (row.model, row.cell) = (model.into(), format!("{model}-{}", row.cell).into());
         }));
     };
     cell("full", None, TABLE_3_FULL);
@@ -148,13 +141,10 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
                     Sample { sample: name, cluster: name, value, weight }
                 })
                 .collect();
-            all.extend(rows(policy, size, &samples).into_iter().map(|row| Row {
-                model: model.into(),
-                dataset: "embedded".into(),
-                cell: format!("{model}-recall-{}", row.cell).into(),
-                metric: metric.into(),
-                slice: group.as_deref().map(Into::into),
-                ..row
+            all.extend(changed(rows(policy, size, &samples), |row| {
+                (row.model, row.cell) = (model.into(), format!("{model}-recall-{}", row.cell).into());
+                (row.dataset, row.metric) = ("embedded".into(), metric.into());
+                row.slice = group.as_deref().map(Into::into);
             }));
         };
         let octaves = (4..12).map(|power| 1 << power);
@@ -169,14 +159,10 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
     };
     cell("full", None, &|first| 0.97 - 0.01 * f64::from(first.ilog2()));
     for size in SIZES {
-        let holds = move |first: u32| {
-            if size >= 2 * first {
-                0.9
-            } else if size > first {
-                0.5
-            } else {
-                0.12
-            }
+        let holds = move |first: u32| match size {
+            _ if size >= 2 * first => 0.9,
+            _ if size > first => 0.5,
+            _ => 0.12,
         };
         cell("window", Some(size), &move |first| holds(first) - 0.05);
         cell("window+4", Some(size), &holds);

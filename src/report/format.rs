@@ -10,9 +10,6 @@ use super::{csv, html, latex, markdown};
 /// Files by name, with their contents.
 pub(super) type Files = Vec<(&'static str, String)>;
 
-/// Makes one file of a figure.
-type Draw = fn(&Scene) -> Result<Vec<u8>>;
-
 /// A format, by what it makes of reports, sheets and figures.
 #[derive(Debug)]
 pub struct Format {
@@ -27,43 +24,37 @@ pub struct Format {
     /// One file of some sheets.
     pub(crate) sheets: Option<fn(&[Sheet]) -> String>,
     /// One file of a figure.
-    pub(crate) figure: Option<Draw>,
+    pub(crate) figure: Option<fn(&Scene) -> Result<Vec<u8>>>,
 }
 
 /// All formats. Markdown links a figure in the first format of this list that browsers can show.
 pub static FORMATS: [Format; 7] = [
     Format {
+        report: Some(markdown::files),
         sheets: Some(markdown::sheets),
-        ..of_reports(
+        ..named(
             "md",
             "report.md: tables, warnings and links to the figures; summary.md, the short answer for a pull request",
-            markdown::files,
         )
     },
-    of_reports("html", "report.html: one page with all of it, for a browser", html::files),
+    Format { report: Some(html::files), ..named("html", "report.html: one page with all of it, for a browser") },
     Format {
+        report: Some(csv::files),
         sheets: Some(csv::sheets),
-        ..of_reports(
-            "csv",
-            "report.csv, one line for each point, and pairs.csv, one for each two policies",
-            csv::files,
-        )
+        ..named("csv", "report.csv, one line for each point, and pairs.csv, one for each two policies")
     },
     Format {
+        report: Some(latex::files),
         sheets: Some(latex::sheets),
-        ..of_reports("tex", "report.tex: every table, to be read into a paper with \\input", latex::files)
+        ..named("tex", "report.tex: every table, to be read into a paper with \\input")
     },
-    of_figures("svg", "Figures, sharp at any size", |scene| Ok(scene.svg().into_bytes())),
-    of_figures("png", "Figures as pixels, 300 per inch", Scene::png),
-    Format { is_usual: false, ..of_figures("pdf", "Figures for LaTeX", Scene::pdf) },
+    Format { figure: Some(|scene| Ok(scene.svg().into_bytes())), ..named("svg", "Figures, sharp at any size") },
+    Format { figure: Some(Scene::png), ..named("png", "Figures as pixels, 300 per inch") },
+    Format { figure: Some(Scene::pdf), is_usual: false, ..named("pdf", "Figures for LaTeX") },
 ];
 
-const fn of_reports(name: &'static str, about: &'static str, files: fn(&Report<'_>) -> Result<Files>) -> Format {
-    Format { name, about, is_usual: true, report: Some(files), sheets: None, figure: None }
-}
-
-const fn of_figures(name: &'static str, about: &'static str, file: Draw) -> Format {
-    Format { name, about, is_usual: true, report: None, sheets: None, figure: Some(file) }
+const fn named(name: &'static str, about: &'static str) -> Format {
+    Format { name, about, is_usual: true, report: None, sheets: None, figure: None }
 }
 
 impl Format {

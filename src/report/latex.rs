@@ -92,15 +92,19 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
         ));
         for line in &sheet.grid.lines {
             let numbers: Vec<String> =
-                line.cells.iter().map(|cell| cell.as_ref().map_or_else(none, number)).collect();
+                line.cells.iter().map(|cell| cell.as_ref().map_or_else(|| "--".to_owned(), number)).collect();
             // Intervals are below the numbers: beside them, seven sizes would be wider than a page.
-            let spreads = || line.cells.iter().map(|cell| cell.as_ref().map_or_else(String::new, spread));
-            let has_spreads = spreads().any(|spread| !spread.is_empty());
+            let spread = |cell: &Option<Entry>| {
+                let spread = cell.as_ref().and_then(|entry| entry.spread.as_deref()).map(escape::latex);
+                spread.map_or_else(String::new, |spread| format!("\\tovabenchspread{{{spread}}}"))
+            };
+            let spreads: Vec<String> = line.cells.iter().map(spread).collect();
+            let has_spreads = spreads.iter().any(|spread| !spread.is_empty());
             let closer = if has_spreads { "[-0.7ex]" } else { "" };
             let name = escape::latex(&line.name);
             table.push_str(&format!("    {name} & {} \\\\{closer}\n", numbers.join(" & ")));
             if has_spreads {
-                table.push_str(&format!("     & {} \\\\\n", spreads().collect::<Vec<_>>().join(" & ")));
+                table.push_str(&format!("     & {} \\\\\n", spreads.join(" & ")));
             }
         }
         table.push_str("    \\bottomrule\n  \\end{tabular}}\n");
@@ -109,10 +113,6 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
         table.push_str(&format!("  \\par\\smallskip{{\\footnotesize {}\\par}}\n", escape::latex(note)));
     }
     table + "\\end{table}\n"
-}
-
-fn none() -> String {
-    "--".to_owned()
 }
 
 fn number(entry: &Entry) -> String {
@@ -127,16 +127,9 @@ fn signed(number: &str) -> String {
     digits.map_or_else(|| escape::latex(number), |digits| format!("\\ensuremath{{-}}{}", escape::latex(digits)))
 }
 
-fn spread(entry: &Entry) -> String {
-    entry
-        .spread
-        .as_deref()
-        .map_or_else(String::new, |spread| format!("\\tovabenchspread{{{}}}", escape::latex(spread)))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, table_3, with_report};
+    use super::super::fixture::{cell, changed, table_3, with_report};
     use super::*;
     use crate::ledger::Row;
 
@@ -172,8 +165,7 @@ mod tests {
     #[test]
     fn labels_are_unique_and_names_escaped() {
         let of_model = |model: &str| {
-            let rows = cell("nll", "[50%]_{x}", Some(64), &[("a", 1.0, 1.0)]).into_iter();
-            rows.map(|row| Row { model: model.into(), ..row }).collect::<Vec<_>>()
+            changed(cell("nll", "[50%]_{x}", Some(64), &[("a", 1.0, 1.0)]), |row| row.model = model.into())
         };
         let file = of(&[of_model("m"), of_model("M")].concat());
         assert!(

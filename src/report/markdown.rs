@@ -8,7 +8,7 @@ use super::provenance::Provenance;
 use super::retention::Section;
 use super::series_key::SeriesKey;
 use super::sheets::{self, capital};
-use super::table::{Entry, Grid, Sheet};
+use super::table::{Entry, Sheet};
 use super::write_report::Report;
 use super::{escape, pairing, pr_summary};
 use crate::ledger::Row;
@@ -90,58 +90,42 @@ pub(super) fn push_sheet(file: &mut String, level: &str, sheet: &Sheet) {
     push_body(file, sheet);
 }
 
-fn push_body(file: &mut String, sheet: &Sheet) {
-    if !sheet.about.is_empty() {
-        file.push_str(&format!("{}\n\n", escape::markdown(&sheet.about)));
+/// A sheet without its title; the corner is not escaped.
+pub fn push_body(file: &mut String, Sheet { about, corner, grid, notes, .. }: &Sheet) {
+    if !about.is_empty() {
+        *file += &format!("{}\n\n", escape::markdown(about));
     }
-    if !sheet.grid.lines.is_empty() {
-        push_grid(file, sheet.corner, &sheet.grid);
+    if !grid.lines.is_empty() {
+        let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
+        *file += &format!("| {corner} | {} |\n|---|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
+        for line in &grid.lines {
+            let cells = line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, cell));
+            let cells: Vec<String> = std::iter::once(escape::markdown(&line.name)).chain(cells).collect();
+            *file += &format!("| {} |\n", cells.join(" | "));
+        }
+        file.push('\n');
     }
-    for note in &sheet.notes {
-        file.push_str(&format!("- {}\n", escape::markdown(note)));
-    }
-    if !sheet.notes.is_empty() {
+    push_list(file, notes);
+}
+
+fn push_list(file: &mut String, items: &[String]) {
+    items.iter().for_each(|item| *file += &format!("- {}\n", escape::markdown(item)));
+    if !items.is_empty() {
         file.push('\n');
     }
 }
 
 /// One policy against the others, in a line for each outcome.
 pub(super) fn push_outcomes(file: &mut String, panel: &Panel) {
-    let outcomes = pairing::outcome_lines(panel);
-    if outcomes.is_empty() {
-        return;
-    }
-    file.push_str(&format!("{}:\n\n", sheets::capital(&pairing::legend(panel))));
-    for outcome in outcomes {
-        file.push_str(&format!("- {}\n", escape::markdown(&outcome)));
-    }
-    file.push('\n');
-}
-
-/// A table; the corner is not escaped.
-pub fn push_grid(file: &mut String, corner: &str, grid: &Grid) {
-    let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
-    file.push_str(&format!("| {corner} | {} |\n", columns.join(" | ")));
-    file.push_str(&format!("|---|{}\n", "---:|".repeat(grid.columns.len())));
-    for line in &grid.lines {
-        let cells: Vec<String> =
-            line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, cell)).collect();
-        file.push_str(&format!("| {} | {} |\n", escape::markdown(&line.name), cells.join(" | ")));
-    }
-    file.push('\n');
+    let Some((legend, outcomes)) = pairing::outcomes(panel) else { return };
+    file.push_str(&format!("{}:\n\n", capital(&legend)));
+    push_list(file, &outcomes);
 }
 
 fn cell(entry: &Entry) -> String {
-    let number = escape::markdown(&entry.number);
-    let mut cell = if entry.best { format!("**{number}**") } else { number };
-    if entry.partial {
-        cell.push('†');
-    }
-    if let Some(spread) = &entry.spread {
-        cell.push(' ');
-        cell.push_str(spread);
-    }
-    cell
+    let (bold, dagger) = (if entry.best { "**" } else { "" }, if entry.partial { "†" } else { "" });
+    let spread = entry.spread.as_ref().map_or_else(String::new, |spread| format!(" {spread}"));
+    format!("{bold}{}{bold}{dagger}{spread}", escape::markdown(&entry.number))
 }
 
 /// Everything that the numbers below have in common, in one line.
@@ -176,24 +160,21 @@ fn push_links(file: &mut String, links: &[Link]) {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{cell, with_report};
+    use super::super::table::{Grid, Line};
     use super::*;
 
     #[test]
     fn a_sheet_is_a_heading_a_table_and_notes() {
-        let line = super::super::table::Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
-        let mut shown = String::new();
-        push_sheet(
-            &mut shown,
-            "###",
-            &Sheet {
-                title: "T*".into(),
-                about: "About.".into(),
-                corner: "policy",
-                grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
-                notes: vec!["a warning".into()],
-            },
-        );
-        let expected = "### T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
+        let line = Line { name: "a|b".into(), cells: vec![Some(Entry::plain("1")), None] };
+        let sheet = Sheet {
+            title: "T*".into(),
+            about: "About.".into(),
+            corner: "policy",
+            grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
+            notes: vec!["a warning".into()],
+        };
+        let shown = sheets(&[sheet]);
+        let expected = "## T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
         assert_eq!(shown, expected);
     }
 

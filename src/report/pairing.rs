@@ -2,85 +2,60 @@
 //!
 //! Differences are computed in `pairs`, and all of them are in `pairs.csv`.
 
+use std::collections::BTreeSet;
+
 use super::pairs::Pair;
-use super::points::{self, Panel};
+use super::points::{self, Panel, Point};
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::metric::Better;
 
-/// The outcome of a pair for its first policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Better,
-    Worse,
-    Equal,
-    Open,
-}
+/// What a pair may say of its first policy, in the order of lists.
+const OUTCOMES: [&str; 4] = ["better", "worse", "equal", "no clear difference"];
 
-impl Outcome {
-    const ALL: [Self; 4] = [Self::Better, Self::Worse, Self::Equal, Self::Open];
-
-    fn of(pair: &Pair, better: Better) -> Self {
-        match (pair.holds(), pair.difference.value < 0.0) {
-            _ if pair.is_equal() => Self::Equal,
-            (false, _) => Self::Open,
-            (true, lower) if lower == (better == Better::Lower) => Self::Better,
-            (true, _) => Self::Worse,
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::Equal => "equal",
-            Self::Open => "no clear difference",
-        }
+fn outcome(pair: &Pair, better: Better) -> &'static str {
+    let [good, bad, equal, open] = OUTCOMES;
+    match (pair.holds(), pair.difference.value < 0.0) {
+        _ if pair.is_equal() => equal,
+        (false, _) => open,
+        (true, lower) if lower == (better == Better::Lower) => good,
+        (true, _) => bad,
     }
 }
 
-/// The policy that all others are compared with, and its pairs, each from its side.
-struct Reference<'p> {
-    policy: &'p str,
-    /// By the other policy, in the panel's order.
-    others: Vec<(&'p str, Vec<Pair>)>,
-}
+/// Pairs by the other policy, in the panel's order.
+type Others<'p> = Vec<(&'p str, Vec<Pair>)>;
 
-impl<'p> Reference<'p> {
-    /// TOVA where it was measured, else the policy that is best at most sizes; `None` where nothing is compared or neither
-    /// way is better.
-    fn of(panel: &'p Panel) -> Option<Self> {
-        if panel.metric.better == Better::Unknown {
-            return None;
-        }
-        let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
-        let named = policies().find(|policy| *policy == "tova");
-        let policy = named.or_else(|| best(panel))?;
-        let others = policies().filter(|other| *other != policy).map(|other| {
-            let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
-                (first, second) if first == policy && second == other => Some(pair.clone()),
-                (first, second) if first == other && second == policy => Some(pair.turned()),
-                _ => None,
-            });
-            (other, own.collect::<Vec<_>>())
+/// The policy that all others are compared with, and its pairs, each from its side: TOVA where it was measured, else the
+/// policy that is best at most sizes; `None` where nothing is compared or neither way is better.
+fn reference(panel: &Panel) -> Option<(&str, Others<'_>)> {
+    if panel.metric.better == Better::Unknown {
+        return None;
+    }
+    let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
+    let reference = policies().find(|policy| *policy == "tova").or_else(|| best(panel))?;
+    let others = policies().map(|other| {
+        let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
+            (first, second) if first == reference && second == other => Some(pair.clone()),
+            (first, second) if first == other && second == reference => Some(pair.turned()),
+            _ => None,
         });
-        let others: Vec<_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
-        (!others.is_empty()).then_some(Self { policy, others })
-    }
+        (other, own.collect::<Vec<_>>())
+    });
+    let others: Others<'_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
+    (!others.is_empty()).then_some((reference, others))
 }
 
 /// The policy that is best at most sizes; the first of equals.
 fn best(panel: &Panel) -> Option<&str> {
-    let at_best = |policy: &str| {
-        let sizes = panel.sizes().into_iter().filter(|size| {
-            let at_size = panel.points.iter().filter(|point| point.is_policy() && point.cache_size == Some(*size));
-            let better = |a: f64, b: f64| if panel.metric.better == Better::Lower { a < b } else { a > b };
-            let own = panel.point(policy, Some(*size)).map(|point| point.estimate.value);
-            own.is_some_and(|own| !at_size.into_iter().any(|point| better(point.estimate.value, own)))
-        });
-        sizes.count()
+    let points = || panel.points.iter().filter(|point| point.is_policy());
+    let better = |a: f64, b: f64| if panel.metric.better == Better::Lower { a < b } else { a > b };
+    let is_best = |own: &&Point| {
+        let mut at_size = points().filter(|point| point.cache_size == own.cache_size);
+        !at_size.any(|point| better(point.estimate.value, own.estimate.value))
     };
+    let times_best = |policy: &&str| points().filter(|point| point.policy == *policy).filter(is_best).count();
     let policies = panel.policies().into_iter().filter(|policy| !matches!(*policy, "full" | "truncate"));
-    policies.rev().max_by_key(|policy| at_best(policy))
+    policies.rev().max_by_key(times_best)
 }
 
 /// The number of pairs that differ anywhere.
@@ -90,15 +65,11 @@ fn comparisons(panel: &Panel) -> usize {
 
 /// The table of one policy against each other.
 pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let reference = Reference::of(panel).filter(|_| !panel.metric.is_detail())?;
-    let sizes: Vec<u32> = panel
-        .sizes()
-        .into_iter()
-        .filter(|size| reference.others.iter().any(|(_, pairs)| pairs.iter().any(|pair| pair.cache_size == *size)))
-        .collect();
-    let lines = reference.others.iter().map(|(other, pairs)| {
+    let (reference, others) = reference(panel).filter(|_| !panel.metric.is_detail())?;
+    let sizes: BTreeSet<u32> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
+    let lines = others.iter().map(|(other, pairs)| {
         let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
-        Line { name: format!("{} \u{2212} {other}", reference.policy), cells: sizes.iter().map(at).collect() }
+        Line { name: format!("{reference} \u{2212} {other}"), cells: sizes.iter().map(at).collect() }
     });
     let mut about = "The first policy minus the second, over the samples both have.".to_owned();
     let comparisons = comparisons(panel);
@@ -115,7 +86,7 @@ pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
         about.push_str(" Where it says equal, both are the same in every resample.");
     }
     Some(Sheet {
-        title: format!("{}: {} against the others", panel.metric.label, reference.policy),
+        title: format!("{}: {reference} against the others", panel.metric.label),
         about,
         corner: "cache size",
         grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
@@ -130,34 +101,30 @@ fn expected(comparisons: usize) -> String {
 }
 
 fn entry(panel: &Panel, pair: &Pair) -> Entry {
-    let Pair { difference, .. } = pair;
     if pair.is_equal() {
         return Entry::plain("equal");
     }
-    let spread =
-        |interval: super::bootstrap::Interval| panel.metric.show_spread(interval.half_width(), difference.value);
-    Entry {
-        number: panel.metric.show_difference(difference.value),
-        spread: difference.interval.map(spread),
-        best: pair.holds(),
-        partial: pair.samples < panel.samples,
-    }
+    let partial = pair.samples < panel.samples;
+    Entry { best: pair.holds(), partial, ..Entry::of_difference(&panel.metric, pair.difference) }
 }
 
 /// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same
-/// outcomes; none where nothing was compared.
-pub(super) fn outcome_lines(panel: &Panel) -> Vec<String> {
-    let Some(reference) = Reference::of(panel).filter(|_| comparisons(panel) > 0) else { return Vec::new() };
+/// outcomes, and how to read them; `None` where nothing was compared.
+pub(super) fn outcomes(panel: &Panel) -> Option<(String, Vec<String>)> {
+    let comparisons = comparisons(panel);
+    let (reference, others) = reference(panel).filter(|_| comparisons > 0)?;
+    let warning = points::few_clusters(panel.clusters).map_or("", |_| ", likely too often with so few clusters");
+    let legend = format!("outcomes that hold for all {comparisons} comparisons simultaneously (95 %{warning})");
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for (other, pairs) in &reference.others {
-        let outcome = |size: u32| {
+    for (other, pairs) in &others {
+        let at = |size: u32| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
-            Some(Outcome::of(pair, panel.metric.better))
+            Some(outcome(pair, panel.metric.better))
         };
-        let outcomes = Outcome::ALL.into_iter().filter_map(|wanted| {
-            let places = spans(&sizes, |size| outcome(size) == Some(wanted));
-            (!places.is_empty()).then(|| format!("{} at {places}", wanted.words()))
+        let outcomes = OUTCOMES.into_iter().filter_map(|wanted| {
+            let places = spans(&sizes, |size| at(size) == Some(wanted));
+            (!places.is_empty()).then(|| format!("{wanted} at {places}"))
         });
         let outcomes = outcomes.collect::<Vec<_>>().join("; ");
         match lines.iter_mut().find(|(known, _)| *known == outcomes) {
@@ -165,17 +132,9 @@ pub(super) fn outcome_lines(panel: &Panel) -> Vec<String> {
             None => lines.push((outcomes, vec![other])),
         }
     }
-    lines
-        .into_iter()
-        .map(|(outcomes, others)| format!("{} against {}: {outcomes}", reference.policy, others.join(", ")))
-        .collect()
-}
-
-/// How [`outcome_lines`] are to be read.
-pub(super) fn legend(panel: &Panel) -> String {
-    let warning = points::few_clusters(panel.clusters);
-    let warning = warning.map_or("", |_| ", likely too often with so few clusters");
-    format!("outcomes that hold for all {} comparisons simultaneously (95 %{warning})", comparisons(panel))
+    let line =
+        |(outcomes, others): (String, Vec<&str>)| format!("{reference} against {}: {outcomes}", others.join(", "));
+    Some((legend, lines.into_iter().map(line).collect()))
 }
 
 /// The wanted sizes, as `64–1024, 4096`.
@@ -216,7 +175,7 @@ mod tests {
             "{}",
             sheet.about
         );
-        let found = outcome_lines(&panels[0]);
+        let (_, found) = outcomes(&panels[0]).unwrap();
         let others = "truncate, window, window+1, window+4, h2o, tova-head";
         let expected = [
             format!("tova against {others}: better at 64–2048; equal at 4096"),
@@ -244,7 +203,7 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         // Window and H2O are best at two sizes each, the larger and the same; the first in order stands.
-        let found = outcome_lines(&panels[0]);
+        let (_, found) = outcomes(&panels[0]).unwrap();
         assert_eq!(found[0], "window against truncate: worse at 8");
         assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
         assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
@@ -256,7 +215,7 @@ mod tests {
         assert!(sheet(&panels(&cell("nll", "tova", Some(8), &sample))[0]).is_none());
         let unknown = ["tova", "window"].map(|policy| cell("cost", policy, Some(8), &sample));
         let panels = panels(&unknown.concat());
-        assert!(sheet(&panels[0]).is_none() && outcome_lines(&panels[0]).is_empty());
+        assert!(sheet(&panels[0]).is_none() && outcomes(&panels[0]).is_none());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }
 }

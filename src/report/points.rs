@@ -4,11 +4,12 @@
 //! resampled with the same draws of clusters. Warnings about the data behind a number are made here; nothing is drawn.
 
 use std::collections::BTreeSet;
+use std::iter;
 
-use super::bootstrap::{Estimate, Sums, pooled};
+use super::bootstrap::Estimate;
 use super::order;
 use super::pairs::{self, Pair};
-use super::pool::{Pool, Resampled};
+use super::pool::{Cell, Pool};
 use super::series::{self, AllSeries, CellSums, SampleSum, Series};
 use super::series_key::SeriesKey;
 use crate::metric::Metric;
@@ -88,9 +89,9 @@ pub(crate) const RUNNING: &str = "running";
 /// Of long texts, the average over all tokens up to the end of each piece (the paper's Figure 7), over the samples that
 /// are that long: panels of slices such as `running:8192`.
 fn running(all: &AllSeries<'_>) -> Vec<Panel> {
-    let piece = |slice: &str| -> Option<(u64, u64)> {
+    let piece = |slice: &str| -> Option<[u64; 2]> {
         let (first, last) = slice.strip_prefix(PIECE)?.split_once('-')?;
-        Some((first.parse().ok()?, last.parse().ok()?))
+        Some([first.parse().ok()?, last.parse().ok()?])
     };
     let pieces = all.iter().filter(|((_, id, _), _)| Metric::of(id).is_result());
     let pieces = pieces.filter_map(|((key, id, slice), series)| Some(((key, *id), piece((*slice)?)?, series)));
@@ -99,9 +100,8 @@ fn running(all: &AllSeries<'_>) -> Vec<Panel> {
     let mut panels = Vec::new();
     for of_one in pieces.chunk_by(|a, b| a.0 == b.0) {
         let mut sums = Series::new();
-        for ((key, id), (_, last), series) in of_one {
-            series::accumulate(&mut sums, series);
-            let long_enough = series::limited_to(&sums, series);
+        for ((key, id), [_, last], series) in of_one {
+            let long_enough = series::accumulate(&mut sums, series);
             let end = last.saturating_add(1).min(key.length.into());
             let slice = format!("{RUNNING}:{end}");
             panels.push(panel((*key).clone(), Metric::of(id), Some(&slice), &long_enough));
@@ -113,7 +113,7 @@ fn running(all: &AllSeries<'_>) -> Vec<Panel> {
 /// The pooled value of a guess, which is the same for every policy: of the cell with most samples.
 fn level(series: &Series) -> Option<[f64; 3]> {
     let newest = series.values().filter_map(series::newest).map(|(_, sums)| sums);
-    newest.max_by_key(|sums| sums.samples.len()).and_then(pooled_of)
+    newest.max_by_key(|sums| sums.samples.len()).and_then(CellSums::pooled)
 }
 
 impl Panel {
@@ -141,86 +141,75 @@ impl Panel {
     pub fn point(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
         self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
     }
+
+    /// What tables show at a size: the full cache has none, so its point is at every one.
+    pub fn shown_at(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
+        self.point(policy, cache_size).or_else(|| self.point(policy, None))
+    }
 }
 
 fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
     let mut notes = Vec::new();
-    let mut chosen = Vec::new();
+    let mut cells = Vec::new();
     for ((policy, cache_size), candidates) in series {
-        let (policy, cache_size) = (policy.as_ref(), *cache_size);
         let Some((cell, sums)) = series::newest(candidates) else { continue };
-        let bits = |sums: &CellSums| pooled_of(sums).map(|pooled| pooled.map(f64::to_bits));
+        let at = place(policy, *cache_size);
+        let bits = |sums: &CellSums| sums.pooled().map(|pooled| pooled.map(f64::to_bits));
         if candidates.values().any(|other| bits(other) != bits(sums)) {
-            let (n, at) = (candidates.len(), place(policy, cache_size));
+            let n = candidates.len();
             notes.push(format!("{at}: {n} cells with different numbers; the newest ({cell}) is shown"));
         }
         if sums.contradictions > 0 {
-            let (n, at) = (sums.contradictions, place(policy, cache_size));
+            let n = sums.contradictions;
             notes.push(format!("{at}: {n} samples came twice with different numbers; the first is used"));
         }
-        chosen.push(((policy, cache_size), sums));
+        cells.push(Cell { policy, cache_size: *cache_size, sums, resampled: None });
     }
-    chosen.sort_by_key(|&((policy, cache_size), _)| (order::of(policy), cache_size));
+    cells.sort_by_key(|cell| (order::of(cell.policy), cell.cache_size));
 
-    let all = || chosen.iter().flat_map(|(_, sums)| &sums.samples);
-    let samples: BTreeSet<&str> = all().map(|(sample, _)| *sample).collect();
+    let all = || cells.iter().flat_map(|cell| &cell.sums.samples);
+    let samples = all().map(|(sample, _)| sample).collect::<BTreeSet<_>>().len();
     let clusters: BTreeSet<&str> = all().map(|(_, sum)| sum.row.cluster.as_str()).collect();
-    let clusters: Vec<&str> = clusters.into_iter().collect();
-    let pool = Pool { metric: &metric, clusters: &clusters };
-    let resampled = pool.each(&chosen.iter().map(|(_, sums)| *sums).collect::<Vec<_>>());
-    let at_full = chosen.iter().position(|((policy, _), _)| *policy == "full");
-    let full_resampled = at_full.and_then(|at| Some((chosen[at].1, resampled[at].as_ref()?)));
-    let full_weights = at_full.map(|at| chosen[at].1).filter(|_| metric.has_fixed_weights);
+    let pool = Pool { metric: &metric, clusters: clusters.into_iter().collect() };
+    let resampled = pool.resampled(&cells.iter().map(|cell| cell.sums).collect::<Vec<_>>(), |_| true);
+    iter::zip(&mut cells, resampled).for_each(|(cell, resampled)| cell.resampled = resampled);
 
+    let full = cells.iter().find(|cell| cell.policy == "full");
     let mut points = Vec::new();
-    for (&((policy, cache_size), sums), own) in chosen.iter().zip(&resampled) {
-        let Some(own) = own else {
-            notes.push(format!("{}: nothing was scored", place(policy, cache_size)));
+    for cell in &cells {
+        let Some(own) = &cell.resampled else {
+            notes.push(format!("{}: nothing was scored", place(cell.policy, cell.cache_size)));
             continue;
         };
-        let point = point(&pool, (policy, cache_size), (sums, own), full_resampled, samples.len());
-        notes.extend(warnings(&point, sums, full_weights, samples.len()));
+        let compared = full.filter(|full| metric.has_difference && full.policy != cell.policy);
+        let to_full = compared.and_then(|full| pool.difference(cell, full, |own, full| own - full));
+        let point = Point {
+            policy: cell.policy.to_owned(),
+            cache_size: cell.cache_size,
+            estimate: own.estimate(),
+            to_full: to_full.map(|(difference, _)| difference.estimate()),
+            samples: cell.sums.samples.len(),
+            clusters: own.clusters,
+            weight: own.weight,
+            complete: cell.sums.samples.len() == samples,
+        };
+        notes.extend(warnings(&point, cell, full.filter(|_| metric.has_fixed_weights), samples));
         points.push(point);
     }
+    let clusters = pool.clusters.len();
     // Repeats are not texts: their spread is shown as it is.
     if !metric.is_timed() {
-        notes.extend(few_clusters(clusters.len()));
+        notes.extend(few_clusters(clusters));
     }
     // Repeats have a table of their own, and slices are too many to compare each.
     let is_compared = slice.is_none() && !metric.is_timed();
-    let pairs = if is_compared { pairs::of(&pool, &chosen, &resampled) } else { Vec::new() };
-    let (samples, clusters, slice) = (samples.len(), clusters.len(), slice.map(str::to_owned));
+    let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
+    let slice = slice.map(str::to_owned);
     Panel { key, metric, slice, chance: None, points, pairs, samples, clusters, notes }
 }
 
-/// One point; `full` is the full cache's cell, with what it resampled to.
-fn point(
-    pool: &Pool<'_>,
-    (policy, cache_size): (&str, Option<u32>),
-    (sums, own): (&CellSums, &Resampled),
-    full: Option<(&CellSums, &Resampled)>,
-    samples: usize,
-) -> Point {
-    let full = full.filter(|_| pool.metric.has_difference && policy != "full");
-    let to_full = full.and_then(|full| pool.difference((sums, own), full, |own, full| own - full));
-    Point {
-        policy: policy.to_owned(),
-        cache_size,
-        estimate: own.estimate(),
-        to_full: to_full.map(|difference| difference.estimate()),
-        samples: own.samples,
-        clusters: own.clusters,
-        weight: own.weight,
-        complete: own.samples == samples,
-    }
-}
-
-fn pooled_of(sums: &CellSums) -> Option<[f64; 3]> {
-    pooled(&sums.samples.values().map(Sums::of).collect::<Vec<_>>())
-}
-
-/// What is wrong with the samples behind one point.
-fn warnings(point: &Point, sums: &CellSums, full: Option<&CellSums>, samples: usize) -> Vec<String> {
+/// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.
+fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>, samples: usize) -> Vec<String> {
     let at = place(&point.policy, point.cache_size);
     let mut warnings = Vec::new();
     if !point.complete {
@@ -234,9 +223,9 @@ fn warnings(point: &Point, sums: &CellSums, full: Option<&CellSums>, samples: us
     }
     // The cut text is read in shorter pieces and so scores fewer tokens; a policy must score the same ones as full.
     let weighs_otherwise = |(sample, sum): (&&str, &SampleSum)| {
-        full.and_then(|full| full.samples.get(sample)).is_some_and(|other| other.weight != sum.weight)
+        full.and_then(|full| full.sums.samples.get(sample)).is_some_and(|of| of.sums.weight != sum.sums.weight)
     };
-    if point.is_policy() && sums.samples.iter().any(weighs_otherwise) {
+    if point.is_policy() && cell.sums.samples.iter().any(weighs_otherwise) {
         warnings.push(format!("{at}: weighs samples otherwise than full does"));
     }
     warnings
@@ -251,16 +240,15 @@ pub(super) fn few_clusters(clusters: usize) -> Option<String> {
     }
 }
 
-fn place(policy: &str, cache_size: Option<u32>) -> String {
-    match cache_size {
-        Some(size) => format!("{policy} at {size}"),
-        None => policy.to_owned(),
-    }
+/// `tova at 64`, or `full`.
+pub fn place(policy: &str, cache_size: Option<u32>) -> String {
+    cache_size.map_or_else(|| policy.to_owned(), |size| format!("{policy} at {size}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, cell, panels, rows};
+    use super::super::fixture::{cell, changed, panels};
+    use super::Panel;
     use crate::ledger::Row;
 
     /// Two samples from two books, two policies at 64.
@@ -272,10 +260,16 @@ mod tests {
         .concat()
     }
 
+    /// The only panel of some rows.
+    fn panel(rows: &[Row]) -> Panel {
+        let mut panels = panels(rows);
+        assert_eq!(panels.len(), 1);
+        panels.remove(0)
+    }
+
     #[test]
     fn a_point_pools_by_weight() {
-        let panels = panels(&two_books());
-        let [panel] = &panels[..] else { panic!("one panel expected") };
+        let panel = panel(&two_books());
         // exp((6 + 6) / (4 + 2)), not the mean of exp(6/4) and exp(6/2).
         let tova = panel.point("tova", Some(64)).unwrap();
         assert_eq!(tova.estimate.value, 2f64.exp());
@@ -291,9 +285,8 @@ mod tests {
 
     #[test]
     fn slices_have_panels_of_their_own_with_their_chance() {
-        let at = |metric: &str, group: Option<&str>, value| {
-            let rows = cell(metric, "tova", Some(64), &[("a", value, 8.0)]).into_iter();
-            rows.map(|row| Row { slice: group.map(Into::into), ..row }).collect::<Vec<_>>()
+        let at = |metric: &str, slice: Option<&str>, value| {
+            changed(cell(metric, "tova", Some(64), &[("a", value, 8.0)]), |row| row.slice = slice.map(Into::into))
         };
         let all = [
             at("recall", Some("kind:home"), 1.0),
@@ -304,17 +297,15 @@ mod tests {
             at("recall_chance", Some("distance:16-31"), 1.0),
         ];
         let panels = panels(&all.concat());
-        let found: Vec<_> = panels
-            .iter()
-            .map(|panel| (panel.slice.as_deref(), panel.points[0].estimate.value, panel.chance))
-            .collect();
+        let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.chance);
+        let slice = |slice: &str| Some(slice.to_owned());
         let expected = [
             (None, 75.0, Some(25.0)),
-            (Some("distance:16-31"), 50.0, Some(12.5)),
-            (Some("distance:128-255"), 25.0, None),
-            (Some("kind:home"), 12.5, None),
+            (slice("distance:16-31"), 50.0, Some(12.5)),
+            (slice("distance:128-255"), 25.0, None),
+            (slice("kind:home"), 12.5, None),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(panels.iter().map(shown).collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -326,8 +317,8 @@ mod tests {
                 books.iter().zip(0..).map(|(book, level)| (book.as_str(), f64::from(level) + shift, 1.0));
             cell("cost", policy, size, &samples.collect::<Vec<_>>())
         };
-        let panels = panels(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
-        let tova = panels[0].point("tova", Some(64)).unwrap();
+        let panel = panel(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
+        let tova = panel.point("tova", Some(64)).unwrap();
         let (value, difference) = (tova.estimate.interval.unwrap(), tova.to_full.unwrap());
         assert!(value.half_width() > 1.0, "{value:?}");
         assert_eq!(difference.value, 0.5);
@@ -335,82 +326,76 @@ mod tests {
     }
 
     #[test]
-    fn one_book_gives_no_interval_and_says_so() {
-        let sample = Sample { sample: "a#0", cluster: "a", value: 2.0, weight: 1.0 };
-        let panels = panels(&rows("tova", Some(8), &[sample, Sample { sample: "a#1", ..sample }]));
-        assert_eq!(panels[0].points[0].estimate.interval, None);
-        assert!(panels[0].notes.iter().any(|note| note.contains("one cluster")), "{:?}", panels[0].notes);
+    fn a_cell_with_fewer_samples_is_compared_over_those_that_full_has_too() {
+        let panel = panel(&[two_books(), cell("nll", "h2o", Some(64), &[("b", 5.0, 2.0)])].concat());
+        let h2o = panel.point("h2o", Some(64)).unwrap();
+        assert_eq!((h2o.complete, h2o.to_full.unwrap().value), (false, 2.5f64.exp() - 2f64.exp()));
+        assert!(panel.point("tova", Some(64)).unwrap().complete);
     }
 
     #[test]
-    fn a_cell_with_fewer_samples_is_flagged_and_compares_over_shared_ones() {
-        let mut all = two_books();
-        all.extend(cell("nll", "h2o", Some(64), &[("b", 5.0, 2.0)]));
-        let panels = panels(&all);
-        let h2o = panels[0].point("h2o", Some(64)).unwrap();
-        assert!(!h2o.complete);
-        assert_eq!(h2o.to_full.unwrap().value, 2.5f64.exp() - 2f64.exp());
-        assert!(
-            panels[0].notes.iter().any(|note| note.starts_with("h2o at 64: 1 of 2 samples")),
-            "{:?}",
-            panels[0].notes
-        );
-        assert!(panels[0].point("tova", Some(64)).unwrap().complete);
+    fn numbers_that_need_a_warning_have_one() {
+        let with = |policy, samples: &[_]| [two_books(), cell("nll", policy, Some(64), samples)].concat();
+        let newer = |row: &mut Row| (row.cell, row.value, row.engine) = ("newer".into(), 3.0, 2);
+        let tova = two_books().split_off(2);
+        let other_weights = [("a", 5.0, 4.0), ("b", 5.0, 1.0)];
+        for (rows, note) in [
+            (
+                changed(two_books(), |row| row.cluster = "a".into()),
+                "no intervals: all samples come from one cluster",
+            ),
+            (with("h2o", &[("b", 5.0, 2.0)]), "h2o at 64: 1 of 2 samples"),
+            (with("window", &other_weights), "window at 64: weighs samples otherwise"),
+            (with("tova", &[("a", 5.0, 4.0)]), "tova at 64: 1 samples came twice"),
+            (
+                [two_books(), changed(tova, newer)].concat(),
+                "tova at 64: 2 cells with different numbers; the newest (newer)",
+            ),
+            (with("tova", &[("c", f64::NAN, 1.0)]), "tova at 64: the value is not finite"),
+            (with("mine", &[("a", 0.0, 0.0), ("b", 0.0, 0.0)]), "mine at 64: nothing was scored"),
+        ] {
+            let notes = panel(&rows).notes;
+            assert_eq!(notes.iter().filter(|found| found.starts_with(note)).count(), 1, "{note}: {notes:?}");
+        }
+        // A cut text is read in pieces and scores fewer tokens; a file read twice, NaN included, is no contradiction.
+        let nan = [with("mine", &[("a", f64::NAN, 4.0)]), cell("nll", "mine", Some(64), &[("a", f64::NAN, 4.0)])];
+        for (rows, word) in [
+            (with("truncate", &other_weights), "weighs"),
+            ([two_books(), two_books()].concat(), "twice"),
+            (nan.concat(), "twice"),
+        ] {
+            assert!(panel(&rows).notes.iter().all(|note| !note.contains(word)), "{word}");
+        }
     }
 
     #[test]
-    fn only_the_cut_text_may_have_other_weights() {
-        let mut all = two_books();
-        all.extend(cell("nll", "truncate", Some(64), &[("a", 5.0, 3.0), ("b", 5.0, 1.0)]));
-        assert!(panels(&all)[0].notes.iter().all(|note| !note.contains("weighs")));
-        all.extend(cell("nll", "window", Some(64), &[("a", 5.0, 4.0), ("b", 5.0, 1.0)]));
-        assert!(panels(&all)[0].notes.iter().any(|note| note.starts_with("window at 64: weighs")));
+    fn the_newest_of_several_cells_counts() {
+        let newer = |row: &mut Row| (row.cell, row.value, row.engine) = ("aaaa".into(), 3.0, row.engine + 1);
+        let panel = panel(&[two_books(), changed(two_books().split_off(2), newer)].concat());
+        assert_eq!(panel.point("tova", Some(64)).unwrap().estimate.value, 1f64.exp());
     }
 
     #[test]
     fn full_is_shared_by_keys_that_differ_in_prefill_only() {
-        let mut all = two_books();
-        let tova = || two_books().into_iter().filter(|row| row.policy == "tova");
-        all.extend(tova().map(|row| Row { positions: "slot".into(), cell: "slot".into(), ..row }));
-        all.extend(tova().map(|row| Row { prefill: "one_shot".into(), cell: "one_shot".into(), ..row }));
-        let panels = panels(&all);
-        assert_eq!(panels.len(), 2);
-        assert!(panels.iter().all(|panel| panel.full().is_some()));
+        let tova = |change: fn(&mut Row)| changed(two_books().split_off(2), change);
+        let panels = panels(
+            &[
+                two_books(),
+                tova(|row| (row.positions, row.cell) = ("slot".into(), "slot".into())),
+                tova(|row| (row.prefill, row.cell) = ("one_shot".into(), "one_shot".into())),
+            ]
+            .concat(),
+        );
         // Positions are part of a line's name; prefill is part of the table's key.
         let policies: Vec<_> = panels.iter().map(|panel| panel.policies().join(" ")).collect();
         assert_eq!(policies, ["full tova", "full tova tova@slot"]);
     }
 
     #[test]
-    fn rows_read_twice_count_once_and_the_newest_cell_wins() {
-        let twice = [two_books(), two_books()].concat();
-        assert_eq!(panels(&twice)[0].points, panels(&two_books())[0].points);
-        let newer = two_books().into_iter().filter(|row| row.policy == "tova").map(|row| Row {
-            cell: "aaaa".into(),
-            value: 3.0,
-            engine: row.engine + 1,
-            ..row
-        });
-        let both = panels(&two_books().into_iter().chain(newer).collect::<Vec<_>>());
-        assert_eq!(both[0].point("tova", Some(64)).unwrap().estimate.value, 1f64.exp());
-        assert!(both[0].notes.iter().any(|note| note.contains("2 cells")), "{:?}", both[0].notes);
-    }
-
-    #[test]
-    fn values_that_are_not_finite_are_noted() {
-        let panels = panels(&cell("nll", "tova", Some(8), &[("a", f64::NAN, 1.0)]));
-        assert!(panels[0].points[0].estimate.value.is_nan());
-        let count = |text: &str| panels[0].notes.iter().filter(|note| note.contains(text)).count();
-        assert_eq!((count("not finite"), count("cells")), (1, 0), "{:?}", panels[0].notes);
-    }
-
-    #[test]
     fn policies_come_in_the_order_of_the_paper() {
-        let names = ["tova", "mine", "window+4", "h2o", "window", "truncate"];
-        let sample = [("a", 1.0, 1.0)];
-        let mut all: Vec<Row> = names.iter().flat_map(|name| cell("nll", name, Some(64), &sample)).collect();
-        all.extend(cell("nll", "full", None, &sample));
+        let names = ["tova", "mine", "window+4", "h2o", "window", "truncate", "full"];
+        let all = names.map(|name| cell("nll", name, Some(64).filter(|_| name != "full"), &[("a", 1.0, 1.0)]));
         let expected = ["full", "truncate", "window", "window+4", "h2o", "tova", "mine"];
-        assert_eq!(panels(&all)[0].policies(), expected);
+        assert_eq!(panel(&all.concat()).policies(), expected);
     }
 }

@@ -51,12 +51,10 @@ mod tests {
     }
 
     #[test]
-    fn without_a_full_cache_there_are_values_and_names_are_escaped() {
-        let file = with_report(&cell("nll", "<a|b>", Some(8), &[("a", 1.0, 1.0)]), file);
-        assert!(
-            file.contains("## Perplexity · Llama-2-7b-hf") && file.contains("| &lt;a\\|b&gt; | 2.72 |"),
-            "{file}"
-        );
-        assert!(file.contains("- no intervals"), "{file}");
+    fn without_a_full_cache_there_are_values() {
+        let file = with_report(&cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), file);
+        for expected in ["## Perplexity · Llama-2-7b-hf", "| mine | 2.72 |", "- no intervals"] {
+            assert!(file.contains(expected), "{expected}: {file}");
+        }
     }
 }

@@ -84,22 +84,16 @@ impl<'a> Provenance<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
+    use super::super::fixture::{cell, changed};
     use super::*;
 
     #[test]
     fn seconds_of_a_sample_count_once() {
-        let sample = |sample| Sample { sample, cluster: "a", value: 1.0, weight: 1.0 };
-        let one = rows("tova", Some(8), &[sample("a"), sample("b")]);
-        let of =
-            |metric: &str| one.iter().cloned().map(|row| Row { metric: metric.into(), ..row }).collect::<Vec<_>>();
-        let mut all = [of("nll"), of("nll_word")].concat();
-        all.extend(
-            rows("full", None, &[sample("a")])
-                .into_iter()
-                .map(|row| Row { date: "2025-05-05T00:00:00Z".into(), ..row }),
-        );
-        let found = Provenance::of(&all);
+        let tova = |metric| cell(metric, "tova", Some(8), &[("a", 1.0, 1.0), ("b", 1.0, 1.0)]);
+        let full =
+            changed(cell("nll", "full", None, &[("a", 1.0, 1.0)]), |row| row.date = "2025-05-05T00:00:00Z".into());
+        let rows = [tova("nll"), tova("nll_word"), full].concat();
+        let found = Provenance::of(&rows);
         assert_eq!((found.seconds, found.samples, found.cells.len()), (3.0, 3, 2));
         assert_eq!(found.dates, Some(("2025-05-05T00:00:00Z", "2026-01-01T00:00:00Z")));
     }

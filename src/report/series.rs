@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::bootstrap::Sums;
 use super::series_key::SeriesKey;
 use crate::ledger::Row;
 use crate::metric::GEOMETRIC_MEANS;
@@ -28,10 +29,7 @@ pub type Series<'a> = BTreeMap<PolicyAtSize<'a>, Candidates<'a>>;
 pub struct SampleSum<'a> {
     /// The first row that has it.
     pub row: &'a Row,
-    pub value: f64,
-    /// Values of two more metrics, for a geometric mean of three.
-    pub beside: [f64; 2],
-    pub weight: f64,
+    pub sums: Sums,
 }
 
 /// What one cell measured for one series.
@@ -69,18 +67,18 @@ impl<'a> AllSeries<'a> {
         let mut all = Self::default();
         for (key, (metric, slice), rows) in &cells {
             let head = rows[0];
-            let mut add = |key: SeriesKey, sums: &CellSums<'a>| {
+            let mut add = |key: SeriesKey| {
                 let series = all.0.entry((key, metric, *slice)).or_default();
                 let candidates = series.entry((label(head), head.cache_size)).or_default();
-                candidates.entry(head.cell.as_str()).or_default().join(sums);
+                let sums = candidates.entry(head.cell.as_str()).or_default();
+                rows.iter().for_each(|row| sums.add(row));
             };
-            let sums = CellSums::of(rows);
             match (is_shared(head), unbounded) {
-                (false, _) => add(key.clone(), &sums),
-                (true, Unbounded::Apart) => add(key.without_cache(), &sums),
+                (false, _) => add(key.clone()),
+                (true, Unbounded::Apart) => add(key.without_cache()),
                 (true, Unbounded::BesidePolicies) => match bounded.get(&key.without_cache()) {
-                    Some(bounded) => bounded.iter().for_each(|key| add((*key).clone(), &sums)),
-                    None => add(key.clone(), &sums),
+                    Some(bounded) => bounded.iter().for_each(|key| add((*key).clone())),
+                    None => add(key.clone()),
                 },
             }
         }
@@ -154,7 +152,7 @@ fn combine<'a>([first, second, third]: [&Series<'a>; 3]) -> Series<'a> {
                 let [Some(second), Some(third)] = [&second, &third].map(|other| other.samples.get(sample)) else {
                     return false;
                 };
-                sum.beside = [second.value, third.value];
+                sum.sums.values = [sum, second, third].map(|of| of.sums.values[0]);
                 true
             });
             combined.entry(place.clone()).or_default().insert(cell, all);
@@ -163,28 +161,18 @@ fn combine<'a>([first, second, third]: [&Series<'a>; 3]) -> Series<'a> {
     combined
 }
 
-/// Adds the samples of a slice to sums over the slices before it.
-pub(super) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) {
+/// Adds the samples of a slice to sums over the slices before it; returns the sums of those samples that it has.
+pub(super) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) -> Series<'a> {
+    let mut limited = Series::new();
     for (place, candidates) in slice {
         for (cell, own) in candidates {
             let sums = sums.entry(place.clone()).or_default().entry(cell).or_default();
             sums.age = own.age;
             sums.contradictions += own.contradictions;
             for (sample, own) in &own.samples {
-                let sum = sums.samples.entry(sample).or_insert(SampleSum { value: 0.0, weight: 0.0, ..*own });
-                sum.value += own.value;
-                sum.weight += own.weight;
+                let none = SampleSum { sums: Sums::default(), ..*own };
+                sums.samples.entry(sample).or_insert(none).sums += &own.sums;
             }
-        }
-    }
-}
-
-/// Sums of those samples that a slice has too.
-pub(super) fn limited_to<'a>(sums: &Series<'a>, slice: &Series<'a>) -> Series<'a> {
-    let mut limited = Series::new();
-    for (place, candidates) in slice {
-        for (cell, own) in candidates {
-            let Some(sums) = sums.get(place).and_then(|candidates| candidates.get(cell)) else { continue };
             let mut sums = sums.clone();
             sums.samples.retain(|sample, _| own.samples.contains_key(sample));
             limited.entry(place.clone()).or_default().insert(cell, sums);
@@ -208,43 +196,17 @@ pub fn is_shared(row: &Row) -> bool {
 }
 
 impl<'a> CellSums<'a> {
-    /// Of several rows of one sample the first counts.
-    fn of(rows: &[&'a Row]) -> Self {
-        let age = rows.iter().map(|row| (row.engine, row.date.as_str())).max().unwrap_or_default();
-        let sum = |row: &&'a Row| SampleSum { row, value: row.value, beside: [0.0; 2], weight: row.weight };
-        let mut samples: Vec<(&str, SampleSum)> = rows.iter().map(|row| (row.sample.as_str(), sum(row))).collect();
-        samples.sort_by_key(|(sample, _)| *sample);
-        let mut contradictions = 0;
-        samples.dedup_by(|later, first| {
-            contradictions += usize::from(later.0 == first.0 && first.1.contradicts(&later.1));
-            later.0 == first.0
-        });
-        Self { samples: samples.into_iter().collect(), age, contradictions }
+    /// Of several rows of one sample the first counts. (The same file read twice is harmless.)
+    fn add(&mut self, row: &'a Row) {
+        self.age = self.age.max((row.engine, row.date.as_str()));
+        let sums = Sums { values: [row.value, 0.0, 0.0], weight: row.weight };
+        let first = self.samples.entry(&row.sample).or_insert(SampleSum { row, sums });
+        self.contradictions += usize::from(first.sums.bits() != sums.bits());
     }
 
-    /// Adds what the same cell measured elsewhere in the rows.
-    fn join(&mut self, other: &Self) {
-        self.age = self.age.max(other.age);
-        self.contradictions += other.contradictions;
-        if self.samples.is_empty() {
-            self.samples.clone_from(&other.samples);
-            return;
-        }
-        for (sample, sum) in &other.samples {
-            match self.samples.get(sample) {
-                Some(first) => self.contradictions += usize::from(first.contradicts(sum)),
-                None => {
-                    self.samples.insert(sample, *sum);
-                }
-            }
-        }
-    }
-}
-
-impl SampleSum<'_> {
-    /// Whether two sums of one sample differ. (The same file read twice is harmless.)
-    fn contradicts(&self, other: &Self) -> bool {
-        self.value.to_bits() != other.value.to_bits() || self.weight != other.weight
+    /// All samples together; `None` where nothing was weighed.
+    pub(super) fn pooled(&self) -> Option<[f64; 3]> {
+        self.samples.values().map(|sum| &sum.sums).sum::<Sums>().pooled()
     }
 }
 

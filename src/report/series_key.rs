@@ -119,24 +119,16 @@ impl SeriesKey {
 
     /// Model and data set, and whatever else differs `among` all keys of the report.
     pub fn title(&self, among: &[SeriesKey]) -> String {
-        let model =
-            if among.iter().any(|other| other.model != self.model && short(&other.model) == short(&self.model)) {
-                &self.model
-            } else {
-                short(&self.model)
-            };
+        let is_ambiguous =
+            |other: &SeriesKey| other.model != self.model && short(&other.model) == short(&self.model);
+        let model = if among.iter().any(is_ambiguous) { &self.model } else { short(&self.model) };
         let mut parts = vec![escape::plain(model), escape::plain(short(&self.dataset))];
         if among.iter().any(|other| other.task != self.task) {
             parts.push(escape::plain(&self.task));
         }
         for (place, (name, value)) in self.details().into_iter().enumerate() {
-            let differs = |other: &SeriesKey| {
-                let same = |field: fn(&SeriesKey) -> &str| field(other) == field(self);
-                same(|s| &s.model)
-                    && same(|s| &s.dataset)
-                    && same(|s| &s.task)
-                    && other.details()[place].1 != value
-            };
+            let head = |key: &SeriesKey| (key.model.clone(), key.dataset.clone(), key.task.clone());
+            let differs = |other: &SeriesKey| head(other) == head(self) && other.details()[place].1 != value;
             if among.iter().any(differs) {
                 parts.push(format!("{name} {}", escape::plain(&value)));
             }
@@ -147,19 +139,12 @@ impl SeriesKey {
 
 /// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders.
 fn short(name: &str) -> &str {
-    let trimmed = name.trim_end_matches('/');
-    match trimmed.rsplit('/').next() {
-        Some(last) if !last.is_empty() => last,
-        _ => name,
-    }
+    name.trim_end_matches('/').rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(name)
 }
 
 /// Commits and digests, shortened to what can be compared by eye.
 fn shorten(revision: &str) -> String {
     let digest = revision.strip_prefix("sha256:").unwrap_or(revision);
-    if digest.len() > 12 && digest.bytes().all(|b| b.is_ascii_hexdigit()) {
-        digest[..12].to_owned()
-    } else {
-        revision.to_owned()
-    }
+    let is_digest = digest.len() > 12 && digest.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_digest { digest[..12].to_owned() } else { revision.to_owned() }
 }

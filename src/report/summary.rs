@@ -35,12 +35,9 @@ pub(super) fn text(report: &Report<'_>) -> String {
 
 /// One policy against the others, in a line for each outcome.
 fn outcomes(panel: &Panel) -> String {
-    let outcomes = pairing::outcome_lines(panel);
-    if outcomes.is_empty() {
-        return String::new();
-    }
-    let lines = outcomes.iter().map(|outcome| format!("  {}\n", escape::plain(outcome)));
-    format!("{}:\n{}", pairing::legend(panel), lines.collect::<String>())
+    let Some((legend, outcomes)) = pairing::outcomes(panel) else { return String::new() };
+    let lines: String = outcomes.iter().map(|outcome| format!("  {}\n", escape::plain(outcome))).collect();
+    format!("{legend}:\n{lines}")
 }
 
 /// The smallest caches.
@@ -70,21 +67,19 @@ fn block(panel: &Panel, title: &str) -> String {
         block.push_str(&table::text_under("cache size", &grid));
     }
     block.push('\n');
-    match panel.metric.better {
-        Better::Lower => block.push_str("lower is better; * best policy at that size"),
-        Better::Higher => block.push_str("higher is better; * best policy at that size"),
-        Better::Unknown => block.push_str("which way is better is not known"),
-    }
+    block += match panel.metric.better {
+        Better::Lower => "lower is better; * best policy at that size",
+        Better::Higher => "higher is better; * best policy at that size",
+        Better::Unknown => "which way is better is not known",
+    };
     if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
-        block.push_str("; ± half of the 95 % bootstrap interval");
+        block += "; ± half of the 95 % bootstrap interval";
     }
-    if let Some(guess) = sheets::guess(panel) {
-        block.push_str(&format!("; {guess}"));
-    }
+    block += &sheets::guess(panel).map_or_else(String::new, |guess| format!("; {guess}"));
     if panel.points.iter().any(|point| !point.complete) {
-        block.push_str("; † not over all samples");
+        block += "; † not over all samples";
     }
-    block.push_str(&format!("\n{} samples from {} clusters\n", panel.samples, panel.clusters));
+    block += &format!("\n{} samples from {} clusters\n", panel.samples, panel.clusters);
     for note in &panel.notes {
         block.push_str(&format!("note: {}\n", escape::plain(note)));
     }

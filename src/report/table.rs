@@ -2,10 +2,11 @@
 //!
 //! It decides what stands in a cell and which numbers are marked; every format takes the same [`Grid`].
 
+use super::bootstrap::Estimate;
 use super::escape;
 use super::points::{Panel, Point};
 use super::published::Beside;
-use crate::metric::Better;
+use crate::metric::{Better, Metric};
 
 /// Which number of a point is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,17 @@ impl Entry {
     pub fn plain(number: impl Into<String>) -> Self {
         Self { number: number.into(), spread: None, best: false, partial: false }
     }
+
+    /// A number with half of its interval.
+    fn of(metric: &Metric, estimate: Estimate, number: String) -> Self {
+        let spread = estimate.interval.map(|interval| metric.show_spread(interval.half_width(), estimate.value));
+        Self { spread, ..Self::plain(number) }
+    }
+
+    /// A difference with its sign.
+    pub(super) fn of_difference(metric: &Metric, difference: Estimate) -> Self {
+        Self::of(metric, difference, metric.show_difference(difference.value))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -73,46 +85,38 @@ pub struct Entry {
 
 /// The table of a panel; `None` where it would be empty, as differences are without a full cache.
 pub(crate) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
-    let sizes: Vec<Option<u32>> = match panel.sizes() {
-        sizes if sizes.is_empty() => vec![None],
-        sizes => sizes.into_iter().map(Some).collect(),
+    let sizes = panel.sizes();
+    let columns: Vec<(&Panel, Option<u32>)> = match sizes.is_empty() {
+        true => vec![(panel, None)],
+        false => sizes.iter().map(|size| (panel, Some(*size))).collect(),
     };
-    let columns =
-        sizes.iter().map(|size| size.map_or_else(|| "all".to_owned(), |size| size.to_string())).collect();
-    let best: Vec<Option<String>> = sizes.iter().map(|&size| best_number(panel, size)).collect();
-    let mut lines = Vec::new();
-    for policy in panel.policies() {
-        let entry = |(&size, best): (&Option<u32>, &Option<String>)| {
-            // The full cache has no size, so its value is shown under every one.
-            let point = panel.point(policy, size).or_else(|| panel.point(policy, None))?;
-            let mut entry = entry(panel, point, show)?;
-            entry.best = show == Show::Value && point.is_policy() && best.as_ref() == Some(&entry.number);
-            Some(entry)
-        };
-        let cells: Vec<Option<Entry>> = sizes.iter().zip(&best).map(entry).collect();
-        if cells.iter().any(Option::is_some) {
-            lines.push(Line { name: policy.to_owned(), cells });
-        }
-    }
-    (!lines.is_empty()).then_some(Grid { columns, lines })
+    let name = |(_, size): &(&Panel, Option<u32>)| size.map_or_else(|| "all".to_owned(), |size| size.to_string());
+    let lines = lines(&panel.policies(), &columns, show);
+    (!lines.is_empty()).then(|| Grid { columns: columns.iter().map(name).collect(), lines })
 }
 
-pub(crate) fn entry(panel: &Panel, point: &Point, show: Show) -> Option<Entry> {
-    let estimate = match show {
-        Show::Value => point.estimate,
-        Show::Difference => point.to_full?,
+/// A line for each policy that was measured in any column, which is a panel at a cache size.
+pub(super) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: Show) -> Vec<Line> {
+    let best: Vec<Option<String>> = columns.iter().map(|(panel, size)| best_number(panel, *size)).collect();
+    let line = |policy: &&str| {
+        let cell = |(&(panel, size), best): (&(&Panel, Option<u32>), &Option<String>)| {
+            let point = panel.shown_at(policy, size)?;
+            let mut entry = match show {
+                Show::Value => Entry::of(&panel.metric, point.estimate, panel.metric.show(point.estimate.value)),
+                Show::Difference => Entry::of_difference(&panel.metric, point.to_full?),
+            };
+            entry.best = show == Show::Value && point.is_policy() && best.as_ref() == Some(&entry.number);
+            entry.partial = !point.complete;
+            Some(entry)
+        };
+        Line { name: (*policy).to_owned(), cells: columns.iter().zip(&best).map(cell).collect() }
     };
-    let number = match show {
-        Show::Value => panel.metric.show(estimate.value),
-        Show::Difference => panel.metric.show_difference(estimate.value),
-    };
-    let spread = estimate.interval.map(|interval| panel.metric.show_spread(interval.half_width(), estimate.value));
-    Some(Entry { number, spread, best: false, partial: !point.complete })
+    policies.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect()
 }
 
 /// The best policy's number at a size as it is shown, so that equals are marked together; `None` where nothing is better
 /// than anything else.
-pub(crate) fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
+fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
     let at_size = |point: &&Point| {
         point.is_policy() && point.cache_size == size && point.complete && point.estimate.value.is_finite()
     };
@@ -129,41 +133,31 @@ pub(crate) fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
 /// A grid under a header, in aligned columns, with half intervals on a second line under each policy. No line ends in a
 /// space.
 pub fn text_under(corner: &str, grid: &Grid) -> String {
-    let name = |line: &Line| escape::plain(&line.name);
-    let width = |text: &str| text.chars().count();
-    let first = grid.lines.iter().map(|line| width(&name(line))).max().unwrap_or(0).max(width(corner));
-    let widths: Vec<usize> = grid
-        .columns
-        .iter()
-        .enumerate()
-        .map(|(column, header)| {
-            let entries = grid.lines.iter().filter_map(|line| line.cells[column].as_ref());
-            let longest =
-                entries.map(|entry| width(&entry.number).max(entry.spread.as_deref().map_or(0, width))).max();
-            longest.unwrap_or(0).max(width(header))
-        })
-        .collect();
-
-    let mut text = String::new();
-    let mut push = |name: &str, cells: Vec<(&str, String)>| {
-        let mut line = format!("{name:<first$}");
-        for ((number, mark), width) in cells.into_iter().zip(&widths) {
-            line.push_str(&format!("  {number:>width$}{mark:<2}"));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    };
-    push(corner, grid.columns.iter().map(|header| (header.as_str(), String::new())).collect());
+    let plain = |text: &str| (text.to_owned(), String::new());
+    let mut rows: Vec<(String, Vec<(String, String)>)> =
+        vec![(corner.to_owned(), grid.columns.iter().map(|column| plain(column)).collect())];
     for line in &grid.lines {
-        let number = |entry: &Option<Entry>| entry.as_ref().map_or("-", |entry| entry.number.as_str()).to_owned();
-        let numbers: Vec<String> = line.cells.iter().map(number).collect();
-        let marks = line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, marks));
-        push(&name(line), numbers.iter().map(String::as_str).zip(marks).collect());
-        if line.cells.iter().flatten().any(|entry| entry.spread.is_some()) {
-            let spread = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.spread.clone());
-            let spreads: Vec<String> = line.cells.iter().map(|entry| spread(entry).unwrap_or_default()).collect();
-            push("", spreads.iter().map(|spread| (spread.as_str(), String::new())).collect());
+        let number = |entry: &Option<Entry>| {
+            entry.as_ref().map_or_else(|| plain("-"), |entry| (entry.number.clone(), marks(entry)))
+        };
+        rows.push((escape::plain(&line.name), line.cells.iter().map(number).collect()));
+        let spreads = || line.cells.iter().map(|entry| entry.as_ref()?.spread.as_deref());
+        if spreads().any(|spread| spread.is_some()) {
+            rows.push((String::new(), spreads().map(|spread| plain(spread.unwrap_or_default())).collect()));
         }
+    }
+    let width = |text: &str| text.chars().count();
+    let first = rows.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
+    let widest = |column: usize| rows.iter().map(|(_, cells)| width(&cells[column].0)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..grid.columns.len()).map(widest).collect();
+    let mut text = String::new();
+    for (name, cells) in &rows {
+        let mut line = format!("{name:<first$}");
+        for ((shown, marks), width) in cells.iter().zip(&widths) {
+            line += &format!("  {shown:>width$}{marks:<2}");
+        }
+        text += line.trim_end();
+        text.push('\n');
     }
     text
 }
@@ -190,24 +184,13 @@ pub(crate) fn sheet_text(sheet: &Sheet) -> String {
 }
 
 fn marks(entry: &Entry) -> String {
-    let mut marks = String::new();
-    if entry.best {
-        marks.push('*');
-    }
-    if entry.partial {
-        marks.push('†');
-    }
-    marks
+    [(entry.best, '*'), (entry.partial, '†')].iter().filter(|(has, _)| *has).map(|(_, mark)| mark).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{cell, panels, table_3};
     use super::*;
-
-    fn text(grid: &Grid) -> String {
-        text_under("cache size", grid)
-    }
 
     #[test]
     fn the_best_policy_is_marked_and_baselines_never_are() {
@@ -221,24 +204,23 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         let expected = "\
-cache size    64       128
-full        2.72      2.72
-truncate    3.00         -
-window      20.09        -
-tova        7.39*     4.48
+cache size     64     128
+full         2.72    2.72
+truncate     3.00       -
+window      20.09       -
+tova         7.39*   4.48
 ";
-        // The widths differ in one place only, which is easier to see than to compute.
-        let shown = text(&grid(&panels[0], Show::Value).unwrap());
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(words(&shown), words(expected), "{shown}");
-        let difference = text(&grid(&panels[0], Show::Difference).unwrap());
+        assert_eq!(text_under("cache size", &grid(&panels[0], Show::Value).unwrap()), expected);
+        let difference = text_under("", &grid(&panels[0], Show::Difference).unwrap());
         assert!(!difference.contains("full") && difference.contains("+17.37"), "{difference}");
+        let without_full = super::super::fixture::panels(&at("tova", Some(64), 2.0));
+        assert!(grid(&without_full[0], Show::Difference).is_none());
     }
 
     #[test]
     fn columns_align() {
         let panels = panels(&table_3("m", 1.0, 20));
-        let shown = text(&grid(&panels[0], Show::Value).unwrap());
+        let shown = text_under("cache size", &grid(&panels[0], Show::Value).unwrap());
         let end_of = |number: &str| {
             let line = shown.lines().find(|line| line.contains(number)).unwrap();
             line[..line.find(number).unwrap() + number.len()].chars().count()
@@ -246,13 +228,6 @@ tova        7.39*     4.48
         // The first column, at 64: a header, short and long numbers, and a marked one.
         let ends = ["64", "7.16", "17.65", "4812", "10.28", "9.53"].map(end_of);
         assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?} {shown}");
-        assert!(shown.lines().all(|line| !line.ends_with(' ')), "{shown}");
-        assert!(shown.contains('±'), "{shown}");
-    }
-
-    #[test]
-    fn without_full_there_are_no_differences() {
-        let only = cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]);
-        assert!(grid(&panels(&only)[0], Show::Difference).is_none());
+        assert!(shown.lines().all(|line| !line.ends_with(' ')) && shown.contains('±'), "{shown}");
     }
 }

@@ -10,6 +10,7 @@ use super::published::{Beside, Published};
 use super::series::{self, AllSeries};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line};
+use crate::format::Bytes;
 use crate::metric::Metric;
 
 /// Policies and sizes of one key, each with its repeats.
@@ -23,7 +24,7 @@ pub(crate) struct Throughput {
 pub(crate) struct Repeats {
     pub(crate) policy: String,
     pub(crate) size: Option<u32>,
-    /// By metric, the quotient of each repeat.
+    /// By metric, the quotient of each repeat, ascending.
     by_metric: BTreeMap<String, Vec<f64>>,
 }
 
@@ -45,8 +46,10 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
                 size: *size,
                 by_metric: BTreeMap::new(),
             });
-            let quotients = newest.samples.values().map(|sum| sum.value / sum.weight);
-            line.by_metric.insert((*metric).to_owned(), quotients.collect());
+            let quotients = newest.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight);
+            let mut quotients: Vec<f64> = quotients.collect();
+            quotients.sort_by(f64::total_cmp);
+            line.by_metric.insert((*metric).to_owned(), quotients);
         }
     }
     let table = |(key, lines): (SeriesKey, BTreeMap<_, Repeats>)| {
@@ -62,7 +65,9 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
 impl Throughput {
     pub(crate) fn grid(&self) -> Grid {
         let of_full = |line: &Repeats, metric| self.of_full(line, metric);
-        let bytes = |line: &Repeats, metric| line.median(metric).map(|n| Entry::plain(amount(n)));
+        let bytes = |line: &Repeats, metric| {
+            line.median(metric).map(|n| Entry::plain(Bytes(n.round() as u64).to_string()))
+        };
         let per_second = |line: &Repeats, metric| line.spread(metric, |n| rate(1.0 / n));
         let columns: [(&str, Cell<'_>); 9] = [
             ("cache", &|line| bytes(line, "cache_bytes")),
@@ -133,14 +138,12 @@ impl Repeats {
         self.size.map_or_else(|| self.policy.clone(), |size| format!("{} {size}", self.policy))
     }
 
-    fn sorted(&self, metric: &str) -> Option<Vec<f64>> {
-        let mut values = self.by_metric.get(metric).filter(|values| !values.is_empty())?.clone();
-        values.sort_by(f64::total_cmp);
-        Some(values)
+    fn sorted(&self, metric: &str) -> Option<&[f64]> {
+        self.by_metric.get(metric).map(Vec::as_slice).filter(|values| !values.is_empty())
     }
 
     pub(crate) fn median(&self, metric: &str) -> Option<f64> {
-        self.sorted(metric).map(|values| median(&values))
+        self.sorted(metric).map(median)
     }
 
     /// The median, and the least and the most as they are shown.
@@ -151,7 +154,7 @@ impl Repeats {
         let [least, most] = if metric == "first_token" { [least, most] } else { [most, least] };
         Some(Entry {
             spread: (values.len() > 1).then(|| format!("({}–{})", show(least), show(most))),
-            ..Entry::plain(show(median(&values)))
+            ..Entry::plain(show(median(values)))
         })
     }
 }
@@ -170,21 +173,9 @@ fn rate(per_second: f64) -> String {
     }
 }
 
-/// Bytes with three digits, of a number that need not be whole.
-fn amount(bytes: f64) -> String {
-    let (unit, name) = match bytes {
-        _ if bytes < 1e6 => (1e3, "kB"),
-        _ if bytes < 1e9 => (1e6, "MB"),
-        _ => (1e9, "GB"),
-    };
-    let amount = bytes / unit;
-    let digits = if amount < 10.0 { 2 } else { usize::from(amount < 100.0) };
-    format!("{amount:.digits$} {name}")
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
+    use super::super::fixture::{cell, changed};
     use super::super::results::Results;
     use super::super::table;
     use super::*;
@@ -195,15 +186,9 @@ mod tests {
     }
 
     /// Three repeats of one metric.
-    fn timed(policy: &str, size: Option<u32>, metric: &str, values: [f64; 3], weight: f64) -> Vec<Row> {
-        let names = ["repeat#0", "repeat#1", "repeat#2"];
-        let samples: Vec<Sample> = names
-            .iter()
-            .zip(values)
-            .map(|(sample, value)| Sample { sample, cluster: "repeats", value, weight })
-            .collect();
-        let rows = rows(policy, size, &samples).into_iter();
-        rows.map(|row| Row { task: "timing".into(), metric: metric.into(), ..row }).collect()
+    fn timed(policy: &str, size: Option<u32>, metric: &str, [a, b, c]: [f64; 3], weight: f64) -> Vec<Row> {
+        let samples = [("repeat#0", a, weight), ("repeat#1", b, weight), ("repeat#2", c, weight)];
+        changed(cell(metric, policy, size, &samples), |row| row.task = "timing".into())
     }
 
     fn table_1() -> Vec<Row> {
@@ -237,12 +222,8 @@ mod tests {
 
     #[test]
     fn machines_do_not_mix() {
-        let elsewhere = table_1().into_iter().map(|row| Row { device: "another".into(), ..row });
-        assert_eq!(tables_of(&table_1().into_iter().chain(elsewhere).collect::<Vec<_>>()).len(), 2);
-    }
-
-    #[test]
-    fn nothing_timed_gives_no_table() {
-        assert!(tables_of(&rows("full", None, &[])).is_empty());
+        let elsewhere = changed(table_1(), |row| row.device = "another".into());
+        assert_eq!(tables_of(&[table_1(), elsewhere].concat()).len(), 2);
+        assert!(tables_of(&cell("nll", "full", None, &[("a", 1.0, 1.0)])).is_empty());
     }
 }

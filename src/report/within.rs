@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use super::bootstrap::Estimate;
 use super::order;
 use super::points::{self, Panel, Point};
 use super::series_key::SeriesKey;
@@ -40,21 +41,16 @@ pub struct Distance {
     unit: Option<&'static Unit>,
 }
 
-/// The text is no distance.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{text}` is no distance: write a number and what it is counted in, such as 0.4ppl, 1f1, 1rouge, 2recall, 1found, or 5% \
-     of the full cache's value"
-)]
-pub struct DistanceError {
-    text: String,
-}
-
 impl FromStr for Distance {
-    type Err = DistanceError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, DistanceError> {
-        let refused = || DistanceError { text: text.to_owned() };
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "`{text}` is no distance: write a number and its unit, such as 0.4ppl, 1f1, 1rouge, 2recall, 1found, or 5% \
+                 of the full cache's value"
+            )
+        };
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(refused)?;
         let (amount, unit) = text.split_at(end);
         let amount: f64 = amount.parse().ok().filter(|amount: &f64| amount.is_finite()).ok_or_else(refused)?;
@@ -101,25 +97,23 @@ struct Smallest<'p> {
 }
 
 fn smallest<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Smallest<'p>> {
+    // What is lost, which is positive where it is worse.
+    let loss = |to_full: Estimate| if panel.metric.better == Better::Lower { to_full } else { to_full.turned() };
     let sizes = || {
         let of_policy = move |point: &&Point| point.policy == policy && point.cache_size.is_some();
-        panel.points.iter().filter(of_policy).filter_map(|point| Some((point, point.to_full?)))
+        panel.points.iter().filter(of_policy).filter_map(move |point| Some((point, loss(point.to_full?))))
     };
     sizes().next()?;
     // Points come by size, so from the largest down as long as all are within.
-    let from_largest = |loss: &dyn Fn(&Point) -> Option<f64>| {
-        let points: Vec<&Point> = sizes().map(|(point, _)| point).collect();
-        let within = |point: &&Point| loss(point).is_some_and(|loss| loss <= distance + ROUNDING);
-        points.into_iter().rev().take_while(within).last()
-    };
-    let lower = panel.metric.better == Better::Lower;
-    let value = |point: &Point| point.to_full.map(|to_full| if lower { to_full.value } else { -to_full.value });
-    let farther = |point: &Point| {
-        let interval = point.to_full?.interval?;
-        Some(if lower { interval.high } else { -interval.low })
+    let from_largest = |loss: fn(Estimate) -> Option<f64>| {
+        let within = |to_full: Estimate| loss(to_full).is_some_and(|loss| loss <= distance + ROUNDING);
+        sizes().rev().take_while(|(_, to_full)| within(*to_full)).last().map(|(point, _)| point)
     };
     let has_intervals = sizes().any(|(_, to_full)| to_full.interval.is_some());
-    Some(Smallest { size: from_largest(&value), sure: has_intervals.then(|| from_largest(&farther)) })
+    Some(Smallest {
+        size: from_largest(|loss| Some(loss.value)),
+        sure: has_intervals.then(|| from_largest(|loss| Some(loss.interval?.high))),
+    })
 }
 
 /// 7.56 - 7.16 is a little more than 0.4.
@@ -148,19 +142,17 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
         let title = panel.key.title(&keys);
         let name = format!("{} \u{B7} {title}", distance.shown(panel));
-        let found: Vec<_> = policies.iter().map(|policy| smallest(panel, policy, within)).collect();
-        let size = |found: &Option<Smallest<'_>>| found.as_ref()?.size?.cache_size;
-        let own = policies.iter().zip(&found).filter(|(policy, _)| **policy != "truncate");
-        let sizes: Vec<Option<u32>> =
-            own.filter(|(_, found)| found.is_some()).map(|(_, found)| size(found)).collect();
-        let best =
-            sizes.iter().flatten().min().copied().filter(|best| sizes.iter().any(|size| *size != Some(*best)));
-        let cell = |(policy, found): (&&str, &Option<Smallest<'_>>)| {
-            let mut entry = entry(found.as_ref()?, panel.key.length);
-            entry.best = *policy != "truncate" && best.is_some() && size(found) == best;
-            Some(entry)
+        let found: Vec<_> = policies.iter().map(|policy| (*policy, smallest(panel, policy, within))).collect();
+        let size = |found: &Smallest<'_>| found.size.and_then(|point| point.cache_size);
+        let own = found.iter().filter(|(policy, _)| *policy != "truncate");
+        let sizes: Vec<Option<u32>> = own.filter_map(|(_, found)| found.as_ref().map(size)).collect();
+        let best = sizes.iter().flatten().min().filter(|best| sizes.iter().any(|size| *size != Some(**best)));
+        let cell = |(policy, found): &(&str, Option<Smallest<'_>>)| {
+            let found = found.as_ref()?;
+            let best = *policy != "truncate" && best.is_some() && size(found) == best.copied();
+            Some(Entry { best, ..entry(found, panel.key.length) })
         };
-        lines.push(Line { name, cells: policies.iter().zip(&found).map(cell).collect() });
+        lines.push(Line { name, cells: found.iter().map(cell).collect() });
         let warning = points::few_clusters(panel.clusters).map(|warning| format!("{title}: {warning}"));
         notes.extend(warning.filter(|warning| !notes.contains(warning)));
     }
@@ -177,9 +169,8 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
 }
 
 fn entry(found: &Smallest<'_>, length: u32) -> Entry {
-    let size = |point: &Point| point.cache_size.map_or_else(String::new, |size| size.to_string());
-    let share = |point: &Point| point.cache_size.map_or_else(String::new, |size| share(size, length));
-    let number = |point| format!("{} ({})", size(point), share(point));
+    let size = |point: &Point| point.cache_size.unwrap_or_default();
+    let number = |point| format!("{} ({})", size(point), share(size(point), length));
     let spread = match (found.size, found.sure) {
         (Some(smallest), Some(Some(sure))) if smallest == sure => Some("for sure".to_owned()),
         (Some(_), Some(Some(sure))) => Some(format!("{} to be sure", size(sure))),
@@ -206,7 +197,7 @@ fn share(size: u32, length: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, panels, table_3};
+    use super::super::fixture::{cell, changed, panels, table_3};
     use super::*;
     use crate::ledger::Row;
 
@@ -254,8 +245,8 @@ mod tests {
     fn losses(policy: &str, losses: &[(u32, [f64; 2])]) -> Vec<Row> {
         let at = |size: Option<u32>, [a, b]: [f64; 2]| {
             let samples = [("a", 0.8 - a / 100.0, 1.0), ("b", 0.8 - b / 100.0, 1.0)];
-            let rows = cell("f1", if size.is_some() { policy } else { "full" }, size, &samples).into_iter();
-            rows.map(|row| Row { length: 1000, ..row }).collect::<Vec<_>>()
+            let policy = if size.is_some() { policy } else { "full" };
+            changed(cell("f1", policy, size, &samples), |row| row.length = 1000)
         };
         let sized = losses.iter().flat_map(|(size, values)| at(Some(*size), *values));
         at(None, [0.0; 2]).into_iter().chain(sized).collect()
@@ -310,7 +301,7 @@ mod tests {
         for wrong in
             ["", "0.4", "ppl", "-1f1", "0.4 ppl", "0.4PPL", "1.2.3f1", "NaNppl", "1e3ppl", "4%%", ".ppl", &long]
         {
-            let error = wrong.parse::<Distance>().unwrap_err().to_string();
+            let error = wrong.parse::<Distance>().unwrap_err();
             assert!(error.contains("0.4ppl") && error.contains("5%"), "{wrong}: {error}");
         }
     }

@@ -221,7 +221,7 @@ impl Folder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, TABLE_3, recall, rows, table_3};
+    use super::super::fixture::{TABLE_3, cell, changed, recall, table_3};
     use super::*;
 
     fn write(rows: &[Row], options: &Options) -> Result<Written> {
@@ -252,46 +252,36 @@ mod tests {
 
         let names: Vec<String> =
             written.files.iter().map(|file| file.strip_prefix(out).unwrap().display().to_string()).collect();
-        for stem in ["perplexity-all", "perplexity-llama-2-7b-hf-pg19", "perplexity-yi-6b-pg19"] {
-            for end in ["linear.svg", "linear.png", "log.svg", "log.png"] {
-                assert!(names.contains(&format!("figures/{stem}-{end}")), "{stem}-{end}: {names:?}");
-            }
+        let by_distance = "recall-llama-2-7b-hf-embedded-by-distance";
+        for stem in ["perplexity-all", "perplexity-llama-2-7b-hf-pg19", "perplexity-yi-6b-pg19", by_distance] {
+            let has = |end: &str| names.contains(&format!("figures/{stem}-{end}"));
+            assert!(has("linear.svg") && has("linear.png"), "{stem}: {names:?}");
+            assert_eq!((has("log.svg"), has("log.png")), (stem != by_distance, stem != by_distance), "{stem}");
         }
+        // A share has no logarithmic axis.
+        let of_agreement: Vec<_> =
+            names.iter().filter(|name| name.starts_with("figures/top1-agreement")).collect();
+        assert!(!of_agreement.is_empty() && of_agreement.iter().all(|name| !name.contains("-log")), "{names:?}");
         let report = read(&out.join("report.md"));
-        assert!(
-            report.contains("| tova | **9.5") && report.contains("(figures/perplexity-all-linear.svg)"),
-            "{report}"
-        );
-        // A header, for each model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole and in
-        // eight octaves.
-        assert_eq!(
-            read(&out.join("report.csv")).lines().count(),
-            1 + 3 * (1 + 8 * 7) + 2 * 8 * 7 + 9 * (1 + 5 * 7)
-        );
-        // Recall by distance has a figure of its own, and chance a line but no table.
-        let by_distance = "figures/recall-llama-2-7b-hf-embedded-by-distance-linear";
-        for end in ["svg", "png"] {
-            assert!(names.contains(&format!("{by_distance}.{end}")), "{names:?}");
+        for part in ["| tova | **9.5", "(figures/perplexity-all-linear.svg)", "#### Recall (%) by distance"] {
+            assert!(report.contains(part), "{part}: {report}");
         }
-        let svg = read(&out.join(format!("{by_distance}.svg")));
+        // Chance is a line of charts and has no table.
+        assert!(!report.contains("recall_chance"), "{report}");
+        // A header, for each model one full line and 8 policies at 7 sizes, two metrics without a full line, and recall whole
+        // and in eight octaves.
+        let lines = 1 + 3 * (1 + 8 * 7) + 2 * 8 * 7 + 9 * (1 + 5 * 7);
+        assert_eq!(read(&out.join("report.csv")).lines().count(), lines);
+        let svg = read(&out.join(format!("figures/{by_distance}-linear.svg")));
         for word in ["cache size 64", "cache size 2048", "distance to the telling (tokens)", "chance", "embedded"]
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }
-        assert!(!svg.contains("cache size 4096") && !report.contains("recall_chance"), "{svg}");
-        assert!(report.contains("#### Recall (%) by distance"), "{report}");
-        // A share has no logarithmic axis.
-        assert!(
-            names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.ends_with("linear.svg"))
-        );
-        assert!(!names.iter().any(|name| name.starts_with("figures/top1-agreement") && name.contains("-log")));
-
+        assert!(!svg.contains("cache size 4096"), "as large as a sample: {svg}");
         let svg = read(&out.join("figures/perplexity-llama-2-7b-hf-pg19-linear.svg"));
         for (policy, _) in TABLE_3 {
-            assert!(
-                svg.contains(&format!("\n{policy}")) || svg.contains(&format!(">{policy}")),
-                "{policy}: {svg}"
-            );
+            let named = [format!("\n{policy}"), format!(">{policy}")];
+            assert!(named.iter().any(|named| svg.contains(named)), "{policy}: {svg}");
         }
         assert!(svg.contains("window (partly off scale)"), "{svg}");
         let png = fs::read(out.join("figures/perplexity-llama-2-7b-hf-pg19-log.png")).unwrap();
@@ -299,34 +289,25 @@ mod tests {
     }
 
     #[test]
-    fn the_full_cache_is_a_dashed_line_and_names_are_escaped() {
+    fn names_of_models_and_policies_are_escaped_in_figures_and_in_their_names() {
         let folder = tempfile::tempdir().unwrap();
-        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
-        let mut all = rows("full", None, &sample);
-        let worse = [Sample { value: 1.5, ..sample[0] }];
-        all.extend(rows("<b>&\"mine\"", Some(64), &worse));
-        all.extend(rows("<b>&\"mine\"", Some(128), &sample));
-        let all: Vec<Row> = all.into_iter().map(|row| Row { model: "../../x\u{1}<y>".into(), ..row }).collect();
-        let written = write(
-            &all,
-            &Options { out: folder.path().into(), formats: vec![Format::named("svg").unwrap()], within: vec![] },
-        )
-        .unwrap();
+        let at = |policy, size, value| cell("nll", policy, size, &[("a", value, 1.0)]);
+        let hostile = "<b>&\"mine\"";
+        let all = [at("full", None, 1.0), at(hostile, Some(64), 1.5), at(hostile, Some(128), 1.0)].concat();
+        let all = changed(all, |row| row.model = "../../x\u{1}<y>".into());
+        let formats = vec![Format::named("svg").unwrap()];
+        let written = write(&all, &Options { formats, ..Options::everything(folder.path()) }).unwrap();
         assert_eq!(written.files.len(), 2);
-        for file in &written.files {
-            assert_eq!(
-                file.parent(),
-                Some(folder.path().join("figures").as_path()),
-                "nothing is written elsewhere"
-            );
-        }
+        let figures = folder.path().join("figures");
+        assert!(written.files.iter().all(|file| file.parent() == Some(&figures)), "{:?}", written.files);
         let svg = read(&written.files[0]);
         assert!(svg.contains("&lt;b&gt;&amp;") && !svg.contains("<b>") && !svg.contains('\u{1}'), "{svg}");
         // Every tag closes.
-        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
-        assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
-        let full: Vec<&str> = svg.lines().filter(|line| line.contains("class=\"reference full\"")).collect();
-        assert!(full[0].contains("#000000") && full[0].contains("stroke-dasharray"), "{full:?}");
+        for tag in ["text", "svg"] {
+            assert_eq!(svg.matches(&format!("<{tag}")).count(), svg.matches(&format!("</{tag}>")).count());
+        }
+        let full = svg.lines().find(|line| line.contains("class=\"reference full\"")).unwrap();
+        assert!(full.contains("#000000") && full.contains("stroke-dasharray"), "{full}");
     }
 
     #[test]
@@ -339,13 +320,10 @@ mod tests {
     #[test]
     fn only_the_full_cache_gives_tables_without_figures() {
         let folder = tempfile::tempdir().unwrap();
-        let sample = [Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }];
-        let written = write(&rows("full", None, &sample), &Options::everything(folder.path())).unwrap();
-        assert_eq!(
-            written.files,
-            ["report.md", "summary.md", "report.html", "report.csv", "pairs.csv", "report.tex"]
-                .map(|file| folder.path().join(file))
-        );
+        let rows = cell("nll", "full", None, &[("a", 1.0, 1.0)]);
+        let written = write(&rows, &Options::everything(folder.path())).unwrap();
+        let names = ["report.md", "summary.md", "report.html", "report.csv", "pairs.csv", "report.tex"];
+        assert_eq!(written.files, names.map(|file| folder.path().join(file)));
         assert!(written.terminal.contains("2.72"), "{}", written.terminal);
     }
 }

@@ -173,14 +173,14 @@ impl<'a> KeySamples<'a> {
             let of_each = |number: fn(&SampleSum<'_>) -> f64| -> Vec<Option<Exact>> {
                 self.samples.iter().map(|(name, _)| sums.samples.get(name).map(|sum| Exact(number(sum)))).collect()
             };
-            let weights = compact(&of_each(|sum| sum.weight));
+            let weights = compact(&of_each(|sum| sum.sums.weight));
             let known = self.weights.iter().position(|known| *known == weights);
             if known.is_none() {
                 cost += inside_script(&weights)?.len();
                 self.weights.push(weights);
             }
             let w = known.unwrap_or(self.weights.len() - 1);
-            values.insert(column, Values { v: of_each(|sum| sum.value), w });
+            values.insert(column, Values { v: of_each(|sum| sum.sums.values[0]), w });
         }
         if of_slices {
             cost += inside_script(&values)?.len();
