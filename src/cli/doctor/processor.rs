@@ -1,50 +1,32 @@
-//! The device, and how fast the processor is: cores, instruction sets, and matrix products beside its peak.
+//! How fast the processor is: cores, instruction sets, and matrix products beside its peak.
 
 use std::fs;
 
 use anyhow::Result;
+use serde_json::json;
 
-use super::finding::{Finding, one_line};
+use super::finding::Finding;
 use crate::cli::machine_args::cores;
-use crate::format::{Bytes, counted};
-use crate::lm::{DeviceChoice, Peak, Processor, card_memory, device_name, matrix_rate, peak};
+use crate::format::counted;
+use crate::lm::{Peak, Processor, matrix_rate, peak};
 use crate::vector;
 
 /// A lower share of the peak gets a note; on an idle machine products that fit the caches reach 80 to 95 %.
 const LOW: f64 = 0.6;
 
-pub(super) fn findings(device: DeviceChoice, threads: usize) -> Result<Vec<Finding>> {
-    let mut findings = vec![device_finding(device)];
-    findings.extend(card_finding());
-    findings.push(cores_finding(threads));
+pub(super) fn findings(threads: usize) -> Result<Vec<Finding>> {
     let processor = Processor::here();
-    findings.push(Finding::ok("processor", processor.name.clone().unwrap_or(std::env::consts::ARCH.into())));
-    findings.push(vectors(&processor, &vector::instruction_set()));
-    findings.push(products(1, matrix_rate(1)?, &peak(1)?));
+    let name = processor.name.clone().unwrap_or(std::env::consts::ARCH.into());
+    let mut findings = vec![
+        cores_finding(threads),
+        Finding::ok("processor", name),
+        vectors(&processor, &vector::instruction_set()),
+        products(1, matrix_rate(1)?, &peak(1)?),
+    ];
     if threads > 1 {
         findings.push(products(threads, matrix_rate(threads)?, &peak(threads)?));
     }
     Ok(findings)
-}
-
-fn device_finding(choice: DeviceChoice) -> Finding {
-    match choice.open() {
-        // Named as in rows.
-        Ok(device) => Finding::ok("device", device_name(&device)),
-        Err(error) => Finding::ok("device", format!("{choice}: {}", one_line(&error)))
-            .problem("choose another with --device"),
-    }
-}
-
-fn card_finding() -> Option<Finding> {
-    let (free, total) = card_memory()?;
-    let value = format!("{} free of {}", Bytes(free as u64), Bytes(total as u64));
-    let finding = Finding::ok("card memory", value).figure("free_bytes", free).figure("total_bytes", total);
-    Some(if free < total / 2 {
-        finding.note("other programs use most of it (see `nvidia-smi`); --device cuda:N chooses another GPU")
-    } else {
-        finding
-    })
 }
 
 fn cores_finding(threads: usize) -> Finding {
@@ -52,30 +34,24 @@ fn cores_finding(threads: usize) -> Finding {
     let all = info.lines().filter(|line| line.starts_with("processor")).count().max(usable);
     let limited =
         if usable < all { format!(" of the machine's {all}, by affinity or a control group") } else { "".into() };
-    let finding = Finding::ok("cores", format!("{usable}{limited}; {threads} used"))
-        .figure("usable", usable)
-        .figure("machine", all)
-        .figure("threads", threads);
-    if threads > usable {
-        finding.note(format!("more threads than cores; use --threads {usable} or fewer"))
-    } else {
-        finding
-    }
+    Finding::ok("cores", format!("{usable}{limited}; {threads} used"))
+        .figures(json!({ "usable": usable, "machine": all, "threads": threads }))
+        .note_if(threads > usable, format!("more threads than cores; use --threads {usable} or fewer"))
 }
 
 fn vectors(processor: &Processor, used: &str) -> Finding {
     let has = processor.instruction_sets();
     let list = if has.is_empty() { "unknown on this system".to_string() } else { has.join(", ") };
-    let finding = Finding::ok("vectors", format!("{used} in use; the processor has {list}")).figure("used", used);
-    if has.contains(&"AVX-512") && used != "AVX-512" {
-        finding.note("only parts of AVX-512 are there, so it is not used; a virtual machine can pass all of it on")
-    } else if !["AVX-512", "AVX2", "neon"].contains(&used) {
-        finding.note(
-            "products take several times as long without AVX2 and FMA; a virtual machine can pass them on (qemu: -cpu host)",
-        )
-    } else {
-        finding
-    }
+    let partial = has.contains(&"AVX-512") && used != "AVX-512";
+    let narrow = !partial && !["AVX-512", "AVX2", "neon"].contains(&used);
+    let partial_advice =
+        "only parts of AVX-512 are there, so it is not used; a virtual machine can pass all of it on";
+    let narrow_advice = "products take several times as long without AVX2 and FMA; a virtual machine can pass \
+                         them on (qemu: -cpu host)";
+    Finding::ok("vectors", format!("{used} in use; the processor has {list}"))
+        .figures(json!({ "used": used }))
+        .note_if(partial, partial_advice)
+        .note_if(narrow, narrow_advice)
 }
 
 /// The rate of products beside the peak: cores x measured clock x operations per cycle.
@@ -92,20 +68,17 @@ fn products(threads: usize, rate: f64, peak: &Peak) -> Finding {
         peak.per_cycle,
         peak.units
     );
-    let finding = Finding::ok(name, value)
-        .figure("flops", rate)
-        .figure("peak_flops", peak.rate())
-        .figure("clock_hz", peak.clock)
-        .figure("flops_per_cycle", peak.per_cycle);
-    if share > 1.1 {
-        finding.note("faster than the peak known for this processor, so the peak is wrong")
-    } else if share < LOW {
-        finding.note(
-            "slow: other programs, power saving, a CPU quota, or a virtual machine whose cores are threads of one core",
-        )
-    } else {
-        finding
-    }
+    let figures = json!({
+        "flops": rate,
+        "peak_flops": peak.rate(),
+        "clock_hz": peak.clock,
+        "flops_per_cycle": peak.per_cycle,
+    });
+    let slow = "slow: other programs, power saving, a CPU quota, or a virtual machine whose cores are threads of one core";
+    Finding::ok(name, value)
+        .figures(figures)
+        .note_if(share > 1.1, "faster than the peak known for this processor, so the peak is wrong")
+        .note_if(share < LOW, slow)
 }
 
 #[cfg(test)]
@@ -117,19 +90,15 @@ mod tests {
     fn products_are_compared_with_the_peak() {
         let peak = Peak { clock: 3.5e9, per_cycle: 32, units: "two units", cores: 2 };
         // 2 cores x 3.5 GHz x 32 = 224 GFLOP/s
-        let good = products(2, 201.6e9, &peak);
-        assert_eq!(good.severity, Severity::Ok);
+        let found = [201.6e9, 300e9, 100e9].map(|rate| products(2, rate, &peak));
+        assert_eq!(found.each_ref().map(|found| found.severity), [Severity::Ok, Severity::Note, Severity::Note]);
         let value = "202 GFLOP/s in f32 with 2 threads: 90 % of 224 = 2 cores x 3.50 GHz x 32 (two units)";
-        assert_eq!(good.value, value);
-        assert_eq!(products(2, 300e9, &peak).severity, Severity::Note);
-        assert_eq!(products(2, 100e9, &peak).severity, Severity::Note);
+        assert_eq!(found[0].value, value);
     }
 
     #[test]
     fn narrow_vectors_get_a_note() {
-        let processor = Processor::default();
-        let severity = |used| vectors(&processor, used).severity;
-        assert_eq!(["AVX2", "neon"].map(severity), [Severity::Ok; 2]);
-        assert_eq!(severity("scalar"), Severity::Note);
+        let severity = |used| vectors(&Processor::default(), used).severity;
+        assert_eq!(["AVX2", "neon", "scalar"].map(severity), [Severity::Ok, Severity::Ok, Severity::Note]);
     }
 }
