@@ -6,12 +6,12 @@
 use super::point::{Moved, Point, Verdict};
 use super::side::{NamedSum, Numbers, Paired, pair};
 use crate::ledger::Row;
-use crate::metric::{DependsOn, Metric};
+use crate::metric::{Metric, Property};
 use crate::report::{Estimate, Sums, pooled};
 
 /// Whether a row can be repeated exactly: times never are, and a judge is another program.
 pub(super) fn is_repeatable(row: &Row) -> bool {
-    Metric::known(&row.metric).is_none_or(|metric| metric.depends_on == DependsOn::Nothing)
+    Metric::known(&row.metric).is_none_or(|metric| !metric.is_timed() && !metric.has(Property::Judge))
 }
 
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, tolerance: f64) -> Point {

@@ -7,7 +7,7 @@ use super::chart::{self, Chart, Line, Reference};
 use super::points::{Panel, Point, RUNNING};
 use super::series_key::SeriesKey;
 use super::table::{self, Entry, Grid, Show};
-use crate::metric::Metric;
+use crate::metric::{Metric, Property};
 
 /// Panels of one key and metric whose slices are of one kind.
 pub(crate) struct Breakdown<'a> {
@@ -102,7 +102,7 @@ impl Breakdown<'_> {
         };
         fixed("(chance)", &|panel| panel.chance.map(|chance| panel.metric.show(chance)));
         fixed("(measured)", &|panel| {
-            if !panel.metric.counts_things {
+            if panel.metric.has(Property::Uncountable) {
                 return None;
             }
             let weights = panel.points.iter().map(|point| point.weight);

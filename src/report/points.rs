@@ -11,7 +11,7 @@ use super::pairs::{self, Pair};
 use super::pool::{Pool, Resampled};
 use super::series::{self, AllSeries, CellSums, SampleSum, Series};
 use super::series_key::SeriesKey;
-use crate::metric::Metric;
+use crate::metric::{Metric, Property};
 
 /// One number of a panel: a policy at a cache size, over all its samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,7 +170,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
     let resampled = pool.each(&chosen.iter().map(|(_, sums)| *sums).collect::<Vec<_>>());
     let at_full = chosen.iter().position(|((policy, _), _)| *policy == "full");
     let full_resampled = at_full.and_then(|at| Some((chosen[at].1, resampled[at].as_ref()?)));
-    let full_weights = at_full.map(|at| chosen[at].1).filter(|_| metric.has_fixed_weights);
+    let full_weights = at_full.map(|at| chosen[at].1).filter(|_| !metric.has(Property::VaryingWeights));
 
     let mut points = Vec::new();
     for (&((policy, cache_size), sums), own) in chosen.iter().zip(&resampled) {
@@ -201,7 +201,7 @@ fn point(
     full: Option<(&CellSums, &Resampled)>,
     samples: usize,
 ) -> Point {
-    let full = full.filter(|_| pool.metric.has_difference && policy != "full");
+    let full = full.filter(|_| !pool.metric.has(Property::NoDifference) && policy != "full");
     let to_full = full.and_then(|full| pool.difference((sums, own), full, |own, full| own - full));
     Point {
         policy: policy.to_owned(),
