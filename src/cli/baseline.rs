@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 
 use super::error::UsageError;
-use super::output::{columns, print};
+use super::output::columns;
 use crate::compare::Origin;
 use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
 use crate::report::{SeriesKey, escape, label, order};
@@ -51,13 +50,12 @@ struct SaveArguments {
     force: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    print(&match &arguments.action {
-        Action::Save(what) => save(what, &arguments.dir)?,
-        Action::List => list(&arguments.dir)?,
-        Action::Show { name } => show(name, &arguments.dir)?,
-    })?;
-    Ok(ExitCode::SUCCESS)
+pub(super) fn run(arguments: &Arguments) -> Result<String> {
+    match &arguments.action {
+        Action::Save(what) => save(what, &arguments.dir),
+        Action::List => list(&arguments.dir),
+        Action::Show { name } => show(name, &arguments.dir),
+    }
 }
 
 /// The file of a baseline; `None` if the name is not allowed.

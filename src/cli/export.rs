@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use super::output::print;
 use crate::ledger::{Ledger, Row};
 
 /// Export answers for other projects' scoring programs
@@ -32,7 +30,7 @@ enum Form {
 /// The tasks of ZeroSCROLLS that this program has.
 const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<String> {
     let Form::Zeroscrolls = arguments.form;
     let rows = Ledger::existing(&arguments.results)?.rows()?;
     let folder = arguments.out.as_ref().unwrap_or(&arguments.results).join("zeroscrolls");
@@ -52,8 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         summary += &format!("{} ({answers} answers)\n", path.display());
     }
-    print(&summary)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(summary)
 }
 
 /// Lines by file: one file for each model, policy, cache size and way of reading the prompt, both tasks together.

@@ -1,13 +1,11 @@
 //! `score`: NLLs and survivors of one text under one cache rule, as one JSON object.
 
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::output::print;
 use super::text_args::TextArguments;
 use crate::eviction::CacheRule;
 use crate::lm::{LanguageModel, MemoryPlan, ReadStats};
@@ -36,7 +34,7 @@ struct Reading {
     cache_bytes: u64,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<String> {
     let text = &arguments.text;
     let rule = text.rule()?;
     let pool = text.thread_pool()?;
@@ -55,8 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Ok(answer)
     })?;
-    print(&format!("{answer}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(format!("{answer}\n"))
 }
 
 fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, text: &TextArguments) -> Result<Reading> {

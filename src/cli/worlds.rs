@@ -1,12 +1,9 @@
 //! `worlds`: the embedded texts as JSON lines.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::error::UsageError;
-use super::output::print;
 use crate::task::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS, embedded};
 
 /// Where texts come from that are not embedded.
@@ -40,25 +37,21 @@ enum Kind {
     Stories,
     /// Requests to write a story (story)
     Prompts,
-    #[value(hide = true)]
-    Lessons,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<String> {
     let Arguments { what, count, questions } = *arguments;
     let most = if what == Kind::Prompts { MOST_EMBEDDED_PROMPTS } else { MOST_EMBEDDED_BOOKS };
     if count > most {
         return Err(UsageError::new(format!("only {most} of these texts are embedded"), GENERATOR).into());
     }
-    print(&match what {
+    match what {
         Kind::Books => lines(embedded::books(count)),
         Kind::Quizzes => lines(embedded::quizzes(count)),
         Kind::Articles => lines(embedded::articles(count, questions)),
         Kind::Stories => lines(embedded::stories(count, questions)),
         Kind::Prompts => lines(embedded::prompts(count)),
-        Kind::Lessons => Err(UsageError::new("the training texts are not embedded", GENERATOR).into()),
-    }?)?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// One JSON value per line.

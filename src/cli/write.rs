@@ -1,6 +1,5 @@
 //! `write`: texts that continue one prompt under one cache rule, as one JSON object.
 
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -8,7 +7,6 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::error::UsageError;
-use super::output::print;
 use super::text_args::{TextArguments, with_bos};
 use crate::eviction::{CacheRule, Positions};
 use crate::lm::{
@@ -56,7 +54,7 @@ pub(super) struct Arguments {
     timing: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<String> {
     let text = &arguments.text;
     let rule = text.rule()?;
     let pool = text.thread_pool()?;
@@ -98,8 +96,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let model = text.load(&files)?;
     let answer =
         pool.install(|| continuations(arguments, &model, &plan, &prompt, &settings, tokenizer.as_ref()))?;
-    print(&format!("{answer}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(format!("{answer}\n"))
 }
 
 /// Reads the prompt once, and writes all texts from there.
