@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::error::UsageError;
 use super::text_args::{TextArguments, with_bos};
-use crate::eviction::{CacheRule, Positions};
+use crate::eviction::Positions;
 use crate::lm::{
     Generated, GenerationSettings, LanguageModel, MemoryPlan, ModelFiles, PrefilledPrompt, Sampling, Tokenizer,
 };
@@ -56,7 +56,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<String> {
     let text = &arguments.text;
-    let rule = text.rule()?;
+    let (plan, truncated) = text.plan()?;
     let pool = text.thread_pool()?;
     let sampling = sampling(arguments)?;
     if arguments.one_shot && text.positions != Positions::Absolute {
@@ -64,15 +64,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<String> {
     }
     let files = text.files()?;
     let mut prompt = if arguments.chat { chat(arguments, &files)? } else { text.tokens(&files)? };
-    let policy = match rule {
-        CacheRule::Unbounded => None,
+    if let Some(size) = truncated {
         // The paper cuts prompts too, but keeps the question; here there is none, so the last tokens are kept.
-        CacheRule::Truncate { size } => {
-            prompt = prompt.split_off(prompt.len().saturating_sub(size));
-            None
-        }
-        CacheRule::Evict { policy, size } => Some(policy.at(size)?),
-    };
+        prompt = prompt.split_off(prompt.len().saturating_sub(size));
+    }
     let settings = GenerationSettings {
         sampling,
         repetition_penalty: arguments.repetition_penalty,
@@ -85,14 +80,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<String> {
         Err(_) if text.tokens.is_some() && arguments.stop.is_empty() => None,
         tokenizer => Some(tokenizer?),
     };
-    let plan = MemoryPlan {
-        policy,
-        positions: text.positions,
-        seed: text.seed,
-        one_shot: arguments.one_shot,
-        expect: prompt.len() + arguments.max_new_tokens,
-        ..MemoryPlan::unbounded()
-    };
+    let plan =
+        MemoryPlan { one_shot: arguments.one_shot, expect: prompt.len() + arguments.max_new_tokens, ..plan };
     let model = text.load(&files)?;
     let answer =
         pool.install(|| continuations(arguments, &model, &plan, &prompt, &settings, tokenizer.as_ref()))?;
