@@ -163,16 +163,7 @@ fn list(folder: &Path) -> Result<String> {
             lines.push([&name, "-", "-", "-", "-", "-", "cannot be read by this version"].map(str::to_owned));
             continue;
         };
-        let origin = Origin::of(&name, &rows);
-        lines.push([
-            name,
-            engines(&origin),
-            origin.cells.to_string(),
-            samples(&rows).to_string(),
-            origin.rows.to_string(),
-            dates(&origin),
-            devices(&origin),
-        ]);
+        lines.push(facts(&name, &rows));
     }
     Ok(columns(&lines, 1..5))
 }
@@ -188,16 +179,12 @@ fn show(name: &str, folder: &Path) -> Result<String> {
         bail!(UsageError::new(format!("there is no baseline `{name}` in {}", folder.display()), hint));
     }
     let rows = read_rows(&file)?;
-    let origin = Origin::of(name, &rows);
+    let commits: BTreeSet<&str> = rows.iter().filter_map(|row| row.commit.as_deref()).collect();
+    let commits = if commits.is_empty() { "unknown".to_owned() } else { joined(commits, ", ") };
+    let [_, engines, cells, samples, count, dates, devices] = facts(name, &rows);
     let mut text = format!(
-        "{name}: {} cells, {} samples, {} rows\nengine {}, commit {}, measured {} on {}\n",
-        origin.cells,
-        samples(&rows),
-        origin.rows,
-        engines(&origin),
-        if origin.commits.is_empty() { "unknown".to_owned() } else { joined(&origin.commits, ", ") },
-        dates(&origin),
-        devices(&origin),
+        "{name}: {cells} cells, {samples} samples, {count} rows\n\
+         engine {engines}, commit {commits}, measured {dates} on {devices}\n"
     );
     let mut settings: BTreeMap<SeriesKey, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
@@ -219,30 +206,26 @@ fn show(name: &str, folder: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Samples of all tasks, each once however many cells measured it.
-fn samples(rows: &[Row]) -> usize {
-    let name = |row: &Row| (row.task.clone(), row.dataset.clone(), row.length, row.sample.clone());
-    rows.iter().map(name).collect::<BTreeSet<_>>().len()
-}
-
-fn engines(origin: &Origin) -> String {
-    joined(&origin.engines, " ")
-}
-
-fn devices(origin: &Origin) -> String {
-    joined(&origin.devices, "; ")
+/// Name, engines, cells, samples (each once however many cells measured it), rows, dates and devices of a baseline.
+fn facts(name: &str, rows: &[Row]) -> [String; 7] {
+    let origin = Origin::of(name, rows);
+    let sample = |row: &Row| (row.task.clone(), row.dataset.clone(), row.length, row.sample.clone());
+    let day = |date: &str| escape::plain(date.split('T').next().unwrap_or_default());
+    [
+        name.to_owned(),
+        joined(origin.engines, " "),
+        origin.cells.to_string(),
+        rows.iter().map(sample).collect::<BTreeSet<_>>().len().to_string(),
+        rows.len().to_string(),
+        match origin.dates.map(|(first, last)| (day(&first), day(&last))) {
+            Some((first, last)) if first == last => first,
+            Some((first, last)) => format!("{first} to {last}"),
+            None => String::new(),
+        },
+        joined(origin.devices, "; "),
+    ]
 }
 
 fn joined<T: ToString>(values: impl IntoIterator<Item = T>, separator: &str) -> String {
     escape::plain(&values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator))
-}
-
-/// The day, or the first and the last.
-fn dates(origin: &Origin) -> String {
-    let day = |date: &str| escape::plain(date.split('T').next().unwrap_or_default());
-    match origin.dates.as_ref().map(|(first, last)| (day(first), day(last))) {
-        Some((first, last)) if first == last => first,
-        Some((first, last)) => format!("{first} to {last}"),
-        None => String::new(),
-    }
 }
