@@ -64,7 +64,7 @@ impl TextArguments {
     }
 
     pub(super) fn thread_pool(&self) -> Result<ThreadPool> {
-        Ok(ThreadPoolBuilder::new().num_threads(self.machine.threads()?).build()?)
+        Ok(ThreadPoolBuilder::new().num_threads(self.machine.threads()).build()?)
     }
 
     pub(super) fn chunk(&self) -> usize {
@@ -73,16 +73,12 @@ impl TextArguments {
 
     /// The tokens of the text, at least one.
     pub(super) fn tokens(&self, files: &ModelFiles) -> Result<Vec<u32>> {
-        let tokens: Vec<u32> = match (&self.tokens, &self.text) {
-            (Some(path), _) => {
-                let text = bounded_read::text(path, TOKENS_LIMIT)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                serde_json::from_str(&text).with_context(|| {
-                    format!("{} is no JSON list of token ids such as [1, 15, 9]", path.display())
-                })?
-            }
-            (None, Some(path)) => with_bos(&files.tokenizer()?, &read_text(path)?)?,
-            (None, None) => bail!(UsageError::from_error("either --tokens or --text is needed")),
+        let tokens: Vec<u32> = if let Some(path) = &self.tokens {
+            bounded_read::json(path, TOKENS_LIMIT)
+                .context("--tokens takes a JSON list of token ids such as [1, 15, 9]")?
+        } else {
+            let path = self.text.as_ref().context("either --tokens or --text is needed")?;
+            with_bos(&files.tokenizer()?, &read_text(path)?)?
         };
         ensure!(!tokens.is_empty(), "there is no token to read");
         Ok(tokens)

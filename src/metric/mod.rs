@@ -13,7 +13,7 @@ mod table;
 
 pub use diversity::{Diversity, diversity};
 pub use f1::{Letters, best_exact_match, best_f1};
-pub use rouge::{Rouge, best_rouge, geometric_mean};
+pub use rouge::{Rouge, best_rouge};
 pub use table::{Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling, Property};
 
 /// One metric of one sample.

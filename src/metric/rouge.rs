@@ -21,13 +21,8 @@ pub struct Rouge {
 impl Rouge {
     /// The three in one number for a single sample. The published score takes the means over all samples first.
     pub fn geometric_mean(self) -> f64 {
-        geometric_mean([self.one, self.two, self.l])
+        (self.one * self.two * self.l).cbrt()
     }
-}
-
-/// Geometric mean of three numbers that are not negative.
-pub fn geometric_mean(numbers: [f64; 3]) -> f64 {
-    numbers.iter().product::<f64>().cbrt()
 }
 
 /// ROUGE of a text: the largest of each kind over the references, of which different ones may win. Without any, all are 0.
@@ -35,39 +30,32 @@ pub fn best_rouge<R: AsRef<str>>(prediction: &str, references: &[R]) -> Rouge {
     // Numbers for words, since a common subsequence of long texts takes millions of comparisons.
     let mut numbers = HashMap::new();
     let mut numbered = |text: &str| -> Vec<usize> {
-        let number = |word| {
+        // Letters beyond ASCII may be lower-cased into it, such as the Kelvin sign, so this comes first.
+        let lower = text.to_lowercase();
+        // Words are runs of ASCII letters and digits.
+        let words = lower.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9')).filter(|word| !word.is_empty());
+        let number = |word: &str| {
             let next = numbers.len();
-            *numbers.entry(word).or_insert(next)
+            *numbers.entry(word.to_owned()).or_insert(next)
         };
-        tokens(text).into_iter().map(number).collect()
+        words.map(number).collect()
     };
     let prediction = numbered(prediction);
     references.iter().fold(Rouge::default(), |best, reference| {
         let reference = numbered(reference.as_ref());
+        let common = longest_common_subsequence(&prediction, &reference);
         Rouge {
             one: best.one.max(of_runs(&prediction, &reference, 1)),
             two: best.two.max(of_runs(&prediction, &reference, 2)),
-            l: best.l.max(of_subsequence(&prediction, &reference)),
+            l: best.l.max(f_measure(common, prediction.len(), reference.len())),
         }
     })
-}
-
-/// Runs of ASCII letters and digits of the text in lower case; everything else separates.
-fn tokens(text: &str) -> Vec<String> {
-    // Letters beyond ASCII may be lower-cased into it, such as the Kelvin sign, so this comes first.
-    let lower = text.to_lowercase();
-    let words = lower.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9'));
-    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 fn of_runs(prediction: &[usize], reference: &[usize], length: usize) -> f64 {
     let shared = shared(prediction.windows(length), reference.windows(length));
     let runs = |words: &[usize]| (words.len() + 1).saturating_sub(length);
     f_measure(shared, runs(prediction), runs(reference))
-}
-
-fn of_subsequence(prediction: &[usize], reference: &[usize]) -> f64 {
-    f_measure(longest_common_subsequence(prediction, reference), prediction.len(), reference.len())
 }
 
 fn longest_common_subsequence(a: &[usize], b: &[usize]) -> usize {

@@ -42,7 +42,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let threads = arguments.machine.threads()?;
+    let threads = arguments.machine.threads();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let mut findings = vec![machine::version(), machine::build(), machine::device(arguments.machine.device)];
     findings.extend(machine::card_memory());
