@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use super::error::UsageError;
 use super::output::columns;
 use crate::compare::Origin;
+use crate::format::did_you_mean;
 use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
 use crate::report::{SeriesKey, escape, label, order};
 
@@ -74,7 +75,7 @@ fn checked_path(folder: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// The names of the saved baselines, sorted.
-pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
+fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("{} cannot be read", folder.display()))?,
@@ -86,6 +87,16 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Says which baselines there are, for a name that is none.
+pub(super) fn known(folder: &Path, name: &str) -> Result<String> {
+    let (names, folder) = (names(folder)?, folder.display());
+    if names.is_empty() {
+        return Ok(format!("{folder} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one"));
+    }
+    let near = did_you_mean(name, names.iter().map(String::as_str));
+    Ok(format!("{near}baselines in {folder}: {}", names.join(", ")))
 }
 
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
@@ -151,10 +162,7 @@ fn without_volatile(rows: &[Row]) -> Vec<String> {
 fn list(folder: &Path) -> Result<String> {
     let names = names(folder)?;
     if names.is_empty() {
-        return Ok(format!(
-            "{} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one\n",
-            folder.display()
-        ));
+        return Ok(known(folder, "")? + "\n");
     }
     let mut lines = vec![["name", "engine", "cells", "samples", "rows", "measured", "device"].map(str::to_owned)];
     for name in names {
@@ -171,12 +179,8 @@ fn list(folder: &Path) -> Result<String> {
 fn show(name: &str, folder: &Path) -> Result<String> {
     let file = checked_path(folder, name)?;
     if !file.is_file() {
-        let known = names(folder)?;
-        let hint = match &known[..] {
-            [] => "`tova-bench baseline save NAME` makes one".to_owned(),
-            known => format!("there are: {}", known.join(", ")),
-        };
-        bail!(UsageError::new(format!("there is no baseline `{name}` in {}", folder.display()), hint));
+        let message = format!("there is no baseline `{name}` in {}", folder.display());
+        bail!(UsageError::new(message, known(folder, name)?));
     }
     let rows = read_rows(&file)?;
     let commits: BTreeSet<&str> = rows.iter().filter_map(|row| row.commit.as_deref()).collect();

@@ -125,18 +125,8 @@ fn rows_of(named: &str, saved: &Path) -> Result<Vec<Row>> {
                     measured and saved again";
         return read_rows(&file).map_err(|error| anyhow!("{error:#}\n{hint}"));
     }
-    let names = baseline::names(saved)?;
-    let known = match &names[..] {
-        [] => format!("{} holds no baselines; `tova-bench baseline save NAME` makes one", saved.display()),
-        names => {
-            let near = did_you_mean(named, names.iter().map(String::as_str));
-            format!("{near}baselines in {}: {}", saved.display(), names.join(", "))
-        }
-    };
-    bail!(UsageError::new(
-        format!("`{named}` is neither a results folder, nor a file, nor a saved baseline"),
-        known
-    ))
+    let message = format!("`{named}` is neither a results folder, nor a file, nor a saved baseline");
+    bail!(UsageError::new(message, baseline::known(saved, named)?))
 }
 
 fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {

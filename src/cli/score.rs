@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<String> {
             for _ in 0..arguments.repeat {
                 readings.push(read()?);
             }
-            answer["timing"] = timing(&model, tokens.len(), &readings);
+            answer["timing"] = timing(&model, tokens.len(), readings);
         }
         Ok(answer)
     })?;
@@ -90,16 +90,13 @@ fn read(
     Ok(reading)
 }
 
-fn timing(model: &LanguageModel, tokens: usize, readings: &[Reading]) -> Value {
-    let mut seconds: Vec<f64> = readings.iter().map(|reading| reading.seconds).collect();
-    let all = seconds.clone();
-    seconds.sort_by(f64::total_cmp);
-    let median = seconds[seconds.len() / 2];
-    let from_median = |reading: &Reading| (reading.seconds - median).abs();
-    let reading = readings.iter().min_by(|a, b| from_median(a).total_cmp(&from_median(b)));
-    let reading = reading.expect("the text is read at least once");
-    let work = reading.read;
-    let vocabulary = reading.seconds - work.total.as_secs_f64();
+/// Every time, and the parts of the median reading.
+fn timing(model: &LanguageModel, tokens: usize, mut readings: Vec<Reading>) -> Value {
+    let all: Vec<f64> = readings.iter().map(|reading| reading.seconds).collect();
+    readings.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let reading = &readings[readings.len() / 2];
+    let (median, work) = (reading.seconds, reading.read);
+    let vocabulary = median - work.total.as_secs_f64();
     let rate = |flops: u64, seconds: f64| flops as f64 / seconds / 1e9;
     json!({
         "tokens": tokens,
