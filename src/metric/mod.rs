@@ -11,7 +11,7 @@ mod overlap;
 mod rouge;
 mod table;
 
-pub use diversity::{Diversity, diversity};
+pub use diversity::diversity;
 pub use f1::{Letters, best_exact_match, best_f1};
 pub use rouge::{Rouge, best_rouge};
 pub use table::{Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling, Property};
