@@ -71,27 +71,3 @@ fn longest_common_subsequence(a: &[usize], b: &[usize]) -> usize {
     }
     row[b.len()]
 }
-
-#[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// The definition: drop the last two if they are equal, else the last of either.
-    fn naive(a: &[usize], b: &[usize]) -> usize {
-        match (a.split_last(), b.split_last()) {
-            (Some((x, a)), Some((y, b))) if x == y => naive(a, b) + 1,
-            (Some((_, shorter_a)), Some((_, shorter_b))) => naive(shorter_a, b).max(naive(a, shorter_b)),
-            _ => 0,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn subsequences_by_definition(a in vec(0usize..4, 0..9), b in vec(0usize..4, 0..9)) {
-            prop_assert_eq!(longest_common_subsequence(&a, &b), naive(&a, &b));
-        }
-    }
-}

@@ -7,7 +7,6 @@ mod finding;
 mod folders;
 mod hub;
 mod machine;
-mod processor;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let mut findings = vec![machine::version(), machine::build(), machine::device(arguments.machine.device)];
     findings.extend(machine::card_memory());
-    findings.extend(processor::findings(threads)?);
+    findings.extend(machine::processor(threads)?);
     findings.push(machine::memory());
     findings.extend(machine::slurm(variable));
     findings.push(folders::results(&arguments.results));
