@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 
 use super::error::UsageError;
-use super::output::columns;
+use super::output::{columns, print};
 use crate::compare::Origin;
 use crate::format::did_you_mean;
 use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
@@ -51,12 +52,12 @@ struct SaveArguments {
     force: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<String> {
-    match &arguments.action {
-        Action::Save(what) => save(what, &arguments.dir),
-        Action::List => list(&arguments.dir),
-        Action::Show { name } => show(name, &arguments.dir),
-    }
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    print(&match &arguments.action {
+        Action::Save(what) => save(what, &arguments.dir)?,
+        Action::List => list(&arguments.dir)?,
+        Action::Show { name } => show(name, &arguments.dir)?,
+    })
 }
 
 /// The file of a baseline; `None` if the name is not allowed.

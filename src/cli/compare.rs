@@ -96,7 +96,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         [|of| Ok(compare::markdown(of)), |of| Ok(compare::json(of)?), |of| Ok(compare::junit(of)?)];
     for (file, text) in outputs.into_iter().zip(texts) {
         match file {
-            Some(file) if is_stdout(file) => print(&text(&comparison)?)?,
+            Some(file) if is_stdout(file) => {
+                print(&text(&comparison)?)?;
+            }
             Some(file) => std::fs::write(file, text(&comparison)?)
                 .with_context(|| format!("cannot write {}", file.display()))?,
             None => {}

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
+use super::output::print;
 use crate::ledger::{Ledger, Row};
 use crate::report::escape;
 
@@ -31,7 +33,7 @@ enum Form {
 /// The tasks of ZeroSCROLLS that this program has.
 const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];
 
-pub(super) fn run(arguments: &Arguments) -> Result<String> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Form::Zeroscrolls = arguments.form;
     let rows = Ledger::existing(&arguments.results)?.rows()?;
     let folder = arguments.out.as_ref().unwrap_or(&arguments.results).join("zeroscrolls");
@@ -51,7 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<String> {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         summary += &format!("{} ({answers} answers)\n", path.display());
     }
-    Ok(summary)
+    print(&summary)
 }
 
 /// Lines by file: one file for each model, policy, cache size and way of reading the prompt, both tasks together.

@@ -1,9 +1,12 @@
 //! `list`: what sweeps can name.
 
+use std::process::ExitCode;
+
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use super::output::print;
 use super::sweep_args::BUILT_IN;
 use crate::eviction::{SCORES, presets::PRESETS};
 use crate::sweep::json_schema;
@@ -25,8 +28,8 @@ enum Listable {
     Sweeps,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<String> {
-    Ok(match arguments.what {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    print(&match arguments.what {
         Listable::Policies => policies(),
         Listable::Scores => scores(),
         Listable::Tasks => tasks()?,

@@ -1,10 +1,12 @@
 //! `merge`: the results of several folders in one.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::output::print;
 use crate::format::counted;
 use crate::ledger::Ledger;
 
@@ -19,7 +21,7 @@ pub(super) struct Arguments {
     results: Vec<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<String> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // All are opened first, so that a misspelt one does not leave half of the work done.
     let folders = arguments.results.iter().map(|folder| Ledger::existing(folder)).collect::<Result<Vec<_>>>()?;
     let out = Ledger::open(&arguments.out)?;
@@ -43,5 +45,5 @@ pub(super) fn run(arguments: &Arguments) -> Result<String> {
         let (cells, out) = (counted(unfinished, "cell"), out.folder().display());
         eprintln!("note: {cells} {are} not complete; `tova-bench run SWEEP --results {out}` continues");
     }
-    Ok(text)
+    print(&text)
 }

@@ -1,7 +1,7 @@
 //! The command line: arguments in, text and exit codes out. Data goes to stdout, everything else to stderr.
 //!
-//! A command is one file: its arguments with their help, and a function `run`, which returns the text to print, or prints
-//! by itself and returns the exit code. Arguments that several commands share are in the files `*_args.rs`.
+//! A command is one file: its arguments with their help, and a function `run`; and one line in the list below.
+//! Arguments that several commands share are in the files `*_args.rs`.
 
 mod baseline;
 mod compare;
@@ -14,6 +14,7 @@ mod merge;
 mod plan;
 mod report;
 mod run;
+mod schema;
 mod score;
 mod worlds;
 mod write;
@@ -48,52 +49,41 @@ struct Program {
     command: Command,
 }
 
-// In the order of `--help`.
-#[derive(Debug, Subcommand)]
-enum Command {
-    Run(run::Arguments),
-    Plan(plan::Arguments),
-    Fetch(fetch::Arguments),
-    Merge(merge::Arguments),
-    Report(report::Arguments),
-    Compare(compare::Arguments),
-    Baseline(baseline::Arguments),
-    Judge(judge::Arguments),
-    Score(score::Arguments),
-    Write(write::Arguments),
-    Export(export::Arguments),
-    List(list::Arguments),
-    /// Print the JSON Schema of sweep files, for completion and checks in editors
-    ///
-    /// Save it beside a sweep, `tova-bench schema > sweep.schema.json`, and begin the sweep with the line
-    /// `# yaml-language-server: $schema=sweep.schema.json`.
-    Schema,
-    Worlds(worlds::Arguments),
-    Doctor(doctor::Arguments),
+/// The enum of commands that clap parses into, and the call of each one's `run`.
+macro_rules! commands {
+    ($($Command:ident => $file:ident),* $(,)?) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            $($Command($file::Arguments)),*
+        }
+
+        impl Command {
+            fn run(&self) -> Result<ExitCode> {
+                match self {
+                    $(Command::$Command(arguments) => $file::run(arguments)),*
+                }
+            }
+        }
+    };
 }
 
-impl Command {
-    fn run(&self) -> Result<ExitCode> {
-        let answer = match self {
-            Command::Run(arguments) => return run::run(arguments),
-            Command::Plan(arguments) => return plan::run(arguments),
-            Command::Fetch(arguments) => return fetch::run(arguments),
-            Command::Report(arguments) => return report::run(arguments),
-            Command::Compare(arguments) => return compare::run(arguments),
-            Command::Judge(arguments) => return judge::run(arguments),
-            Command::Doctor(arguments) => return doctor::run(arguments),
-            Command::Merge(arguments) => merge::run(arguments)?,
-            Command::Baseline(arguments) => baseline::run(arguments)?,
-            Command::Score(arguments) => score::run(arguments)?,
-            Command::Write(arguments) => write::run(arguments)?,
-            Command::Export(arguments) => export::run(arguments)?,
-            Command::List(arguments) => list::run(arguments)?,
-            Command::Worlds(arguments) => worlds::run(arguments)?,
-            Command::Schema => crate::sweep::json_schema()?,
-        };
-        output::print(&answer)?;
-        Ok(ExitCode::SUCCESS)
-    }
+// In the order of `--help`.
+commands! {
+    Run => run,
+    Plan => plan,
+    Fetch => fetch,
+    Merge => merge,
+    Report => report,
+    Compare => compare,
+    Baseline => baseline,
+    Judge => judge,
+    Score => score,
+    Write => write,
+    Export => export,
+    List => list,
+    Schema => schema,
+    Worlds => worlds,
+    Doctor => doctor,
 }
 
 /// Runs the program with the arguments of this process.

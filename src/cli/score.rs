@@ -1,11 +1,13 @@
 //! `score`: NLLs and survivors of one text under one cache rule, as one JSON object.
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::output::print;
 use super::text_args::TextArguments;
 use crate::lm::{LanguageModel, MemoryPlan, ReadStats};
 
@@ -33,7 +35,7 @@ struct Reading {
     cache_bytes: u64,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<String> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let text = &arguments.text;
     let (plan, truncated) = text.plan()?;
     let pool = text.thread_pool()?;
@@ -53,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<String> {
         }
         Ok(answer)
     })?;
-    Ok(format!("{answer}\n"))
+    print(&format!("{answer}\n"))
 }
 
 /// Reads the tokens in pieces of `piece`, each with an empty memory.

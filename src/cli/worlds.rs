@@ -1,9 +1,12 @@
 //! `worlds`: the embedded texts as JSON lines.
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::error::UsageError;
+use super::output::print;
 use crate::task::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS, embedded};
 
 /// Where texts come from that are not embedded.
@@ -39,19 +42,19 @@ enum Kind {
     Prompts,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<String> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { what, count, questions } = *arguments;
     let most = if what == Kind::Prompts { MOST_EMBEDDED_PROMPTS } else { MOST_EMBEDDED_BOOKS };
     if count > most {
         return Err(UsageError::new(format!("only {most} of these texts are embedded"), GENERATOR).into());
     }
-    match what {
+    print(&match what {
         Kind::Books => lines(embedded::books(count)),
         Kind::Quizzes => lines(embedded::quizzes(count)),
         Kind::Articles => lines(embedded::articles(count, questions)),
         Kind::Stories => lines(embedded::stories(count, questions)),
         Kind::Prompts => lines(embedded::prompts(count)),
-    }
+    }?)
 }
 
 /// One JSON value per line.

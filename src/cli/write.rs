@@ -1,6 +1,7 @@
 //! `write`: texts that continue one prompt under one cache rule, as one JSON object.
 
 use std::num::NonZeroUsize;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::error::UsageError;
+use super::output::print;
 use super::text_args::{TextArguments, with_bos};
 use crate::eviction::Positions;
 use crate::lm::{
@@ -55,7 +57,7 @@ pub(super) struct Arguments {
     timing: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<String> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let text = &arguments.text;
     let (plan, truncated) = text.plan()?;
     let pool = text.thread_pool()?;
@@ -86,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<String> {
     let model = text.load(&files)?;
     let answer =
         pool.install(|| continuations(arguments, &model, &plan, &prompt, &settings, tokenizer.as_ref()))?;
-    Ok(format!("{answer}\n"))
+    print(&format!("{answer}\n"))
 }
 
 /// Reads the prompt once, and writes all texts from there.
