@@ -40,6 +40,8 @@ enum Kind {
     Stories,
     /// Requests to write a story (story)
     Prompts,
+    #[value(hide = true)]
+    Lessons,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -54,6 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Kind::Articles => lines(embedded::articles(count, questions)),
         Kind::Stories => lines(embedded::stories(count, questions)),
         Kind::Prompts => lines(embedded::prompts(count)),
+        Kind::Lessons => Err(UsageError::new("the training texts are not embedded", GENERATOR).into()),
     }?)
 }
 
