@@ -462,8 +462,8 @@ fn mistakes_on_the_command_line_are_refused() {
     let score = ["score", "--model", "random-tiny", "--tokens", "tokens"];
     let write = ["write", "--model", "random-tiny", "--tokens", "tokens"];
     for (command, arguments, words) in [
-        (&RUN[..3], &["--threads", "0"][..], "--threads 0"),
-        (&score, &["--threads", "0"], "--threads 0"),
+        (&RUN[..3], &["--threads", "0"][..], "'0' for '--threads"),
+        (&score, &["--threads", "0"], "'0' for '--threads"),
         (&RUN[..3], &["--only", "policy=toba"], "hint: did you mean `tova`?"),
         (&RUN[..3], &["--only", "polcy=tova"], "`--only polcy=tova`"),
         (&RUN[..3], &["--shard", "4/3"], "`--shard 4/3`"),
@@ -602,7 +602,7 @@ fn unreadable_texts_are_named_with_file_and_reason() {
 fn unreadable_tokens_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
-        ("hello", "tokens is no JSON list of token ids"),
+        ("hello", "tokens is no valid JSON"),
         ("[1, -2]", "-2"),
         ("[1, 2, 257]", "token 257"),
         ("[257]", "token 257"),

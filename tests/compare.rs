@@ -431,7 +431,7 @@ fn a_baseline_is_saved_once_listed_and_shown() {
     for words in ["3 cells, 12 samples, 72 rows", "engine 2", "full window tova", "nll recall"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
-    run(folder.path(), &["baseline", "show", "god"]).with_code(2).says(&["there are: again, good"]);
+    run(folder.path(), &["baseline", "show", "god"]).with_code(2).says(&["results/baselines: again, good"]);
     run(folder.path(), &["compare", "god", "results/later"]).with_code(2).says(&["did you mean `good`?"]);
     // A baseline can also be given as a file, and elsewhere.
     run(folder.path(), &["compare", "results/baselines/good.parquet", "good"]).with_code(0);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use tova_bench::metric::{Letters, best_exact_match, best_f1, best_rouge, exact_match, f1, geometric_mean, rouge};
+use tova_bench::metric::{Letters, Rouge, best_exact_match, best_f1, best_rouge};
 
 /// The seven scores in the order of the goldens.
 fn scores(prediction: &str, references: &[&str]) -> [f64; 7] {
@@ -20,6 +20,18 @@ fn scores(prediction: &str, references: &[&str]) -> [f64; 7] {
     let exact = |letters| f64::from(u8::from(best_exact_match(prediction, references, letters)));
     let (written, ascii) = (Letters::AsWritten, Letters::Ascii);
     [rouge.one, rouge.two, rouge.l, f1(written), exact(written), f1(ascii), exact(ascii)]
+}
+
+fn rouge(prediction: &str, reference: &str) -> Rouge {
+    best_rouge(prediction, &[reference])
+}
+
+fn f1(prediction: &str, reference: &str, letters: Letters) -> f64 {
+    best_f1(prediction, &[reference], letters)
+}
+
+fn exact_match(prediction: &str, reference: &str, letters: Letters) -> bool {
+    best_exact_match(prediction, &[reference], letters)
 }
 
 const NAMES: [&str; 7] =
@@ -42,13 +54,14 @@ fn the_published_example() {
     for (found, expected) in rouges.into_iter().zip([72.2222, 33.3333, 72.2222]) {
         assert!((found - expected).abs() < 5e-5, "{found} is not {expected}");
     }
-    let geometric = geometric_mean(rouges);
+    let [one, two, l] = rouges;
+    let geometric = Rouge { one, two, l }.geometric_mean();
     assert!((geometric - 55.8136).abs() < 5e-5, "{geometric}");
     assert!((mean(3) - 72.2222).abs() < 5e-5 && (mean(4) - 33.3333).abs() < 5e-5);
 }
 
 /// (prediction, reference, scores)
-const EDGES: [(&str, &str, [f64; 7]); 29] = [
+const EDGES: [(&str, &str, [f64; 7]); 39] = [
     ("", "", [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0]),
     ("?! …", "...", [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
     ("", "a word", [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
@@ -82,6 +95,20 @@ const EDGES: [(&str, &str, [f64; 7]); 29] = [
     ("1,000.5", "1 000 5", [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
     ("😀 the ♥", "hearts", [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]),
     ("\u{0}a\u{7f} the", "\u{0}a\u{7f}", [0.666666666667, 0.0, 0.666666666667, 1.0, 1.0, 1.0, 1.0]),
+    ("a an the A AN THE", "", [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0]),
+    ("t-h-e a.n theatre", "theatre", [0.285714285714, 0.0, 0.285714285714, 1.0, 1.0, 1.0, 1.0]),
+    ("á à the", "a á à", [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+    ("a\u{301} a\u{363}", "\u{301} \u{363}", [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+    ("“the” ‘a’", "“ ” ‘ ’", [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+    ("red red blue", "Red, the blue green sky", [0.5, 0.0, 0.5, 0.571428571429, 0.0, 0.571428571429, 0.0]),
+    ("Noork’s “á” Café", "noork's \"a\" cafe", [0.571428571429, 0.4, 0.571428571429, 0.0, 0.0, 0.4, 0.0]),
+    ("a b c d e f g", "c a d b g f e", [1.0, 0.0, 0.428571428571, 1.0, 0.0, 1.0, 0.0]),
+    (
+        "b a a c b c a b",
+        "a b c a a b c",
+        [0.933333333333, 0.615384615385, 0.666666666667, 0.888888888889, 0.0, 0.888888888889, 0.0],
+    ),
+    ("one two three four five six", "six five four three two one", [1.0, 0.0, 0.166666666667, 1.0, 0.0, 1.0, 0.0]),
 ];
 
 #[test]
@@ -95,6 +122,7 @@ fn edge_cases() {
             );
         }
     }
+    assert_eq!(scores("a word", &[]), [0.0; 7], "without a reference");
 }
 
 #[derive(Deserialize)]

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use super::error::UsageError;
 use super::output::{columns, print};
 use crate::compare::Origin;
+use crate::format::did_you_mean;
 use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
 use crate::report::{SeriesKey, escape, label, order};
 
@@ -56,8 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Action::Save(what) => save(what, &arguments.dir)?,
         Action::List => list(&arguments.dir)?,
         Action::Show { name } => show(name, &arguments.dir)?,
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// The file of a baseline; `None` if the name is not allowed.
@@ -76,7 +76,7 @@ fn checked_path(folder: &Path, name: &str) -> Result<PathBuf> {
 }
 
 /// The names of the saved baselines, sorted.
-pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
+fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.with_context(|| format!("{} cannot be read", folder.display()))?,
@@ -88,6 +88,16 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Says which baselines there are, for a name that is none.
+pub(super) fn known(folder: &Path, name: &str) -> Result<String> {
+    let (names, folder) = (names(folder)?, folder.display());
+    if names.is_empty() {
+        return Ok(format!("{folder} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one"));
+    }
+    let near = did_you_mean(name, names.iter().map(String::as_str));
+    Ok(format!("{near}baselines in {folder}: {}", names.join(", ")))
 }
 
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
@@ -153,10 +163,7 @@ fn without_volatile(rows: &[Row]) -> Vec<String> {
 fn list(folder: &Path) -> Result<String> {
     let names = names(folder)?;
     if names.is_empty() {
-        return Ok(format!(
-            "{} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one\n",
-            folder.display()
-        ));
+        return Ok(known(folder, "")? + "\n");
     }
     let mut lines = vec![["name", "engine", "cells", "samples", "rows", "measured", "device"].map(str::to_owned)];
     for name in names {
@@ -165,16 +172,7 @@ fn list(folder: &Path) -> Result<String> {
             lines.push([&name, "-", "-", "-", "-", "-", "cannot be read by this version"].map(str::to_owned));
             continue;
         };
-        let origin = Origin::of(&name, &rows);
-        lines.push([
-            name,
-            engines(&origin),
-            origin.cells.to_string(),
-            samples(&rows).to_string(),
-            origin.rows.to_string(),
-            dates(&origin),
-            devices(&origin),
-        ]);
+        lines.push(facts(&name, &rows));
     }
     Ok(columns(&lines, 1..5))
 }
@@ -182,24 +180,16 @@ fn list(folder: &Path) -> Result<String> {
 fn show(name: &str, folder: &Path) -> Result<String> {
     let file = checked_path(folder, name)?;
     if !file.is_file() {
-        let known = names(folder)?;
-        let hint = match &known[..] {
-            [] => "`tova-bench baseline save NAME` makes one".to_owned(),
-            known => format!("there are: {}", known.join(", ")),
-        };
-        bail!(UsageError::new(format!("there is no baseline `{name}` in {}", folder.display()), hint));
+        let message = format!("there is no baseline `{name}` in {}", folder.display());
+        bail!(UsageError::new(message, known(folder, name)?));
     }
     let rows = read_rows(&file)?;
-    let origin = Origin::of(name, &rows);
+    let commits: BTreeSet<&str> = rows.iter().filter_map(|row| row.commit.as_deref()).collect();
+    let commits = if commits.is_empty() { "unknown".to_owned() } else { joined(commits, ", ") };
+    let [_, engines, cells, samples, count, dates, devices] = facts(name, &rows);
     let mut text = format!(
-        "{name}: {} cells, {} samples, {} rows\nengine {}, commit {}, measured {} on {}\n",
-        origin.cells,
-        samples(&rows),
-        origin.rows,
-        engines(&origin),
-        if origin.commits.is_empty() { "unknown".to_owned() } else { joined(&origin.commits, ", ") },
-        dates(&origin),
-        devices(&origin),
+        "{name}: {cells} cells, {samples} samples, {count} rows\n\
+         engine {engines}, commit {commits}, measured {dates} on {devices}\n"
     );
     let mut settings: BTreeMap<SeriesKey, Vec<&Row>> = BTreeMap::new();
     for row in &rows {
@@ -221,30 +211,26 @@ fn show(name: &str, folder: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Samples of all tasks, each once however many cells measured it.
-fn samples(rows: &[Row]) -> usize {
-    let name = |row: &Row| (row.task.clone(), row.dataset.clone(), row.length, row.sample.clone());
-    rows.iter().map(name).collect::<BTreeSet<_>>().len()
-}
-
-fn engines(origin: &Origin) -> String {
-    joined(&origin.engines, " ")
-}
-
-fn devices(origin: &Origin) -> String {
-    joined(&origin.devices, "; ")
+/// Name, engines, cells, samples (each once however many cells measured it), rows, dates and devices of a baseline.
+fn facts(name: &str, rows: &[Row]) -> [String; 7] {
+    let origin = Origin::of(name, rows);
+    let sample = |row: &Row| (row.task.clone(), row.dataset.clone(), row.length, row.sample.clone());
+    let day = |date: &str| escape::plain(date.split('T').next().unwrap_or_default());
+    [
+        name.to_owned(),
+        joined(origin.engines, " "),
+        origin.cells.to_string(),
+        rows.iter().map(sample).collect::<BTreeSet<_>>().len().to_string(),
+        rows.len().to_string(),
+        match origin.dates.map(|(first, last)| (day(&first), day(&last))) {
+            Some((first, last)) if first == last => first,
+            Some((first, last)) => format!("{first} to {last}"),
+            None => String::new(),
+        },
+        joined(origin.devices, "; "),
+    ]
 }
 
 fn joined<T: ToString>(values: impl IntoIterator<Item = T>, separator: &str) -> String {
     escape::plain(&values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator))
-}
-
-/// The day, or the first and the last.
-fn dates(origin: &Origin) -> String {
-    let day = |date: &str| escape::plain(date.split('T').next().unwrap_or_default());
-    match origin.dates.as_ref().map(|(first, last)| (day(first), day(last))) {
-        Some((first, last)) if first == last => first,
-        Some((first, last)) => format!("{first} to {last}"),
-        None => String::new(),
-    }
 }

@@ -92,7 +92,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         arguments.baseline,
         arguments.results
     );
-    write(&comparison, arguments)?;
+    let texts: [fn(&Comparison) -> Result<String>; 3] =
+        [|of| Ok(compare::markdown(of)), |of| Ok(compare::json(of)?), |of| Ok(compare::junit(of)?)];
+    for (file, text) in outputs.into_iter().zip(texts) {
+        match file {
+            Some(file) if is_stdout(file) => {
+                print(&text(&comparison)?)?;
+            }
+            Some(file) => std::fs::write(file, text(&comparison)?)
+                .with_context(|| format!("cannot write {}", file.display()))?,
+            None => {}
+        }
+    }
     if to_stdout == 0 {
         print(&compare::terminal(&comparison))?;
     }
@@ -101,23 +112,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
-}
-
-fn write(comparison: &Comparison, arguments: &Arguments) -> Result<()> {
-    let put = |file: &Path, text: String| match is_stdout(file) {
-        true => print(&text),
-        false => std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display())),
-    };
-    if let Some(file) = &arguments.markdown {
-        put(file, compare::markdown(comparison))?;
-    }
-    if let Some(file) = &arguments.json {
-        put(file, compare::json(comparison)?)?;
-    }
-    if let Some(file) = &arguments.junit {
-        put(file, compare::junit(comparison)?)?;
-    }
-    Ok(())
 }
 
 /// The rows of a results folder, a file of rows, or a saved baseline.
@@ -133,26 +127,16 @@ fn rows_of(named: &str, saved: &Path) -> Result<Vec<Row>> {
                     measured and saved again";
         return read_rows(&file).map_err(|error| anyhow!("{error:#}\n{hint}"));
     }
-    let names = baseline::names(saved)?;
-    let known = match &names[..] {
-        [] => format!("{} holds no baselines; `tova-bench baseline save NAME` makes one", saved.display()),
-        names => {
-            let near = did_you_mean(named, names.iter().map(String::as_str));
-            format!("{near}baselines in {}: {}", saved.display(), names.join(", "))
-        }
-    };
-    bail!(UsageError::new(
-        format!("`{named}` is neither a results folder, nor a file, nor a saved baseline"),
-        known
-    ))
+    let message = format!("`{named}` is neither a results folder, nor a file, nor a saved baseline");
+    bail!(UsageError::new(message, baseline::known(saved, named)?))
 }
 
 fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {
     let mut thresholds = Thresholds::default();
     // Rows may have metrics that this version does not know.
-    let mut known: Vec<&str> = METRICS.iter().map(|metric| &*metric.id).collect();
-    let measured: BTreeSet<&str> = before.iter().chain(after).map(|row| row.metric.as_str()).collect();
-    known.extend(measured.into_iter().filter(|id| METRICS.iter().all(|metric| metric.id != *id)));
+    let measured = before.iter().chain(after).map(|row| row.metric.as_str());
+    let known: BTreeSet<&str> = METRICS.iter().map(|metric| &*metric.id).chain(measured).collect();
+    let known: Vec<&str> = known.into_iter().collect();
     let rule = |text: &str| -> Result<Threshold> {
         let hint = "write interval, a share such as 2%, a difference such as 0.05, or interval+2%";
         text.parse().map_err(|error: String| UsageError::new(format!("--threshold: {error}"), hint).into())

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::output::print;
 use crate::ledger::{Ledger, Row};
+use crate::report::escape;
 
 /// Export answers for other projects' scoring programs
 #[derive(Debug, Args)]
@@ -52,8 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         summary += &format!("{} ({answers} answers)\n", path.display());
     }
-    print(&summary)?;
-    Ok(ExitCode::SUCCESS)
+    print(&summary)
 }
 
 /// Lines by file: one file for each model, policy, cache size and way of reading the prompt, both tasks together.
@@ -67,29 +67,9 @@ fn zeroscrolls(rows: &[Row]) -> BTreeMap<String, Vec<String>> {
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '_' | '-') { c } else { '-' })
             .collect();
-        let line = [row.task.as_str(), &row.sample, answer].map(quoted).join(",");
+        // ZeroSCROLLS' own script strips answers too.
+        let line = [row.task.as_str(), &row.sample, answer].map(|field| escape::csv(field.trim())).join(",");
         files.entry(format!("{name}.csv")).or_default().push(line);
     }
     files
-}
-
-/// A CSV field (RFC 4180), stripped as ZeroSCROLLS' own script strips answers.
-fn quoted(field: &str) -> String {
-    let field = field.trim();
-    if field.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn csv_fields_are_quoted_if_needed() {
-        assert_eq!(quoted(" plain "), "plain");
-        assert_eq!(quoted("a, \"b\"\nc"), "\"a, \"\"b\"\"\nc\"");
-    }
 }

@@ -31,7 +31,7 @@ pub(super) struct Arguments {
 
 /// Prepares the sweep as `run` does, which fetches and checks everything. Exit code 4 if something cannot be had.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let sweep = read_sweep(Some(&arguments.sweep))?;
+    let sweep = read_sweep(&arguments.sweep)?;
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
     selection.of(sweep.expand())?;
     let hub = HubSettings::from_env()?;

@@ -35,8 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Listable::Tasks => tasks()?,
         Listable::Models => MODELS.into(),
         Listable::Sweeps => sweeps(),
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn policies() -> String {

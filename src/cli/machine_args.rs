@@ -1,9 +1,9 @@
 //! The arguments that say where to compute, and how many threads that means.
 
-use anyhow::Result;
+use std::num::NonZeroUsize;
+
 use clap::Args;
 
-use super::error::UsageError;
 use crate::lm::DeviceChoice;
 
 #[derive(Debug, Args)]
@@ -13,16 +13,12 @@ pub(super) struct MachineArguments {
     pub(super) device: DeviceChoice,
     /// Number of threads [default: all cores; in a Slurm job those of the task]
     #[arg(long, env = "TOVA_BENCH_THREADS", value_name = "N")]
-    threads: Option<usize>,
+    threads: Option<NonZeroUsize>,
 }
 
 impl MachineArguments {
-    pub(super) fn threads(&self) -> Result<usize> {
-        match self.threads {
-            Some(0) => Err(UsageError::new("--threads 0 can do nothing", "leave it out to use every core").into()),
-            Some(threads) => Ok(threads),
-            None => Ok(cores()),
-        }
+    pub(super) fn threads(&self) -> usize {
+        self.threads.map_or_else(cores, usize::from)
     }
 }
 

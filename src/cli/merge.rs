@@ -45,6 +45,5 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let (cells, out) = (counted(unfinished, "cell"), out.folder().display());
         eprintln!("note: {cells} {are} not complete; `tova-bench run SWEEP --results {out}` continues");
     }
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(&text)
 }

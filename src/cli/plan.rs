@@ -25,7 +25,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let sweep = arguments.sweep.sweep()?;
-    let threads = arguments.sweep.machine.threads()?;
+    let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
     let ledger = Ledger::existing(&folder).ok();
     if let Some(ledger) = &ledger {

@@ -1,7 +1,6 @@
 //! Progress on stderr: a bar on a terminal, elsewhere a line now and then.
 
-use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,114 +13,93 @@ const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 const TEMPLATE: &str = "[{wide_bar}] {percent:>3} %  {prefix}  {eta} left\n{spinner} {wide_msg}";
 
-fn is_interactive() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
 pub(super) struct Progress {
-    bar: Option<ProgressBar>,
-    total: u64,
+    /// Hidden without a terminal.
+    bar: ProgressBar,
     /// What was done before this process began.
     before: u64,
-    started: Instant,
     last_line: Instant,
 }
 
 impl Progress {
     /// Work of which nothing is known yet; [`Progress::start`] begins it.
     pub(super) fn new() -> Progress {
-        let now = Instant::now();
-        Progress { bar: None, total: 0, before: 0, started: now, last_line: now }
+        Progress { bar: ProgressBar::hidden(), before: 0, last_line: Instant::now() }
     }
 
     pub(super) fn start(&mut self, total: u64, before: u64) {
-        *self = Progress { total, before, ..Progress::new() };
-        if total > before && is_interactive() {
+        *self = Progress { before, ..Progress::new() };
+        if total > before {
             let style = ProgressStyle::with_template(TEMPLATE).expect("the template is a constant");
-            let bar = ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_position(before);
-            bar.reset_eta();
-            bar.enable_steady_tick(Duration::from_millis(250));
-            self.bar = Some(bar);
+            self.bar = ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_position(before);
+            self.bar.reset_eta();
+            if !self.bar.is_hidden() {
+                self.bar.enable_steady_tick(Duration::from_millis(250));
+            }
         }
     }
 
     /// `done` of the total, with a summary; details are shown on a terminal only.
     pub(super) fn update(&mut self, done: u64, summary: String, details: String) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(done);
-            bar.set_prefix(summary);
-            bar.set_message(details);
+        self.bar.set_position(done);
+        if !self.bar.is_hidden() {
+            self.bar.set_prefix(summary);
+            self.bar.set_message(details);
         } else if self.last_line.elapsed() >= BETWEEN_LINES {
             self.last_line = Instant::now();
+            let total = self.bar.length().unwrap_or(done);
             let rate = done.saturating_sub(self.before) as f64 / self.seconds();
-            let left = duration(self.total.saturating_sub(done) as f64 / rate);
-            eprintln!("{:.0} %, {summary}, {left} left", 100.0 * done as f64 / self.total.max(1) as f64);
+            let left = duration(total.saturating_sub(done) as f64 / rate);
+            eprintln!("{:.0} %, {summary}, {left} left", 100.0 * done as f64 / total.max(1) as f64);
         }
     }
 
     pub(super) fn seconds(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+        self.bar.elapsed().as_secs_f64()
     }
 
     /// Prints a line, above the bar if there is one.
     pub(super) fn print(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
-        }
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
-    pub(super) fn finish(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
     }
 }
 
-/// Downloads, one file after the other.
-pub(super) struct Downloads(Mutex<Option<Download>>);
-
-struct Download {
-    name: String,
-    bytes: u64,
-    done: u64,
-    progress: Progress,
-}
+/// Downloads, one file after the other: the name of the current file, and its progress.
+pub(super) struct Downloads(Mutex<(String, Progress)>);
 
 impl Downloads {
     pub(super) fn new() -> Downloads {
-        Downloads(Mutex::new(None))
+        Downloads(Mutex::new((String::new(), Progress::new())))
     }
 
-    fn with(&self, change: impl FnOnce(&mut Option<Download>)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    fn current(&self) -> MutexGuard<'_, (String, Progress)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl DownloadProgress for Downloads {
     fn start(&self, name: &str, bytes: u64) {
-        let mut progress = Progress::new();
+        let (current, progress) = &mut *self.current();
+        name.clone_into(current);
         progress.start(bytes, 0);
-        if progress.bar.is_none() {
+        if progress.bar.is_hidden() {
             eprintln!("fetching {name} ({})", Bytes(bytes));
         }
-        self.with(|slot| *slot = Some(Download { name: name.into(), bytes, done: 0, progress }));
     }
 
     fn advance(&self, bytes: u64) {
-        self.with(|slot| {
-            let Some(Download { name, bytes: total, done, progress }) = slot else { return };
-            *done += bytes;
-            progress.update(*done, format!("{name}: {} of {}", Bytes(*done), Bytes(*total)), String::new());
-        });
+        let (name, progress) = &mut *self.current();
+        let done = progress.bar.position() + bytes;
+        let total = Bytes(progress.bar.length().unwrap_or(done));
+        progress.update(done, format!("{name}: {} of {total}", Bytes(done)), String::new());
     }
 
     fn finish(&self) {
-        self.with(|slot| {
-            if let Some(mut download) = slot.take() {
-                download.progress.finish();
-            }
-        });
+        self.current().1.finish();
     }
 
     fn note(&self, message: &str) {

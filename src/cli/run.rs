@@ -35,7 +35,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let sweep = arguments.sweep.sweep()?;
-    let threads = arguments.sweep.machine.threads()?;
+    let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
     let devices = devices(arguments.sweep.machine.device, arguments.jobs.get())?;
     let selection = arguments.sweep.selection()?;

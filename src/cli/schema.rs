@@ -15,6 +15,5 @@ use super::output::print;
 pub(super) struct Arguments {}
 
 pub(super) fn run(_: &Arguments) -> Result<ExitCode> {
-    print(&crate::sweep::json_schema()?)?;
-    Ok(ExitCode::SUCCESS)
+    print(&crate::sweep::json_schema()?)
 }

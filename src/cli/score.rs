@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::output::print;
 use super::text_args::TextArguments;
-use crate::eviction::CacheRule;
 use crate::lm::{LanguageModel, MemoryPlan, ReadStats};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
@@ -38,50 +37,44 @@ struct Reading {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let text = &arguments.text;
-    let rule = text.rule()?;
+    let (plan, truncated) = text.plan()?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
     let tokens = text.tokens(&files)?;
     let model = text.load(&files)?;
     let answer = pool.install(|| -> Result<Value> {
-        let reading = read(&model, &tokens, rule, text)?;
+        let read = || read(&model, &tokens, &plan, truncated.unwrap_or(tokens.len()), text.chunk());
+        let reading = read()?;
         let mut answer = json!({ "nll": reading.nll, "survivors": reading.survivors });
         if arguments.timing {
             let mut readings = vec![reading];
             for _ in 0..arguments.repeat {
-                readings.push(read(&model, &tokens, rule, text)?);
+                readings.push(read()?);
             }
-            answer["timing"] = timing(&model, tokens.len(), &readings);
+            answer["timing"] = timing(&model, tokens.len(), readings);
         }
         Ok(answer)
     })?;
-    print(&format!("{answer}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    print(&format!("{answer}\n"))
 }
 
-fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, text: &TextArguments) -> Result<Reading> {
+/// Reads the tokens in pieces of `piece`, each with an empty memory.
+fn read(
+    model: &LanguageModel,
+    tokens: &[u32],
+    plan: &MemoryPlan<'_>,
+    piece: usize,
+    chunk: usize,
+) -> Result<Reading> {
     let started = Instant::now();
-    let plan = MemoryPlan {
-        policy: match rule {
-            CacheRule::Evict { policy, size } => Some(policy.at(size)?),
-            _ => None,
-        },
-        positions: text.positions,
-        seed: text.seed,
-        ..MemoryPlan::unbounded()
-    };
-    let piece = match rule {
-        CacheRule::Truncate { size } => size,
-        _ => tokens.len(),
-    };
     let mut reading = Reading::default();
     for (index, piece_tokens) in tokens.chunks(piece).enumerate() {
-        let mut memory = model.new_memory(&plan);
+        let mut memory = model.new_memory(plan);
         if index > 0 {
             reading.nll.push(None);
         }
-        for start in (0..piece_tokens.len()).step_by(text.chunk()) {
-            let end = (start + text.chunk()).min(piece_tokens.len());
+        for start in (0..piece_tokens.len()).step_by(chunk) {
+            let end = (start + chunk).min(piece_tokens.len());
             let states = model.read(&piece_tokens[start..end], &mut memory)?;
             let targets = &piece_tokens[start + 1..(end + 1).min(piece_tokens.len())];
             if !targets.is_empty() {
@@ -99,16 +92,13 @@ fn read(model: &LanguageModel, tokens: &[u32], rule: CacheRule, text: &TextArgum
     Ok(reading)
 }
 
-fn timing(model: &LanguageModel, tokens: usize, readings: &[Reading]) -> Value {
-    let mut seconds: Vec<f64> = readings.iter().map(|reading| reading.seconds).collect();
-    let all = seconds.clone();
-    seconds.sort_by(f64::total_cmp);
-    let median = seconds[seconds.len() / 2];
-    let from_median = |reading: &Reading| (reading.seconds - median).abs();
-    let reading = readings.iter().min_by(|a, b| from_median(a).total_cmp(&from_median(b)));
-    let reading = reading.expect("the text is read at least once");
-    let work = reading.read;
-    let vocabulary = reading.seconds - work.total.as_secs_f64();
+/// Every time, and the parts of the median reading.
+fn timing(model: &LanguageModel, tokens: usize, mut readings: Vec<Reading>) -> Value {
+    let all: Vec<f64> = readings.iter().map(|reading| reading.seconds).collect();
+    readings.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let reading = &readings[readings.len() / 2];
+    let (median, work) = (reading.seconds, reading.read);
+    let vocabulary = median - work.total.as_secs_f64();
     let rate = |flops: u64, seconds: f64| flops as f64 / seconds / 1e9;
     json!({
         "tokens": tokens,

@@ -14,6 +14,7 @@ const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
 /// Set by the first signal; the second one ends the program at once.
 pub(super) struct Interrupt {
     pub(super) stop: Arc<AtomicBool>,
+    /// Its number.
     signal: Arc<AtomicUsize>,
 }
 
@@ -32,8 +33,6 @@ impl Interrupt {
     /// Says that the work was interrupted; the exit code names the signal, as in a shell.
     pub(super) fn exit_code(&self) -> ExitCode {
         eprintln!("interrupted; run the same command again to continue");
-        let signal = self.signal.load(Ordering::Relaxed);
-        let signal = SIGNALS.into_iter().find(|number| *number as usize == signal).unwrap_or(SIGINT);
-        ExitCode::from(128 + signal as u8)
+        ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
     }
 }

@@ -10,14 +10,15 @@ use super::machine_args::MachineArguments;
 use crate::ledger::Only;
 use crate::sweep::{Selection, Shard, Sweep};
 
-/// The sweeps that need no file, by name; `run` and `plan` take the first when none is named.
+/// The sweeps that need no file, by name.
 pub(super) const BUILT_IN: [(&str, &str); 2] =
     [("pocket", include_str!("../../configs/pocket.yaml")), ("smoke", include_str!("../../configs/smoke.yaml"))];
 
 #[derive(Debug, Args)]
 pub(super) struct SweepArguments {
-    /// The sweep's YAML file, or a built-in sweep, which needs no file and no network: pocket (the default) or smoke
-    sweep: Option<PathBuf>,
+    /// The sweep's YAML file, or a built-in sweep, which needs no file and no network: pocket or smoke
+    #[arg(default_value = "pocket")]
+    sweep: PathBuf,
     /// Results folder [default: results/<name of the sweep>]
     #[arg(short, long, env = "TOVA_BENCH_RESULTS", value_name = "DIR")]
     results: Option<PathBuf>,
@@ -37,7 +38,7 @@ pub(super) struct SweepArguments {
 
 impl SweepArguments {
     pub(super) fn sweep(&self) -> Result<Sweep> {
-        read_sweep(self.sweep.as_ref())
+        read_sweep(&self.sweep)
     }
 
     pub(super) fn results_folder(&self, sweep: &Sweep) -> PathBuf {
@@ -62,11 +63,10 @@ impl SweepArguments {
 }
 
 /// Reads a sweep by path or built-in name.
-pub(super) fn read_sweep(named: Option<&PathBuf>) -> Result<Sweep> {
+pub(super) fn read_sweep(named: &Path) -> Result<Sweep> {
     // A built-in name wins over a file of that name: results must not depend on the current folder.
-    let name = named.map_or(Path::new(BUILT_IN[0].0), PathBuf::as_path);
-    Ok(match BUILT_IN.iter().find(|(built_in, _)| name.as_os_str() == *built_in) {
+    Ok(match BUILT_IN.iter().find(|(built_in, _)| named.as_os_str() == *built_in) {
         Some((name, text)) => Sweep::parse(text, &format!("{name}.yaml"))?,
-        None => Sweep::read(name)?,
+        None => Sweep::read(named)?,
     })
 }

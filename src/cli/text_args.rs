@@ -10,9 +10,9 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Downloads;
 use crate::bounded_read;
-use crate::eviction::{CacheRule, Policy, Positions, presets};
+use crate::eviction::{Positions, presets};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{LanguageModel, ModelFiles, Tokenizer, WeightType};
+use crate::lm::{LanguageModel, MemoryPlan, ModelFiles, Tokenizer, WeightType};
 use crate::task::{CHUNK, read_text};
 
 /// The most bytes a file of token ids may have.
@@ -64,7 +64,7 @@ impl TextArguments {
     }
 
     pub(super) fn thread_pool(&self) -> Result<ThreadPool> {
-        Ok(ThreadPoolBuilder::new().num_threads(self.machine.threads()?).build()?)
+        Ok(ThreadPoolBuilder::new().num_threads(self.machine.threads()).build()?)
     }
 
     pub(super) fn chunk(&self) -> usize {
@@ -73,44 +73,39 @@ impl TextArguments {
 
     /// The tokens of the text, at least one.
     pub(super) fn tokens(&self, files: &ModelFiles) -> Result<Vec<u32>> {
-        let tokens: Vec<u32> = match (&self.tokens, &self.text) {
-            (Some(path), _) => {
-                let text = bounded_read::text(path, TOKENS_LIMIT)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                serde_json::from_str(&text).with_context(|| {
-                    format!("{} is no JSON list of token ids such as [1, 15, 9]", path.display())
-                })?
-            }
-            (None, Some(path)) => with_bos(&files.tokenizer()?, &read_text(path)?)?,
-            (None, None) => bail!(UsageError::from_error("either --tokens or --text is needed")),
+        let tokens: Vec<u32> = if let Some(path) = &self.tokens {
+            bounded_read::json(path, TOKENS_LIMIT)
+                .context("--tokens takes a JSON list of token ids such as [1, 15, 9]")?
+        } else {
+            let path = self.text.as_ref().context("either --tokens or --text is needed")?;
+            with_bos(&files.tokenizer()?, &read_text(path)?)?
         };
         ensure!(!tokens.is_empty(), "there is no token to read");
         Ok(tokens)
     }
 
-    pub(super) fn rule(&self) -> Result<CacheRule> {
+    /// The memory under the cache rule, and for `truncate` how many tokens it holds.
+    pub(super) fn plan(&self) -> Result<(MemoryPlan<'static>, Option<usize>)> {
+        let hint = "add --cache-size K, such as 64";
         let size = || {
-            self.cache_size.ok_or_else(|| {
-                UsageError::new(format!("policy {} needs a size", self.policy), "add --cache-size K, such as 64")
-            })
+            self.cache_size.ok_or_else(|| UsageError::new(format!("policy {} needs a size", self.policy), hint))
         };
-        Ok(match self.policy.as_str() {
-            "full" => CacheRule::Unbounded,
-            "truncate" => match size()? {
-                size @ 0..2 => {
-                    let message = format!("with truncate to {size} tokens there is nothing to predict");
-                    bail!(UsageError::new(message, "sizes start at 2"))
-                }
-                size => CacheRule::Truncate { size },
-            },
+        let (policy, truncated) = match self.policy.as_str() {
+            "full" => (None, None),
+            "truncate" => (None, Some(size()?)),
             name => {
-                let policy: Policy = presets::by_name(name).ok_or_else(|| {
+                let policy = presets::by_name(name).ok_or_else(|| {
                     UsageError::new(format!("there is no policy {name:?}"), "see `tova-bench list policies`")
                 })?;
-                policy.at(size()?).map_err(UsageError::from_error)?;
-                CacheRule::Evict { policy, size: size()? }
+                (Some(policy.at(size()?).map_err(UsageError::from_error)?), None)
             }
-        })
+        };
+        if let Some(size @ 0..2) = truncated {
+            let message = format!("with truncate to {size} tokens there is nothing to predict");
+            bail!(UsageError::new(message, "sizes start at 2"));
+        }
+        let plan = MemoryPlan { policy, positions: self.positions, seed: self.seed, ..MemoryPlan::unbounded() };
+        Ok((plan, truncated))
     }
 }
 

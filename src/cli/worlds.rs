@@ -57,8 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Kind::Stories => lines(embedded::stories(count, questions)),
         Kind::Prompts => lines(embedded::prompts(count)),
         Kind::Lessons => Err(UsageError::new("the training texts are not embedded", GENERATOR).into()),
-    }?)?;
-    Ok(ExitCode::SUCCESS)
+    }?)
 }
 
 /// One JSON value per line.

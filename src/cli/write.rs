@@ -1,5 +1,6 @@
 //! `write`: texts that continue one prompt under one cache rule, as one JSON object.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::error::UsageError;
 use super::output::print;
 use super::text_args::{TextArguments, with_bos};
-use crate::eviction::{CacheRule, Positions};
+use crate::eviction::Positions;
 use crate::lm::{
     Generated, GenerationSettings, LanguageModel, MemoryPlan, ModelFiles, PrefilledPrompt, Sampling, Tokenizer,
 };
@@ -22,14 +23,14 @@ pub(super) struct Arguments {
     #[command(flatten)]
     text: TextArguments,
     /// The most tokens to write
-    #[arg(long, default_value_t = 200, value_name = "N")]
-    max_new_tokens: usize,
+    #[arg(long, default_value = "200", value_name = "N")]
+    max_new_tokens: NonZeroUsize,
     /// 0 always takes the most likely token
     #[arg(long, default_value_t = 0.0, value_name = "T")]
     temperature: f64,
     /// Sample from the K most likely tokens only
     #[arg(long, value_name = "K")]
-    top_k: Option<usize>,
+    top_k: Option<NonZeroUsize>,
     /// Sample from the fewest tokens that together reach this probability
     #[arg(long, value_name = "P")]
     top_p: Option<f64>,
@@ -49,8 +50,8 @@ pub(super) struct Arguments {
     #[arg(long, conflicts_with = "tokens")]
     chat: bool,
     /// Write N texts side by side, with consecutive seeds
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    batch: usize,
+    #[arg(long, default_value = "1", value_name = "N")]
+    batch: NonZeroUsize,
     /// Add "timing": seconds of reading and of writing, tokens per second
     #[arg(long)]
     timing: bool,
@@ -58,7 +59,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let text = &arguments.text;
-    let rule = text.rule()?;
+    let (plan, truncated) = text.plan()?;
     let pool = text.thread_pool()?;
     let sampling = sampling(arguments)?;
     if arguments.one_shot && text.positions != Positions::Absolute {
@@ -66,19 +67,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let files = text.files()?;
     let mut prompt = if arguments.chat { chat(arguments, &files)? } else { text.tokens(&files)? };
-    let policy = match rule {
-        CacheRule::Unbounded => None,
+    if let Some(size) = truncated {
         // The paper cuts prompts too, but keeps the question; here there is none, so the last tokens are kept.
-        CacheRule::Truncate { size } => {
-            prompt = prompt.split_off(prompt.len().saturating_sub(size));
-            None
-        }
-        CacheRule::Evict { policy, size } => Some(policy.at(size)?),
-    };
+        prompt = prompt.split_off(prompt.len().saturating_sub(size));
+    }
     let settings = GenerationSettings {
         sampling,
         repetition_penalty: arguments.repetition_penalty,
-        max_new_tokens: arguments.max_new_tokens,
+        max_new_tokens: arguments.max_new_tokens.get(),
         stop_tokens: if arguments.ignore_eos { Vec::new() } else { files.stop_tokens()? },
         stop_strings: arguments.stop.clone(),
     };
@@ -87,19 +83,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Err(_) if text.tokens.is_some() && arguments.stop.is_empty() => None,
         tokenizer => Some(tokenizer?),
     };
-    let plan = MemoryPlan {
-        policy,
-        positions: text.positions,
-        seed: text.seed,
-        one_shot: arguments.one_shot,
-        expect: prompt.len() + arguments.max_new_tokens,
-        ..MemoryPlan::unbounded()
-    };
+    let plan =
+        MemoryPlan { one_shot: arguments.one_shot, expect: prompt.len() + arguments.max_new_tokens.get(), ..plan };
     let model = text.load(&files)?;
     let answer =
         pool.install(|| continuations(arguments, &model, &plan, &prompt, &settings, tokenizer.as_ref()))?;
-    print(&format!("{answer}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    print(&format!("{answer}\n"))
 }
 
 /// Reads the prompt once, and writes all texts from there.
@@ -128,7 +117,7 @@ fn continuations(
         prompt: prompt.to_vec(),
         seed: arguments.text.seed.wrapping_add(number as u64),
     };
-    let prompts = (0..arguments.batch).map(prefilled).collect();
+    let prompts = (0..arguments.batch.get()).map(prefilled).collect();
     let decode = |tokens: &[u32]| tokenizer.map_or(Ok(String::new()), |tokenizer| tokenizer.decode(tokens));
     let started = Instant::now();
     let texts = model.generate(prompts, settings, &decode)?;
@@ -157,12 +146,14 @@ fn sampling(arguments: &Arguments) -> Result<Sampling> {
         "--top-p must be a probability",
         "write a number above 0, up to 1",
     )?;
-    usage(top_k != Some(0), "--top-k 0 leaves no token", "start at 1")?;
     usage(arguments.repetition_penalty > 0.0, "--repetition-penalty must be above 0", "1 changes nothing")?;
-    usage(arguments.max_new_tokens > 0 && arguments.batch > 0, "there is nothing to write", "ask for 1 or more")?;
     let sampled = temperature > 0.0;
     usage(sampled || (top_k, top_p) == (None, None), "nothing is sampled at temperature 0", "add --temperature")?;
-    Ok(if sampled { Sampling::Drawn { temperature, top_k, top_p } } else { Sampling::Greedy })
+    Ok(if sampled {
+        Sampling::Drawn { temperature, top_k: top_k.map(usize::from), top_p }
+    } else {
+        Sampling::Greedy
+    })
 }
 
 /// The text inside the model's chat template.

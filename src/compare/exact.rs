@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use super::point::{Moved, Point, Verdict};
 use super::side::{Name, Numbers};
 use crate::ledger::Row;
-use crate::metric::{DependsOn, Metric};
+use crate::metric::{Metric, Property};
 use crate::report::{Estimate, SampleSum, Sums};
 
 /// Whether a row can be repeated exactly: times never are, and a judge is another program.
 pub(super) fn is_repeatable(row: &Row) -> bool {
-    Metric::known(&row.metric).is_none_or(|metric| metric.depends_on == DependsOn::Nothing)
+    Metric::known(&row.metric).is_none_or(|metric| !metric.is_timed() && !metric.has(Property::Judge))
 }
 
 /// `blank` already has the samples that only one side has.

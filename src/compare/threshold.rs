@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::metric::{DependsOn, Metric};
+use crate::metric::{Metric, Property};
 use crate::report::Estimate;
 
 /// How much a number may differ.
@@ -122,10 +122,12 @@ pub struct Thresholds {
 impl Thresholds {
     pub(super) fn of(&self, metric: &Metric) -> Threshold {
         let named = self.by_metric.iter().rev().find(|(name, _)| *name == metric.id);
-        let default = match metric.depends_on {
-            DependsOn::Memory => Threshold::COUNTED,
-            DependsOn::Clock => Threshold::TIMES,
-            DependsOn::Nothing | DependsOn::Judge => Threshold::DEFAULT,
+        let default = if metric.has(Property::Memory) {
+            Threshold::COUNTED
+        } else if metric.has(Property::Clock) {
+            Threshold::TIMES
+        } else {
+            Threshold::DEFAULT
         };
         named.map(|(_, threshold)| *threshold).or(self.others).unwrap_or(default)
     }

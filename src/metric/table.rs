@@ -34,25 +34,22 @@ pub enum Pooling {
     GeometricShare,
 }
 
-/// What a number depends on besides the program and its input.
+/// What sets a metric apart from a result that the same engine on the same machine repeats bit by bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DependsOn {
-    /// Nothing: the same engine on the same machine repeats it bit by bit.
-    Nothing,
-    /// The device and its load: seconds, resident memory.
+pub enum Property {
+    /// It depends on the device and its load: seconds, resident memory.
     Clock,
-    /// The device's memory, by counting: a batch that fits.
+    /// It depends on the device's memory, by counting: a batch that fits.
     Memory,
-    /// A judge, which is another program.
+    /// It depends on a judge, which is another program.
     Judge,
-}
-
-/// What a metric's rows hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// A result with tables and figures of its own.
-    Result,
-    /// A result that only adds detail to another one: a table, no figure.
+    /// Subtracting the full cache's value means nothing: the metric compares with the full cache itself.
+    NoDifference,
+    /// Policies weigh a sample differently: texts that differ have lengths that differ.
+    VaryingWeights,
+    /// Weights count nothing that a reader would count.
+    Uncountable,
+    /// It only adds detail to another metric: a table, no figure.
     Detail,
     /// What a guess would reach, which is shown with the metric it belongs to.
     Guess,
@@ -78,24 +75,17 @@ pub struct Metric {
     pub label: Cow<'static, str>,
     pub better: Better,
     pub pooling: Pooling,
-    pub depends_on: DependsOn,
     pub guess: Option<Guess>,
-    /// Whether subtracting the full cache's value means something. It does not where the metric compares with the full cache
-    /// itself.
-    pub has_difference: bool,
-    /// Whether every policy weighs a sample alike. Texts that differ have lengths that differ.
-    pub has_fixed_weights: bool,
-    /// Whether weights count something a reader would count.
-    pub counts_things: bool,
     /// The ends of the value axis, where differences must be seen on the whole scale.
     pub range: Option<(f64, f64)>,
     /// The beginning of figures' file names, where it is not the id.
     pub stem: Option<&'static str>,
-    role: Role,
+    properties: &'static [Property],
 }
 
 use Better::{Higher, Lower, Unknown};
 use Pooling::{GeometricShare, Mean, Perplexity, Rate, Share};
+use Property::{Clock, Detail, Judge, Memory, NoDifference, SampleTable, Uncountable, VaryingWeights};
 
 const BY_VALUES: &str = "a guess among the values named so far";
 const BY_COMMONEST: &str = "the commonest answer";
@@ -105,47 +95,42 @@ const BY_FIRST_WORDS: &str = "the document's first words";
 pub static METRICS: [Metric; 37] = [
     new("nll", "perplexity", Lower, Perplexity).stem("perplexity"),
     new("nll_word", "word-level perplexity", Lower, Perplexity).stem("word-perplexity"),
-    new("kl_to_full", "KL to full (nats)", Lower, Mean).without_difference(),
-    new("top1_agreement", "top-1 agreement (%)", Higher, Share).without_difference(),
-    new("evicted_mass", "evicted attention (%)", Lower, Share).without_difference(),
+    new("kl_to_full", "KL to full (nats)", Lower, Mean).with(&[NoDifference]),
+    new("top1_agreement", "top-1 agreement (%)", Higher, Share).with(&[NoDifference]),
+    new("evicted_mass", "evicted attention (%)", Lower, Share).with(&[NoDifference]),
     new("recall", "recall (%)", Higher, Share).guess("recall_chance", BY_VALUES).range(0.0, 100.0),
     new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare).guess("rouge_trivial", BY_FIRST_WORDS),
     new("f1", "F1 (%)", Higher, Share).guess("f1_trivial", BY_COMMONEST),
     new("found", "needles found (%)", Higher, Share),
-    new("exact_match", "exact match (%)", Higher, Share).detail(),
-    new("f1_ascii", "F1, ASCII (%)", Higher, Share).detail(),
-    new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).detail(),
-    new("rouge2", "ROUGE-2", Higher, Share).guess("rouge2_trivial", BY_FIRST_WORDS).detail(),
-    new("rougeL", "ROUGE-L", Higher, Share).guess("rougeL_trivial", BY_FIRST_WORDS).detail(),
-    new("rouge_geo_instance", "ROUGE (geometric mean of each)", Higher, Share).detail(),
-    new("nll_written", "perplexity of what was written", Unknown, Perplexity).varying_weights(),
-    new("new_tokens", "tokens written", Unknown, Mean).detail(),
-    new("distinct_1", "distinct words (%)", Unknown, Share).detail(),
-    new("distinct_2", "distinct word pairs (%)", Unknown, Share).detail(),
-    new("distinct_3", "distinct word triples (%)", Unknown, Share).detail(),
-    new("repetition_4", "repeated word quadruples (%)", Lower, Share).detail(),
-    new("judge_win", "judged better than full (%)", Higher, Share).judged(),
-    new("judge_tie", "judged equal to full (%)", Unknown, Share).judged(),
-    new("judge_loss", "judged worse than full (%)", Lower, Share).judged(),
-    new("judge_unreadable", "unreadable verdicts (%)", Lower, Share).judged().detail(),
-    new("verdict", "preferred by place (%)", Unknown, Share).judged().detail(),
-    new("decode_batch", "tokens/s in the largest batch", Higher, Rate).on(DependsOn::Clock).varying_weights(),
-    new("decode", "tokens/s of one sequence", Higher, Rate).on(DependsOn::Clock),
-    new("prefill", "prompt tokens/s", Higher, Rate).on(DependsOn::Clock),
-    new("first_token", "seconds to the first token", Lower, Mean).on(DependsOn::Clock).detail(),
-    new("batch", "largest batch", Higher, Mean).on(DependsOn::Memory).detail(),
-    new("cache_bytes", "cache bytes of a sequence", Lower, Mean).on(DependsOn::Memory).detail(),
-    new("resident_bytes", "resident bytes of a sequence", Lower, Mean)
-        .on(DependsOn::Clock)
-        .varying_weights()
-        .detail(),
-    new("recent_share", "recent tokens among the kept (%)", Unknown, Share)
-        .without_difference()
-        .weighed_by_steps(),
+    new("exact_match", "exact match (%)", Higher, Share).with(&[Detail]),
+    new("f1_ascii", "F1, ASCII (%)", Higher, Share).with(&[Detail]),
+    new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).with(&[Detail]),
+    new("rouge2", "ROUGE-2", Higher, Share).guess("rouge2_trivial", BY_FIRST_WORDS).with(&[Detail]),
+    new("rougeL", "ROUGE-L", Higher, Share).guess("rougeL_trivial", BY_FIRST_WORDS).with(&[Detail]),
+    new("rouge_geo_instance", "ROUGE (geometric mean of each)", Higher, Share).with(&[Detail]),
+    new("nll_written", "perplexity of what was written", Unknown, Perplexity).with(&[VaryingWeights]),
+    new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
+    new("distinct_1", "distinct words (%)", Unknown, Share).with(&[Detail]),
+    new("distinct_2", "distinct word pairs (%)", Unknown, Share).with(&[Detail]),
+    new("distinct_3", "distinct word triples (%)", Unknown, Share).with(&[Detail]),
+    new("repetition_4", "repeated word quadruples (%)", Lower, Share).with(&[Detail]),
+    new("judge_win", "judged better than full (%)", Higher, Share).with(&[Judge, NoDifference]),
+    new("judge_tie", "judged equal to full (%)", Unknown, Share).with(&[Judge, NoDifference]),
+    new("judge_loss", "judged worse than full (%)", Lower, Share).with(&[Judge, NoDifference]),
+    new("judge_unreadable", "unreadable verdicts (%)", Lower, Share).with(&[Judge, NoDifference, Detail]),
+    new("verdict", "preferred by place (%)", Unknown, Share).with(&[Judge, NoDifference, Detail]),
+    new("decode_batch", "tokens/s in the largest batch", Higher, Rate).with(&[Clock, VaryingWeights]),
+    new("decode", "tokens/s of one sequence", Higher, Rate).with(&[Clock]),
+    new("prefill", "prompt tokens/s", Higher, Rate).with(&[Clock]),
+    new("first_token", "seconds to the first token", Lower, Mean).with(&[Clock, Detail]),
+    new("batch", "largest batch", Higher, Mean).with(&[Memory, Detail]),
+    new("cache_bytes", "cache bytes of a sequence", Lower, Mean).with(&[Memory, Detail]),
+    new("resident_bytes", "resident bytes of a sequence", Lower, Mean).with(&[Clock, VaryingWeights, Detail]),
+    new("recent_share", "recent tokens among the kept (%)", Unknown, Share).with(&[NoDifference, Uncountable]),
     // All policies have the same mean lifetime, by counting. Its slices differ and have a section of their own.
-    new("lifetime", "steps a token is kept", Unknown, Mean).without_difference().detail(),
-    new("kept_until", "kept_until", Unknown, Mean).sample_table(),
-    new("lifetime_by_token", "lifetime_by_token", Unknown, Mean).sample_table(),
+    new("lifetime", "steps a token is kept", Unknown, Mean).with(&[NoDifference, Detail]),
+    new("kept_until", "kept_until", Unknown, Mean).with(&[SampleTable]),
+    new("lifetime_by_token", "lifetime_by_token", Unknown, Mean).with(&[SampleTable]),
 ];
 
 /// The metrics that are geometric means of three others, and those three; guesses are combined alike.
@@ -154,22 +139,9 @@ pub const GEOMETRIC_MEANS: [(&str, [&str; 3]); 2] = [
     ("rouge_trivial", ["rouge1_trivial", "rouge2_trivial", "rougeL_trivial"]),
 ];
 
-/// A metric that is a result, depends on nothing and has a difference to full.
 const fn new(id: &'static str, label: &'static str, better: Better, pooling: Pooling) -> Metric {
-    Metric {
-        id: Cow::Borrowed(id),
-        label: Cow::Borrowed(label),
-        better,
-        pooling,
-        depends_on: DependsOn::Nothing,
-        guess: None,
-        has_difference: true,
-        has_fixed_weights: true,
-        counts_things: true,
-        range: None,
-        stem: None,
-        role: Role::Result,
-    }
+    let (id, label) = (Cow::Borrowed(id), Cow::Borrowed(label));
+    Metric { id, label, better, pooling, guess: None, range: None, stem: None, properties: &[] }
 }
 
 impl Metric {
@@ -184,29 +156,34 @@ impl Metric {
         Self::known(id).cloned().unwrap_or_else(|| Metric {
             id: Cow::Owned(id.to_owned()),
             label: Cow::Owned(plain(id)),
-            role: if is_guess() { Role::Guess } else { Role::Result },
+            properties: if is_guess() { &[Property::Guess] } else { &[] },
             ..new("", "", Unknown, Mean)
         })
     }
 
+    /// Whether it has a property.
+    pub fn has(&self, property: Property) -> bool {
+        self.properties.contains(&property)
+    }
+
     /// Whether it is a result of a policy: neither what a guess would reach nor a table for each sample.
     pub fn is_result(&self) -> bool {
-        matches!(self.role, Role::Result | Role::Detail)
+        !self.has(Property::Guess) && !self.has(SampleTable)
     }
 
     /// Whether it only adds detail to another metric, and is shown as a table without a figure.
     pub fn is_detail(&self) -> bool {
-        self.role == Role::Detail
+        self.has(Detail)
     }
 
     /// Whether its rows carry a table of each sample as text.
     pub fn is_sample_table(&self) -> bool {
-        self.role == Role::SampleTable
+        self.has(SampleTable)
     }
 
     /// Whether it is a property of a device, so that numbers of two devices do not compare.
     pub fn is_timed(&self) -> bool {
-        matches!(self.depends_on, DependsOn::Clock | DependsOn::Memory)
+        self.has(Clock) || self.has(Memory)
     }
 
     /// The place among the metrics of a report; unknown ones come last, by name.
@@ -241,37 +218,8 @@ impl Metric {
         self
     }
 
-    const fn on(mut self, depends_on: DependsOn) -> Metric {
-        self.depends_on = depends_on;
-        self
-    }
-
-    const fn judged(self) -> Metric {
-        self.without_difference().on(DependsOn::Judge)
-    }
-
-    const fn without_difference(mut self) -> Metric {
-        self.has_difference = false;
-        self
-    }
-
-    const fn varying_weights(mut self) -> Metric {
-        self.has_fixed_weights = false;
-        self
-    }
-
-    const fn weighed_by_steps(mut self) -> Metric {
-        self.counts_things = false;
-        self
-    }
-
-    const fn detail(mut self) -> Metric {
-        self.role = Role::Detail;
-        self
-    }
-
-    const fn sample_table(mut self) -> Metric {
-        self.role = Role::SampleTable;
+    const fn with(mut self, properties: &'static [Property]) -> Metric {
+        self.properties = properties;
         self
     }
 }
@@ -292,15 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn guesses_and_tables_are_no_results() {
-        assert!(Metric::of("recall").is_result() && !Metric::of("recall_chance").is_result());
-        assert!(!Metric::of("kept_until").is_result());
-    }
-
-    #[test]
-    fn an_unknown_metric_keeps_its_name() {
-        let bleu = Metric::of("bleu");
-        assert_eq!((&*bleu.label, bleu.better, bleu.is_result()), ("bleu", Better::Unknown, true));
+    fn guesses_and_tables_are_no_results_and_unknown_metrics_keep_their_names() {
+        let found = ["recall", "recall_chance", "kept_until", "bleu"].map(Metric::of);
+        assert_eq!(found.each_ref().map(Metric::is_result), [true, false, false, true]);
+        let [.., bleu] = found;
+        assert_eq!((&*bleu.label, bleu.better), ("bleu", Unknown));
         assert!(bleu.order() > METRICS[METRICS.len() - 1].order());
     }
 

@@ -7,7 +7,7 @@ use super::chart::{self, Chart, Line, Reference};
 use super::points::{Panel, Point, RUNNING};
 use super::series_key::SeriesKey;
 use super::table::{self, Entry, Grid, Show};
-use crate::metric::Metric;
+use crate::metric::{Metric, Property};
 
 /// Panels of one key and metric whose slices are of one kind.
 pub(crate) struct Breakdown<'a> {
@@ -88,7 +88,8 @@ impl Breakdown<'_> {
         };
         fixed("(chance)", |panel| panel.chance.map(|chance| panel.metric.show(chance)));
         fixed("(measured)", |panel| {
-            let weights = panel.points.iter().map(|point| point.weight).filter(|_| panel.metric.counts_things);
+            let weights =
+                panel.points.iter().map(|point| point.weight).filter(|_| !panel.metric.has(Property::Uncountable));
             weights.max_by(f64::total_cmp).map(|weight| weight.to_string())
         });
         Grid { columns: columns.iter().map(|(panel, _)| split(panel).1.to_owned()).collect(), lines }

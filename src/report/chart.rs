@@ -11,7 +11,7 @@ mod tooltip;
 use super::axis::{Axis, Scale, values_to_show};
 use super::points::{Panel, Point};
 use super::scene::Spot;
-use crate::metric::Metric;
+use crate::metric::{Metric, Property};
 pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
 pub(crate) use printed::{Printed, pen as printed_pen};
 
@@ -110,7 +110,7 @@ impl Chart {
         full: Option<Reference>,
         chance: Option<Reference>,
     ) -> Self {
-        let paired = quantity.has_difference && full.is_some();
+        let paired = !quantity.has(Property::NoDifference) && full.is_some();
         let values = Axis::of_values(&values(quantity, series(&lines), full.as_ref(), scale), scale);
         let quantity = quantity.clone();
         Self {
@@ -189,7 +189,7 @@ fn band_of(panel: &Panel, point: &Point) -> Option<(f64, f64)> {
             let interval = difference.interval?;
             Some((value + interval.low - difference.value, value + interval.high - difference.value))
         }
-        None if panel.full().is_some() && panel.metric.has_difference => None,
+        None if panel.full().is_some() && !panel.metric.has(Property::NoDifference) => None,
         None => point.estimate.interval.map(|interval| (interval.low, interval.high)),
     }
     .filter(|(low, high)| low.is_finite() && high.is_finite())

@@ -86,7 +86,7 @@ pub(super) fn xml(text: &str) -> String {
 }
 
 /// One field of a CSV line, quoted as RFC 4180 asks when it must be.
-pub(super) fn csv(field: &str) -> String {
+pub fn csv(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) || field.starts_with(' ') || field.ends_with(' ') {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

@@ -12,7 +12,7 @@ use super::pairs::{self, Pair};
 use super::pool::{Cell, Pool};
 use super::series::{self, AllSeries, CellSums, SampleSum, Series};
 use super::series_key::SeriesKey;
-use crate::metric::Metric;
+use crate::metric::{Metric, Property};
 
 /// One number of a panel: a policy at a cache size, over all its samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,7 +181,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
             notes.push(format!("{}: nothing was scored", place(cell.policy, cell.cache_size)));
             continue;
         };
-        let compared = full.filter(|full| metric.has_difference && full.policy != cell.policy);
+        let compared = full.filter(|full| !metric.has(Property::NoDifference) && full.policy != cell.policy);
         let to_full = compared.and_then(|full| pool.difference(cell, full, |own, full| own - full));
         let point = Point {
             policy: cell.policy.to_owned(),
@@ -193,7 +193,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
             weight: own.weight,
             complete: cell.sums.samples.len() == samples,
         };
-        notes.extend(warnings(&point, cell, full.filter(|_| metric.has_fixed_weights), samples));
+        notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights)), samples));
         points.push(point);
     }
     let clusters = pool.clusters.len();

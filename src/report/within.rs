@@ -11,7 +11,7 @@ use super::order;
 use super::points::{self, Panel, Point};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
-use crate::metric::Better;
+use crate::metric::{Better, Property};
 
 /// The unit of a distance.
 #[derive(Debug, PartialEq)]
@@ -78,7 +78,7 @@ impl Distance {
 
     /// In the unit shown; `None` where the panel has another metric.
     fn of(&self, panel: &Panel) -> Option<f64> {
-        let known = panel.metric.better != Better::Unknown && panel.metric.has_difference;
+        let known = panel.metric.better != Better::Unknown && !panel.metric.has(Property::NoDifference);
         match self.unit {
             _ if !known || panel.slice.is_some() => None,
             Some(unit) => (unit.metric == panel.metric.id).then_some(self.amount),

@@ -2,10 +2,9 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::format::counted;
-use crate::report::escape::plain;
+use crate::format::{counted, plain};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -17,42 +16,50 @@ pub(super) enum Severity {
     Problem,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Finding {
-    pub(super) name: &'static str,
+    name: &'static str,
     #[serde(rename = "verdict")]
     pub(super) severity: Severity,
     pub(super) value: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) advice: Vec<String>,
     /// The same in numbers, for programs.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub(super) figures: Map<String, Value>,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    figures: Value,
 }
 
 impl Finding {
     pub(super) fn ok(name: &'static str, value: impl Into<String>) -> Finding {
-        Finding { name, severity: Severity::Ok, value: value.into(), advice: Vec::new(), figures: Map::new() }
+        Finding { name, severity: Severity::Ok, value: value.into(), advice: Vec::new(), figures: Value::Null }
+    }
+
+    /// Sets the figures, a JSON object.
+    pub(super) fn figures(self, figures: Value) -> Finding {
+        Finding { figures, ..self }
     }
 
     /// Adds advice; the severity becomes at least `Note`.
     pub(super) fn note(self, advice: impl Into<String>) -> Finding {
-        self.with(Severity::Note, advice)
+        self.with(Severity::Note, advice.into())
     }
 
     /// Adds advice; the severity becomes `Problem`.
     pub(super) fn problem(self, advice: impl Into<String>) -> Finding {
-        self.with(Severity::Problem, advice)
+        self.with(Severity::Problem, advice.into())
     }
 
-    fn with(mut self, severity: Severity, advice: impl Into<String>) -> Finding {
+    pub(super) fn note_if(self, condition: bool, advice: impl Into<String>) -> Finding {
+        if condition { self.note(advice) } else { self }
+    }
+
+    pub(super) fn problem_if(self, condition: bool, advice: impl Into<String>) -> Finding {
+        if condition { self.problem(advice) } else { self }
+    }
+
+    fn with(mut self, severity: Severity, advice: String) -> Finding {
         self.severity = self.severity.max(severity);
-        self.advice.push(advice.into());
-        self
-    }
-
-    pub(super) fn figure(mut self, name: &str, value: impl Into<Value>) -> Finding {
-        self.figures.insert(name.to_string(), value.into());
+        self.advice.push(advice);
         self
     }
 }
@@ -93,14 +100,14 @@ mod tests {
 
     #[test]
     fn the_highest_severity_counts_and_control_characters_are_removed() {
-        let finding = Finding::ok("hub", "a\u{1b}[31mb").problem("do\u{7} this").note("and that");
-        assert_eq!(finding.severity, Severity::Problem);
-        let shown = text(&[finding.clone(), Finding::ok("token", "none").figure("n", 3)]);
-        let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[0], "PROBLEM  hub           a\u{FFFD}[31mb");
-        assert_eq!(lines[1].trim_start(), "-> do\u{FFFD} this");
-        assert_eq!(lines[5], "1 problem, 0 notes: runs would fail");
-        let read: Value = serde_json::from_str(&json(&[finding]).unwrap()).unwrap();
+        let hub = Finding::ok("hub", "a\u{1b}[31mb").problem("do\u{7} this").note("and that");
+        let token = Finding::ok("token", "none").figures(json!({ "n": 3 })).note_if(false, "no advice");
+        let findings = [hub, token];
+        let shown = text(&findings);
+        let lines: Vec<&str> = shown.lines().map(str::trim_start).collect();
+        assert_eq!(lines[..2], ["PROBLEM  hub           a\u{FFFD}[31mb", "-> do\u{FFFD} this"]);
+        assert_eq!(lines[3..], ["ok       token         none", "", "1 problem, 0 notes: runs would fail"]);
+        let read: Value = serde_json::from_str(&json(&findings).unwrap()).unwrap();
         assert_eq!((&read["verdict"], &read["checks"][0]["advice"][1]), (&json!("problem"), &json!("and that")));
     }
 }

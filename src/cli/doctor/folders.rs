@@ -4,7 +4,9 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use serde_json::json;
 
 use super::finding::{Finding, Severity};
 use crate::format::Bytes;
@@ -16,74 +18,56 @@ const LEAST_FOR_RESULTS: u64 = 50_000_000;
 const LITTLE_FOR_MODELS: u64 = 15_000_000_000;
 
 pub(super) fn results(folder: &Path) -> Finding {
-    let status = FolderStatus::of(folder);
-    let finding = status.finding("results", folder, "choose another with --results, or change its permissions");
-    if status.free.is_some_and(|free| free < LEAST_FOR_RESULTS) {
-        finding.problem("too little space for results")
-    } else {
-        finding
-    }
+    let advice = "choose another with --results, or change its permissions";
+    let (finding, free) = check("results", folder, advice);
+    finding.problem_if(free.is_some_and(|free| free < LEAST_FOR_RESULTS), "too little space for results")
 }
 
 pub(super) fn cache(folder: &Path, offline: bool) -> Finding {
-    let status = FolderStatus::of(folder);
     let advice = "models cannot be fetched: set HF_HOME or HF_HUB_CACHE to a folder of your own";
-    let mut finding = status.finding("cache", folder, advice);
+    let (mut finding, free) = check("cache", folder, advice);
     if offline {
         // Nothing is fetched then.
         finding.severity = finding.severity.min(Severity::Note);
-    } else if status.free.is_some_and(|free| free < LITTLE_FOR_MODELS) {
-        finding = finding.note("a model of 7 B parameters takes 13.5 GB: set HF_HOME to a folder with more room");
+        return finding;
     }
-    finding
+    finding.note_if(
+        free.is_some_and(|free| free < LITTLE_FOR_MODELS),
+        "a model of 7 B parameters takes 13.5 GB: set HF_HOME to a folder with more room",
+    )
 }
 
-/// What is known about a folder, or its nearest existing parent.
-struct FolderStatus {
-    checked: PathBuf,
-    exists: bool,
-    free: Option<u64>,
-    mount: Option<Mount>,
-    /// Whether a file could be written, and whether locks hold.
-    locks: io::Result<bool>,
-}
-
-impl FolderStatus {
-    fn of(folder: &Path) -> FolderStatus {
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
-        let checked = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/")).to_path_buf();
-        let canonical = fs::canonicalize(&checked).unwrap_or_else(|_| checked.clone());
-        FolderStatus {
-            exists: checked == folder,
-            free: free_bytes(&checked),
-            mount: mount_of(&canonical, mounts()),
-            locks: probe(&checked),
-            checked,
+/// Checks a folder, or its nearest existing parent. Also returns the free bytes, if the system says.
+fn check(name: &'static str, folder: &Path, if_not_writable: &str) -> (Finding, Option<u64>) {
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    let checked = whole.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let canonical = fs::canonicalize(checked).unwrap_or_else(|_| checked.to_path_buf());
+    let mount = mount_of(&canonical, mounts());
+    let (free, locks) = (free_bytes(checked), probe(checked));
+    let kind = mount.as_ref().map(|mount| mount.kind.as_str());
+    let new = if checked == whole { "" } else { " (will be made)" };
+    let free_text = free.map_or(String::new(), |free| format!(", {} free", Bytes(free)));
+    let on = kind.map_or(String::new(), |kind| format!(" on {kind}"));
+    let finding = Finding::ok(name, format!("{}{new}{free_text}{on}", folder.display())).figures(json!({
+        "folder": folder.display().to_string(),
+        "free_bytes": free,
+        "file_system": kind,
+        "writable": locks.is_ok(),
+    }));
+    let finding = match locks {
+        Err(error) => {
+            finding.problem(format!("cannot write to {}: {error}; {if_not_writable}", checked.display()))
         }
-    }
-
-    fn finding(&self, name: &'static str, folder: &Path, if_not_writable: &str) -> Finding {
-        let kind = self.mount.as_ref().map(|mount| mount.kind.as_str());
-        let new = if self.exists { "" } else { " (will be made)" };
-        let free = self.free.map_or(String::new(), |free| format!(", {} free", Bytes(free)));
-        let on = kind.map_or(String::new(), |kind| format!(" on {kind}"));
-        let finding = Finding::ok(name, format!("{}{new}{free}{on}", folder.display()))
-            .figure("folder", folder.display().to_string())
-            .figure("free_bytes", self.free)
-            .figure("file_system", kind)
-            .figure("writable", self.locks.is_ok());
-        match &self.locks {
-            Err(error) => finding
-                .problem(format!("cannot write to {}: {error}; {if_not_writable}", self.checked.display())),
-            Ok(false) => finding.note(
-                "this file system has no locks: give each process a --results of its own (Lustre: mount with -o flock; \
-                 NFS: start lockd)",
-            ),
-            Ok(true) if self.mount.as_ref().is_some_and(locks_are_local) => finding
-                .note("locks hold on one node only, by a mount option: give the shards of each node a --results of their own"),
-            Ok(true) => finding,
-        }
-    }
+        Ok(false) => finding.note(
+            "this file system has no locks: give each process a --results of its own (Lustre: mount with -o flock; \
+             NFS: start lockd)",
+        ),
+        Ok(true) => finding.note_if(
+            mount.as_ref().is_some_and(locks_are_local),
+            "locks hold on one node only, by a mount option: give the shards of each node a --results of their own",
+        ),
+    };
+    (finding, free)
 }
 
 /// Writes and removes a small file; whether a lock on it keeps others out.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::finding::{Finding, one_line};
 use crate::lm::source::{HubAnswer, HubSettings, TokenPlace, TokenState, whoami};
 
@@ -12,53 +14,42 @@ pub(super) fn findings(settings: &HubSettings, offline: bool) -> [Finding; 2] {
     let answer = (!offline).then(|| whoami(settings, TIMEOUT));
     let seconds = started.elapsed().as_secs_f64();
     let endpoint = &settings.endpoint;
+    let value = |words: &str| format!("{endpoint} {words} ({seconds:.1} s)");
     let hub = match &answer {
         None => Finding::ok("hub", format!("{endpoint}, not asked: offline, only the cache is used")),
         // 401 without a login, 404 from mirrors that do not know the question.
-        Some(Ok(HubAnswer { status: 200 | 401 | 404, .. })) => {
-            Finding::ok("hub", format!("{endpoint} answers ({seconds:.1} s)"))
-        }
-        Some(Ok(HubAnswer { status, .. })) => {
-            Finding::ok("hub", format!("{endpoint} answers with status {status} ({seconds:.1} s)"))
-                .note("407 means that a proxy wants a password, 5xx that the hub has trouble; cached models work")
-        }
-        Some(Err(error)) => Finding::ok(
-            "hub",
-            format!("{endpoint} does not answer ({seconds:.1} s): {}", one_line(error)),
-        )
-        .note("built-in and cached models work without it; on machines without a network set HF_HUB_OFFLINE=1")
-        .note("behind a proxy set HTTPS_PROXY; for a mirror of the hub set HF_ENDPOINT"),
+        Some(Ok(HubAnswer { status: 200 | 401 | 404, .. })) => Finding::ok("hub", value("answers")),
+        Some(Ok(HubAnswer { status, .. })) => Finding::ok("hub", value(&format!("answers with status {status}")))
+            .note("407 means that a proxy wants a password, 5xx that the hub has trouble; cached models work"),
+        Some(Err(error)) => Finding::ok("hub", format!("{}: {}", value("does not answer"), one_line(error)))
+            .note("built-in and cached models work without it; on machines without a network set HF_HUB_OFFLINE=1")
+            .note("behind a proxy set HTTPS_PROXY; for a mirror of the hub set HF_ENDPOINT"),
     };
-    let hub = hub
-        .figure("endpoint", endpoint.as_str())
-        .figure("offline", offline)
-        .figure("reachable", answer.as_ref().map(Result::is_ok));
+    let reachable = answer.as_ref().map(Result::is_ok);
+    let hub = hub.figures(json!({ "endpoint": endpoint, "offline": offline, "reachable": reachable }));
     [hub, token(settings, answer.and_then(Result::ok).map(|answer| answer.token))]
 }
 
 fn token(settings: &HubSettings, state: Option<TokenState>) -> Finding {
+    let figures = json!({ "present": settings.token_place.is_some() });
     let from = match &settings.token_place {
         None => {
             let value = "none; only gated and private models need one (HF_TOKEN)";
-            return Finding::ok("hub token", value).figure("present", false);
+            return Finding::ok("hub token", value).figures(figures);
         }
-        Some(TokenPlace::Variable(name)) => format!("from {name}"),
-        Some(TokenPlace::File(file)) => format!("from the file {}", file.display()),
+        Some(TokenPlace::Variable(name)) => name.to_string(),
+        Some(TokenPlace::File(file)) => format!("the file {}", file.display()),
     };
     let state_text = match state {
         Some(TokenState::Accepted) => ", accepted by the hub",
         Some(TokenState::Refused) => ", REFUSED by the hub",
         _ => "",
     };
-    let finding = Finding::ok("hub token", format!("present, {from}{state_text}")).figure("present", true);
-    if state == Some(TokenState::Refused) {
-        finding.problem(
-            "with an invalid token even public models may be refused: make a new one \
-             (https://huggingface.co/settings/tokens), or remove this one",
-        )
-    } else {
-        finding
-    }
+    Finding::ok("hub token", format!("present, from {from}{state_text}")).figures(figures).problem_if(
+        state == Some(TokenState::Refused),
+        "with an invalid token even public models may be refused: make a new one \
+         (https://huggingface.co/settings/tokens), or remove this one",
+    )
 }
 
 pub(super) fn judge_key(variable: impl Fn(&str) -> Option<String>) -> Finding {
@@ -68,5 +59,5 @@ pub(super) fn judge_key(variable: impl Fn(&str) -> Option<String>) -> Finding {
     } else {
         "none (OPENAI_API_KEY); only `judge` needs one, and not for a local server"
     };
-    Finding::ok("judge key", value).figure("present", present)
+    Finding::ok("judge key", value).figures(json!({ "present": present }))
 }

@@ -6,10 +6,7 @@
 mod finding;
 mod folders;
 mod hub;
-mod memory;
-mod processor;
-mod program;
-mod slurm;
+mod machine;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,12 +41,13 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let threads = arguments.machine.threads()?;
+    let threads = arguments.machine.threads();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let mut findings = program::findings();
-    findings.extend(processor::findings(arguments.machine.device, threads)?);
-    findings.push(memory::finding());
-    findings.extend(slurm::finding(variable));
+    let mut findings = vec![machine::version(), machine::build(), machine::device(arguments.machine.device)];
+    findings.extend(machine::card_memory());
+    findings.extend(machine::processor(threads)?);
+    findings.push(machine::memory());
+    findings.extend(machine::slurm(variable));
     findings.push(folders::results(&arguments.results));
     match HubSettings::from_env() {
         Ok(settings) => {

@@ -9,7 +9,7 @@ pub use requests::{STORY_REQUEST, request_of};
 pub use yaml::StoryYaml;
 
 use super::data::EMBEDDED;
-use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer};
+use super::generation::{GenerationConfig, GenerationSamples, Scorer};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Setting, Task, TaskSpec};
 use crate::eviction::CacheRule;
@@ -75,15 +75,7 @@ impl Task for Story {
 
     fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let (requests, digest) = self.requests();
-        let scorer = Scorer { score: diversity, needs_references: false, rescore: true };
+        let scorer = Scorer { score: |text, _| metric::diversity(text), needs_references: false, rescore: true };
         GenerationSamples::prepare(context, requests, digest, scorer, &self.generation)
     }
-}
-
-/// The variety of a text's words. Shares of which the text has none, because it is too short, are left out.
-fn diversity(text: &str, _: &Request) -> Vec<(&'static str, f64)> {
-    let found = metric::diversity(text);
-    let distinct = ["distinct_1", "distinct_2", "distinct_3"].into_iter().zip(found.distinct);
-    let repetition = ("repetition_4", found.repetition_4);
-    distinct.chain([repetition]).filter_map(|(name, share)| Some((name, share?))).collect()
 }
