@@ -17,8 +17,8 @@ use super::disk::{advised, make_writable, remove, write_whole};
 use super::identity::CellName;
 use super::journal::{Journal, read_samples};
 use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem_of};
-use super::row::Row;
-use super::schema::{FORMER_NAMES, read_checked};
+use super::row::{FORMER_NAMES, Row};
+use super::schema::read_checked;
 use crate::bounded_read;
 use crate::columns::{Table, has_column, read_text_column};
 

@@ -22,5 +22,5 @@ pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Unavailable};
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, select};
-pub use row::{Row, Text, date};
-pub use schema::{COLUMNS, read_rows, write_rows};
+pub use row::{COLUMNS, Row, Text, date};
+pub use schema::{read_rows, write_rows};
