@@ -1,7 +1,7 @@
-//! The ledger on a real folder: interruptions, torn and foreign journals, failures, several processes, removed and damaged files.
+//! The ledger on a real folder: interruptions, torn journals, failures, several processes, foreign files. Folders that vanish
+//! and damaged results are tested on whole runs, in `tests/faults`.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::row::tests::row;
@@ -147,121 +147,6 @@ fn a_torn_line_loses_only_its_sample() {
 }
 
 #[test]
-fn journals_of_other_cells_are_ignored() {
-    let fixture = Fixture::new();
-    let journal = fixture.ledger.journal(&fixture.name(0)).unwrap();
-    journal.append(0, rows(&fixture.name(0), 0)).unwrap();
-    let foreign = fixture.path("partial", 1, "jsonl");
-    fs::copy(&fixture.journals(0)[0], &foreign).unwrap();
-    assert!(fixture.ledger.journal(&fixture.name(1)).unwrap().done().is_empty());
-    OpenOptions::new()
-        .append(true)
-        .open(&foreign)
-        .unwrap()
-        .write_all(b"{\"index\":0,\"rows\":[]}\nnot json\n")
-        .unwrap();
-    assert!(fixture.ledger.journal(&fixture.name(1)).unwrap().done().is_empty());
-    assert_eq!(fixture.ledger.status(&fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
-}
-
-#[test]
-fn without_locks_two_processes_complete_one_cell() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let one = fixture.ledger.journal(&name).unwrap();
-    one.append(0, rows(&name, 0)).unwrap();
-    let other = fixture.elsewhere(0);
-    assert_eq!(other.done(), [0]);
-    // Both measure sample 1, to the same numbers; seconds differ.
-    one.append(1, rows(&name, 1)).unwrap();
-    let slower = |row: Row| Row { seconds: 9.0, ..row };
-    other.append(1, rows(&name, 1).into_iter().map(slower).collect()).unwrap();
-    other.append(2, rows(&name, 2)).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 3 });
-    other.complete(3).unwrap();
-    let written = fs::read(fixture.path("cells", 0, "parquet")).unwrap();
-    // The first one goes on as if nothing had happened, and its own end changes nothing.
-    one.append(2, rows(&name, 2)).unwrap();
-    one.complete(3).unwrap();
-    drop(one);
-    assert_eq!(fs::read(fixture.path("cells", 0, "parquet")).unwrap(), written);
-    assert!(files(&fixture.folder.path().join("partial")).is_empty());
-    let rows = fixture.ledger.rows().unwrap();
-    assert_eq!(rows.len(), 6, "no row twice");
-}
-
-#[test]
-fn many_writers_without_locks_write_each_row_once() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let mut random = fastrand::Rng::with_seed(5);
-    for round in 0..20 {
-        let mut writers = vec![fixture.ledger.journal(&name).unwrap()];
-        writers.extend((0..3).map(|_| fixture.elsewhere(0)));
-        let orders: Vec<Vec<usize>> = writers
-            .iter()
-            .map(|_| {
-                let mut order: Vec<usize> = (0..8).collect();
-                random.shuffle(&mut order);
-                order
-            })
-            .collect();
-        std::thread::scope(|scope| {
-            for (journal, order) in writers.iter().zip(&orders) {
-                let name = &name;
-                scope.spawn(move || {
-                    for &sample in order {
-                        journal.append(sample, rows(name, sample as u32)).unwrap();
-                    }
-                    journal.complete(8).unwrap();
-                });
-            }
-        });
-        drop(writers);
-        let expected: Vec<Row> = (0..8).flat_map(|sample| rows(&name, sample)).collect();
-        assert_eq!(fixture.ledger.rows().unwrap(), expected, "round {round}");
-        assert!(files(&fixture.folder.path().join("partial")).is_empty(), "round {round}");
-        assert_eq!(files(&fixture.folder.path().join("cells")), [fixture.path("cells", 0, "parquet")]);
-        fs::remove_file(fixture.path("cells", 0, "parquet")).unwrap();
-    }
-}
-
-#[test]
-fn removed_and_moved_journals_are_detected() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let old = fixture.folder.path().join("old");
-    let begin = || {
-        let ledger = Ledger::open(&old).unwrap();
-        let journal = ledger.journal(&name).unwrap();
-        journal.append(0, rows(&name, 0)).unwrap();
-        (ledger, journal)
-    };
-    let is_detected = |(ledger, journal): (Ledger, Journal), folder_is_gone: bool| {
-        let error = format!("{:#}", journal.append(1, rows(&name, 1)).unwrap_err());
-        assert!(error.contains("during the run") && error.contains("hint:"), "{error}");
-        assert!(journal.complete(2).is_err());
-        drop(journal);
-        assert_eq!(old.exists(), !folder_is_gone, "nothing is made in its place");
-        if folder_is_gone {
-            let error = ledger.rows().unwrap_err().to_string();
-            assert!(error.contains("does not exist any more"), "{error}");
-        }
-    };
-    let run = begin();
-    fs::remove_file(files(&old.join("partial")).pop().unwrap()).unwrap();
-    is_detected(run, false);
-    let run = begin();
-    fs::remove_dir_all(&old).unwrap();
-    is_detected(run, true);
-    let run = begin();
-    let new = fixture.folder.path().join("new");
-    fs::rename(&old, &new).unwrap();
-    is_detected(run, true);
-    assert_eq!(Ledger::open(&new).unwrap().status(&name).unwrap(), Status::Partial { samples: 2 });
-}
-
-#[test]
 fn a_failure_is_kept_until_the_cell_succeeds() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
@@ -274,39 +159,6 @@ fn a_failure_is_kept_until_the_cell_succeeds() {
     journal.complete(1).unwrap();
     assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
     assert!(!fixture.path("failed", 0, "txt").exists());
-}
-
-#[test]
-fn leftovers_of_killed_processes_are_removed() {
-    let fixture = Fixture::new();
-    let stem = |cell| fixture.name(cell).stem().to_string();
-    // A kill while the cell's file or its message was written, or before the journals were removed.
-    let left = |cell: usize| {
-        let (stem, id) = (stem(cell), fixture.name(cell).id());
-        [
-            format!("partial/{stem}.aB3dE6.jsonl"),
-            format!("partial/{id}.lock"),
-            format!("failed/{stem}.txt"),
-            format!("failed/.{stem}.txt.aB3dE6.tmp"),
-            format!("cells/.{stem}.parquet.aB3dE6.tmp"),
-        ]
-    };
-    fixture.complete(0);
-    for path in left(0).into_iter().chain(left(1)) {
-        fs::write(fixture.folder.path().join(path), "left").unwrap();
-    }
-    Ledger::open(fixture.folder.path()).unwrap();
-    for path in left(0) {
-        assert!(!fixture.folder.path().join(&path).exists(), "{path} of the complete cell");
-    }
-    for path in left(1) {
-        assert!(fixture.folder.path().join(&path).exists(), "{path} of the other");
-    }
-    fixture.complete(1);
-    for path in left(1) {
-        assert!(!fixture.folder.path().join(&path).exists(), "{path} is removed with the completion");
-    }
-    assert_eq!(fixture.ledger.rows().unwrap().len(), 4);
 }
 
 #[test]
@@ -329,80 +181,6 @@ fn a_cell_is_found_under_its_earlier_name() {
 }
 
 #[test]
-fn workers_may_append_at_once() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    std::thread::scope(|scope| {
-        for worker in 0..4 {
-            let (journal, name) = (&journal, &name);
-            scope.spawn(move || {
-                for sample in (worker..40).step_by(4) {
-                    journal.append(sample as usize, rows(name, sample)).unwrap();
-                }
-            });
-        }
-    });
-    journal.complete(40).unwrap();
-    let expected: Vec<Row> = (0..40).flat_map(|sample| rows(&name, sample)).collect();
-    assert_eq!(fixture.ledger.rows().unwrap(), expected);
-}
-
-#[test]
-fn damaged_files_are_named() {
-    let fixture = Fixture::new();
-    fixture.complete(0);
-    let path = fixture.path("cells", 0, "parquet");
-    let whole = fs::read(&path).unwrap();
-    let check = |bytes: &[u8]| {
-        fs::write(&path, bytes).unwrap();
-        let error = format!("{:#}", fixture.ledger.rows().unwrap_err());
-        assert!(error.contains(&path.display().to_string()), "{error}");
-    };
-    check(b"");
-    check(b"PAR1 nothing else");
-    check(&whole[..whole.len() / 2]);
-    check(&whole[whole.len() / 2..]);
-    for byte in (0..whole.len()).step_by(97) {
-        let mut flipped = whole.clone();
-        flipped[byte] ^= 4;
-        check(&flipped);
-    }
-    fs::write(&path, &whole).unwrap();
-    fs::copy(&path, fixture.path("cells", 1, "parquet")).unwrap();
-    let error = fixture.ledger.rows().unwrap_err().to_string();
-    assert!(error.contains("does not match its name"), "{error}");
-}
-
-#[test]
-fn readers_need_a_results_folder_and_ignore_temporary_files() {
-    let fixture = Fixture::new();
-    assert!(Ledger::existing(&fixture.folder.path().join("cells")).is_err());
-    let ledger = Ledger::existing(fixture.folder.path()).unwrap();
-    fs::write(fixture.folder.path().join("cells/.half.parquet.tmp"), b"half").unwrap();
-    fs::write(fixture.folder.path().join("cells/.hidden.parquet"), b"half").unwrap();
-    assert!(ledger.rows().unwrap().is_empty());
-}
-
-#[test]
-fn changed_weights_under_one_name_are_detected() {
-    let fixture = Fixture::new();
-    let now = names("new weights");
-    let now: Vec<&CellName> = now.iter().collect();
-    let others = || fixture.ledger.other_revisions(&now, "model", "new weights").unwrap();
-    assert!(others().is_empty());
-    fixture.complete(0);
-    fixture.complete(1);
-    assert_eq!(others().into_iter().collect::<Vec<_>>(), [("revision".to_string(), 2)]);
-    let none =
-        |model: &str, revision: &str| fixture.ledger.other_revisions(&now, model, revision).unwrap().is_empty();
-    assert!(none("model", "revision"), "cells of these weights with other settings");
-    assert!(none("another model", "new weights"));
-    let same: Vec<&CellName> = fixture.cells.iter().collect();
-    assert!(fixture.ledger.other_revisions(&same, "model", "new").unwrap().is_empty());
-}
-
-#[test]
 fn folders_with_the_former_column_names_are_read_but_not_continued() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
@@ -421,4 +199,102 @@ fn folders_with_the_former_column_names_are_read_but_not_continued() {
     assert!(error.contains("earlier version") && error.contains("--results"), "{error}");
     let empty = tempfile::tempdir().unwrap();
     assert!(Ledger::open(empty.path()).unwrap().merge(&former).is_err());
+}
+
+#[test]
+fn many_writers_without_locks_write_each_row_once() {
+    let fixture = Fixture::new();
+    let name = &fixture.name(0);
+    let expected: Vec<Row> = (0..8).flat_map(|sample| rows(name, sample)).collect();
+    let mut random = fastrand::Rng::with_seed(5);
+    for round in 0..20 {
+        let journal = fixture.ledger.journal(name).unwrap();
+        journal.append(0, rows(name, 0)).unwrap();
+        let mut writers = vec![journal];
+        writers.extend((0..3).map(|_| fixture.elsewhere(0)));
+        std::thread::scope(|scope| {
+            for journal in &writers {
+                assert_eq!(journal.done(), [0]);
+                let mut order: Vec<usize> = (1..8).collect();
+                random.shuffle(&mut order);
+                scope.spawn(move || {
+                    for sample in order {
+                        journal.append(sample, rows(name, sample as u32)).unwrap();
+                    }
+                    journal.complete(8).unwrap();
+                });
+            }
+        });
+        drop(writers);
+        assert_eq!(fixture.ledger.rows().unwrap(), expected, "round {round}");
+        assert!(files(&fixture.folder.path().join("partial")).is_empty(), "round {round}");
+        assert_eq!(files(&fixture.folder.path().join("cells")), [fixture.path("cells", 0, "parquet")]);
+        fs::remove_file(fixture.path("cells", 0, "parquet")).unwrap();
+    }
+}
+
+#[test]
+fn leftovers_of_killed_processes_are_removed() {
+    let fixture = Fixture::new();
+    // A kill while the cell's file or its message was written, or before the journals were removed.
+    let left = |cell: usize| {
+        let (stem, id) = (fixture.name(cell).stem().to_string(), fixture.name(cell).id());
+        [
+            format!("partial/{stem}.aB3dE6.jsonl"),
+            format!("partial/{id}.lock"),
+            format!("failed/{stem}.txt"),
+            format!("failed/.{stem}.txt.aB3dE6.tmp"),
+            format!("cells/.{stem}.parquet.aB3dE6.tmp"),
+        ]
+        .map(|path| fixture.folder.path().join(path))
+    };
+    fixture.complete(0);
+    for path in left(0).iter().chain(&left(1)) {
+        fs::write(path, "left").unwrap();
+    }
+    Ledger::open(fixture.folder.path()).unwrap();
+    assert_eq!(left(0).map(|path| path.exists()), [false; 5], "of the complete cell");
+    assert_eq!(left(1).map(|path| path.exists()), [true; 5], "of the other");
+    fixture.complete(1);
+    assert_eq!(left(1).map(|path| path.exists()), [false; 5], "removed with the completion");
+    assert_eq!(fixture.ledger.rows().unwrap().len(), 4);
+}
+
+#[test]
+fn foreign_files_are_no_results() {
+    let fixture = Fixture::new();
+    let journal = fixture.ledger.journal(&fixture.name(0)).unwrap();
+    journal.append(0, rows(&fixture.name(0), 0)).unwrap();
+    // The journal of another cell, and lines that are none.
+    let mut lines = fs::read(&fixture.journals(0)[0]).unwrap();
+    lines.extend(b"{\"index\":0,\"rows\":[]}\nnot json\n");
+    fs::write(fixture.path("partial", 1, "jsonl"), lines).unwrap();
+    assert_eq!(fixture.ledger.status(&fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
+    assert!(Ledger::existing(&fixture.folder.path().join("cells")).is_err(), "no results folder");
+    for hidden in ["cells/.half.parquet.tmp", "cells/.hidden.parquet"] {
+        fs::write(fixture.folder.path().join(hidden), b"half").unwrap();
+    }
+    assert!(fixture.ledger.rows().unwrap().is_empty());
+    // The file of another cell.
+    journal.complete(1).unwrap();
+    fs::copy(fixture.path("cells", 0, "parquet"), fixture.path("cells", 1, "parquet")).unwrap();
+    let error = fixture.ledger.rows().unwrap_err().to_string();
+    assert!(error.contains("does not match its name") && error.contains(fixture.name(1).stem()), "{error}");
+}
+
+#[test]
+fn changed_weights_under_one_name_are_detected() {
+    let fixture = Fixture::new();
+    let now = names("new weights");
+    let others = |cells: &[CellName], model, revision| {
+        let names: Vec<&CellName> = cells.iter().collect();
+        fixture.ledger.other_revisions(&names, model, revision).unwrap().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(others(&now, "model", "new weights"), []);
+    fixture.complete(0);
+    fixture.complete(1);
+    assert_eq!(others(&now, "model", "new weights"), [("revision".to_string(), 2)]);
+    assert_eq!(others(&now, "model", "revision"), [], "cells of these weights with other settings");
+    assert_eq!(others(&now, "another model", "new weights"), []);
+    assert_eq!(others(&fixture.cells, "model", "new"), [], "the same cells");
 }
