@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::cost::{self, Cost, Speed};
-use super::shards::{self, Common, Piece};
+use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Status};
 use crate::lm::source::{DownloadProgress, HubSettings};
@@ -150,23 +150,19 @@ impl Prepared {
         count: usize,
         cost: impl Fn(&ModelTask, &NamedCell) -> Cost,
     ) -> BTreeMap<CellId, usize> {
-        let mut models: Vec<(&str, &ModelSpec)> = Vec::new();
-        let mut commons = Vec::new();
         let mut pieces = Vec::new();
-        let mut ids = Vec::new();
         for (index, model_task) in self.model_tasks.iter().enumerate() {
-            let model = (&*model_task.revision, &model_task.model);
-            let model = models.iter().position(|known| *known == model).unwrap_or_else(|| {
-                models.push(model);
-                models.len() - 1
-            });
-            commons.push(Common { model, loading: cost::loading(model_task) });
-            for cell in &model_task.cells {
-                pieces.push(Piece { model_task: index, cost: cost(model_task, cell) });
-                ids.push(cell.name.id());
-            }
+            let is_same =
+                |other: &ModelTask| other.revision == model_task.revision && other.model == model_task.model;
+            let model = self.model_tasks.iter().position(is_same).unwrap_or(index);
+            let loading = cost::loading(model_task);
+            pieces.extend(model_task.cells.iter().map(|cell| {
+                let cost = cost(model_task, cell);
+                Piece { cost, model_task: index, model, loading }
+            }));
         }
-        ids.into_iter().zip(shards::split(&pieces, &commons, count)).collect()
+        let cells = self.model_tasks.iter().flat_map(|model_task| &model_task.cells);
+        cells.map(|cell| cell.name.id()).zip(shards::split(&pieces, count)).collect()
     }
 }
 

@@ -56,7 +56,7 @@ impl Work<'_> {
 
     /// Splits the remaining cells into one shard of about the same run time for each job, and measures all at once. The
     /// first error ends all of them.
-    pub fn measure_side_by_side(&self, jobs: &[Job<'_>]) -> Result<()> {
+    pub fn measure_side_by_side(&self, jobs: Vec<Job<'_>>) -> Result<()> {
         let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
             if model_task.task.is_timed() {
                 Cost::default()
@@ -67,7 +67,7 @@ impl Work<'_> {
         let shards = self.prepared.shards(jobs.len(), cost_left);
         let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
             let running: Vec<_> = jobs
-                .iter()
+                .into_iter()
                 .enumerate()
                 .map(|(index, job)| {
                     let shards = &shards;
@@ -75,7 +75,7 @@ impl Work<'_> {
                         let selected = |model_task: &ModelTask, cell: &NamedCell| {
                             !model_task.task.is_timed() && shards.get(&cell.name.id()) == Some(&index)
                         };
-                        let outcome = self.measure(job, selected);
+                        let outcome = self.measure(&job, selected);
                         if outcome.is_err() {
                             job.stop.store(true, Ordering::Relaxed);
                         }

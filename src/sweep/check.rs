@@ -2,15 +2,18 @@
 //!
 //! Everything that can be found wrong without loading a model or a text is reported here, with its place in the file.
 
+use indexmap::IndexMap;
+
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
+use super::schema::names::fixed_policies;
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
-use crate::eviction::presets::{self, PRESETS};
+use crate::eviction::presets;
 use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
-use crate::yaml::{Checker, ConfigError, Entries, Location, Spanned};
+use crate::yaml::{Checker, ConfigError, Location, Spanned};
 
 /// The names under `policies:` that are not policies.
 pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
@@ -98,13 +101,13 @@ fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Res
 
 fn definitions(
     checker: Checker<'_>,
-    define: Entries<Spanned<String>, PolicyYaml>,
+    define: IndexMap<Spanned<String>, PolicyYaml>,
 ) -> Result<Vec<(String, Policy)>, ConfigError> {
     let mut defined = Vec::new();
-    for (Spanned { value: name, referenced, .. }, shape) in define.0 {
+    for (Spanned { value: name, referenced, .. }, shape) in define {
         // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
         let base = name.split('+').next().unwrap_or_default();
-        if RESERVED.contains(&base) || PRESETS.iter().any(|preset| preset.name == base) {
+        if fixed_policies().contains(&base) {
             return checker.refuse(
                 referenced,
                 format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
@@ -149,11 +152,8 @@ fn policies(
             Some((name, own)) => (name, positions_of(checker, own, name, *referenced)?),
         };
         let Some(rule) = find(name) else {
-            let known: Vec<&str> = RESERVED
-                .into_iter()
-                .chain(PRESETS.iter().map(|preset| preset.name))
-                .chain(defined.iter().map(|(own, _)| own.as_str()))
-                .collect();
+            let mut known = fixed_policies();
+            known.extend(defined.iter().map(|(own, _)| own.as_str()));
             return checker.refuse(
                 *referenced,
                 format!("unknown policy `{name}`"),

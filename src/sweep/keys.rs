@@ -5,16 +5,17 @@
 
 use std::fmt;
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::schema::{self, names};
 use crate::eviction::{Amount, Positions, Scope, Score};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
-use crate::yaml::{Entries, Spanned};
+use crate::yaml::Spanned;
 
 /// A sweep of tova-bench: every task by every model under every policy at every cache size.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,7 +35,8 @@ pub(super) struct SweepYaml {
     pub policies: Spanned<Vec<Spanned<String>>>,
     /// New policies, by name.
     #[serde(default)]
-    pub define: Entries<Spanned<String>, PolicyYaml>,
+    #[schemars(schema_with = "schema::definitions")]
+    pub define: IndexMap<Spanned<String>, PolicyYaml>,
     /// Cache sizes in entries per layer and key-value head, the protected ones included. `full` has none.
     #[serde(default)]
     #[schemars(inner(range(min = 1, max = u32::MAX)))]
@@ -132,7 +134,8 @@ pub(super) struct PolicyYaml {
 }
 
 /// Tokens, or a percentage in text: `16` or `10%`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "AmountForm")]
 pub(super) struct AmountYaml(pub Amount);
 
 impl Default for AmountYaml {
@@ -141,32 +144,27 @@ impl Default for AmountYaml {
     }
 }
 
-impl<'de> Deserialize<'de> for AmountYaml {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tokens;
-        impl Visitor<'_> for Tokens {
-            type Value = AmountYaml;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a number of tokens such as 16, or a whole percentage of the cache such as 10%")
-            }
-            fn visit_u64<E: Error>(self, tokens: u64) -> Result<AmountYaml, E> {
-                let tokens =
-                    u32::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))?;
-                Ok(AmountYaml(Amount::Tokens(tokens as usize)))
-            }
-            fn visit_i64<E: Error>(self, tokens: i64) -> Result<AmountYaml, E> {
-                let tokens =
-                    u64::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))?;
-                self.visit_u64(tokens)
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<AmountYaml, E> {
-                let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
-                match percent {
-                    Some(percent @ 0..=100u8) => Ok(AmountYaml(Amount::Percent(percent))),
-                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
-                }
-            }
+/// As written in the file.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a number of tokens such as 16, or a whole percentage of the cache such as 10%, was expected"
+)]
+enum AmountForm {
+    Tokens(u32),
+    Text(String),
+}
+
+impl TryFrom<AmountForm> for AmountYaml {
+    type Error = String;
+
+    fn try_from(form: AmountForm) -> Result<AmountYaml, String> {
+        match form {
+            AmountForm::Tokens(tokens) => Ok(AmountYaml(Amount::Tokens(tokens as usize))),
+            AmountForm::Text(text) => match text.strip_suffix('%').map(str::parse) {
+                Some(Ok(percent @ 0..=100)) => Ok(AmountYaml(Amount::Percent(percent))),
+                _ => Err(format!("`{text}` is not a whole percentage of the cache such as 10%")),
+            },
         }
-        deserializer.deserialize_any(Tokens)
     }
 }
