@@ -54,8 +54,8 @@ pub fn run(
     observe(Event::Started { tokens, cells, skipped: outcome.skipped });
     let outcome = Mutex::new(outcome);
     let work = Work { sweep, prepared, ledger, models: Models::default(), outcome: &outcome, observe };
-    work.measure(&machine.whole()?, |model_task, _| model_task.task.is_timed())?;
-    work.measure_side_by_side(machine.parts().collect())?;
+    work.measure(machine.jobs(1), true)?;
+    work.measure(machine.jobs(machine.devices.len()), false)?;
     let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcome.interrupted = machine.stop.load(Ordering::Relaxed);
     Ok(outcome)
