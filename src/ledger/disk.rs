@@ -114,17 +114,9 @@ fn unique<'a>(start: &'a str, end: &'a str) -> tempfile::Builder<'a, 'a> {
     builder
 }
 
-/// A failed write with advice. It is the last of its error chain, so that the hint is printed last.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}; {advice}")]
-struct WriteError {
-    error: io::Error,
-    advice: &'static str,
-}
-
 /// Whether an error is a full disk, on which every other cell would fail too.
 pub fn is_disk_full(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(|write: &WriteError| is_full(write.error.kind()))
+    error.downcast_ref().is_some_and(|error: &io::Error| is_full(error.kind()))
 }
 
 fn is_full(kind: io::ErrorKind) -> bool {
@@ -132,8 +124,8 @@ fn is_full(kind: io::ErrorKind) -> bool {
     matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Adds advice to an IO error where there is some.
-pub(super) fn advised(error: io::Error) -> anyhow::Error {
+/// Adds advice to a failed write where there is some. It is the last of an error chain, so that the hint is printed last.
+pub(super) fn advised(error: io::Error) -> io::Error {
     let advice = match error.kind() {
         kind if is_full(kind) => {
             "what was measured before is kept\n\
@@ -150,9 +142,9 @@ pub(super) fn advised(error: io::Error) -> anyhow::Error {
              hint: if it was moved, move it back or name its new place with --results; if it was removed or moved, run the same \
              command again to continue with what is left"
         }
-        _ => return error.into(),
+        _ => return error,
     };
-    WriteError { error, advice }.into()
+    io::Error::new(error.kind(), format!("{error}; {advice}"))
 }
 
 /// Temporary files are hidden and do not end in `.parquet`, so no reader takes them for results.
@@ -214,8 +206,9 @@ mod tests {
     #[test]
     fn a_full_disk_is_recognised() {
         use io::ErrorKind::{FileTooLarge, PermissionDenied, QuotaExceeded, StorageFull, TimedOut};
-        let full =
-            |kind: io::ErrorKind| is_disk_full(&advised(kind.into()).context("the file").context("the cell"));
+        let full = |kind: io::ErrorKind| {
+            is_disk_full(&anyhow::Error::from(advised(kind.into())).context("the file").context("the cell"))
+        };
         assert_eq!([StorageFull, QuotaExceeded, FileTooLarge].map(full), [true; 3]);
         assert_eq!([PermissionDenied, TimedOut].map(full), [false; 2]);
     }

@@ -41,15 +41,13 @@ struct State {
     done: BTreeSet<usize>,
 }
 
-/// Why a cell cannot be measured now. Neither case is a failure.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
-    #[error(
-        "another process is measuring {0}\nhint: wait for it, or give each process its own cells with --shard"
-    )]
-    Busy(String),
-    #[error("{} is already complete\nhint: remove the file to measure it again", .0.display())]
-    Complete(PathBuf),
+/// The journal of a cell, or why there is none now.
+#[derive(Debug)]
+pub enum Opened {
+    Journal(Journal),
+    Complete,
+    /// Another process is measuring the cell.
+    Busy,
 }
 
 /// A line without its checksum.
@@ -63,12 +61,23 @@ impl Ledger {
     /// Begins a cell, or continues it where it stopped.
     ///
     /// # Errors
-    /// A cell that is complete or locked by another process ([`Unavailable`]); a folder that cannot be written.
-    pub fn journal(&self, name: &CellName) -> Result<Journal> {
-        let lock = lock(self, name)?;
+    /// A folder that cannot be written.
+    pub fn journal(&self, name: &CellName) -> Result<Opened> {
+        let path = self.lock(name.id());
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let lock = lock.map_err(advised).with_context(|| format!("{} cannot be opened", path.display()))?;
+        // Any other error: the file system has no locks.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            return Ok(Opened::Busy);
+        }
+        // Or the process that held the lock has completed the cell meanwhile.
+        if self.find(CELLS, name)?.is_some() {
+            remove(&path)?;
+            return Ok(Opened::Complete);
+        }
         let done = self.samples(name.id())?.into_keys().collect();
         let state = Mutex::new(State { lock: Some(lock), own: None, done });
-        Ok(Journal { name: name.clone(), ledger: self.clone(), state })
+        Ok(Opened::Journal(Journal { name: name.clone(), ledger: self.clone(), state }))
     }
 
     /// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
@@ -129,10 +138,10 @@ impl Journal {
             none => none.insert(create(&self.ledger, &self.name)?),
         };
         let Err(error) = file.write_all(line) else { return Ok(()) };
-        let error = advised(error).context(format!("{} cannot be written", path.display()));
+        let error = Err(advised(error)).with_context(|| format!("{} cannot be written", path.display()));
         // It may end in half a line; the next sample begins a new file.
         state.own = None;
-        Err(error)
+        error
     }
 
     /// Detects a journal that was removed or moved during the run, alone or with the results folder: what is written to an
@@ -193,26 +202,6 @@ fn create(ledger: &Ledger, name: &CellName) -> Result<(File, PathBuf)> {
     create_unique(&folder, &format!("{}.", name.stem()), &format!(".{}", PARTIAL.1))
         .map_err(advised)
         .with_context(|| format!("no journal can be created in {}", folder.display()))
-}
-
-/// Takes the lock of a cell that is neither complete nor locked by another process.
-fn lock(ledger: &Ledger, name: &CellName) -> Result<File> {
-    let path = ledger.lock(name.id());
-    if let Some(result) = ledger.find(CELLS, name)? {
-        return Err(Unavailable::Complete(result).into());
-    }
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(advised).with_context(|| format!("{} cannot be opened", path.display()))?;
-    // Any other error: the file system has no locks.
-    if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        return Err(Unavailable::Busy(name.stem().to_string()).into());
-    }
-    // Between opening and locking, the process that held the lock may have completed the cell.
-    if let Some(result) = ledger.find(CELLS, name)? {
-        remove(&path)?;
-        return Err(Unavailable::Complete(result).into());
-    }
-    Ok(file)
 }
 
 /// Limit on the size of a journal, which is read into memory.

@@ -19,7 +19,7 @@ mod tests;
 pub use disk::{is_disk_full, write_derived};
 pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
-pub use journal::{Journal, Unavailable};
+pub use journal::{Journal, Opened};
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, select};
 pub use row::{COLUMNS, Row, Text, date};

@@ -20,29 +20,29 @@ impl Fixture {
         Fixture { folder, ledger, cells: names("revision") }
     }
 
-    fn name(&self, cell: usize) -> CellName {
-        self.cells[cell].clone()
+    fn name(&self, cell: usize) -> &CellName {
+        &self.cells[cell]
     }
 
     fn path(&self, part: &str, cell: usize, ending: &str) -> PathBuf {
         self.folder.path().join(part).join(format!("{}.{ending}", self.name(cell).stem()))
     }
 
-    /// The journals of a cell, of which each has a part of its name that nobody chose.
-    fn journals(&self, cell: usize) -> Vec<PathBuf> {
-        let stem = format!("{}.", self.name(cell).stem());
+    fn journal_files(&self) -> Vec<PathBuf> {
         let mut found = files(&self.folder.path().join("partial"));
-        found.retain(|path| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            name.starts_with(&stem) && name.ends_with(".jsonl")
-        });
+        found.retain(|path| path.extension().unwrap() == "jsonl");
         found
+    }
+
+    fn journal(&self, name: &CellName) -> Journal {
+        let Opened::Journal(journal) = self.ledger.journal(name).unwrap() else { panic!("no journal") };
+        journal
     }
 
     /// Measures a whole cell of one sample.
     fn complete(&self, cell: usize) {
-        let journal = self.ledger.journal(&self.name(cell)).unwrap();
-        journal.append(0, rows(&self.name(cell), 0)).unwrap();
+        let journal = self.journal(self.name(cell));
+        journal.append(0, rows(self.name(cell), 0)).unwrap();
         journal.complete(1).unwrap();
     }
 
@@ -50,7 +50,7 @@ impl Fixture {
     fn elsewhere(&self, cell: usize) -> Journal {
         let lock = self.folder.path().join(format!("partial/{}.lock", self.name(cell).id()));
         fs::remove_file(lock).unwrap();
-        self.ledger.journal(&self.name(cell)).unwrap()
+        self.journal(self.name(cell))
     }
 }
 
@@ -83,66 +83,64 @@ fn rows(name: &CellName, sample: u32) -> Vec<Row> {
 fn an_interrupted_cell_continues() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Missing);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(2, rows(&name, 2)).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    assert!(journal.append(2, rows(&name, 2)).is_err(), "twice");
-    assert!(journal.append(3, rows(&fixture.name(1), 3)).is_err(), "of another cell");
-    let held = fixture.ledger.journal(&name).unwrap_err();
-    assert_eq!(held.downcast_ref(), Some(&Unavailable::Busy(name.stem().to_string())));
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Missing);
+    let journal = fixture.journal(name);
+    journal.append(2, rows(name, 2)).unwrap();
+    journal.append(0, rows(name, 0)).unwrap();
+    assert!(journal.append(2, rows(name, 2)).is_err(), "twice");
+    assert!(journal.append(3, rows(fixture.name(1), 3)).is_err(), "of another cell");
+    assert!(matches!(fixture.ledger.journal(name).unwrap(), Opened::Busy));
     drop(journal);
 
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
-    let journal = fixture.ledger.journal(&name).unwrap();
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: 2 });
+    let journal = fixture.journal(name);
     assert_eq!(journal.done(), [0, 2]);
     let lacks = journal.complete(3).unwrap_err().to_string();
     assert!(lacks.ends_with("lacks the samples 1"), "{lacks}");
-    journal.append(1, rows(&name, 1)).unwrap();
+    journal.append(1, rows(name, 1)).unwrap();
     assert!(journal.complete(2).is_err(), "one too many");
     assert!(!fixture.path("cells", 0, "parquet").exists());
     journal.complete(3).unwrap();
-    assert!(journal.append(3, rows(&name, 3)).is_err(), "after the end");
+    assert!(journal.append(3, rows(name, 3)).is_err(), "after the end");
 
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert!(files(&fixture.folder.path().join("partial")).is_empty(), "neither journal nor lock");
-    let expected: Vec<Row> = (0..3).flat_map(|sample| rows(&name, sample)).collect();
+    let expected: Vec<Row> = (0..3).flat_map(|sample| rows(name, sample)).collect();
     assert_eq!(fixture.ledger.rows().unwrap(), expected);
-    assert_eq!(fixture.ledger.rows_of(&name).unwrap(), expected);
-    let complete = fixture.ledger.journal(&name).unwrap_err();
-    assert_eq!(complete.downcast_ref(), Some(&Unavailable::Complete(fixture.path("cells", 0, "parquet"))));
+    assert_eq!(fixture.ledger.rows_of(name).unwrap(), expected);
+    assert!(matches!(fixture.ledger.journal(name).unwrap(), Opened::Complete));
 }
 
 #[test]
 fn a_torn_line_loses_only_its_sample() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    let path = fixture.journals(0).pop().unwrap();
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
+    let path = fixture.journal_files().pop().unwrap();
     let one = fs::metadata(&path).unwrap().len();
-    journal.append(1, rows(&name, 1)).unwrap();
+    journal.append(1, rows(name, 1)).unwrap();
     drop(journal);
     let whole = fs::read(&path).unwrap();
     for end in (one as usize..whole.len()).step_by(7).chain([whole.len() - 1]) {
         fs::write(&path, &whole[..end]).unwrap();
-        assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 1 });
-        assert_eq!(fixture.ledger.journal(&name).unwrap().done(), [0], "torn at byte {end}");
+        assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: 1 });
+        assert_eq!(fixture.journal(name).done(), [0], "torn at byte {end}");
     }
     // A flipped bit in the first line does not touch the second.
     let mut flipped = whole.clone();
     flipped[one as usize / 2] ^= 1;
     fs::write(&path, &flipped).unwrap();
-    assert_eq!(fixture.ledger.journal(&name).unwrap().done(), [1]);
+    assert_eq!(fixture.journal(name).done(), [1]);
     // The next process writes to a file of its own, and leaves the torn one as it is.
     let torn = &whole[..whole.len() - 9];
     fs::write(&path, torn).unwrap();
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(1, rows(&name, 1)).unwrap();
+    let journal = fixture.journal(name);
+    journal.append(1, rows(name, 1)).unwrap();
     assert_eq!(fs::read(&path).unwrap(), torn);
-    assert_eq!(fixture.journals(0).len(), 2);
+    assert_eq!(fixture.journal_files().len(), 2);
     journal.complete(2).unwrap();
-    assert_eq!(fixture.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
+    assert_eq!(fixture.ledger.rows().unwrap(), [rows(name, 0), rows(name, 1)].concat());
     assert!(files(&fixture.folder.path().join("partial")).is_empty());
 }
 
@@ -150,14 +148,14 @@ fn a_torn_line_loses_only_its_sample() {
 fn a_failure_is_kept_until_the_cell_succeeds() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    fixture.ledger.fail(&name, &anyhow::anyhow!("no memory").context("layer 7")).unwrap();
+    fixture.ledger.fail(name, &anyhow::anyhow!("no memory").context("layer 7")).unwrap();
     let failed = |samples| Status::Failed { message: "layer 7\ncaused by: no memory".into(), samples };
-    assert_eq!(fixture.ledger.status(&name).unwrap(), failed(0));
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), failed(1));
+    assert_eq!(fixture.ledger.status(name).unwrap(), failed(0));
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
+    assert_eq!(fixture.ledger.status(name).unwrap(), failed(1));
     journal.complete(1).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert!(!fixture.path("failed", 0, "txt").exists());
 }
 
@@ -165,18 +163,18 @@ fn a_failure_is_kept_until_the_cell_succeeds() {
 fn a_cell_is_found_under_its_earlier_name() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
     drop(journal);
     let renamed = CellName::new(name.id(), "perplexity", "random-tiny", "renamed", Some(16));
     assert_ne!(name.stem(), renamed.stem());
-    let held = fixture.ledger.journal(&name).unwrap();
-    assert!(fixture.ledger.journal(&renamed).is_err(), "two names have one lock");
+    let held = fixture.journal(name);
+    assert!(matches!(fixture.ledger.journal(&renamed).unwrap(), Opened::Busy), "two names have one lock");
     drop(held);
     assert_eq!(fixture.ledger.incomplete().unwrap(), [name.stem()]);
     assert_eq!(fixture.ledger.status(&renamed).unwrap(), Status::Partial { samples: 1 });
-    fixture.ledger.journal(&renamed).unwrap().complete(1).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    fixture.journal(&renamed).complete(1).unwrap();
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert_eq!(fixture.ledger.rows().unwrap().len(), 2);
 }
 
@@ -184,8 +182,8 @@ fn a_cell_is_found_under_its_earlier_name() {
 fn folders_with_the_former_column_names_are_read_but_not_continued() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
     journal.complete(1).unwrap();
     let path = fixture.path("cells", 0, "parquet");
     let mut table = crate::columns::Table::from_parquet(fs::read(&path).unwrap()).unwrap();
@@ -194,7 +192,7 @@ fn folders_with_the_former_column_names_are_read_but_not_continued() {
     fs::write(&path, super::checksum::add(&table.to_parquet().unwrap())).unwrap();
 
     let former = Ledger::existing(fixture.folder.path()).unwrap();
-    assert_eq!(former.rows().unwrap(), rows(&name, 0));
+    assert_eq!(former.rows().unwrap(), rows(name, 0));
     let error = Ledger::open(fixture.folder.path()).unwrap_err().to_string();
     assert!(error.contains("earlier version") && error.contains("--results"), "{error}");
     let empty = tempfile::tempdir().unwrap();
@@ -204,11 +202,11 @@ fn folders_with_the_former_column_names_are_read_but_not_continued() {
 #[test]
 fn many_writers_without_locks_write_each_row_once() {
     let fixture = Fixture::new();
-    let name = &fixture.name(0);
+    let name = fixture.name(0);
     let expected: Vec<Row> = (0..8).flat_map(|sample| rows(name, sample)).collect();
     let mut random = fastrand::Rng::with_seed(5);
     for round in 0..20 {
-        let journal = fixture.ledger.journal(name).unwrap();
+        let journal = fixture.journal(name);
         journal.append(0, rows(name, 0)).unwrap();
         let mut writers = vec![journal];
         writers.extend((0..3).map(|_| fixture.elsewhere(0)));
@@ -263,13 +261,13 @@ fn leftovers_of_killed_processes_are_removed() {
 #[test]
 fn foreign_files_are_no_results() {
     let fixture = Fixture::new();
-    let journal = fixture.ledger.journal(&fixture.name(0)).unwrap();
-    journal.append(0, rows(&fixture.name(0), 0)).unwrap();
+    let journal = fixture.journal(fixture.name(0));
+    journal.append(0, rows(fixture.name(0), 0)).unwrap();
     // The journal of another cell, and lines that are none.
-    let mut lines = fs::read(&fixture.journals(0)[0]).unwrap();
+    let mut lines = fs::read(&fixture.journal_files()[0]).unwrap();
     lines.extend(b"{\"index\":0,\"rows\":[]}\nnot json\n");
     fs::write(fixture.path("partial", 1, "jsonl"), lines).unwrap();
-    assert_eq!(fixture.ledger.status(&fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
+    assert_eq!(fixture.ledger.status(fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
     assert!(Ledger::existing(&fixture.folder.path().join("cells")).is_err(), "no results folder");
     for hidden in ["cells/.half.parquet.tmp", "cells/.hidden.parquet"] {
         fs::write(fixture.folder.path().join(hidden), b"half").unwrap();

@@ -137,10 +137,10 @@ impl Prepared {
     fn keep_shard(&mut self, shard: Shard) {
         let cost =
             |model_task: &ModelTask, cell: &NamedCell| cost::whole(model_task, cell, &Device::Cpu, Speed::NOMINAL);
-        let shards = self.shards(shard.count(), cost);
+        let shards = self.shards(shard.count, cost);
         for model_task in &mut self.model_tasks {
             let all = model_task.cells.len();
-            model_task.cells.retain(|named| shards[&named.name.id()] == shard.index());
+            model_task.cells.retain(|named| shards[&named.name.id()] == shard.index);
             self.elsewhere += all - model_task.cells.len();
         }
     }

@@ -20,8 +20,11 @@ pub(super) struct BatchJob {
     pub cells: Vec<(usize, Vec<usize>)>,
 }
 
-/// Receives each result, with its cell and sample. `Err` ends the work, with or without an error.
-pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<SampleResult>) -> Result<(), Option<Error>> + Sync);
+/// `Err` ends the work, with or without an error.
+pub(super) type GoOn = Result<(), Option<Error>>;
+
+/// Receives each result, with its cell and sample.
+pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<SampleResult>) -> GoOn + Sync);
 
 struct Queue {
     batches: VecDeque<BatchJob>,
@@ -141,7 +144,7 @@ impl Worker<'_> {
         self.model_task.cells[cell].cache_config()
     }
 
-    fn read_batch(&self, job: BatchJob) -> Result<(), Option<Error>> {
+    fn read_batch(&self, job: BatchJob) -> GoOn {
         let configs: Vec<CacheConfig> = job.cells.iter().map(|(cell, _)| self.config(*cell)).collect();
         match self.model_task.samples.read_prefix(self.model, job.samples.clone(), &configs) {
             Ok(prefix) => {
@@ -158,7 +161,7 @@ impl Worker<'_> {
         }
     }
 
-    fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> Result<(), Option<Error>> {
+    fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> GoOn {
         let (all, prefix) = &**batch;
         let batch = Batch { all: all.clone(), samples, config: self.config(*cell) };
         let results = self.model_task.samples.measure(self.model, &batch, prefix.as_ref());

@@ -16,8 +16,8 @@ use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rows::Provenance;
-use super::schedule::{self, BatchJob};
-use crate::ledger::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
+use super::schedule::{self, BatchJob, GoOn};
+use crate::ledger::{Journal, Ledger, Opened, Status, is_disk_full};
 use crate::lm::{Device, Interrupted, LanguageModel, device_name, machine_name};
 use crate::task::SampleResult;
 
@@ -137,47 +137,45 @@ impl Work<'_> {
             },
             dtype: model.dtype().to_string(),
         };
-        let report =
-            |index: usize, sample: usize, result: Result<SampleResult>| -> Result<(), Option<anyhow::Error>> {
-                let (cell, state) = (&model_task.cells[index], &progress[&index]);
-                let (name, _) = model_task.samples.name(sample);
-                let result = match result {
-                    Ok(result) => result,
-                    Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(None),
-                    Err(error) => {
-                        let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
-                        if !state.failed.swap(true, Ordering::Relaxed) {
-                            self.count(|outcome| outcome.failed += 1);
-                            observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
-                            ledger.fail(&cell.name, &error)?;
-                        }
-                        return Ok(());
+        let report = |index: usize, sample: usize, result: Result<SampleResult>| -> GoOn {
+            let (cell, state) = (&model_task.cells[index], &progress[&index]);
+            let (name, _) = model_task.samples.name(sample);
+            let result = match result {
+                Ok(result) => result,
+                Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(None),
+                Err(error) => {
+                    let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
+                    if !state.failed.swap(true, Ordering::Relaxed) {
+                        self.count(|outcome| outcome.failed += 1);
+                        observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
+                        ledger.fail(&cell.name, &error)?;
                     }
-                };
-                // Before the rows, so that a sample in the journal always has its files.
-                let kept = result
-                    .side_files
-                    .iter()
-                    .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
-                let rows = || provenance.rows(model_task, cell, sample, &result);
-                kept.and_then(|()| state.journal.append(sample, rows())).map_err(|error| {
-                    let hint =
-                        if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
-                    error.context(hint)
-                })?;
-                let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
-                observe(Event::Sample {
-                    cell,
-                    sample: name,
-                    tokens: model_task.samples.work(sample) as u64,
-                    samples_left: left,
-                    seconds: result.seconds,
-                });
-                if left == 0 {
-                    complete(index)?;
+                    return Ok(());
                 }
-                if job.stop.load(Ordering::Relaxed) { Err(None) } else { Ok(()) }
             };
+            // Before the rows, so that a sample in the journal always has its files.
+            let kept = result
+                .side_files
+                .iter()
+                .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
+            let rows = || provenance.rows(model_task, cell, sample, &result);
+            kept.and_then(|()| state.journal.append(sample, rows())).map_err(|error| {
+                let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
+                error.context(hint)
+            })?;
+            let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
+            observe(Event::Sample {
+                cell,
+                sample: name,
+                tokens: model_task.samples.work(sample) as u64,
+                samples_left: left,
+                seconds: result.seconds,
+            });
+            if left == 0 {
+                complete(index)?;
+            }
+            if job.stop.load(Ordering::Relaxed) { Err(None) } else { Ok(()) }
+        };
         schedule::work(&model, model_task, jobs, workers(model_task, job), &report)
     }
 
@@ -194,20 +192,17 @@ impl Work<'_> {
     ) -> Result<BTreeMap<usize, Progress>> {
         let mut progress = BTreeMap::new();
         for &(index, cell) in cells {
-            let journal = match self.ledger.journal(&cell.name) {
-                Ok(journal) => journal,
-                Err(error) => match error.downcast_ref::<Taken>() {
-                    Some(Taken::Complete(_)) => {
-                        self.count(|outcome| outcome.skipped += 1);
-                        continue;
-                    }
-                    Some(Taken::Busy(_)) => {
-                        self.count(|outcome| outcome.taken += 1);
-                        (self.observe)(Event::CellTaken { cell });
-                        continue;
-                    }
-                    None => return Err(error),
-                },
+            let journal = match self.ledger.journal(&cell.name)? {
+                Opened::Journal(journal) => journal,
+                Opened::Complete => {
+                    self.count(|outcome| outcome.skipped += 1);
+                    continue;
+                }
+                Opened::Busy => {
+                    self.count(|outcome| outcome.taken += 1);
+                    (self.observe)(Event::CellTaken { cell });
+                    continue;
+                }
             };
             let done = journal.done();
             let mut left = 0;

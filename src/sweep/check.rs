@@ -2,6 +2,8 @@
 //!
 //! Everything that can be found wrong without loading a model or a text is reported here, with its place in the file.
 
+use std::path::Path;
+
 use indexmap::IndexMap;
 
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
@@ -21,13 +23,13 @@ pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
 /// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
 
-/// Checks one file. Errors call it `file`; `stem` is the sweep's name if the file has none.
-pub(super) fn check(shape: SweepYaml, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
+/// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own.
+pub(super) fn check(shape: SweepYaml, file: &str) -> Result<Sweep, ConfigError> {
     let checker = Checker { file };
     check_size(checker, &shape)?;
     let name = match shape.name {
         Some(name) => sweep_name(checker, name)?,
-        None => stem.to_string(),
+        None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(checker, shape.models)?;
     let defined = definitions(checker, shape.define)?;

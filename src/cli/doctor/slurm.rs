@@ -13,7 +13,7 @@ pub(super) fn finding(variable: impl Fn(&str) -> Option<String>) -> Option<Findi
         Ok(Some(shard)) => {
             let task = variable("SLURM_ARRAY_TASK_ID").unwrap_or_default();
             let value = format!("job {job}, array task {}: --shard {shard}", task.trim());
-            let finding = finding.figure("shard", shard.index() + 1).figure("shards", shard.count());
+            let finding = finding.figure("shard", shard.index + 1).figure("shards", shard.count);
             Finding { value, ..finding }
         }
         Err(error) => Finding { value: format!("job {job}, an array task"), ..finding }
