@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rayon::prelude::*;
 
 use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
@@ -168,9 +169,15 @@ impl Ledger {
         );
         let mut files: Vec<PathBuf> = self.files(CELLS)?.collect();
         files.sort();
-        // Results in order, so that the first of several damaged files is reported.
-        let cells: Vec<Result<Vec<Row>>> = files.par_iter().map(|path| rows_of_cell(path)).collect();
-        Ok(cells.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let read = |chunk: &[PathBuf]| chunk.iter().map(|path| rows_of_cell(path)).collect::<Result<Vec<_>>>();
+        // The order stays, and the first of several damaged files is reported.
+        thread::scope(|scope| {
+            let chunks = files.chunks(files.len().div_ceil(threads).max(1));
+            let readers: Vec<_> = chunks.map(|chunk| scope.spawn(move || read(chunk))).collect();
+            let cells = readers.into_iter().map(|r| r.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            Ok(cells.collect::<Result<Vec<_>>>()?.into_iter().flatten().flatten().collect())
+        })
     }
 
     /// The names of partial and failed cells, sorted.
@@ -188,17 +195,11 @@ impl Ledger {
         Ok(stems.into_iter().collect())
     }
 
-    /// Complete cells with the readable names of `names` and the same model under another revision, counted by revision: the
-    /// model's files have changed since those were measured.
+    /// Other complete cells with the readable names of `names`, counted by model and revision.
     ///
     /// # Errors
     /// A folder or a file that cannot be read.
-    pub fn other_revisions(
-        &self,
-        names: &[&CellName],
-        model: &str,
-        revision: &str,
-    ) -> Result<BTreeMap<String, usize>> {
+    pub fn namesakes(&self, names: &[&CellName]) -> Result<BTreeMap<(String, String), usize>> {
         let ids: BTreeSet<String> = names.iter().map(|name| name.id().to_string()).collect();
         let readable_names: BTreeSet<&str> = names.iter().map(|name| readable(name.stem())).collect();
         let mut found = BTreeMap::new();
@@ -208,11 +209,9 @@ impl Ledger {
                 continue;
             }
             // All rows of a cell are of one model.
-            let first = |column| Ok::<_, anyhow::Error>(read_text_column(&path, column)?.into_iter().next());
-            if first("model")?.is_some_and(|found| found == model)
-                && let Some(other) = first("model_revision")?.filter(|other| other != revision)
-            {
-                *found.entry(other).or_default() += 1;
+            let first = |column| anyhow::Ok(read_text_column(&path, column)?.into_iter().next());
+            if let (Some(model), Some(revision)) = (first("model")?, first("model_revision")?) {
+                *found.entry((model, revision)).or_default() += 1;
             }
         }
         Ok(found)

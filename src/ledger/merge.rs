@@ -102,17 +102,12 @@ fn stem(path: &Path) -> String {
     stem_of(path).unwrap_or_default().to_owned()
 }
 
-/// Sample, metric, slice, bits of value and weight, and output of a row.
-type Number<'a> = (&'a str, &'a str, Option<&'a str>, u64, u64, Option<&'a str>);
-
 /// What was measured, sorted; date, machine and seconds do not count.
-fn numbers(rows: &[Row]) -> Vec<Number<'_>> {
+fn numbers(rows: &[Row]) -> Vec<impl Ord> {
     let mut numbers: Vec<_> = rows
         .iter()
-        .map(|row| {
-            let slice = row.slice.as_deref();
-            let bits = [row.value, row.weight].map(f64::to_bits);
-            (row.sample.as_str(), row.metric.as_str(), slice, bits[0], bits[1], row.output.as_deref())
+        .map(|Row { sample, metric, slice, value, weight, output, .. }| {
+            (sample, metric, slice, value.to_bits(), weight.to_bits(), output)
         })
         .collect();
     numbers.sort_unstable();

@@ -281,18 +281,13 @@ fn foreign_files_are_no_results() {
 }
 
 #[test]
-fn changed_weights_under_one_name_are_detected() {
+fn cells_of_other_weights_or_settings_are_namesakes() {
     let fixture = Fixture::new();
-    let now = names("new weights");
-    let others = |cells: &[CellName], model, revision| {
-        let names: Vec<&CellName> = cells.iter().collect();
-        fixture.ledger.other_revisions(&names, model, revision).unwrap().into_iter().collect::<Vec<_>>()
-    };
-    assert_eq!(others(&now, "model", "new weights"), []);
+    let new = names("new weights");
+    let namesakes = |cells: &[CellName]| fixture.ledger.namesakes(&cells.iter().collect::<Vec<_>>()).unwrap();
+    assert!(namesakes(&new).is_empty());
     fixture.complete(0);
     fixture.complete(1);
-    assert_eq!(others(&now, "model", "new weights"), [("revision".to_string(), 2)]);
-    assert_eq!(others(&now, "model", "revision"), [], "cells of these weights with other settings");
-    assert_eq!(others(&now, "another model", "new weights"), []);
-    assert_eq!(others(&fixture.cells, "model", "new"), [], "the same cells");
+    assert_eq!(namesakes(&new), [(("model".to_string(), "revision".to_string()), 2)].into());
+    assert!(namesakes(&fixture.cells).is_empty(), "the same cells");
 }

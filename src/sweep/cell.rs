@@ -68,21 +68,8 @@ impl Cell {
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the
     /// hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts. For timed tasks it names the
-    /// machine, which is not part of other meanings.
-    ///
-    /// ```text
-    /// schema=3
-    /// engine=2
-    /// model=<revision>
-    /// dtype=auto | f32 | f16 | bf16
-    /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
-    /// positions=absolute | slot | squeezed
-    /// task=<name>
-    /// length=<tokens>                   and the other settings of the task, as its `Display` gives them
-    /// ...
-    /// data=<digest>
-    /// seed=<n>                          only if it can change a number
-    /// ```
+    /// machine, which is not part of other meanings. The lines of the task are those of its `Display`; `seed` is there only
+    /// if it can change a number.
     pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {
         let rule = match self.rule {
             CacheRule::Unbounded => "unbounded".to_string(),

@@ -63,24 +63,18 @@ fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Res
     for Spanned { value: ModelYaml(value), referenced } in shapes.value {
         let source = match value.source.parse::<ModelSource>() {
             Ok(source) => source,
-            Err(error) if value.source.starts_with(RANDOM) && !value.source.contains('/') => {
-                let near = did_you_mean(&value.source, [RANDOM_TINY]);
-                return checker.refuse(
-                    referenced,
-                    format!("{error:#}"),
-                    format!("{near}write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"),
-                );
-            }
-            Err(_) => {
+            Err(error) => {
                 let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
-                return checker.refuse(
-                    referenced,
-                    format!("`{}` names no model", value.source),
-                    format!(
-                        "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ \
-                         or / for a folder, {POCKET} or {RANDOM_TINY}"
-                    ),
-                );
+                let (message, hint) = if value.source.starts_with(RANDOM) && !value.source.contains('/') {
+                    (format!("{error:#}"), format!("write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"))
+                } else {
+                    let forms = "owner/name or owner/name@revision for the hub, a path starting with ./, ../ or / for a folder";
+                    (
+                        format!("`{}` names no model", value.source),
+                        format!("write {forms}, {POCKET} or {RANDOM_TINY}"),
+                    )
+                };
+                return checker.refuse(referenced, message, near + &hint);
             }
         };
         let rope_scaling = match value.rope_scaling {
