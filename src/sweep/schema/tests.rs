@@ -84,8 +84,8 @@ fn check_keys(schema: &Value, at: &str, found: &mut Vec<String>) {
         assert!(!optional || says_default, "{path} may be left out, and its default is not documented");
         found.push(path);
     }
-    let parts = ["items", "additionalProperties"].map(|part| &schema[part]);
-    for part in parts.into_iter().chain(schema["anyOf"].as_array().into_iter().flatten()) {
+    let parts = ["items", "additionalProperties"].into_iter().filter_map(|part| schema.get(part));
+    for part in parts.chain(schema["anyOf"].as_array().into_iter().flatten()) {
         check_keys(part, at, found);
     }
 }
