@@ -63,6 +63,9 @@ impl Ledger {
     /// # Errors
     /// A folder that cannot be written.
     pub fn journal(&self, name: &CellName) -> Result<Opened> {
+        if self.find(CELLS, name)?.is_some() {
+            return Ok(Opened::Complete);
+        }
         let path = self.lock(name.id());
         let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let lock = lock.map_err(advised).with_context(|| format!("{} cannot be opened", path.display()))?;
@@ -70,7 +73,7 @@ impl Ledger {
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             return Ok(Opened::Busy);
         }
-        // Or the process that held the lock has completed the cell meanwhile.
+        // Between the two, the process that held the lock may have completed the cell.
         if self.find(CELLS, name)?.is_some() {
             remove(&path)?;
             return Ok(Opened::Complete);
