@@ -8,7 +8,7 @@ use std::fmt;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::schema::{self, names};
@@ -134,8 +134,7 @@ pub(super) struct PolicyYaml {
 }
 
 /// Tokens, or a percentage in text: `16` or `10%`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "AmountForm")]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct AmountYaml(pub Amount);
 
 impl Default for AmountYaml {
@@ -144,27 +143,32 @@ impl Default for AmountYaml {
     }
 }
 
-/// As written in the file.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a number of tokens such as 16, or a whole percentage of the cache such as 10%, was expected"
-)]
-enum AmountForm {
-    Tokens(u32),
-    Text(String),
-}
-
-impl TryFrom<AmountForm> for AmountYaml {
-    type Error = String;
-
-    fn try_from(form: AmountForm) -> Result<AmountYaml, String> {
-        match form {
-            AmountForm::Tokens(tokens) => Ok(AmountYaml(Amount::Tokens(tokens as usize))),
-            AmountForm::Text(text) => match text.strip_suffix('%').map(str::parse) {
-                Some(Ok(percent @ 0..=100)) => Ok(AmountYaml(Amount::Percent(percent))),
-                _ => Err(format!("`{text}` is not a whole percentage of the cache such as 10%")),
-            },
+impl<'de> Deserialize<'de> for AmountYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tokens;
+        impl Visitor<'_> for Tokens {
+            type Value = AmountYaml;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a number of tokens such as 16, or a whole percentage of the cache such as 10%")
+            }
+            fn visit_u64<E: Error>(self, tokens: u64) -> Result<AmountYaml, E> {
+                let tokens =
+                    u32::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))?;
+                Ok(AmountYaml(Amount::Tokens(tokens as usize)))
+            }
+            fn visit_i64<E: Error>(self, tokens: i64) -> Result<AmountYaml, E> {
+                let tokens =
+                    u64::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))?;
+                self.visit_u64(tokens)
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<AmountYaml, E> {
+                let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+                match percent {
+                    Some(percent @ 0..=100u8) => Ok(AmountYaml(Amount::Percent(percent))),
+                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
         }
+        deserializer.deserialize_any(Tokens)
     }
 }
