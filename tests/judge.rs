@@ -20,7 +20,7 @@ use support::program::{Ended, Running, command, finish, start};
 use support::rows::kept;
 use tempfile::TempDir;
 use tova_bench::ledger::{CellId, CellName};
-use tova_bench::ledger::{Ledger, Row, Text};
+use tova_bench::ledger::{Ledger, Opened, Row, Text};
 
 const KEY: &str = "sk-test-0123456789/abcdef";
 
@@ -64,7 +64,7 @@ fn write_cell(results: &Path, rows: Vec<Row>) {
         format!("{:?}", rows.iter().map(|row| Row { date: Text::new(), ..row.clone() }).collect::<Vec<_>>());
     let name = CellName::new(CellId::of(&meaning), "story", model, policy, cache_size.map(|size| size as usize));
     let ledger = Ledger::open(results).unwrap();
-    let journal = ledger.journal(&name).unwrap();
+    let Opened::Journal(journal) = ledger.journal(&name).unwrap() else { panic!("taken or complete") };
     let count = rows.len();
     for (index, row) in rows.into_iter().enumerate() {
         let row = Row { cell: name.id().to_string().into(), ..row };

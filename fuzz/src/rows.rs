@@ -7,7 +7,7 @@ use std::fs;
 
 use sha2::{Digest, Sha256};
 use tova_bench::ledger::{CellId, CellName};
-use tova_bench::ledger::{Ledger, Status, read_rows};
+use tova_bench::ledger::{Ledger, Opened, Status, read_rows};
 
 use super::scratch;
 use super::texts::check_message;
@@ -64,7 +64,8 @@ pub fn journal(input: &[u8]) {
         scratch::write(&cell, None);
         let status = ledger.status(&name).expect("a journal that can be read");
         let Status::Partial { samples } = status else { panic!("{status:?}") };
-        let journal = ledger.journal(&name).expect("a journal that can be opened");
+        let opened = ledger.journal(&name).expect("a journal that can be opened");
+        let Opened::Journal(journal) = opened else { panic!("{opened:?}") };
         let done = journal.done();
         assert_eq!(samples, done.len());
         // A journal has one writer; readers do not change it.

@@ -10,7 +10,7 @@ use super::key::Key;
 use super::pairing::{PairedCell, pair};
 use super::rows::Counts;
 use super::workers::Workers;
-use crate::ledger::{Ledger, Only, Row, Status, Unavailable};
+use crate::ledger::{Ledger, Only, Opened, Row, Status};
 
 /// Which judge, and how to ask it. Only the model's name is part of a verdict's identity.
 #[derive(Clone, Debug)]
@@ -165,18 +165,15 @@ fn judge_cell(
     if cell.pairs.is_empty() || (stopped() && ledger.status(&cell.name)? == Status::Missing) {
         return Ok(Counts::default());
     }
-    let journal = match ledger.journal(&cell.name) {
-        Ok(journal) => journal,
-        Err(error) => match error.downcast_ref::<Unavailable>() {
-            Some(Unavailable::Complete(_)) => return Ok(Counts::of(&ledger.rows_of(&cell.name)?)),
-            Some(Unavailable::Busy(_)) => {
-                outcome.taken += 1;
-                let text = format!("{} is being judged by another process", cell.name.stem());
-                (workers.observe)(Event::Message(text));
-                return Ok(Counts::default());
-            }
-            None => return Err(error),
-        },
+    let journal = match ledger.journal(&cell.name)? {
+        Opened::Journal(journal) => journal,
+        Opened::Complete => return Ok(Counts::of(&ledger.rows_of(&cell.name)?)),
+        Opened::Busy => {
+            outcome.taken += 1;
+            let text = format!("{} is being judged by another process", cell.name.stem());
+            (workers.observe)(Event::Message(text));
+            return Ok(Counts::default());
+        }
     };
     if !stopped() {
         let failed = workers.judge(cell, take, &journal)?;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::bounded_read;
+
 /// Writes a whole file: to a temporary name in the same folder, then to the disk, then renamed into place.
 ///
 /// # Errors
@@ -39,13 +41,14 @@ fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) ->
         temporary.persist(path)?;
         Ok(())
     };
-    let mut written = attempt();
-    for _ in 0..MAX_ATTEMPTS {
-        match &written {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && folder.is_dir() => written = attempt(),
-            _ => break,
+    let was_removed = |error: &io::Error| error.kind() == io::ErrorKind::NotFound && folder.is_dir();
+    let mut attempts = 1;
+    let written = loop {
+        match attempt() {
+            Err(error) if was_removed(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
+            written => break written,
         }
-    }
+    };
     written.map_err(advised).with_context(|| format!("{} cannot be written", path.display()))?;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| is_temporary(name, &start)) {
@@ -66,6 +69,14 @@ fn sync_folder(path: &Path) -> Result<()> {
         // Some network file systems cannot sync a folder; the file itself is on the disk.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         outcome => outcome.with_context(|| format!("{} cannot be synced", folder.display())),
+    }
+}
+
+/// The bytes of a file; `None` if another process removed it.
+pub(super) fn read_unless_removed(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    match bounded_read::bytes(path, limit) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        bytes => bytes.map(Some).with_context(|| format!("{} cannot be read", path.display())),
     }
 }
 
@@ -103,17 +114,9 @@ fn unique<'a>(start: &'a str, end: &'a str) -> tempfile::Builder<'a, 'a> {
     builder
 }
 
-/// A failed write with advice. It is the last of its error chain, so that the hint is printed last.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}; {advice}")]
-struct WriteError {
-    error: io::Error,
-    advice: &'static str,
-}
-
 /// Whether an error is a full disk, on which every other cell would fail too.
 pub fn is_disk_full(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(|write: &WriteError| is_full(write.error.kind()))
+    error.downcast_ref().is_some_and(|error: &io::Error| is_full(error.kind()))
 }
 
 fn is_full(kind: io::ErrorKind) -> bool {
@@ -121,8 +124,8 @@ fn is_full(kind: io::ErrorKind) -> bool {
     matches!(kind, StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Adds advice to an IO error where there is some.
-pub(super) fn advised(error: io::Error) -> anyhow::Error {
+/// Adds advice to a failed write where there is some. It is the last of an error chain, so that the hint is printed last.
+pub(super) fn advised(error: io::Error) -> io::Error {
     let advice = match error.kind() {
         kind if is_full(kind) => {
             "what was measured before is kept\n\
@@ -139,9 +142,9 @@ pub(super) fn advised(error: io::Error) -> anyhow::Error {
              hint: if it was moved, move it back or name its new place with --results; if it was removed or moved, run the same \
              command again to continue with what is left"
         }
-        _ => return error.into(),
+        _ => return error,
     };
-    WriteError { error, advice }.into()
+    io::Error::new(error.kind(), format!("{error}; {advice}"))
 }
 
 /// Temporary files are hidden and do not end in `.parquet`, so no reader takes them for results.
@@ -165,27 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn files_are_replaced_whole_and_leftovers_of_killed_writers_removed() {
+    fn concurrent_writers_leave_one_whole_file_and_remove_leftovers_of_killed_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");
         let others = [".a.parquet.b.abc123.tmp", ".a.parquet.tmp", ".aa.parquet.tmp", "a.parquet.tmp"];
         for name in [".a.parquet.aB3dE6.tmp"].iter().chain(&others) {
             fs::write(folder.path().join(name), b"half").unwrap();
         }
-        write_whole(&path, b"one").unwrap();
-        write_derived(&path, b"two").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        let mut expected: Vec<&str> = others.into_iter().chain(["a.parquet"]).collect();
-        expected.sort_unstable();
-        assert_eq!(names(folder.path()), expected, "files of other names stay");
-    }
-
-    #[test]
-    fn concurrent_writers_leave_one_whole_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.parquet");
         let contents: Vec<Vec<u8>> = (0..4).map(|writer| vec![writer; 100_000 + writer as usize]).collect();
-        write_derived(&path, &contents[0]).unwrap();
+        write_whole(&path, &contents[0]).unwrap();
         std::thread::scope(|scope| {
             for bytes in &contents {
                 scope.spawn(|| (0..50).for_each(|_| write_derived(&path, bytes).unwrap()));
@@ -194,7 +185,9 @@ mod tests {
                 assert!(contents.contains(&fs::read(&path).unwrap()), "a reader never sees a torn file");
             }
         });
-        assert_eq!(names(folder.path()), ["a.parquet"]);
+        let mut expected: Vec<&str> = others.into_iter().chain(["a.parquet"]).collect();
+        expected.sort_unstable();
+        assert_eq!(names(folder.path()), expected, "files of other names stay");
     }
 
     #[cfg(unix)]
@@ -202,40 +195,34 @@ mod tests {
     fn the_umask_decides_permissions() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
-        fs::write(folder.path().join("plain"), b"").unwrap();
-        write_whole(&folder.path().join("whole"), b"").unwrap();
+        let [plain, whole] = ["plain", "whole"].map(|name| folder.path().join(name));
+        fs::write(&plain, b"").unwrap();
+        write_whole(&whole, b"").unwrap();
         let (_, unique) = create_unique(folder.path(), "journal.", ".jsonl").unwrap();
-        assert_eq!(mode("whole"), mode("plain"));
-        assert_eq!(mode(unique.file_name().unwrap().to_str().unwrap()), mode("plain"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!([mode(&whole), mode(&unique)], [mode(&plain); 2]);
     }
 
     #[test]
     fn a_full_disk_is_recognised() {
-        let full = |kind| advised(io::Error::from(kind)).context("the file").context("the cell");
-        assert!(is_disk_full(&full(io::ErrorKind::StorageFull)));
-        assert!(is_disk_full(&full(io::ErrorKind::QuotaExceeded)));
-        assert!(is_disk_full(&full(io::ErrorKind::FileTooLarge)));
-        assert!(!is_disk_full(&full(io::ErrorKind::PermissionDenied)));
-        assert!(!is_disk_full(&full(io::ErrorKind::TimedOut)));
-        let printed = format!("{:#}", full(io::ErrorKind::StorageFull));
-        assert!(printed.ends_with("it continues where it stopped"), "{printed}");
+        use io::ErrorKind::{FileTooLarge, PermissionDenied, QuotaExceeded, StorageFull, TimedOut};
+        let full = |kind: io::ErrorKind| {
+            is_disk_full(&anyhow::Error::from(advised(kind.into())).context("the file").context("the cell"))
+        };
+        assert_eq!([StorageFull, QuotaExceeded, FileTooLarge].map(full), [true; 3]);
+        assert_eq!([PermissionDenied, TimedOut].map(full), [false; 2]);
     }
 
     #[test]
     fn failed_writes_leave_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         // A folder in the file's place: the rename fails after the temporary file was written.
-        let path = folder.path().join("a.parquet");
-        fs::create_dir_all(path.join("inside")).unwrap();
-        assert!(write_whole(&path, b"one").is_err());
-        assert_eq!(names(folder.path()), ["a.parquet"]);
+        fs::create_dir_all(folder.path().join("a.parquet/inside")).unwrap();
+        assert!(write_whole(&folder.path().join("a.parquet"), b"one").is_err());
         let gone = format!("{:#}", write_whole(&folder.path().join("gone/a"), b"one").unwrap_err());
         assert!(gone.contains("gone/a") && gone.contains("hint: if it was moved"), "{gone}");
-        assert!(make_writable(&folder.path().join("b")).is_ok());
-        write_whole(&folder.path().join("file"), b"").unwrap();
-        let error = format!("{:#}", make_writable(&folder.path().join("file/below")).unwrap_err());
-        assert!(error.contains("hint:") && error.contains("file/below"), "{error}");
-        assert!(names(&folder.path().join("b")).is_empty());
+        assert_eq!(names(folder.path()), ["a.parquet"]);
+        make_writable(folder.path()).unwrap();
+        assert_eq!(names(folder.path()), ["a.parquet"]);
     }
 }

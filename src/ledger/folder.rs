@@ -11,15 +11,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use sha2::{Digest, Sha256};
 
-use super::disk::{advised, make_writable, remove, write_whole};
-use super::identity::CellName;
-use super::journal::{Journal, read_samples};
-use super::layout::{CELLS, FAILED, Layout, PARTIAL, PARTS, id_of, readable, stem_of};
-use super::row::Row;
-use super::schema::{FORMER_NAMES, read_checked};
-use crate::bounded_read;
+use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
+use super::identity::{CellName, digest};
+use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, readable, stem_of};
+use super::row::{FORMER_NAMES, Row};
+use super::schema::read_checked;
 use crate::columns::{Table, has_column, read_text_column};
 
 /// The state of a cell.
@@ -41,7 +38,7 @@ pub enum Status {
 /// A results folder.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    pub(super) layout: Layout,
+    folder: PathBuf,
 }
 
 /// Limit on the size of a failure message.
@@ -58,16 +55,12 @@ impl Ledger {
         for (part, _) in PARTS {
             make_writable(&folder.join(part))?;
         }
-        let ledger = Ledger { layout: Layout::of(folder) };
+        let ledger = Ledger { folder: folder.to_path_buf() };
         ledger.check_schema()?;
-        ledger.tidy()?;
+        // A kill may have left them behind.
+        let complete = ledger.complete()?;
+        ledger.tidy(|id| complete.contains_key(id))?;
         Ok(ledger)
-    }
-
-    /// Removes journals and locks of complete cells, which a kill may have left behind.
-    pub(super) fn tidy(&self) -> Result<()> {
-        let complete = self.layout.complete()?;
-        self.layout.tidy(|id| complete.contains(id))
     }
 
     /// Refuses cells of schema 4 and before: their files name two columns differently, so a query over old and new files
@@ -76,7 +69,7 @@ impl Ledger {
     /// # Errors
     /// A folder with such cells.
     pub fn check_schema(&self) -> Result<()> {
-        let Some(first) = self.layout.files(CELLS)?.next() else { return Ok(()) };
+        let Some(first) = self.files(CELLS)?.next() else { return Ok(()) };
         ensure!(
             !FORMER_NAMES.iter().any(|(former, _)| has_column(&first, former)),
             "{} was written by an earlier version, which named the columns `slice` and `generation` differently\n\
@@ -96,11 +89,11 @@ impl Ledger {
             "{} is not a results folder: it has no folder `cells`\nhint: `tova-bench run SWEEP` creates one",
             folder.display()
         );
-        Ok(Ledger { layout: Layout::of(folder) })
+        Ok(Ledger { folder: folder.to_path_buf() })
     }
 
     pub fn folder(&self) -> &Path {
-        self.layout.folder()
+        &self.folder
     }
 
     /// The state of a cell.
@@ -108,30 +101,26 @@ impl Ledger {
     /// # Errors
     /// A folder or journal that cannot be read.
     pub fn status(&self, name: &CellName) -> Result<Status> {
-        if self.layout.find(CELLS, name)?.is_some() {
+        if self.find(CELLS, name)?.is_some() {
             return Ok(Status::Done);
         }
-        let journals = self.layout.all(PARTIAL, name.id())?;
-        let samples = read_samples(&journals, name.id())?.len();
-        let failure = self.layout.find(FAILED, name)?.map(|path| message(&path)).transpose()?.flatten();
+        let has_journal = !self.all(PARTIAL, name.id())?.is_empty();
+        let samples = self.samples(name.id())?.len();
+        let failure = match self.find(FAILED, name)? {
+            Some(path) => read_unless_removed(&path, LONGEST_MESSAGE)?,
+            None => None,
+        };
         // Another process may have completed it meanwhile.
-        if self.layout.find(CELLS, name)?.is_some() {
+        if self.find(CELLS, name)?.is_some() {
             return Ok(Status::Done);
         }
         Ok(match failure {
-            Some(message) => Status::Failed { message, samples },
-            None if journals.is_empty() => Status::Missing,
-            None => Status::Partial { samples },
+            Some(text) => {
+                Status::Failed { message: String::from_utf8_lossy(&text).trim_end().to_string(), samples }
+            }
+            None if has_journal => Status::Partial { samples },
+            None => Status::Missing,
         })
-    }
-
-    /// Begins a cell, or continues it where it stopped.
-    ///
-    /// # Errors
-    /// A cell that is complete or locked by another process ([`Unavailable`](super::Unavailable)); a folder that cannot be
-    /// written.
-    pub fn journal(&self, name: &CellName) -> Result<Journal> {
-        Journal::open(self.layout.clone(), name)
     }
 
     /// Records why a cell failed; its journal stays for the next try.
@@ -141,10 +130,10 @@ impl Ledger {
     pub fn fail(&self, name: &CellName, error: &anyhow::Error) -> Result<()> {
         let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
         let text = causes.join("\ncaused by: ") + "\n";
-        if let Some(older) = self.layout.find(FAILED, name)? {
+        if let Some(older) = self.find(FAILED, name)? {
             remove(&older)?;
         }
-        write_whole(&self.layout.path(FAILED, name), text.as_bytes())
+        write_whole(&self.path(FAILED, name), text.as_bytes())
     }
 
     /// Writes a table of one sample to `logs/`; `kind` tells several apart.
@@ -163,7 +152,7 @@ impl Ledger {
     /// # Errors
     /// A cell that is not complete, or a damaged file.
     pub fn rows_of(&self, name: &CellName) -> Result<Vec<Row>> {
-        let path = self.layout.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
+        let path = self.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
         rows_of_cell(&path)
     }
 
@@ -172,22 +161,22 @@ impl Ledger {
     /// # Errors
     /// A folder that does not exist any more; a damaged or foreign file among the cells, by name.
     pub fn rows(&self) -> Result<Vec<Row>> {
-        let cells = self.layout.part(CELLS);
+        let cells = self.part(CELLS);
         ensure!(
             cells.is_dir(),
             "{} does not exist any more\nhint: if the results were moved, name their new place",
             cells.display()
         );
-        let mut files: Vec<PathBuf> = self.layout.files(CELLS)?.collect();
+        let mut files: Vec<PathBuf> = self.files(CELLS)?.collect();
         files.sort();
         let threads = thread::available_parallelism().map_or(1, usize::from);
+        let read = |chunk: &[PathBuf]| chunk.iter().map(|path| rows_of_cell(path)).collect::<Result<Vec<_>>>();
         // The order stays, and the first of several damaged files is reported.
-        let chunks = files.chunks(files.len().div_ceil(threads).max(1));
         thread::scope(|scope| {
-            let readers: Vec<_> = chunks.map(|chunk| scope.spawn(|| read_all(chunk))).collect();
-            let read =
-                readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            Ok(read.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+            let chunks = files.chunks(files.len().div_ceil(threads).max(1));
+            let readers: Vec<_> = chunks.map(|chunk| scope.spawn(move || read(chunk))).collect();
+            let cells = readers.into_iter().map(|r| r.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            Ok(cells.collect::<Result<Vec<_>>>()?.into_iter().flatten().flatten().collect())
         })
     }
 
@@ -196,54 +185,36 @@ impl Ledger {
     /// # Errors
     /// A folder that cannot be read.
     pub fn incomplete(&self) -> Result<Vec<String>> {
-        let complete = self.layout.complete()?;
+        let complete = self.complete()?;
         let mut stems = BTreeSet::new();
         for part in [PARTIAL, FAILED] {
-            for path in self.layout.files(part)?.filter(|path| id_of(path).is_none_or(|id| !complete.contains(id)))
-            {
+            for path in self.files(part)?.filter(|path| id_of(path).is_none_or(|id| !complete.contains_key(id))) {
                 stems.extend(stem_of(&path).map(str::to_string));
             }
         }
         Ok(stems.into_iter().collect())
     }
 
-    /// Complete cells with the readable names of `names` and the same model under another revision, counted by revision: the
-    /// model's files have changed since those were measured.
+    /// Other complete cells with the readable names of `names`, counted by model and revision.
     ///
     /// # Errors
     /// A folder or a file that cannot be read.
-    pub fn other_revisions(
-        &self,
-        names: &[&CellName],
-        model: &str,
-        revision: &str,
-    ) -> Result<BTreeMap<String, usize>> {
+    pub fn namesakes(&self, names: &[&CellName]) -> Result<BTreeMap<(String, String), usize>> {
         let ids: BTreeSet<String> = names.iter().map(|name| name.id().to_string()).collect();
         let readable_names: BTreeSet<&str> = names.iter().map(|name| readable(name.stem())).collect();
         let mut found = BTreeMap::new();
-        for path in self.layout.files(CELLS)? {
+        for path in self.files(CELLS)? {
             let is_namesake = stem_of(&path).is_some_and(|stem| readable_names.contains(readable(stem)));
             if !is_namesake || id_of(&path).is_none_or(|id| ids.contains(id)) {
                 continue;
             }
             // All rows of a cell are of one model.
-            let first = |column| Ok::<_, anyhow::Error>(read_text_column(&path, column)?.into_iter().next());
-            if first("model")?.is_some_and(|found| found == model)
-                && let Some(other) = first("model_revision")?.filter(|other| other != revision)
-            {
-                *found.entry(other).or_default() += 1;
+            let first = |column| anyhow::Ok(read_text_column(&path, column)?.into_iter().next());
+            if let (Some(model), Some(revision)) = (first("model")?, first("model_revision")?) {
+                *found.entry((model, revision)).or_default() += 1;
             }
         }
         Ok(found)
-    }
-}
-
-/// Why a cell failed, unless it succeeded meanwhile.
-fn message(path: &Path) -> Result<Option<String>> {
-    match bounded_read::text(path, LONGEST_MESSAGE) {
-        Ok(text) => Ok(Some(text.trim_end().to_string())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }
 
@@ -251,14 +222,7 @@ fn message(path: &Path) -> Result<Option<String>> {
 fn file_name(sample: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '+' | '_') { c } else { '-' };
     let shown: String = sample.chars().take(64).map(plain).collect();
-    let digest = Sha256::digest(sample);
-    let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("{shown}-{digest}")
-}
-
-fn read_all(files: &[PathBuf]) -> Result<Vec<Row>> {
-    let cells: Vec<Vec<Row>> = files.iter().map(|path| rows_of_cell(path)).collect::<Result<_>>()?;
-    Ok(cells.into_iter().flatten().collect())
+    format!("{shown}-{:08x}", digest(sample) >> 32)
 }
 
 pub(super) fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {

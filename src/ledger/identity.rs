@@ -20,10 +20,14 @@ pub struct CellId(u64);
 impl CellId {
     /// The id of a canonical text.
     pub fn of(meaning: &str) -> CellId {
-        let digest: [u8; 32] = Sha256::digest(meaning).into();
-        let [a, b, c, d, e, f, g, h, ..] = digest;
-        CellId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+        CellId(digest(meaning))
     }
+}
+
+/// The first 64 bits of a text's SHA-256.
+pub(super) fn digest(text: &str) -> u64 {
+    let digest = Sha256::digest(text);
+    digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 impl fmt::Display for CellId {

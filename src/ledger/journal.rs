@@ -10,26 +10,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use super::disk::{advised, create_unique, remove};
-use super::identity::{CellId, CellName};
-use super::layout::{CELLS, Layout, PARTIAL};
+use super::disk::{advised, create_unique, read_unless_removed, remove};
+use super::folder::Ledger;
+use super::identity::{CellId, CellName, digest};
+use super::layout::{CELLS, PARTIAL};
 use super::row::Row;
 use super::schema::write_rows;
-use crate::bounded_read;
 
 /// The samples of one cell, recorded as they finish. Any thread may append.
 #[derive(Debug)]
 pub struct Journal {
     name: CellName,
-    layout: Layout,
+    ledger: Ledger,
     state: Mutex<State>,
 }
 
@@ -42,15 +41,13 @@ struct State {
     done: BTreeSet<usize>,
 }
 
-/// Why a cell cannot be measured now. Neither case is a failure.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
-    #[error(
-        "another process is measuring {0}\nhint: wait for it, or give each process its own cells with --shard"
-    )]
-    Busy(String),
-    #[error("{} is already complete\nhint: remove the file to measure it again", .0.display())]
-    Complete(PathBuf),
+/// The journal of a cell, or why there is none now.
+#[derive(Debug)]
+pub enum Opened {
+    Journal(Journal),
+    Complete,
+    /// Another process is measuring the cell.
+    Busy,
 }
 
 /// A line without its checksum.
@@ -60,15 +57,49 @@ struct Entry {
     rows: Vec<Row>,
 }
 
-impl Journal {
-    /// Opens the journal of a cell that no other process measures.
-    pub(super) fn open(layout: Layout, name: &CellName) -> Result<Journal> {
-        let lock = lock(&layout, name)?;
-        let samples = read_samples(&layout.all(PARTIAL, name.id())?, name.id())?;
-        let state = State { lock: Some(lock), own: None, done: samples.into_keys().collect() };
-        Ok(Journal { name: name.clone(), layout, state: Mutex::new(state) })
+impl Ledger {
+    /// Begins a cell, or continues it where it stopped.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub fn journal(&self, name: &CellName) -> Result<Opened> {
+        if self.find(CELLS, name)?.is_some() {
+            return Ok(Opened::Complete);
+        }
+        let path = self.lock(name.id());
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let lock = lock.map_err(advised).with_context(|| format!("{} cannot be opened", path.display()))?;
+        // Any other error: the file system has no locks.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            return Ok(Opened::Busy);
+        }
+        // Between the two, the process that held the lock may have completed the cell.
+        if self.find(CELLS, name)?.is_some() {
+            remove(&path)?;
+            return Ok(Opened::Complete);
+        }
+        let done = self.samples(name.id())?.into_keys().collect();
+        let state = Mutex::new(State { lock: Some(lock), own: None, done });
+        Ok(Opened::Journal(Journal { name: name.clone(), ledger: self.clone(), state }))
     }
 
+    /// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
+    pub(super) fn samples(&self, id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
+        let mut samples = BTreeMap::new();
+        for path in self.all(PARTIAL, id)? {
+            // Removed: another process has completed the cell.
+            let bytes = read_unless_removed(&path, MOST_BYTES)?.unwrap_or_default();
+            for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+                if let Some(sample) = parse(id, line) {
+                    samples.entry(sample.index).or_insert(sample.rows);
+                }
+            }
+        }
+        Ok(samples)
+    }
+}
+
+impl Journal {
     /// The recorded samples, ascending.
     pub fn done(&self) -> Vec<usize> {
         self.state().done.iter().copied().collect()
@@ -81,11 +112,7 @@ impl Journal {
     pub fn rows(&self) -> Result<Vec<Row>> {
         // Wait for a line that is being written.
         let _state = self.state();
-        Ok(self.samples()?.into_values().flatten().collect())
-    }
-
-    fn samples(&self) -> Result<BTreeMap<usize, Vec<Row>>> {
-        read_samples(&self.layout.all(PARTIAL, self.name.id())?, self.name.id())
+        Ok(self.ledger.samples(self.name.id())?.into_values().flatten().collect())
     }
 
     /// Records a finished sample.
@@ -111,13 +138,13 @@ impl Journal {
     fn write(&self, state: &mut State, line: &[u8]) -> Result<()> {
         let (file, path) = match &mut state.own {
             Some(own) => own,
-            none => none.insert(create(&self.layout, &self.name)?),
+            none => none.insert(create(&self.ledger, &self.name)?),
         };
         let Err(error) = file.write_all(line) else { return Ok(()) };
-        let error = advised(error).context(format!("{} cannot be written", path.display()));
+        let error = Err(advised(error)).with_context(|| format!("{} cannot be written", path.display()));
         // It may end in half a line; the next sample begins a new file.
         state.own = None;
-        Err(error)
+        error
     }
 
     /// Detects a journal that was removed or moved during the run, alone or with the results folder: what is written to an
@@ -127,7 +154,7 @@ impl Journal {
         let exists = path.try_exists().with_context(|| format!("{} cannot be accessed", path.display()))?;
         // Or another process completed the cell and removed its journals.
         ensure!(
-            exists || self.layout.find(CELLS, &self.name)?.is_some(),
+            exists || self.ledger.find(CELLS, &self.name)?.is_some(),
             "{} was removed, moved or unmounted during the run\n\
              hint: if the results were moved, move them back or name their new place with --results; then run the same \
              command again: it continues with what is left",
@@ -146,8 +173,8 @@ impl Journal {
         let mut state = self.state();
         ensure!(state.lock.is_some(), "{stem} is already complete, or its journal is closed");
         self.check_in_place(&state)?;
-        if self.layout.find(CELLS, &self.name)?.is_none() {
-            let samples = self.samples()?;
+        if self.ledger.find(CELLS, &self.name)?.is_none() {
+            let samples = self.ledger.samples(self.name.id())?;
             let missing: Vec<String> = (0..expected)
                 .filter(|index| !samples.contains_key(index))
                 .map(|index| index.to_string())
@@ -156,11 +183,11 @@ impl Journal {
             ensure!(samples.len() == expected, "{stem} has {} samples instead of {expected}", samples.len());
             let rows: Vec<Row> = samples.into_values().flatten().collect();
             ensure!(!rows.is_empty(), "nothing was measured in {stem}");
-            write_rows(&self.layout.path(CELLS, &self.name), &rows)?;
+            write_rows(&self.ledger.path(CELLS, &self.name), &rows)?;
         }
         state.own = None;
         let id = self.name.id().to_string();
-        self.layout.tidy(|other| other == id)?;
+        self.ledger.tidy(|other| other == id)?;
         // Last, so that no process starts the cell while its journals are removed.
         state.lock = None;
         Ok(())
@@ -173,60 +200,18 @@ impl Journal {
 }
 
 /// Creates a journal file with a unique name.
-fn create(layout: &Layout, name: &CellName) -> Result<(File, PathBuf)> {
-    let folder = layout.part(PARTIAL);
+fn create(ledger: &Ledger, name: &CellName) -> Result<(File, PathBuf)> {
+    let folder = ledger.part(PARTIAL);
     create_unique(&folder, &format!("{}.", name.stem()), &format!(".{}", PARTIAL.1))
         .map_err(advised)
         .with_context(|| format!("no journal can be created in {}", folder.display()))
 }
 
-/// Takes the lock of a cell that is neither complete nor locked by another process.
-fn lock(layout: &Layout, name: &CellName) -> Result<File> {
-    let path = layout.lock(name.id());
-    if let Some(result) = layout.find(CELLS, name)? {
-        return Err(Unavailable::Complete(result).into());
-    }
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(advised).with_context(|| format!("{} cannot be opened", path.display()))?;
-    // Any other error: the file system has no locks.
-    if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        return Err(Unavailable::Busy(name.stem().to_string()).into());
-    }
-    // Between opening and locking, the process that held the lock may have completed the cell.
-    if let Some(result) = layout.find(CELLS, name)? {
-        remove(&path)?;
-        return Err(Unavailable::Complete(result).into());
-    }
-    Ok(file)
-}
-
-/// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
-pub(super) fn read_samples(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
-    let mut samples = BTreeMap::new();
-    for path in journals {
-        for line in bytes(path)?.split_inclusive(|&byte| byte == b'\n') {
-            if let Some(sample) = parse(id, line) {
-                samples.entry(sample.index).or_insert(sample.rows);
-            }
-        }
-    }
-    Ok(samples)
-}
-
 /// Limit on the size of a journal, which is read into memory.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// The bytes of a journal; none if it was removed because its cell is complete.
-fn bytes(path: &Path) -> Result<Vec<u8>> {
-    match bounded_read::bytes(path, MOST_BYTES) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        bytes => bytes.with_context(|| format!("the journal {} cannot be read", path.display())),
-    }
-}
-
 fn checksum(id: CellId, text: &str) -> String {
-    let digest = Sha256::digest(format!("{id}\n{text}"));
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:016x}", digest(&format!("{id}\n{text}")))
 }
 
 /// The line of a sample. It is formatted by hand because the checksum covers the exact bytes of `sample`.

@@ -11,7 +11,7 @@
 //! The id at the end of a stem identifies the cell; the readable rest differs where sweeps call one experiment by different
 //! names.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::disk::remove;
+use super::folder::Ledger;
 use super::identity::{CellId, CellName};
 
 /// A subfolder and the extension of its files.
@@ -29,36 +30,22 @@ pub(super) const PARTIAL: Part = ("partial", "jsonl");
 pub(super) const FAILED: Part = ("failed", "txt");
 pub(super) const PARTS: [Part; 3] = [CELLS, PARTIAL, FAILED];
 
-/// A results folder.
-#[derive(Clone, Debug)]
-pub(super) struct Layout {
-    folder: PathBuf,
-}
-
-impl Layout {
-    pub fn of(folder: &Path) -> Layout {
-        Layout { folder: folder.to_path_buf() }
+impl Ledger {
+    pub(super) fn part(&self, (part, _): Part) -> PathBuf {
+        self.folder().join(part)
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    pub fn part(&self, (part, _): Part) -> PathBuf {
-        self.folder.join(part)
-    }
-
-    pub fn path(&self, part: Part, name: &CellName) -> PathBuf {
+    pub(super) fn path(&self, part: Part, name: &CellName) -> PathBuf {
         self.part(part).join(format!("{}.{}", name.stem(), part.1))
     }
 
     /// The lock of a cell, named by the id alone: sweeps may call the same cell by different names.
-    pub fn lock(&self, id: CellId) -> PathBuf {
+    pub(super) fn lock(&self, id: CellId) -> PathBuf {
         self.part(PARTIAL).join(format!("{id}.lock"))
     }
 
     /// The file of a cell, under whichever readable name it was written.
-    pub fn find(&self, part: Part, name: &CellName) -> Result<Option<PathBuf>> {
+    pub(super) fn find(&self, part: Part, name: &CellName) -> Result<Option<PathBuf>> {
         let path = self.path(part, name);
         if path.exists() {
             return Ok(Some(path));
@@ -67,7 +54,7 @@ impl Layout {
     }
 
     /// The files of a cell in one subfolder, sorted.
-    pub fn all(&self, part: Part, id: CellId) -> Result<Vec<PathBuf>> {
+    pub(super) fn all(&self, part: Part, id: CellId) -> Result<Vec<PathBuf>> {
         let id = id.to_string();
         let mut found: Vec<PathBuf> = self.files(part)?.filter(|path| id_of(path) == Some(id.as_str())).collect();
         found.sort();
@@ -75,7 +62,7 @@ impl Layout {
     }
 
     /// The files of one subfolder, without temporary ones, in no order.
-    pub fn files(&self, part: Part) -> Result<impl Iterator<Item = PathBuf>> {
+    pub(super) fn files(&self, part: Part) -> Result<impl Iterator<Item = PathBuf>> {
         let is_finished = move |path: &PathBuf| {
             !is_hidden(path) && path.extension().is_some_and(|extension| extension == part.1)
         };
@@ -93,13 +80,14 @@ impl Layout {
         paths.collect::<io::Result<_>>().with_context(what)
     }
 
-    pub fn complete(&self) -> Result<HashSet<String>> {
-        Ok(self.files(CELLS)?.filter_map(|path| id_of(&path).map(str::to_string)).collect())
+    /// The complete cells, by id.
+    pub(super) fn complete(&self) -> Result<BTreeMap<String, PathBuf>> {
+        Ok(self.files(CELLS)?.filter_map(|path| Some((id_of(&path)?.to_owned(), path))).collect())
     }
 
     /// Removes the journals, locks, messages and temporary files of complete cells. A process that still measures such a cell
     /// will find it complete.
-    pub fn tidy(&self, is_complete: impl Fn(&str) -> bool) -> Result<()> {
+    pub(super) fn tidy(&self, is_complete: impl Fn(&str) -> bool) -> Result<()> {
         for part in PARTS {
             for path in self.entries(part)? {
                 let whole = part == CELLS && !is_hidden(&path);

@@ -3,9 +3,9 @@
 //! A cell's id is a digest of its meaning, so folders agree on which cell is which. Complete cells are checked and copied
 //! byte for byte; the journals of incomplete cells are copied too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
@@ -41,8 +41,8 @@ impl Ledger {
         );
         other.check_schema()?;
         let mut merged = Merged::default();
-        let own = self.cells_by_id()?;
-        for (id, theirs) in other.cells_by_id()? {
+        let own = self.complete()?;
+        for (id, theirs) in other.complete()? {
             let rows = rows_of_cell(&theirs)?;
             if let Some(own) = own.get(&id) {
                 match numbers(&rows_of_cell(own)?) == numbers(&rows) {
@@ -56,13 +56,13 @@ impl Ledger {
             self.copy(&theirs, CELLS.0)?;
             merged.copied += 1;
         }
-        let complete = self.layout.complete()?;
+        let complete = self.complete()?;
         let mut unfinished = BTreeSet::new();
         for part in [PARTIAL, FAILED] {
-            for theirs in other.layout.files(part)? {
-                let Some(id) = id_of(&theirs).filter(|id| !complete.contains(*id)) else { continue };
+            for theirs in other.files(part)? {
+                let Some(id) = id_of(&theirs).filter(|id| !complete.contains_key(*id)) else { continue };
                 // A journal has one writer and only grows: of two with one name the longer one has more samples.
-                let target = self.layout.part(part).join(theirs.file_name().unwrap_or_default());
+                let target = self.part(part).join(theirs.file_name().unwrap_or_default());
                 let length = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
                 if !target.exists() || (part == PARTIAL && length(&theirs) > length(&target)) {
                     self.copy_side_files(other, &stem(&theirs))?;
@@ -72,12 +72,8 @@ impl Ledger {
             }
         }
         merged.unfinished = unfinished.len();
-        self.tidy()?;
+        self.tidy(|id| complete.contains_key(id))?;
         Ok(merged)
-    }
-
-    fn cells_by_id(&self) -> Result<BTreeMap<String, PathBuf>> {
-        Ok(self.layout.files(CELLS)?.filter_map(|path| Some((id_of(&path)?.to_owned(), path))).collect())
     }
 
     fn copy(&self, theirs: &Path, part: &str) -> Result<()> {
@@ -106,17 +102,12 @@ fn stem(path: &Path) -> String {
     stem_of(path).unwrap_or_default().to_owned()
 }
 
-/// Sample, metric, slice, bits of value and weight, and output of a row.
-type Number<'a> = (&'a str, &'a str, Option<&'a str>, u64, u64, Option<&'a str>);
-
 /// What was measured, sorted; date, machine and seconds do not count.
-fn numbers(rows: &[Row]) -> Vec<Number<'_>> {
+fn numbers(rows: &[Row]) -> Vec<impl Ord> {
     let mut numbers: Vec<_> = rows
         .iter()
-        .map(|row| {
-            let slice = row.slice.as_deref();
-            let bits = [row.value, row.weight].map(f64::to_bits);
-            (row.sample.as_str(), row.metric.as_str(), slice, bits[0], bits[1], row.output.as_deref())
+        .map(|Row { sample, metric, slice, value, weight, output, .. }| {
+            (sample, metric, slice, value.to_bits(), weight.to_bits(), output)
         })
         .collect();
     numbers.sort_unstable();

@@ -82,25 +82,17 @@ pub enum OnlyError {
 /// # Errors
 /// A value that no row has.
 pub fn select(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, OnlyError> {
-    if only.is_empty() {
-        return Ok(rows);
-    }
     for only in only {
-        only.check_present(values(&rows, only.field()), "the results have")?;
+        let present = rows.iter().flat_map(|row| names(row, only.field()));
+        only.check_present(present.map(|name| name.to_string()), "the results have")?;
     }
-    let admitted = |row: &Row| only.iter().all(|only| admits(only, row));
-    Ok(rows.into_iter().filter(admitted).collect())
+    Ok(rows.into_iter().filter(|row| only.iter().all(|only| admits(only, row))).collect())
 }
 
 /// Whether an `only` admits a row.
 pub fn admits(only: &Only, row: &Row) -> bool {
     let is_reference = row.policy == "full" && only.field() == Field::Size;
     is_reference || only.admits(names(row, only.field()))
-}
-
-fn values(rows: &[Row], field: Field) -> Vec<String> {
-    let heads = rows.chunk_by(|a, b| a.cell == b.cell).filter_map(|rows| rows.first());
-    heads.flat_map(|row| names(row, field)).map(|name| name.to_string()).collect()
 }
 
 /// The values of a row in a field, as `--only` spells them.

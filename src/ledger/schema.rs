@@ -1,7 +1,4 @@
-//! Rows as Parquet columns and back.
-//!
-//! A column missing from the list below does not compile, because reading builds a whole [`Row`]; a test compares names and
-//! order with `Row` itself.
+//! Files of rows: Parquet with a checksum.
 
 use std::path::Path;
 
@@ -9,80 +6,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::checksum;
 use super::disk::write_whole;
-use super::row::Row;
+use super::row::{Row, from_table, to_table};
 use crate::bounded_read;
 use crate::columns::Table;
-
-/// Columns that were called otherwise up to schema 4, and their names.
-pub(super) const FORMER_NAMES: [(&str, &str); 2] = [("asked", "generation"), ("group", "slice")];
-
-macro_rules! row_columns {
-    ($($name:ident),* $(,)?) => {
-        /// The columns, in order.
-        pub const COLUMNS: &[&str] = &[$(stringify!($name)),*];
-
-        /// Rows as a table, one column per field.
-        fn to_table(rows: &[Row]) -> Table {
-            let mut table = Table::default();
-            $(table.push(stringify!($name), rows.iter().map(|row| row.$name.clone()).collect());)*
-            table
-        }
-
-        /// The rows of a table; columns beyond the schema are ignored.
-        fn from_table(mut table: Table) -> Result<Vec<Row>> {
-            for (former, name) in FORMER_NAMES {
-                table.rename(former, name);
-            }
-            $(let mut $name = table.column(stringify!($name))?.into_iter();)*
-            let mut rows = Vec::with_capacity(table.height());
-            for _ in 0..table.height() {
-                rows.push(Row { $($name: $name.next().context("a column is too short")?),* });
-            }
-            Ok(rows)
-        }
-    };
-}
-
-row_columns!(
-    cell,
-    sweep,
-    model,
-    model_revision,
-    policy,
-    score,
-    scope,
-    keep_first,
-    keep_recent,
-    cache_size,
-    positions,
-    prefill,
-    task,
-    dataset,
-    length,
-    stride,
-    bos,
-    tail,
-    generation,
-    seed,
-    sample,
-    cluster,
-    metric,
-    slice,
-    value,
-    weight,
-    question,
-    references,
-    output,
-    prompt_tokens,
-    new_tokens,
-    engine,
-    commit,
-    device,
-    dtype,
-    seconds,
-    peak_cache_bytes,
-    date,
-);
 
 /// Limit on the size of a file of rows; a million rows take some tens of megabytes.
 const MOST_BYTES: u64 = 4 << 30;
@@ -122,22 +48,8 @@ pub fn write_rows(path: &Path, rows: &[Row]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::tests::row;
+    use super::super::row::{COLUMNS, tests::row};
     use super::*;
-
-    #[test]
-    fn columns_are_the_fields_of_a_row_in_order() {
-        let json = serde_json::to_string(&row(0)).unwrap();
-        let mut from = 0;
-        for name in COLUMNS {
-            let key = format!("\"{name}\":");
-            from += json[from..].find(&key).unwrap_or_else(|| panic!("{name} after byte {from} of {json}"));
-        }
-        assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&json).unwrap().as_object().unwrap().len(),
-            COLUMNS.len()
-        );
-    }
 
     #[test]
     fn the_readme_lists_every_column_in_order() {

@@ -1,7 +1,7 @@
-//! The ledger on a real folder: interruptions, torn and foreign journals, failures, several processes, removed and damaged files.
+//! The ledger on a real folder: interruptions, torn journals, failures, several processes, foreign files. Folders that vanish
+//! and damaged results are tested on whole runs, in `tests/faults`.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::row::tests::row;
@@ -20,29 +20,29 @@ impl Fixture {
         Fixture { folder, ledger, cells: names("revision") }
     }
 
-    fn name(&self, cell: usize) -> CellName {
-        self.cells[cell].clone()
+    fn name(&self, cell: usize) -> &CellName {
+        &self.cells[cell]
     }
 
     fn path(&self, part: &str, cell: usize, ending: &str) -> PathBuf {
         self.folder.path().join(part).join(format!("{}.{ending}", self.name(cell).stem()))
     }
 
-    /// The journals of a cell, of which each has a part of its name that nobody chose.
-    fn journals(&self, cell: usize) -> Vec<PathBuf> {
-        let stem = format!("{}.", self.name(cell).stem());
+    fn journal_files(&self) -> Vec<PathBuf> {
         let mut found = files(&self.folder.path().join("partial"));
-        found.retain(|path| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            name.starts_with(&stem) && name.ends_with(".jsonl")
-        });
+        found.retain(|path| path.extension().unwrap() == "jsonl");
         found
+    }
+
+    fn journal(&self, name: &CellName) -> Journal {
+        let Opened::Journal(journal) = self.ledger.journal(name).unwrap() else { panic!("no journal") };
+        journal
     }
 
     /// Measures a whole cell of one sample.
     fn complete(&self, cell: usize) {
-        let journal = self.ledger.journal(&self.name(cell)).unwrap();
-        journal.append(0, rows(&self.name(cell), 0)).unwrap();
+        let journal = self.journal(self.name(cell));
+        journal.append(0, rows(self.name(cell), 0)).unwrap();
         journal.complete(1).unwrap();
     }
 
@@ -50,7 +50,7 @@ impl Fixture {
     fn elsewhere(&self, cell: usize) -> Journal {
         let lock = self.folder.path().join(format!("partial/{}.lock", self.name(cell).id()));
         fs::remove_file(lock).unwrap();
-        self.ledger.journal(&self.name(cell)).unwrap()
+        self.journal(self.name(cell))
     }
 }
 
@@ -83,331 +83,107 @@ fn rows(name: &CellName, sample: u32) -> Vec<Row> {
 fn an_interrupted_cell_continues() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Missing);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(2, rows(&name, 2)).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    assert!(journal.append(2, rows(&name, 2)).is_err(), "twice");
-    assert!(journal.append(3, rows(&fixture.name(1), 3)).is_err(), "of another cell");
-    let held = fixture.ledger.journal(&name).unwrap_err();
-    assert_eq!(held.downcast_ref(), Some(&Unavailable::Busy(name.stem().to_string())));
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Missing);
+    let journal = fixture.journal(name);
+    journal.append(2, rows(name, 2)).unwrap();
+    journal.append(0, rows(name, 0)).unwrap();
+    assert!(journal.append(2, rows(name, 2)).is_err(), "twice");
+    assert!(journal.append(3, rows(fixture.name(1), 3)).is_err(), "of another cell");
+    assert!(matches!(fixture.ledger.journal(name).unwrap(), Opened::Busy));
     drop(journal);
 
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 2 });
-    let journal = fixture.ledger.journal(&name).unwrap();
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: 2 });
+    let journal = fixture.journal(name);
     assert_eq!(journal.done(), [0, 2]);
     let lacks = journal.complete(3).unwrap_err().to_string();
     assert!(lacks.ends_with("lacks the samples 1"), "{lacks}");
-    journal.append(1, rows(&name, 1)).unwrap();
+    journal.append(1, rows(name, 1)).unwrap();
     assert!(journal.complete(2).is_err(), "one too many");
     assert!(!fixture.path("cells", 0, "parquet").exists());
     journal.complete(3).unwrap();
-    assert!(journal.append(3, rows(&name, 3)).is_err(), "after the end");
+    assert!(journal.append(3, rows(name, 3)).is_err(), "after the end");
 
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert!(files(&fixture.folder.path().join("partial")).is_empty(), "neither journal nor lock");
-    let expected: Vec<Row> = (0..3).flat_map(|sample| rows(&name, sample)).collect();
+    let expected: Vec<Row> = (0..3).flat_map(|sample| rows(name, sample)).collect();
     assert_eq!(fixture.ledger.rows().unwrap(), expected);
-    assert_eq!(fixture.ledger.rows_of(&name).unwrap(), expected);
-    let complete = fixture.ledger.journal(&name).unwrap_err();
-    assert_eq!(complete.downcast_ref(), Some(&Unavailable::Complete(fixture.path("cells", 0, "parquet"))));
+    assert_eq!(fixture.ledger.rows_of(name).unwrap(), expected);
+    assert!(matches!(fixture.ledger.journal(name).unwrap(), Opened::Complete));
 }
 
 #[test]
 fn a_torn_line_loses_only_its_sample() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    let path = fixture.journals(0).pop().unwrap();
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
+    let path = fixture.journal_files().pop().unwrap();
     let one = fs::metadata(&path).unwrap().len();
-    journal.append(1, rows(&name, 1)).unwrap();
+    journal.append(1, rows(name, 1)).unwrap();
     drop(journal);
     let whole = fs::read(&path).unwrap();
     for end in (one as usize..whole.len()).step_by(7).chain([whole.len() - 1]) {
         fs::write(&path, &whole[..end]).unwrap();
-        assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 1 });
-        assert_eq!(fixture.ledger.journal(&name).unwrap().done(), [0], "torn at byte {end}");
+        assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: 1 });
+        assert_eq!(fixture.journal(name).done(), [0], "torn at byte {end}");
     }
     // A flipped bit in the first line does not touch the second.
     let mut flipped = whole.clone();
     flipped[one as usize / 2] ^= 1;
     fs::write(&path, &flipped).unwrap();
-    assert_eq!(fixture.ledger.journal(&name).unwrap().done(), [1]);
+    assert_eq!(fixture.journal(name).done(), [1]);
     // The next process writes to a file of its own, and leaves the torn one as it is.
     let torn = &whole[..whole.len() - 9];
     fs::write(&path, torn).unwrap();
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(1, rows(&name, 1)).unwrap();
+    let journal = fixture.journal(name);
+    journal.append(1, rows(name, 1)).unwrap();
     assert_eq!(fs::read(&path).unwrap(), torn);
-    assert_eq!(fixture.journals(0).len(), 2);
+    assert_eq!(fixture.journal_files().len(), 2);
     journal.complete(2).unwrap();
-    assert_eq!(fixture.ledger.rows().unwrap(), [rows(&name, 0), rows(&name, 1)].concat());
+    assert_eq!(fixture.ledger.rows().unwrap(), [rows(name, 0), rows(name, 1)].concat());
     assert!(files(&fixture.folder.path().join("partial")).is_empty());
-}
-
-#[test]
-fn journals_of_other_cells_are_ignored() {
-    let fixture = Fixture::new();
-    let journal = fixture.ledger.journal(&fixture.name(0)).unwrap();
-    journal.append(0, rows(&fixture.name(0), 0)).unwrap();
-    let foreign = fixture.path("partial", 1, "jsonl");
-    fs::copy(&fixture.journals(0)[0], &foreign).unwrap();
-    assert!(fixture.ledger.journal(&fixture.name(1)).unwrap().done().is_empty());
-    OpenOptions::new()
-        .append(true)
-        .open(&foreign)
-        .unwrap()
-        .write_all(b"{\"index\":0,\"rows\":[]}\nnot json\n")
-        .unwrap();
-    assert!(fixture.ledger.journal(&fixture.name(1)).unwrap().done().is_empty());
-    assert_eq!(fixture.ledger.status(&fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
-}
-
-#[test]
-fn without_locks_two_processes_complete_one_cell() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let one = fixture.ledger.journal(&name).unwrap();
-    one.append(0, rows(&name, 0)).unwrap();
-    let other = fixture.elsewhere(0);
-    assert_eq!(other.done(), [0]);
-    // Both measure sample 1, to the same numbers; seconds differ.
-    one.append(1, rows(&name, 1)).unwrap();
-    let slower = |row: Row| Row { seconds: 9.0, ..row };
-    other.append(1, rows(&name, 1).into_iter().map(slower).collect()).unwrap();
-    other.append(2, rows(&name, 2)).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Partial { samples: 3 });
-    other.complete(3).unwrap();
-    let written = fs::read(fixture.path("cells", 0, "parquet")).unwrap();
-    // The first one goes on as if nothing had happened, and its own end changes nothing.
-    one.append(2, rows(&name, 2)).unwrap();
-    one.complete(3).unwrap();
-    drop(one);
-    assert_eq!(fs::read(fixture.path("cells", 0, "parquet")).unwrap(), written);
-    assert!(files(&fixture.folder.path().join("partial")).is_empty());
-    let rows = fixture.ledger.rows().unwrap();
-    assert_eq!(rows.len(), 6, "no row twice");
-}
-
-#[test]
-fn many_writers_without_locks_write_each_row_once() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let mut random = fastrand::Rng::with_seed(5);
-    for round in 0..20 {
-        let mut writers = vec![fixture.ledger.journal(&name).unwrap()];
-        writers.extend((0..3).map(|_| fixture.elsewhere(0)));
-        let orders: Vec<Vec<usize>> = writers
-            .iter()
-            .map(|_| {
-                let mut order: Vec<usize> = (0..8).collect();
-                random.shuffle(&mut order);
-                order
-            })
-            .collect();
-        std::thread::scope(|scope| {
-            for (journal, order) in writers.iter().zip(&orders) {
-                let name = &name;
-                scope.spawn(move || {
-                    for &sample in order {
-                        journal.append(sample, rows(name, sample as u32)).unwrap();
-                    }
-                    journal.complete(8).unwrap();
-                });
-            }
-        });
-        drop(writers);
-        let expected: Vec<Row> = (0..8).flat_map(|sample| rows(&name, sample)).collect();
-        assert_eq!(fixture.ledger.rows().unwrap(), expected, "round {round}");
-        assert!(files(&fixture.folder.path().join("partial")).is_empty(), "round {round}");
-        assert_eq!(files(&fixture.folder.path().join("cells")), [fixture.path("cells", 0, "parquet")]);
-        fs::remove_file(fixture.path("cells", 0, "parquet")).unwrap();
-    }
-}
-
-#[test]
-fn removed_and_moved_journals_are_detected() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let old = fixture.folder.path().join("old");
-    let begin = || {
-        let ledger = Ledger::open(&old).unwrap();
-        let journal = ledger.journal(&name).unwrap();
-        journal.append(0, rows(&name, 0)).unwrap();
-        (ledger, journal)
-    };
-    let is_detected = |(ledger, journal): (Ledger, Journal), folder_is_gone: bool| {
-        let error = format!("{:#}", journal.append(1, rows(&name, 1)).unwrap_err());
-        assert!(error.contains("during the run") && error.contains("hint:"), "{error}");
-        assert!(journal.complete(2).is_err());
-        drop(journal);
-        assert_eq!(old.exists(), !folder_is_gone, "nothing is made in its place");
-        if folder_is_gone {
-            let error = ledger.rows().unwrap_err().to_string();
-            assert!(error.contains("does not exist any more"), "{error}");
-        }
-    };
-    let run = begin();
-    fs::remove_file(files(&old.join("partial")).pop().unwrap()).unwrap();
-    is_detected(run, false);
-    let run = begin();
-    fs::remove_dir_all(&old).unwrap();
-    is_detected(run, true);
-    let run = begin();
-    let new = fixture.folder.path().join("new");
-    fs::rename(&old, &new).unwrap();
-    is_detected(run, true);
-    assert_eq!(Ledger::open(&new).unwrap().status(&name).unwrap(), Status::Partial { samples: 2 });
 }
 
 #[test]
 fn a_failure_is_kept_until_the_cell_succeeds() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    fixture.ledger.fail(&name, &anyhow::anyhow!("no memory").context("layer 7")).unwrap();
+    fixture.ledger.fail(name, &anyhow::anyhow!("no memory").context("layer 7")).unwrap();
     let failed = |samples| Status::Failed { message: "layer 7\ncaused by: no memory".into(), samples };
-    assert_eq!(fixture.ledger.status(&name).unwrap(), failed(0));
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), failed(1));
+    assert_eq!(fixture.ledger.status(name).unwrap(), failed(0));
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
+    assert_eq!(fixture.ledger.status(name).unwrap(), failed(1));
     journal.complete(1).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert!(!fixture.path("failed", 0, "txt").exists());
-}
-
-#[test]
-fn leftovers_of_killed_processes_are_removed() {
-    let fixture = Fixture::new();
-    let stem = |cell| fixture.name(cell).stem().to_string();
-    // A kill while the cell's file or its message was written, or before the journals were removed.
-    let left = |cell: usize| {
-        let (stem, id) = (stem(cell), fixture.name(cell).id());
-        [
-            format!("partial/{stem}.aB3dE6.jsonl"),
-            format!("partial/{id}.lock"),
-            format!("failed/{stem}.txt"),
-            format!("failed/.{stem}.txt.aB3dE6.tmp"),
-            format!("cells/.{stem}.parquet.aB3dE6.tmp"),
-        ]
-    };
-    fixture.complete(0);
-    for path in left(0).into_iter().chain(left(1)) {
-        fs::write(fixture.folder.path().join(path), "left").unwrap();
-    }
-    Ledger::open(fixture.folder.path()).unwrap();
-    for path in left(0) {
-        assert!(!fixture.folder.path().join(&path).exists(), "{path} of the complete cell");
-    }
-    for path in left(1) {
-        assert!(fixture.folder.path().join(&path).exists(), "{path} of the other");
-    }
-    fixture.complete(1);
-    for path in left(1) {
-        assert!(!fixture.folder.path().join(&path).exists(), "{path} is removed with the completion");
-    }
-    assert_eq!(fixture.ledger.rows().unwrap().len(), 4);
 }
 
 #[test]
 fn a_cell_is_found_under_its_earlier_name() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
     drop(journal);
     let renamed = CellName::new(name.id(), "perplexity", "random-tiny", "renamed", Some(16));
     assert_ne!(name.stem(), renamed.stem());
-    let held = fixture.ledger.journal(&name).unwrap();
-    assert!(fixture.ledger.journal(&renamed).is_err(), "two names have one lock");
+    let held = fixture.journal(name);
+    assert!(matches!(fixture.ledger.journal(&renamed).unwrap(), Opened::Busy), "two names have one lock");
     drop(held);
     assert_eq!(fixture.ledger.incomplete().unwrap(), [name.stem()]);
     assert_eq!(fixture.ledger.status(&renamed).unwrap(), Status::Partial { samples: 1 });
-    fixture.ledger.journal(&renamed).unwrap().complete(1).unwrap();
-    assert_eq!(fixture.ledger.status(&name).unwrap(), Status::Done);
+    fixture.journal(&renamed).complete(1).unwrap();
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert_eq!(fixture.ledger.rows().unwrap().len(), 2);
-}
-
-#[test]
-fn workers_may_append_at_once() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    std::thread::scope(|scope| {
-        for worker in 0..4 {
-            let (journal, name) = (&journal, &name);
-            scope.spawn(move || {
-                for sample in (worker..40).step_by(4) {
-                    journal.append(sample as usize, rows(name, sample)).unwrap();
-                }
-            });
-        }
-    });
-    journal.complete(40).unwrap();
-    let expected: Vec<Row> = (0..40).flat_map(|sample| rows(&name, sample)).collect();
-    assert_eq!(fixture.ledger.rows().unwrap(), expected);
-}
-
-#[test]
-fn damaged_files_are_named() {
-    let fixture = Fixture::new();
-    fixture.complete(0);
-    let path = fixture.path("cells", 0, "parquet");
-    let whole = fs::read(&path).unwrap();
-    let check = |bytes: &[u8]| {
-        fs::write(&path, bytes).unwrap();
-        let error = format!("{:#}", fixture.ledger.rows().unwrap_err());
-        assert!(error.contains(&path.display().to_string()), "{error}");
-    };
-    check(b"");
-    check(b"PAR1 nothing else");
-    check(&whole[..whole.len() / 2]);
-    check(&whole[whole.len() / 2..]);
-    for byte in (0..whole.len()).step_by(97) {
-        let mut flipped = whole.clone();
-        flipped[byte] ^= 4;
-        check(&flipped);
-    }
-    fs::write(&path, &whole).unwrap();
-    fs::copy(&path, fixture.path("cells", 1, "parquet")).unwrap();
-    let error = fixture.ledger.rows().unwrap_err().to_string();
-    assert!(error.contains("does not match its name"), "{error}");
-}
-
-#[test]
-fn readers_need_a_results_folder_and_ignore_temporary_files() {
-    let fixture = Fixture::new();
-    assert!(Ledger::existing(&fixture.folder.path().join("cells")).is_err());
-    let ledger = Ledger::existing(fixture.folder.path()).unwrap();
-    fs::write(fixture.folder.path().join("cells/.half.parquet.tmp"), b"half").unwrap();
-    fs::write(fixture.folder.path().join("cells/.hidden.parquet"), b"half").unwrap();
-    assert!(ledger.rows().unwrap().is_empty());
-}
-
-#[test]
-fn changed_weights_under_one_name_are_detected() {
-    let fixture = Fixture::new();
-    let now = names("new weights");
-    let now: Vec<&CellName> = now.iter().collect();
-    let others = || fixture.ledger.other_revisions(&now, "model", "new weights").unwrap();
-    assert!(others().is_empty());
-    fixture.complete(0);
-    fixture.complete(1);
-    assert_eq!(others().into_iter().collect::<Vec<_>>(), [("revision".to_string(), 2)]);
-    let none =
-        |model: &str, revision: &str| fixture.ledger.other_revisions(&now, model, revision).unwrap().is_empty();
-    assert!(none("model", "revision"), "cells of these weights with other settings");
-    assert!(none("another model", "new weights"));
-    let same: Vec<&CellName> = fixture.cells.iter().collect();
-    assert!(fixture.ledger.other_revisions(&same, "model", "new").unwrap().is_empty());
 }
 
 #[test]
 fn folders_with_the_former_column_names_are_read_but_not_continued() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    let journal = fixture.ledger.journal(&name).unwrap();
-    journal.append(0, rows(&name, 0)).unwrap();
+    let journal = fixture.journal(name);
+    journal.append(0, rows(name, 0)).unwrap();
     journal.complete(1).unwrap();
     let path = fixture.path("cells", 0, "parquet");
     let mut table = crate::columns::Table::from_parquet(fs::read(&path).unwrap()).unwrap();
@@ -416,9 +192,102 @@ fn folders_with_the_former_column_names_are_read_but_not_continued() {
     fs::write(&path, super::checksum::add(&table.to_parquet().unwrap())).unwrap();
 
     let former = Ledger::existing(fixture.folder.path()).unwrap();
-    assert_eq!(former.rows().unwrap(), rows(&name, 0));
+    assert_eq!(former.rows().unwrap(), rows(name, 0));
     let error = Ledger::open(fixture.folder.path()).unwrap_err().to_string();
     assert!(error.contains("earlier version") && error.contains("--results"), "{error}");
     let empty = tempfile::tempdir().unwrap();
     assert!(Ledger::open(empty.path()).unwrap().merge(&former).is_err());
+}
+
+#[test]
+fn many_writers_without_locks_write_each_row_once() {
+    let fixture = Fixture::new();
+    let name = fixture.name(0);
+    let expected: Vec<Row> = (0..8).flat_map(|sample| rows(name, sample)).collect();
+    let mut random = fastrand::Rng::with_seed(5);
+    for round in 0..20 {
+        let journal = fixture.journal(name);
+        journal.append(0, rows(name, 0)).unwrap();
+        let mut writers = vec![journal];
+        writers.extend((0..3).map(|_| fixture.elsewhere(0)));
+        std::thread::scope(|scope| {
+            for journal in &writers {
+                assert_eq!(journal.done(), [0]);
+                let mut order: Vec<usize> = (1..8).collect();
+                random.shuffle(&mut order);
+                scope.spawn(move || {
+                    for sample in order {
+                        journal.append(sample, rows(name, sample as u32)).unwrap();
+                    }
+                    journal.complete(8).unwrap();
+                });
+            }
+        });
+        drop(writers);
+        assert_eq!(fixture.ledger.rows().unwrap(), expected, "round {round}");
+        assert!(files(&fixture.folder.path().join("partial")).is_empty(), "round {round}");
+        assert_eq!(files(&fixture.folder.path().join("cells")), [fixture.path("cells", 0, "parquet")]);
+        fs::remove_file(fixture.path("cells", 0, "parquet")).unwrap();
+    }
+}
+
+#[test]
+fn leftovers_of_killed_processes_are_removed() {
+    let fixture = Fixture::new();
+    // A kill while the cell's file or its message was written, or before the journals were removed.
+    let left = |cell: usize| {
+        let (stem, id) = (fixture.name(cell).stem().to_string(), fixture.name(cell).id());
+        [
+            format!("partial/{stem}.aB3dE6.jsonl"),
+            format!("partial/{id}.lock"),
+            format!("failed/{stem}.txt"),
+            format!("failed/.{stem}.txt.aB3dE6.tmp"),
+            format!("cells/.{stem}.parquet.aB3dE6.tmp"),
+        ]
+        .map(|path| fixture.folder.path().join(path))
+    };
+    fixture.complete(0);
+    for path in left(0).iter().chain(&left(1)) {
+        fs::write(path, "left").unwrap();
+    }
+    Ledger::open(fixture.folder.path()).unwrap();
+    assert_eq!(left(0).map(|path| path.exists()), [false; 5], "of the complete cell");
+    assert_eq!(left(1).map(|path| path.exists()), [true; 5], "of the other");
+    fixture.complete(1);
+    assert_eq!(left(1).map(|path| path.exists()), [false; 5], "removed with the completion");
+    assert_eq!(fixture.ledger.rows().unwrap().len(), 4);
+}
+
+#[test]
+fn foreign_files_are_no_results() {
+    let fixture = Fixture::new();
+    let journal = fixture.journal(fixture.name(0));
+    journal.append(0, rows(fixture.name(0), 0)).unwrap();
+    // The journal of another cell, and lines that are none.
+    let mut lines = fs::read(&fixture.journal_files()[0]).unwrap();
+    lines.extend(b"{\"index\":0,\"rows\":[]}\nnot json\n");
+    fs::write(fixture.path("partial", 1, "jsonl"), lines).unwrap();
+    assert_eq!(fixture.ledger.status(fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
+    assert!(Ledger::existing(&fixture.folder.path().join("cells")).is_err(), "no results folder");
+    for hidden in ["cells/.half.parquet.tmp", "cells/.hidden.parquet"] {
+        fs::write(fixture.folder.path().join(hidden), b"half").unwrap();
+    }
+    assert!(fixture.ledger.rows().unwrap().is_empty());
+    // The file of another cell.
+    journal.complete(1).unwrap();
+    fs::copy(fixture.path("cells", 0, "parquet"), fixture.path("cells", 1, "parquet")).unwrap();
+    let error = fixture.ledger.rows().unwrap_err().to_string();
+    assert!(error.contains("does not match its name") && error.contains(fixture.name(1).stem()), "{error}");
+}
+
+#[test]
+fn cells_of_other_weights_or_settings_are_namesakes() {
+    let fixture = Fixture::new();
+    let new = names("new weights");
+    let namesakes = |cells: &[CellName]| fixture.ledger.namesakes(&cells.iter().collect::<Vec<_>>()).unwrap();
+    assert!(namesakes(&new).is_empty());
+    fixture.complete(0);
+    fixture.complete(1);
+    assert_eq!(namesakes(&new), [(("model".to_string(), "revision".to_string()), 2)].into());
+    assert!(namesakes(&fixture.cells).is_empty(), "the same cells");
 }

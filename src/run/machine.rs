@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::prepare::{ModelTask, NamedCell};
 use crate::format::Bytes;
@@ -32,16 +32,9 @@ pub(super) struct Job<'a> {
 }
 
 impl Machine {
-    /// One job with the whole machine, for timed cells.
-    pub(super) fn whole(&self) -> Result<Job<'_>> {
-        let device = self.devices.first().context("a machine has a device")?;
-        Ok(Job { device, threads: self.threads, jobs: 1, stop: &self.stop })
-    }
-
-    /// A job for each device, with a part of the threads.
-    pub(super) fn parts(&self) -> impl Iterator<Item = Job<'_>> {
-        let jobs = self.devices.len();
-        self.devices.iter().enumerate().map(move |(index, device)| {
+    /// A job for each of the first `jobs` devices, with a part of the threads.
+    pub(super) fn jobs(&self, jobs: usize) -> impl ExactSizeIterator<Item = Job<'_>> {
+        self.devices[..jobs].iter().enumerate().map(move |(index, device)| {
             let threads = self.threads * (index + 1) / jobs - self.threads * index / jobs;
             Job { device, threads: threads.max(1), jobs, stop: &self.stop }
         })

@@ -22,7 +22,6 @@ use anyhow::Result;
 pub use changed::changed_models;
 pub use cost::{Cost, Speed, cost};
 pub use event::{Event, Outcome};
-use machine::Job;
 pub use machine::{Machine, bytes_per_worker};
 use models::Models;
 pub use prepare::{ModelTask, NamedCell, Prepared, Unavailable, prepare};
@@ -55,12 +54,8 @@ pub fn run(
     observe(Event::Started { tokens, cells, skipped: outcome.skipped });
     let outcome = Mutex::new(outcome);
     let work = Work { sweep, prepared, ledger, models: Models::default(), outcome: &outcome, observe };
-    work.measure(&machine.whole()?, |model_task, _| model_task.task.is_timed())?;
-    let jobs: Vec<Job<'_>> = machine.parts().collect();
-    match jobs.as_slice() {
-        [job] => work.measure(job, |model_task, _| !model_task.task.is_timed())?,
-        jobs => work.measure_side_by_side(jobs)?,
-    }
+    work.measure(machine.jobs(1), true)?;
+    work.measure(machine.jobs(machine.devices.len()), false)?;
     let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcome.interrupted = machine.stop.load(Ordering::Relaxed);
     Ok(outcome)

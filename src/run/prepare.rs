@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::cost::{self, Cost, Speed};
-use super::shards::{self, Common, Piece};
+use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Status};
 use crate::lm::source::{DownloadProgress, HubSettings};
@@ -89,25 +89,26 @@ pub fn prepare(
 ) -> Result<Prepared> {
     let cells = selection.of(sweep.expand())?;
     let mut prepared = Prepared { model_tasks: Vec::new(), unavailable: Vec::new(), elsewhere: 0 };
-    let mut rest = cells.as_slice();
-    let mut found: Option<(ModelSpec, Found)> = None;
-    while let Some(first) = rest.first() {
-        // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
-        // samples, so cells that agree in the others share their prefixes.
-        let task = first.task.for_rule(CacheRule::Unbounded);
-        let same = |cell: &&Cell| cell.model == first.model && cell.task.for_rule(CacheRule::Unbounded) == task;
-        let together = rest.iter().take_while(same).count();
-        let (cells, others) = rest.split_at(together);
-        rest = others;
+    let mut found: Option<(&ModelSpec, Found)> = None;
+    // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
+    // samples, so cells that agree in the others share their prefixes.
+    let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
+    for cells in cells.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
+        let (first, task) = (&cells[0], task_of(&cells[0]));
         let files = match &found {
-            Some((model, files)) if *model == first.model => Ok(files.clone()),
+            Some((model, files)) if **model == first.model => Ok(files.clone()),
             _ => find(&first.model, hub, progress),
         };
-        let model_task = files.and_then(|files| {
-            found = Some((first.model.clone(), files.clone()));
-            let context = PrepareContext { files: &files.0, hub, progress, machine };
-            let task_samples = task.prepare(&context)?;
-            Ok(model_task(files, &task, cells, task_samples))
+        let model_task = files.and_then(|(files, revision)| {
+            found = Some((&first.model, (Arc::clone(&files), Arc::clone(&revision))));
+            let context = PrepareContext { files: &files, hub, progress, machine };
+            let PreparedTask { samples, digest, bos } = task.prepare(&context)?;
+            let named = cells.iter().map(|cell| {
+                let name = cell.name(cell.id(&revision, &digest));
+                NamedCell { cell: cell.clone(), name, status: Status::Missing }
+            });
+            let cells = named.collect();
+            Ok(ModelTask { model: first.model.clone(), task, files, revision, samples, bos, cells })
         });
         match model_task {
             Ok(model_task) => prepared.model_tasks.push(model_task),
@@ -136,10 +137,10 @@ impl Prepared {
     fn keep_shard(&mut self, shard: Shard) {
         let cost =
             |model_task: &ModelTask, cell: &NamedCell| cost::whole(model_task, cell, &Device::Cpu, Speed::NOMINAL);
-        let shards = self.shards(shard.count(), cost);
+        let shards = self.shards(shard.count, cost);
         for model_task in &mut self.model_tasks {
             let all = model_task.cells.len();
-            model_task.cells.retain(|named| shards[&named.name.id()] == shard.index());
+            model_task.cells.retain(|named| shards[&named.name.id()] == shard.index);
             self.elsewhere += all - model_task.cells.len();
         }
     }
@@ -150,23 +151,19 @@ impl Prepared {
         count: usize,
         cost: impl Fn(&ModelTask, &NamedCell) -> Cost,
     ) -> BTreeMap<CellId, usize> {
-        let mut models: Vec<(&str, &ModelSpec)> = Vec::new();
-        let mut commons = Vec::new();
         let mut pieces = Vec::new();
-        let mut ids = Vec::new();
         for (index, model_task) in self.model_tasks.iter().enumerate() {
-            let model = (&*model_task.revision, &model_task.model);
-            let model = models.iter().position(|known| *known == model).unwrap_or_else(|| {
-                models.push(model);
-                models.len() - 1
-            });
-            commons.push(Common { model, loading: cost::loading(model_task) });
-            for cell in &model_task.cells {
-                pieces.push(Piece { model_task: index, cost: cost(model_task, cell) });
-                ids.push(cell.name.id());
-            }
+            let is_same =
+                |other: &ModelTask| other.revision == model_task.revision && other.model == model_task.model;
+            let model = self.model_tasks.iter().position(is_same).unwrap_or(index);
+            let loading = cost::loading(model_task);
+            pieces.extend(model_task.cells.iter().map(|cell| {
+                let cost = cost(model_task, cell);
+                Piece { cost, model_task: index, model, loading }
+            }));
         }
-        ids.into_iter().zip(shards::split(&pieces, &commons, count)).collect()
+        let cells = self.model_tasks.iter().flat_map(|model_task| &model_task.cells);
+        cells.map(|cell| cell.name.id()).zip(shards::split(&pieces, count)).collect()
     }
 }
 
@@ -181,21 +178,4 @@ fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -
     };
     let revision = files.revision()?.into();
     Ok((Arc::new(files), revision))
-}
-
-fn model_task((files, revision): Found, task: &TaskSpec, cells: &[Cell], prepared: PreparedTask) -> ModelTask {
-    let PreparedTask { samples, digest, bos } = prepared;
-    let named = cells.iter().map(|cell| {
-        let name = cell.name(cell.id(&revision, &digest));
-        NamedCell { cell: cell.clone(), name, status: Status::Missing }
-    });
-    ModelTask {
-        model: cells[0].model.clone(),
-        task: task.clone(),
-        cells: named.collect(),
-        revision,
-        files,
-        samples,
-        bos,
-    }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use super::prepare::ModelTask;
 use crate::lm::{LanguageModel, clone_error};
@@ -20,8 +20,11 @@ pub(super) struct BatchJob {
     pub cells: Vec<(usize, Vec<usize>)>,
 }
 
-/// Receives each result, with its cell and sample. Returning false ends the work.
-pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<SampleResult>) -> bool + Sync);
+/// `Err` ends the work, with or without an error.
+pub(super) type GoOn = Result<(), Option<Error>>;
+
+/// Receives each result, with its cell and sample.
+pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<SampleResult>) -> GoOn + Sync);
 
 struct Queue {
     batches: VecDeque<BatchJob>,
@@ -30,6 +33,8 @@ struct Queue {
     /// Workers that may still add cells.
     busy: usize,
     ended: bool,
+    /// The first that was reported.
+    error: Option<Error>,
 }
 
 /// A cell, and the samples of a batch that it lacks.
@@ -45,6 +50,9 @@ enum Job {
 }
 
 /// Works through the jobs with `workers` threads of `threads` product threads each.
+///
+/// # Errors
+/// The first error of `report`; threads that cannot be started.
 pub(super) fn work(
     model: &LanguageModel,
     model_task: &ModelTask,
@@ -52,7 +60,8 @@ pub(super) fn work(
     (workers, threads): (usize, usize),
     report: Report<'_>,
 ) -> Result<()> {
-    let queue = Mutex::new(Queue { batches: jobs.into(), cells: VecDeque::new(), busy: 0, ended: false });
+    let queue = Queue { batches: jobs.into(), cells: VecDeque::new(), busy: 0, ended: false, error: None };
+    let queue = Mutex::new(queue);
     let changed = Condvar::new();
     std::thread::scope(|scope| {
         let mut pools = Vec::new();
@@ -63,8 +72,9 @@ pub(super) fn work(
             let worker = Worker { model, model_task, queue: &queue, changed: &changed, report };
             scope.spawn(move || pool.install(|| worker.run()));
         }
-        Ok(())
-    })
+        anyhow::Ok(())
+    })?;
+    queue.into_inner().unwrap_or_else(PoisonError::into_inner).error.map_or(Ok(()), Err)
 }
 
 #[derive(Clone, Copy)]
@@ -96,10 +106,14 @@ impl Worker<'_> {
     fn run(self) {
         while let Some(job) = self.next() {
             let mut turn = Turn { worker: self, go_on: false };
-            turn.go_on = match job {
+            let outcome = match job {
                 Job::Batch(job) => self.read_batch(job),
                 Job::Cell(job) => self.measure_cell(&job),
             };
+            turn.go_on = outcome.is_ok();
+            if let Err(Some(error)) = outcome {
+                self.lock().error.get_or_insert(error);
+            }
         }
     }
 
@@ -130,7 +144,7 @@ impl Worker<'_> {
         self.model_task.cells[cell].cache_config()
     }
 
-    fn read_batch(&self, job: BatchJob) -> bool {
+    fn read_batch(&self, job: BatchJob) -> GoOn {
         let configs: Vec<CacheConfig> = job.cells.iter().map(|(cell, _)| self.config(*cell)).collect();
         match self.model_task.samples.read_prefix(self.model, job.samples.clone(), &configs) {
             Ok(prefix) => {
@@ -138,20 +152,20 @@ impl Worker<'_> {
                 let cells = job.cells.into_iter();
                 let cells = cells.map(|(cell, samples)| CellJob { batch: Arc::clone(&batch), cell, samples });
                 self.lock().cells.extend(cells);
-                true
+                Ok(())
             }
             // Every cell fails for the same reason.
-            Err(error) => job.cells.iter().all(|(cell, samples)| {
-                samples.iter().all(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))
+            Err(error) => job.cells.iter().try_for_each(|(cell, samples)| {
+                samples.iter().try_for_each(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))
             }),
         }
     }
 
-    fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> bool {
+    fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> GoOn {
         let (all, prefix) = &**batch;
         let batch = Batch { all: all.clone(), samples, config: self.config(*cell) };
         let results = self.model_task.samples.measure(self.model, &batch, prefix.as_ref());
-        results.into_iter().all(|(sample, result)| (self.report)(*cell, sample, result))
+        results.into_iter().try_for_each(|(sample, result)| (self.report)(*cell, sample, result))
     }
 }
 
@@ -183,7 +197,7 @@ mod tests {
             work(&model, model_task, jobs(), (3, 1), &|_, _, measured| {
                 measured.unwrap();
                 assert!(seen.fetch_add(1, Ordering::Relaxed) != 3, "the panic of this test, which is fine to see");
-                true
+                Ok(())
             })
         }));
         assert!(ended.is_err());
@@ -191,7 +205,7 @@ mod tests {
         seen.store(10, Ordering::Relaxed);
         work(&model, model_task, jobs(), (3, 1), &|_, _, measured| {
             seen.fetch_add(1, Ordering::Relaxed);
-            measured.is_ok()
+            measured.map(drop).map_err(Some)
         })
         .unwrap();
         assert_eq!(seen.into_inner(), 10 + 8);

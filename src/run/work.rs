@@ -3,8 +3,10 @@
 //! Results go to the cells' journals. A failing cell never ends the sweep; a ledger that cannot be written does.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 use anyhow::Result;
 
@@ -14,8 +16,8 @@ use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rows::Provenance;
-use super::schedule::{self, BatchJob};
-use crate::ledger::{Journal, Ledger, Status, Unavailable as Taken, is_disk_full};
+use super::schedule::{self, BatchJob, GoOn};
+use crate::ledger::{Journal, Ledger, Opened, Status, is_disk_full};
 use crate::lm::{Device, Interrupted, LanguageModel, device_name, machine_name};
 use crate::task::SampleResult;
 
@@ -38,57 +40,51 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Measures the selected cells that are not done.
-    pub fn measure(&self, job: &Job<'_>, selected: impl Fn(&ModelTask, &NamedCell) -> bool) -> Result<()> {
+    /// Measures what is left of the timed tasks, or of all others: splits the cells into one shard of about the same run
+    /// time for each job, and measures all shards at once. The first error ends all of them.
+    pub fn measure<'a>(&self, jobs: impl ExactSizeIterator<Item = Job<'a>>, timed: bool) -> Result<()> {
+        let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
+            if model_task.task.is_timed() == timed {
+                cost(model_task, cell, &Device::Cpu, Speed::NOMINAL)
+            } else {
+                Cost::default()
+            }
+        };
+        let shards = &self.prepared.shards(jobs.len(), cost_left);
+        let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
+            let start = |(index, job): (usize, Job<'a>)| {
+                scope.spawn(move || {
+                    let is_own = |model_task: &ModelTask, cell: &NamedCell| {
+                        model_task.task.is_timed() == timed && shards.get(&cell.name.id()) == Some(&index)
+                    };
+                    let outcome = self.measure_shard(&job, is_own);
+                    if outcome.is_err() {
+                        job.stop.store(true, Ordering::Relaxed);
+                    }
+                    outcome
+                })
+            };
+            let running: Vec<_> = jobs.enumerate().map(start).collect();
+            let join = |job: ScopedJoinHandle<'_, _>| job.join().unwrap_or_else(|panic| resume_unwind(panic));
+            running.into_iter().map(join).collect()
+        });
+        outcomes.into_iter().collect()
+    }
+
+    /// Measures the job's own cells that are not done.
+    fn measure_shard(&self, job: &Job<'_>, is_own: impl Fn(&ModelTask, &NamedCell) -> bool) -> Result<()> {
         let mut loaded = None;
         for model_task in &self.prepared.model_tasks {
             if job.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let open = |(_, cell): &(usize, &NamedCell)| cell.status != Status::Done && selected(model_task, cell);
+            let open = |(_, cell): &(usize, &NamedCell)| cell.status != Status::Done && is_own(model_task, cell);
             let cells: Vec<(usize, &NamedCell)> = model_task.cells.iter().enumerate().filter(open).collect();
             if !cells.is_empty() {
                 self.measure_task(model_task, &cells, job, &mut loaded)?;
             }
         }
         Ok(())
-    }
-
-    /// Splits the remaining cells into one shard of about the same run time for each job, and measures all at once. The
-    /// first error ends all of them.
-    pub fn measure_side_by_side(&self, jobs: &[Job<'_>]) -> Result<()> {
-        let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
-            if model_task.task.is_timed() {
-                Cost::default()
-            } else {
-                cost(model_task, cell, &Device::Cpu, Speed::NOMINAL)
-            }
-        };
-        let shards = self.prepared.shards(jobs.len(), cost_left);
-        let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
-            let running: Vec<_> = jobs
-                .iter()
-                .enumerate()
-                .map(|(index, job)| {
-                    let shards = &shards;
-                    scope.spawn(move || {
-                        let selected = |model_task: &ModelTask, cell: &NamedCell| {
-                            !model_task.task.is_timed() && shards.get(&cell.name.id()) == Some(&index)
-                        };
-                        let outcome = self.measure(job, selected);
-                        if outcome.is_err() {
-                            job.stop.store(true, Ordering::Relaxed);
-                        }
-                        outcome
-                    })
-                })
-                .collect();
-            running
-                .into_iter()
-                .map(|job| job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
-        outcomes.into_iter().collect()
     }
 
     fn measure_task(
@@ -141,27 +137,20 @@ impl Work<'_> {
             },
             dtype: model.dtype().to_string(),
         };
-        let fatal: Mutex<Option<anyhow::Error>> = Mutex::new(None);
-        let end = |error: anyhow::Error| {
-            fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            false
-        };
-        let report = |index: usize, sample: usize, result: Result<SampleResult>| -> bool {
+        let report = |index: usize, sample: usize, result: Result<SampleResult>| -> GoOn {
             let (cell, state) = (&model_task.cells[index], &progress[&index]);
             let (name, _) = model_task.samples.name(sample);
             let result = match result {
                 Ok(result) => result,
-                Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return false,
+                Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(None),
                 Err(error) => {
                     let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
                     if !state.failed.swap(true, Ordering::Relaxed) {
                         self.count(|outcome| outcome.failed += 1);
                         observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
-                        if let Err(error) = ledger.fail(&cell.name, &error) {
-                            return end(error);
-                        }
+                        ledger.fail(&cell.name, &error)?;
                     }
-                    return true;
+                    return Ok(());
                 }
             };
             // Before the rows, so that a sample in the journal always has its files.
@@ -170,10 +159,10 @@ impl Work<'_> {
                 .iter()
                 .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
             let rows = || provenance.rows(model_task, cell, sample, &result);
-            if let Err(error) = kept.and_then(|()| state.journal.append(sample, rows())) {
+            kept.and_then(|()| state.journal.append(sample, rows())).map_err(|error| {
                 let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
-                return end(error.context(hint));
-            }
+                error.context(hint)
+            })?;
             let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
             observe(Event::Sample {
                 cell,
@@ -182,18 +171,12 @@ impl Work<'_> {
                 samples_left: left,
                 seconds: result.seconds,
             });
-            if left == 0
-                && let Err(error) = complete(index)
-            {
-                return end(error);
+            if left == 0 {
+                complete(index)?;
             }
-            !job.stop.load(Ordering::Relaxed)
+            if job.stop.load(Ordering::Relaxed) { Err(None) } else { Ok(()) }
         };
-        schedule::work(&model, model_task, jobs, workers(model_task, job), &report)?;
-        match fatal.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        schedule::work(&model, model_task, jobs, workers(model_task, job), &report)
     }
 
     fn count(&self, change: impl FnOnce(&mut Outcome)) {
@@ -209,20 +192,17 @@ impl Work<'_> {
     ) -> Result<BTreeMap<usize, Progress>> {
         let mut progress = BTreeMap::new();
         for &(index, cell) in cells {
-            let journal = match self.ledger.journal(&cell.name) {
-                Ok(journal) => journal,
-                Err(error) => match error.downcast_ref::<Taken>() {
-                    Some(Taken::Complete(_)) => {
-                        self.count(|outcome| outcome.skipped += 1);
-                        continue;
-                    }
-                    Some(Taken::Busy(_)) => {
-                        self.count(|outcome| outcome.taken += 1);
-                        (self.observe)(Event::CellTaken { cell });
-                        continue;
-                    }
-                    None => return Err(error),
-                },
+            let journal = match self.ledger.journal(&cell.name)? {
+                Opened::Journal(journal) => journal,
+                Opened::Complete => {
+                    self.count(|outcome| outcome.skipped += 1);
+                    continue;
+                }
+                Opened::Busy => {
+                    self.count(|outcome| outcome.taken += 1);
+                    (self.observe)(Event::CellTaken { cell });
+                    continue;
+                }
             };
             let done = journal.done();
             let mut left = 0;

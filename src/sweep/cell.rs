@@ -4,7 +4,7 @@
 //! whatever the sweep calls them, and different ones never do. Display names, devices, dates and commits are not part of
 //! the meaning. Once published, an id must not change silently: a test pins one.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use crate::eviction::{CacheRule, Positions};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
@@ -68,23 +68,9 @@ impl Cell {
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the
     /// hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts. For timed tasks it names the
-    /// machine, which is not part of other meanings.
-    ///
-    /// ```text
-    /// schema=3
-    /// engine=2
-    /// model=<revision>
-    /// dtype=auto | f32 | f16 | bf16
-    /// rule=unbounded | truncate size=<k> | evict score=... scope=... keep_first=... keep_recent=... size=<k>
-    /// positions=absolute | slot | squeezed
-    /// task=<name>
-    /// length=<tokens>                   and the other settings of the task, as its `Display` gives them
-    /// ...
-    /// data=<digest>
-    /// seed=<n>                          only if it can change a number
-    /// ```
+    /// machine, which is not part of other meanings. The lines of the task are those of its `Display`; `seed` is there only
+    /// if it can change a number.
     pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {
-        let mut text = format!("schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\n");
         let rule = match self.rule {
             CacheRule::Unbounded => "unbounded".to_string(),
             CacheRule::Truncate { size } => format!("truncate size={size}"),
@@ -92,19 +78,12 @@ impl Cell {
         };
         // A line break inside a value would let two meanings share one text.
         let (model, data) = (model_revision.escape_default(), data_digest.escape_default());
-        let lines = [
-            format!("model={model}\n"),
-            format!("dtype={}\n", self.model.dtype.name()),
-            format!("rule={rule}\n"),
-            format!("positions={}\n", self.positions.name()),
-            self.task.to_string(),
-            format!("data={data}\n"),
-        ];
-        text.extend(lines);
-        if self.uses_seed() {
-            let _ = writeln!(text, "seed={}", self.seed);
-        }
-        text
+        let (dtype, positions, task) = (self.model.dtype.name(), self.positions.name(), &self.task);
+        let seed = if self.uses_seed() { format!("seed={}\n", self.seed) } else { String::new() };
+        format!(
+            "schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\nmodel={model}\ndtype={dtype}\nrule={rule}\n\
+             positions={positions}\n{task}data={data}\n{seed}"
+        )
     }
 
     /// The content id.

@@ -2,15 +2,20 @@
 //!
 //! Everything that can be found wrong without loading a model or a text is reported here, with its place in the file.
 
+use std::path::Path;
+
+use indexmap::IndexMap;
+
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
+use super::schema::names::fixed_policies;
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
-use crate::eviction::presets::{self, PRESETS};
+use crate::eviction::presets;
 use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
-use crate::yaml::{Checker, ConfigError, Entries, Location, Spanned};
+use crate::yaml::{Checker, ConfigError, Location, Spanned};
 
 /// The names under `policies:` that are not policies.
 pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
@@ -18,13 +23,13 @@ pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
 /// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
 
-/// Checks one file. Errors call it `file`; `stem` is the sweep's name if the file has none.
-pub(super) fn check(shape: SweepYaml, file: &str, stem: &str) -> Result<Sweep, ConfigError> {
+/// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own.
+pub(super) fn check(shape: SweepYaml, file: &str) -> Result<Sweep, ConfigError> {
     let checker = Checker { file };
     check_size(checker, &shape)?;
     let name = match shape.name {
         Some(name) => sweep_name(checker, name)?,
-        None => stem.to_string(),
+        None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(checker, shape.models)?;
     let defined = definitions(checker, shape.define)?;
@@ -58,24 +63,18 @@ fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Res
     for Spanned { value: ModelYaml(value), referenced } in shapes.value {
         let source = match value.source.parse::<ModelSource>() {
             Ok(source) => source,
-            Err(error) if value.source.starts_with(RANDOM) && !value.source.contains('/') => {
-                let near = did_you_mean(&value.source, [RANDOM_TINY]);
-                return checker.refuse(
-                    referenced,
-                    format!("{error:#}"),
-                    format!("{near}write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"),
-                );
-            }
-            Err(_) => {
+            Err(error) => {
                 let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
-                return checker.refuse(
-                    referenced,
-                    format!("`{}` names no model", value.source),
-                    format!(
-                        "{near}write owner/name or owner/name@revision for the hub, a path starting with ./, ../ \
-                         or / for a folder, {POCKET} or {RANDOM_TINY}"
-                    ),
-                );
+                let (message, hint) = if value.source.starts_with(RANDOM) && !value.source.contains('/') {
+                    (format!("{error:#}"), format!("write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"))
+                } else {
+                    let forms = "owner/name or owner/name@revision for the hub, a path starting with ./, ../ or / for a folder";
+                    (
+                        format!("`{}` names no model", value.source),
+                        format!("write {forms}, {POCKET} or {RANDOM_TINY}"),
+                    )
+                };
+                return checker.refuse(referenced, message, near + &hint);
             }
         };
         let rope_scaling = match value.rope_scaling {
@@ -98,13 +97,13 @@ fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Res
 
 fn definitions(
     checker: Checker<'_>,
-    define: Entries<Spanned<String>, PolicyYaml>,
+    define: IndexMap<Spanned<String>, PolicyYaml>,
 ) -> Result<Vec<(String, Policy)>, ConfigError> {
     let mut defined = Vec::new();
-    for (Spanned { value: name, referenced, .. }, shape) in define.0 {
+    for (Spanned { value: name, referenced, .. }, shape) in define {
         // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
         let base = name.split('+').next().unwrap_or_default();
-        if RESERVED.contains(&base) || PRESETS.iter().any(|preset| preset.name == base) {
+        if fixed_policies().contains(&base) {
             return checker.refuse(
                 referenced,
                 format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
@@ -149,11 +148,8 @@ fn policies(
             Some((name, own)) => (name, positions_of(checker, own, name, *referenced)?),
         };
         let Some(rule) = find(name) else {
-            let known: Vec<&str> = RESERVED
-                .into_iter()
-                .chain(PRESETS.iter().map(|preset| preset.name))
-                .chain(defined.iter().map(|(own, _)| own.as_str()))
-                .collect();
+            let mut known = fixed_policies();
+            known.extend(defined.iter().map(|(own, _)| own.as_str()));
             return checker.refuse(
                 *referenced,
                 format!("unknown policy `{name}`"),

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
@@ -14,7 +15,7 @@ use super::schema::{self, names};
 use crate::eviction::{Amount, Positions, Scope, Score};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
-use crate::yaml::{Entries, Spanned};
+use crate::yaml::Spanned;
 
 /// A sweep of tova-bench: every task by every model under every policy at every cache size.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,7 +35,8 @@ pub(super) struct SweepYaml {
     pub policies: Spanned<Vec<Spanned<String>>>,
     /// New policies, by name.
     #[serde(default)]
-    pub define: Entries<Spanned<String>, PolicyYaml>,
+    #[schemars(schema_with = "schema::definitions")]
+    pub define: IndexMap<Spanned<String>, PolicyYaml>,
     /// Cache sizes in entries per layer and key-value head, the protected ones included. `full` has none.
     #[serde(default)]
     #[schemars(inner(range(min = 1, max = u32::MAX)))]

@@ -71,8 +71,7 @@ impl Sweep {
     /// # Errors
     /// The first thing wrong with the file, with its line, its column and a hint.
     pub fn read(path: &Path) -> Result<Sweep, ConfigError> {
-        let stem = path.file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy());
-        check::check(read_yaml(path)?, &path.display().to_string(), &stem)
+        check::check(read_yaml(path)?, &path.display().to_string())
     }
 
     /// Checks the text of a sweep file. Errors call it `file`, which also names the sweep if the text does not.
@@ -80,8 +79,7 @@ impl Sweep {
     /// # Errors
     /// As [`Sweep::read`].
     pub fn parse(text: &str, file: &str) -> Result<Sweep, ConfigError> {
-        let stem = Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy());
-        check::check(parse_yaml(text, file)?, file, &stem)
+        check::check(parse_yaml(text, file)?, file)
     }
 
     /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same

@@ -47,24 +47,12 @@ fn value_of(cell: &Cell, field: Field) -> Option<String> {
 /// One `--shard i/n`, counted from 1: the i-th of n shards that take about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    index: usize,
-    count: usize,
+    /// From 0.
+    pub index: usize,
+    pub count: usize,
 }
 
 impl Shard {
-    /// More than any cluster runs at once.
-    const MOST: usize = 1 << 20;
-
-    /// The shard's index, from 0.
-    pub fn index(self) -> usize {
-        self.index
-    }
-
-    /// The number of shards.
-    pub fn count(self) -> usize {
-        self.count
-    }
-
     /// The shard of a task of a Slurm array job, from Slurm's variables. Arrays need not begin at 0, and may have steps.
     /// `None` outside an array job.
     ///
@@ -84,11 +72,7 @@ impl Shard {
         let index = offset / step;
         // `--array=1,3,7` has three tasks, but no fixed step.
         let regular = last.is_none_or(|last| last.checked_sub(first).is_some_and(|span| span / step + 1 == count));
-        if index < count && count <= Shard::MOST && regular {
-            Ok(Some(Shard { index, count }))
-        } else {
-            Err(irregular())
-        }
+        if index < count && regular { Ok(Some(Shard { index, count })) } else { Err(irregular()) }
     }
 }
 
@@ -106,8 +90,7 @@ impl FromStr for Shard {
         let (index, count) = text.split_once('/').ok_or_else(refused)?;
         let number = |digits: &str| digits.trim().parse::<usize>().map_err(|_| refused());
         let (index, count) = (number(index)?, number(count)?);
-        let is_shard = (1..=count).contains(&index) && count <= Shard::MOST;
-        if is_shard { Ok(Shard { index: index - 1, count }) } else { Err(refused()) }
+        if (1..=count).contains(&index) { Ok(Shard { index: index - 1, count }) } else { Err(refused()) }
     }
 }
 

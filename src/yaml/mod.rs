@@ -8,4 +8,4 @@ mod read;
 pub mod schema;
 
 pub use check::Checker;
-pub use read::{ConfigError, Entries, Location, Spanned, parse_yaml, read_yaml};
+pub use read::{ConfigError, Location, Spanned, parse_yaml, read_yaml};

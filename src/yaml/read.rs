@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 pub use serde_saphyr::Location;
 use serde_saphyr::{MergeKeyPolicy, MessageFormatter, UserMessageFormatter};
@@ -15,7 +14,7 @@ use crate::bounded_read;
 use crate::format::did_you_mean;
 
 /// A value and its place in the file. Its JSON Schema is that of the value, which the YAML crate's own type has not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spanned<T> {
     pub value: T,
     /// Where the file uses the value. Behind an alias, this is not where the value is written.
@@ -36,36 +35,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let serde_saphyr::Spanned { value, referenced, .. } = serde_saphyr::Spanned::deserialize(deserializer)?;
         Ok(Spanned { value, referenced })
-    }
-}
-
-/// A mapping in the order of the file, which a map would not keep.
-#[derive(Debug)]
-pub struct Entries<K, V>(pub Vec<(K, V)>);
-
-impl<K, V> Default for Entries<K, V> {
-    fn default() -> Self {
-        Entries(Vec::new())
-    }
-}
-
-impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Entries<K, V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder<K, V>(PhantomData<(K, V)>);
-        impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Visitor<'de> for InOrder<K, V> {
-            type Value = Entries<K, V>;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a mapping of names")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<K, V>, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Entries(entries))
-            }
-        }
-        deserializer.deserialize_map(InOrder(PhantomData))
     }
 }
 

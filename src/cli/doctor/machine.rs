@@ -173,7 +173,7 @@ pub(super) fn slurm(variable: impl Fn(&str) -> Option<String>) -> Option<Finding
         Ok(Some(shard)) => {
             let task = variable("SLURM_ARRAY_TASK_ID").unwrap_or_default();
             Finding::ok("Slurm", format!("job {job}, array task {}: --shard {shard}", task.trim()))
-                .figures(json!({ "job": job, "shard": shard.index() + 1, "shards": shard.count() }))
+                .figures(json!({ "job": job, "shard": shard.index + 1, "shards": shard.count }))
         }
         Err(error) => Finding::ok("Slurm", format!("job {job}, an array task"))
             .figures(json!({ "job": job }))

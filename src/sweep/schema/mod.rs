@@ -14,9 +14,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use super::keys::{AmountYaml, ModelMap, ModelYaml, SweepYaml};
+use super::keys::{AmountYaml, ModelMap, ModelYaml, PolicyYaml, SweepYaml};
 use crate::yaml::schema::require;
-use crate::yaml::{Entries, Spanned};
 
 /// The schema as indented JSON text, ended by a newline.
 ///
@@ -82,22 +81,16 @@ impl JsonSchema for AmountYaml {
     }
 }
 
-/// Entries are policies by name: the only mapping whose keys are the sweep's own.
-impl<T: JsonSchema> JsonSchema for Entries<Spanned<String>, T> {
-    fn schema_name() -> Cow<'static, str> {
-        "Entries".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["object", "null"],
-            "propertyNames": {
-                "pattern": format!("^{}$", names::OWN_POLICY),
-                "maxLength": names::LONGEST_POLICY,
-                "not": {"pattern": format!("^({})(\\+|$)", names::fixed_policies().join("|"))},
-            },
-            "additionalProperties": T::json_schema(generator),
-            "default": {},
-        })
-    }
+/// Policies by name: the only mapping whose keys are the sweep's own.
+pub(super) fn definitions(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["object", "null"],
+        "propertyNames": {
+            "pattern": format!("^{}$", names::OWN_POLICY),
+            "maxLength": names::LONGEST_POLICY,
+            "not": {"pattern": format!("^({})(\\+|$)", names::fixed_policies().join("|"))},
+        },
+        "additionalProperties": PolicyYaml::json_schema(generator),
+        "default": {},
+    })
 }

@@ -63,7 +63,7 @@ pub fn weight_types(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Names that have a fixed meaning, before a `+`.
-pub(super) fn fixed_policies() -> Vec<&'static str> {
+pub fn fixed_policies() -> Vec<&'static str> {
     RESERVED.into_iter().chain(PRESETS.iter().map(|preset| preset.name)).collect()
 }
 

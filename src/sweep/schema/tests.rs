@@ -67,91 +67,65 @@ fn the_committed_schema_is_the_printed_one() {
     );
 }
 
-/// A key, by the path to it.
-struct Key<'a> {
-    path: String,
-    schema: &'a Value,
-    /// Whether the mapping may do without it, and it is not one of several of which there must be one.
-    optional: bool,
-}
-
-fn keys<'a>(schema: &'a Value, at: &str, found: &mut Vec<Key<'a>>) {
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
+/// Checks the keys below a schema, and adds the path of each to `found`.
+fn check_keys(schema: &Value, at: &str, found: &mut Vec<String>) {
     for (key, inside) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{at}/{key}");
-        keys(inside, &path, found);
-        let optional = !required.contains(&Value::from(key.as_str())) && schema["minProperties"].is_null();
-        found.push(Key { path, schema: inside, optional });
-    }
-    for part in ["items", "additionalProperties"] {
-        if schema[part].is_object() {
-            keys(&schema[part], at, found);
+        check_keys(inside, &path, found);
+        let description = inside["description"].as_str().unwrap_or_default();
+        assert!(description.len() > 8, "{path} has no description");
+        if inside["properties"].is_object() {
+            assert_eq!(inside["additionalProperties"], Value::Bool(false), "{path}");
         }
+        let required = schema["required"].as_array().is_some_and(|keys| keys.contains(&key.as_str().into()));
+        // With `minProperties` it is one of several of which there must be one.
+        let optional = !required && schema["minProperties"].is_null();
+        let says_default = inside.get("default").is_some() || description.contains("default");
+        assert!(!optional || says_default, "{path} may be left out, and its default is not documented");
+        found.push(path);
     }
-    for choice in schema["anyOf"].as_array().into_iter().flatten() {
-        keys(choice, at, found);
+    let parts = ["items", "additionalProperties"].into_iter().filter_map(|part| schema.get(part));
+    for part in parts.chain(schema["anyOf"].as_array().into_iter().flatten()) {
+        check_keys(part, at, found);
     }
 }
 
 #[test]
 fn every_key_is_described_and_no_other_is_allowed() {
-    let whole = whole();
     let mut found = Vec::new();
-    keys(&whole, "", &mut found);
+    check_keys(&whole(), "", &mut found);
     for path in
         ["/name", "/tasks/perplexity/stride", "/tasks/qasper/write/top_p", "/define/score", "/models/dtype"]
     {
-        assert!(found.iter().any(|key| key.path == path), "{path}");
-    }
-    for Key { path, schema, optional } in found {
-        let description = schema["description"].as_str().unwrap_or_default();
-        assert!(description.len() > 8, "{path} has no description");
-        if schema["properties"].is_object() {
-            assert_eq!(schema["additionalProperties"], Value::Bool(false), "{path}");
-        }
-        let says_default = schema.get("default").is_some() || description.contains("default");
-        assert!(!optional || says_default, "{path} may be left out, and its default is not documented");
+        assert!(found.iter().any(|found| found == path), "{path}");
     }
 }
 
 #[test]
 fn defaults_in_the_schema_are_those_of_the_program() {
-    let whole = whole();
     let parse = |yaml: String| Sweep::parse(&yaml, "a.yaml").unwrap_or_else(|error| panic!("{error}\n{yaml}"));
     let mut compared = 0;
-    let usual = "models: [a/b]\npolicies: [full]\ntasks: [{story: {}}]\n";
-    for (key, schema) in whole["properties"].as_object().unwrap() {
-        if let Some(default) = schema.get("default") {
-            assert_eq!(parse(format!("{usual}{key}: {default}\n")), parse(usual.to_string()), "{key}");
-            compared += 1;
+    let mut compare = |schema: &Value, with: &dyn Fn(&str) -> String| {
+        for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
+            if let Some(default) = schema.get("default") {
+                assert_eq!(parse(with(&format!("{key}: {default}"))), parse(with("")), "{key}");
+                compared += 1;
+            }
         }
-    }
+    };
+    let whole = whole();
+    compare(&whole, &|line| format!("models: [a/b]\npolicies: [full]\ntasks: [{{story: {{}}}}]\n{line}\n"));
     for (task, schema) in whole["properties"]["tasks"]["items"]["properties"].as_object().unwrap() {
         let needed = match task.as_str() {
             "story" => "",
-            "timing" => "memory: 8 GiB",
-            _ => "dataset: ./t",
+            "timing" => "memory: 8 GiB, ",
+            _ => "dataset: ./t, ",
         };
-        let with = |more: String| {
-            let separator = if needed.is_empty() { "" } else { ", " };
-            parse(format!("models: [a/b]\npolicies: [full]\ntasks: [{{{task}: {{{needed}{separator}{more}}}}}]\n"))
-        };
-        let without = match needed {
-            "" => parse(usual.to_string()),
-            _ => parse(format!("models: [a/b]\npolicies: [full]\ntasks: [{{{task}: {{{needed}}}}}]\n")),
-        };
-        assert_eq!(without.tasks[0].name(), task);
-        for (key, schema) in schema["properties"].as_object().unwrap() {
-            if let Some(default) = schema.get("default") {
-                assert_eq!(with(format!("{key}: {default}")), without, "{task}: {key}");
-                compared += 1;
-            }
-            for (inner, schema) in schema["properties"].as_object().into_iter().flatten() {
-                if let Some(default) = schema.get("default") {
-                    assert_eq!(with(format!("{key}: {{{inner}: {default}}}")), without, "{task}: {key}: {inner}");
-                    compared += 1;
-                }
-            }
+        let with =
+            |more: &str| format!("models: [a/b]\npolicies: [full]\ntasks: [{{{task}: {{{needed}{more}}}}}]\n");
+        compare(schema, &with);
+        for (key, inner) in schema["properties"].as_object().unwrap() {
+            compare(inner, &|more| with(&format!("{key}: {{{more}}}")));
         }
     }
     assert!(compared > 50, "{compared}");

@@ -3,10 +3,10 @@
 //! The answer of an annotation is chosen as in the release's own evaluator.
 
 use anyhow::{Context, Result};
+use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::task::questions::{MakePrompt, Question, nonblank};
-use crate::yaml::Entries;
 
 #[derive(Deserialize)]
 struct Article {
@@ -84,10 +84,10 @@ impl Answer {
 /// # Errors
 /// A text that is not such an object, or an annotation without an answer; the question is named.
 pub fn read(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>> {
-    let articles: Entries<String, Article> =
+    let articles: IndexMap<String, Article> =
         serde_json::from_str(text).with_context(|| format!("{file} is no object of QASPER articles"))?;
     let mut questions = Vec::new();
-    for (id, article) in articles.0 {
+    for (id, article) in articles {
         let document = article.text();
         for question in article.qas {
             let answers = question.answers.iter().map(|annotation| annotation.answer.read());
