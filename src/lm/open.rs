@@ -80,7 +80,7 @@ impl ModelFiles {
     pub fn revision(&self) -> Result<String> {
         let weights = match &self.weights {
             Weights::Files(stamped) => stamped.revision()?,
-            Weights::Pocket => pocket::revision(),
+            Weights::Pocket => pocket::revision()?,
             Weights::Random(_) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
         Ok(match self.rope_override {

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 
 use super::config::ModelShape;
-use super::source::Fingerprint;
+use super::source::digest_of;
 use super::tokenizer::Tokenizer;
 
 const CONFIG: &str = include_str!("../../models/pocket/config.json");
@@ -20,17 +20,13 @@ pub(super) fn shape() -> Result<ModelShape> {
 }
 
 /// The revision, which is that of a folder with the same files.
-pub(super) fn revision() -> String {
-    let mut fingerprint = Fingerprint::default();
-    for (name, bytes) in [
+pub(super) fn revision() -> Result<String> {
+    let files = [
         ("config.json", CONFIG.as_bytes()),
         ("model.safetensors", WEIGHTS),
         ("tokenizer.json", TOKENIZER.as_bytes()),
-    ] {
-        fingerprint.file(name, bytes.len() as u64);
-        fingerprint.bytes(bytes);
-    }
-    fingerprint.finish()
+    ];
+    digest_of(files.map(|(name, bytes)| Ok((name.to_owned(), bytes.len() as u64, bytes))))
 }
 
 pub(super) fn tokenizer(bos: Option<u32>) -> Result<Tokenizer> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::finding::{Finding, one_line};
-use crate::lm::source::{HubAnswer, HubSettings, TokenPlace, TokenState, whoami};
+use crate::lm::source::{HubSettings, whoami};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -15,10 +15,8 @@ pub(super) fn findings(settings: &HubSettings, offline: bool) -> [Finding; 2] {
     let hub = match &answer {
         None => Finding::ok("hub", format!("{endpoint}, not asked: offline, only the cache is used")),
         // 401 without a login, 404 from mirrors that do not know the question.
-        Some(Ok(HubAnswer { status: 200 | 401 | 404, .. })) => {
-            Finding::ok("hub", format!("{endpoint} answers ({seconds:.1} s)"))
-        }
-        Some(Ok(HubAnswer { status, .. })) => {
+        Some(Ok(200 | 401 | 404)) => Finding::ok("hub", format!("{endpoint} answers ({seconds:.1} s)")),
+        Some(Ok(status)) => {
             Finding::ok("hub", format!("{endpoint} answers with status {status} ({seconds:.1} s)"))
                 .note("407 means that a proxy wants a password, 5xx that the hub has trouble; cached models work")
         }
@@ -33,25 +31,22 @@ pub(super) fn findings(settings: &HubSettings, offline: bool) -> [Finding; 2] {
         .figure("endpoint", endpoint.as_str())
         .figure("offline", offline)
         .figure("reachable", answer.as_ref().map(Result::is_ok));
-    [hub, token(settings, answer.and_then(Result::ok).map(|answer| answer.token))]
+    [hub, token(settings, answer.and_then(Result::ok))]
 }
 
-fn token(settings: &HubSettings, state: Option<TokenState>) -> Finding {
-    let from = match &settings.token_place {
-        None => {
-            let value = "none; only gated and private models need one (HF_TOKEN)";
-            return Finding::ok("hub token", value).figure("present", false);
-        }
-        Some(TokenPlace::Variable(name)) => format!("from {name}"),
-        Some(TokenPlace::File(file)) => format!("from the file {}", file.display()),
+/// The token, and what the hub's answer to `whoami` says of it. Mirrors may not know the request.
+fn token(settings: &HubSettings, status: Option<u16>) -> Finding {
+    let Some(place) = &settings.token_place else {
+        let value = "none; only gated and private models need one (HF_TOKEN)";
+        return Finding::ok("hub token", value).figure("present", false);
     };
-    let state_text = match state {
-        Some(TokenState::Accepted) => ", accepted by the hub",
-        Some(TokenState::Refused) => ", REFUSED by the hub",
+    let state = match status {
+        Some(200) => ", accepted by the hub",
+        Some(401) => ", REFUSED by the hub",
         _ => "",
     };
-    let finding = Finding::ok("hub token", format!("present, {from}{state_text}")).figure("present", true);
-    if state == Some(TokenState::Refused) {
+    let finding = Finding::ok("hub token", format!("present, from {place}{state}")).figure("present", true);
+    if status == Some(401) {
         finding.problem(
             "with an invalid token even public models may be refused: make a new one \
              (https://huggingface.co/settings/tokens), or remove this one",

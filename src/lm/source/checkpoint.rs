@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -48,46 +48,32 @@ impl CheckpointFiles {
     }
 }
 
-/// `sha256:` and 16 hex digits over names and contents of the configuration, the weights and the tokenizer.
+/// The digest of the configuration, the weights and the tokenizer.
 pub fn digest(files: &CheckpointFiles) -> Result<String> {
     let root = files.config.parent().unwrap_or(Path::new(""));
-    let mut fingerprint = Fingerprint::default();
-    let mut buffer = vec![0; 1 << 20];
-    for path in [&files.config].into_iter().chain(&files.weights).chain(&files.tokenizer) {
-        let reading = || format!("cannot read {}", path.display());
+    let paths = [&files.config].into_iter().chain(&files.weights).chain(&files.tokenizer);
+    digest_of(paths.map(|path| {
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
-        let mut file = File::open(path).with_context(reading)?;
-        fingerprint.file(&name, file.metadata().with_context(reading)?.len());
-        loop {
-            match file.read(&mut buffer).with_context(reading)? {
-                0 => break,
-                read => fingerprint.bytes(&buffer[..read]),
-            }
-        }
-    }
-    Ok(fingerprint.finish())
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok((name, file.metadata()?.len(), BufReader::with_capacity(1 << 20, file)))
+    }))
 }
 
-/// Computes the digest of files, wherever their bytes come from.
-#[derive(Default)]
-pub(in crate::lm) struct Fingerprint(Sha256);
-
-impl Fingerprint {
-    /// Begins a file. Lengths come first, so that different sets of files never give the same bytes.
-    pub fn file(&mut self, name: &str, length: u64) {
-        self.0.update((name.len() as u64).to_le_bytes());
-        self.0.update(name.as_bytes());
-        self.0.update(length.to_le_bytes());
+/// `sha256:` and 16 hex digits over names, lengths and contents of files, wherever their bytes come from.
+pub(in crate::lm) fn digest_of<R: Read>(
+    files: impl IntoIterator<Item = Result<(String, u64, R)>>,
+) -> Result<String> {
+    let mut hash = Sha256::new();
+    for file in files {
+        let (name, length, mut bytes) = file?;
+        // Lengths come first, so that different sets of files never give the same bytes.
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(&name);
+        hash.update(length.to_le_bytes());
+        io::copy(&mut bytes, &mut hash).with_context(|| format!("cannot read {name}"))?;
     }
-
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    pub fn finish(self) -> String {
-        let hex: String = self.0.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{hex}")
-    }
+    let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("sha256:{hex}"))
 }
 
 /// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are
@@ -96,7 +82,7 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     if !single && !snapshot.has(INDEX) {
-        return Err(match snapshot.names().iter().find(|name| is_foreign(name)) {
+        return Err(match snapshot.names.iter().find(|name| is_foreign(name)) {
             Some(foreign) => anyhow!(
                 "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle \
                  can run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
@@ -123,7 +109,7 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
         generation_config: optional(GENERATION_CONFIG)?,
         chat_template: optional(CHAT_TEMPLATE)?,
         weights: shards.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?,
-        commit: snapshot.commit().map(str::to_owned),
+        commit: snapshot.commit.clone(),
     })
 }
 
@@ -166,5 +152,5 @@ pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
         format!("there is no folder {shown}: check the path, or write `owner/name` for the hub")
     })?;
     ensure!(meta.is_dir(), "{shown} is a file: name the folder that holds {CONFIG} and {SINGLE}");
-    gather(&Snapshot::Folder(folder))
+    gather(&Snapshot::of_folder(folder))
 }

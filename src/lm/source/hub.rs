@@ -7,20 +7,17 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use hf_hub::RepoType;
 use hf_hub::api::RepoInfo;
-use hf_hub::api::sync::{Api, ApiBuilder};
-use hf_hub::{Cache, Repo, RepoType};
 
 use super::checkpoint::{CheckpointFiles, gather};
-use super::download::HubSnapshot;
+use super::download::Downloader;
 use super::hub_http::HubHttp;
-use super::repo::{RepoId, is_commit, repo_at, shown};
-use super::snapshot::{CachedSnapshot, Snapshot};
+use super::repo::{HubRepo, RepoId, is_commit};
+use super::snapshot::{Origin, Snapshot};
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
-/// The largest description of a repository that is read; a dataset may have very many files.
-const LONGEST_INFO: u64 = 64 << 20;
 /// A ref holds a commit, which has forty bytes.
 const LONGEST_REF: u64 = 4096;
 
@@ -36,27 +33,16 @@ pub struct DatasetFiles {
 pub struct Hub<'a> {
     settings: &'a HubSettings,
     progress: &'a dyn DownloadProgress,
-    api: Api,
-    cache: Cache,
 }
 
 impl<'a> Hub<'a> {
-    pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Result<Self> {
-        settings.check()?;
-        let cache = Cache::new(settings.cache_dir.clone());
-        let api = ApiBuilder::from_cache(cache.clone())
-            .with_endpoint(settings.endpoint.clone())
-            .with_token(settings.token.as_ref().map(|token| token.secret().to_owned()))
-            .with_progress(false)
-            .with_retries(0)
-            .with_user_agent("tova-bench", env!("CARGO_PKG_VERSION"))
-            .build()?;
-        Ok(Hub { settings, progress, api, cache })
+    pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Self {
+        Hub { settings, progress }
     }
 
     /// The checkpoint of a model repository at a branch, tag or commit.
     pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let repo = repo_at(repo, RepoType::Model, revision)?;
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision)?;
         // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
             && let Some(cached) = self.cached(&repo, None)
@@ -75,26 +61,20 @@ impl<'a> Hub<'a> {
         revision: Option<&str>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<DatasetFiles> {
-        let repo = repo_at(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
+        let repo =
+            HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, revision.unwrap_or(DEFAULT_REVISION))?;
         self.with_snapshot(&repo, |snapshot| {
             let names = snapshot.names_wanted(&wanted)?;
             let files = names.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?;
-            Ok(DatasetFiles { files, commit: snapshot.commit().unwrap_or_default().to_owned() })
+            Ok(DatasetFiles { files, commit: snapshot.commit.clone().unwrap_or_default() })
         })
     }
 
     /// Uses the hub, or if it cannot be asked the cache, with a note unless HF_HUB_OFFLINE is set.
-    fn with_snapshot<T>(&self, repo: &Repo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
+    fn with_snapshot<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         if self.settings.offline {
-            return match self.cached(repo, None) {
-                Some(cached) => take(&cached),
-                None => Err(HubError::Offline {
-                    file: "every file".to_owned(),
-                    what: shown(repo),
-                    cache: self.settings.cache_dir.clone(),
-                }
-                .into()),
-            };
+            let cached = self.cached(repo, None);
+            return take(&cached.ok_or_else(|| self.settings.not_cached("every file", repo))?);
         }
         let error = match self.online(repo, &take) {
             Ok(taken) => return Ok(taken),
@@ -105,77 +85,40 @@ impl<'a> Hub<'a> {
         let Some(cause) = cause.map(HubError::to_string) else { return Err(error) };
         let Some(cached) = self.cached(repo, Some(cause.clone())) else { return Err(error) };
         let taken = take(&cached)?;
-        let commit = cached.commit().unwrap_or_default();
-        self.progress.note(&format!("{cause}; using {} from the cache, commit {commit}", shown(repo)));
+        let commit = cached.commit.unwrap_or_default();
+        self.progress.note(&format!("{cause}; using {repo} from the cache, commit {commit}"));
         Ok(taken)
     }
 
-    fn online<T>(&self, repo: &Repo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
-        let info = self.ask(repo)?;
-        let taken = take(&Snapshot::Hub(HubSnapshot {
-            settings: self.settings,
-            progress: self.progress,
-            repo,
-            commit: info.sha.clone(),
-            names: info.siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
-            http: HubHttp::new(self.settings),
-            cache: self.cache.repo(repo.clone()),
-        }))?;
-        // The ref is not written again, because the cache may be read-only.
-        if repo.revision() != info.sha && self.cached_ref(repo).is_none_or(|known| known != info.sha) {
-            let written = self.cache.repo(repo.clone()).create_ref(&info.sha);
-            written.map_err(|error| self.settings.disk(&error))?;
-        }
-        Ok(taken)
-    }
-
-    /// The commit of the revision and the names of its files.
-    fn ask(&self, repo: &Repo) -> Result<RepoInfo, HubError> {
+    fn online<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let settings = self.settings;
-        let mut response = self
-            .api
-            .repo(repo.clone())
-            .info_request()
-            .config()
-            .http_status_as_error(false)
-            .timeout_global(Some(settings.timeout))
-            .build()
-            .call()
-            .map_err(|error| settings.unreachable(&error.to_string()))?;
-        let status = response.status().as_u16();
-        if status != 200 {
-            return Err(settings.refused(repo, None, status));
+        let http = &HubHttp::new(settings);
+        let RepoInfo { sha: commit, siblings } = http.describe_repo(repo)?;
+        let taken = take(&Snapshot {
+            origin: Origin::Hub(Downloader { settings, progress: self.progress, http, repo, commit: &commit }),
+            folder: repo.in_cache.pointer_path(&commit),
+            names: siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
+            commit: Some(commit.clone()),
+        })?;
+        // The ref is not written again, because the cache may be read-only.
+        if repo.on_hub.revision() != commit && self.cached_ref(repo).as_ref() != Some(&commit) {
+            repo.in_cache.create_ref(&commit).map_err(|error| settings.disk(error))?;
         }
-        let info: RepoInfo = response
-            .body_mut()
-            .with_config()
-            .limit(LONGEST_INFO)
-            .read_json()
-            .map_err(|error| settings.strange(&error.to_string()))?;
-        // The commit becomes the name of a folder.
-        if !is_commit(&info.sha) {
-            return Err(settings.strange(&format!("it names no commit of {}", shown(repo))));
-        }
-        Ok(info)
+        Ok(taken)
     }
 
     /// The cached snapshot of a revision. `cause` is why the hub did not help, if it was asked.
-    fn cached<'r>(&'r self, repo: &'r Repo, cause: Option<String>) -> Option<Snapshot<'r>> {
-        let commit = if is_commit(repo.revision()) { repo.revision().to_owned() } else { self.cached_ref(repo)? };
-        let folder = self.cache.repo(repo.clone()).pointer_path(&commit);
-        let cache_dir = &self.settings.cache_dir;
-        (is_commit(&commit) && folder.is_dir()).then_some(Snapshot::Cache(CachedSnapshot {
-            repo,
-            cache_dir,
-            folder,
-            commit,
-            cause,
-        }))
+    fn cached<'r>(&'r self, repo: &'r HubRepo, cause: Option<String>) -> Option<Snapshot<'r>> {
+        let revision = repo.on_hub.revision();
+        let commit = if is_commit(revision) { revision.to_owned() } else { self.cached_ref(repo)? };
+        let is_cached = is_commit(&commit) && repo.in_cache.pointer_path(&commit).is_dir();
+        is_cached.then(|| Snapshot::cached(self.settings, repo, commit, cause))
     }
 
     /// The commit that a branch or tag means in the cache.
-    fn cached_ref(&self, repo: &Repo) -> Option<String> {
-        let file = self.cache.path().join(repo.folder_name()).join("refs").join(repo.revision());
+    fn cached_ref(&self, repo: &HubRepo) -> Option<String> {
+        let folder = self.settings.cache_dir.join(repo.on_hub.folder_name());
+        let file = folder.join("refs").join(repo.on_hub.revision());
         Some(bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned())
     }
 }

@@ -4,13 +4,11 @@
 //! this machine. It does not look inside the files, and no name from a file or from the network leads outside its
 //! folder.
 
-mod blob;
 mod checkpoint;
 mod download;
 mod error;
 mod hub;
 mod hub_http;
-mod progress;
 mod random_shape;
 mod repo;
 mod settings;
@@ -23,15 +21,15 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-pub(super) use checkpoint::Fingerprint;
+pub(super) use checkpoint::digest_of;
 pub use checkpoint::{CheckpointFiles, digest};
+pub use download::DownloadProgress;
 pub use error::HubError;
 pub use hub::{DatasetFiles, Hub};
-pub use hub_http::{HubAnswer, TokenState, whoami};
-pub use progress::DownloadProgress;
+pub use hub_http::whoami;
 pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
 pub use repo::RepoId;
-pub use settings::{HubSettings, Token, TokenPlace};
+pub use settings::{HubSettings, Token};
 
 /// The branch used if none is named.
 pub const DEFAULT_REVISION: &str = "main";
@@ -66,9 +64,7 @@ impl ModelSource {
                 bail!("it is inside the program and has no files")
             }
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
-            ModelSource::Hub { repo, revision } => {
-                Hub::new(settings, progress).and_then(|hub| hub.checkpoint(repo, revision))
-            }
+            ModelSource::Hub { repo, revision } => Hub::new(settings, progress).checkpoint(repo, revision),
         }
         .with_context(|| format!("model `{self}`"))
     }
