@@ -8,7 +8,7 @@ use super::config::{self, ModelShape};
 use super::device::available_memory;
 use super::file_stamps::StampedFiles;
 use super::pocket;
-use super::random::{shape_of, tiny_shape};
+use super::random::tiny_shape;
 use super::rope_override::RopeOverride;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
@@ -43,7 +43,7 @@ impl ModelFiles {
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
-            ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random(sizes.sharpness)),
+            ModelSource::Random(sizes) => (sizes.shape(), Weights::Random(sizes.sharpness())),
             ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 // The stamps are taken before anything in the files is read.
@@ -157,7 +157,7 @@ impl ModelFiles {
             Weights::Pocket => LanguageModel::from_bytes(shape, pocket::WEIGHTS, dtype, device),
             Weights::Random(sharpness) => {
                 self.check_room()?;
-                LanguageModel::random_sharp(shape, *sharpness as f32, 1, dtype, device)
+                LanguageModel::random(shape, *sharpness as f32, 1, dtype, device)
             }
         }
     }

@@ -40,37 +40,24 @@ impl Tokenizer {
     /// # Errors
     /// A file that cannot be read or is no tokenizer.
     pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
-        let using = || format!("cannot use the tokenizer {}", file.display());
-        let inner = build(&bounded_read::bytes(file, MOST_BYTES).with_context(using)?).with_context(using)?;
-        let config: Value = match config {
-            Some(path) => bounded_read::json(path, MOST_CONFIG)?,
-            None => Value::Null,
-        };
+        let bytes = bounded_read::bytes(file, MOST_BYTES).map_err(anyhow::Error::from);
+        let inner = bytes.and_then(|bytes| build(&bytes));
+        let inner = inner.with_context(|| format!("cannot use the tokenizer {}", file.display()))?;
+        let config = config.map_or(Ok(Value::Null), |path| bounded_read::json(path, MOST_CONFIG))?;
         Ok(Tokenizer::new(inner, &config, bos))
     }
 
     /// As [`read`](Self::read), from the contents of both files.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
     pub(super) fn parse(file: &str, config: &str, bos: Option<u32>) -> Result<Tokenizer> {
-        let inner = build(file.as_bytes()).context("tokenizer.json")?;
-        let config = serde_json::from_str(config).context("tokenizer_config.json is no valid JSON")?;
-        Ok(Tokenizer::new(inner, &config, bos))
+        Ok(Tokenizer::new(build(file.as_bytes())?, &serde_json::from_str(config)?, bos))
     }
 
     fn new(inner: tokenizers::Tokenizer, config: &Value, bos: Option<u32>) -> Tokenizer {
-        let named = match &config["bos_token"] {
-            Value::String(token) => inner.token_to_id(token),
-            token => token["content"].as_str().and_then(|token| inner.token_to_id(token)),
-        };
+        let named = special_token(config, "bos_token").and_then(|token| inner.token_to_id(token));
         // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
-        let adds_bos = match config["add_bos_token"].as_bool() {
-            Some(adds) => adds,
-            None => own.is_some() && own == bos,
-        };
+        let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
         Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() }
     }
 
@@ -94,8 +81,8 @@ impl Tokenizer {
             "pre_tokenizer": byte_level, "decoder": byte_level,
             "model": {"type": "BPE", "vocab": vocab, "merges": []}
         });
-        let inner = file.to_string().parse().map_err(|error| anyhow!("the byte tokenizer: {error}"))?;
-        Ok(Tokenizer::new(inner, &json!({"bos_token": "<s>", "add_bos_token": true}), None))
+        let config = json!({"bos_token": "<s>", "add_bos_token": true});
+        Tokenizer::parse(&file.to_string(), &config.to_string(), None)
     }
 
     /// Tokens of a text, without BOS or other special tokens.
@@ -175,6 +162,11 @@ impl Tokenizer {
         );
         Ok(())
     }
+}
+
+/// A special token in a tokenizer_config.json: a text, or a record with its content.
+pub(super) fn special_token<'j>(config: &'j Value, name: &str) -> Option<&'j str> {
+    config[name].as_str().or_else(|| config[name]["content"].as_str())
 }
 
 /// Parses a tokenizer.json. Padding and truncation that it may ask for are switched off, as in transformers.

@@ -39,6 +39,11 @@ pub struct CheckpointFiles {
 }
 
 impl CheckpointFiles {
+    /// The files that determine results: the configuration, the weights and the tokenizer.
+    pub(in crate::lm) fn digested(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.config].into_iter().chain(&self.weights).chain(&self.tokenizer)
+    }
+
     /// Identifies the weights: the commit, or the [`digest`], which reads every file.
     pub fn revision(&self) -> Result<String> {
         match &self.commit {
@@ -51,8 +56,7 @@ impl CheckpointFiles {
 /// The digest of the configuration, the weights and the tokenizer.
 pub fn digest(files: &CheckpointFiles) -> Result<String> {
     let root = files.config.parent().unwrap_or(Path::new(""));
-    let paths = [&files.config].into_iter().chain(&files.weights).chain(&files.tokenizer);
-    digest_of(paths.map(|path| {
+    digest_of(files.digested().map(|path| {
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok((name, file.metadata()?.len(), BufReader::with_capacity(1 << 20, file)))

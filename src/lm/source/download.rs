@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -145,22 +146,15 @@ fn damage(path: &Path, content: &Content) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Links the file `name` of a snapshot to its blob, relatively, so that the cache can be moved. On systems where few
-/// users may make links, the snapshot holds the file itself.
-#[cfg_attr(not(unix), expect(unused_variables))]
+/// Links the file `name` of a snapshot to its blob, relatively, so that the cache can be moved.
 fn make_link(blob: &Path, name: &str, link: &Path) -> io::Result<()> {
     link.parent().map_or(Ok(()), fs::create_dir_all)?;
     // A link to a deleted blob would be in the way; if it cannot be removed, the next step fails.
     if link.is_symlink() && !link.exists() {
         let _ = fs::remove_file(link);
     }
-    #[cfg(unix)]
-    let made = {
-        let up = PathBuf::from("../".repeat(name.split('/').count() + 1));
-        std::os::unix::fs::symlink(up.join("blobs").join(blob.file_name().unwrap_or_default()), link)
-    };
-    #[cfg(not(unix))]
-    let made = fs::rename(blob, link);
+    let up = PathBuf::from("../".repeat(name.split('/').count() + 1));
+    let made = symlink(up.join("blobs").join(blob.file_name().unwrap_or_default()), link);
     // Another process may have been faster.
     made.or_else(|error| if link.exists() { Ok(()) } else { Err(error) })
 }
