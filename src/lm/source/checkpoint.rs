@@ -44,23 +44,18 @@ impl CheckpointFiles {
         [&self.config].into_iter().chain(&self.weights).chain(&self.tokenizer)
     }
 
-    /// Identifies the weights: the commit, or the [`digest`], which reads every file.
+    /// Identifies the checkpoint: the commit, or a digest, for which every file is read.
     pub fn revision(&self) -> Result<String> {
-        match &self.commit {
-            Some(commit) => Ok(commit.clone()),
-            None => digest(self),
+        if let Some(commit) = &self.commit {
+            return Ok(commit.clone());
         }
+        let root = self.config.parent().unwrap_or(Path::new(""));
+        digest_of(self.digested().map(|path| {
+            let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+            let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok((name, file.metadata()?.len(), BufReader::with_capacity(1 << 20, file)))
+        }))
     }
-}
-
-/// The digest of the configuration, the weights and the tokenizer.
-pub fn digest(files: &CheckpointFiles) -> Result<String> {
-    let root = files.config.parent().unwrap_or(Path::new(""));
-    digest_of(files.digested().map(|path| {
-        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok((name, file.metadata()?.len(), BufReader::with_capacity(1 << 20, file)))
-    }))
 }
 
 /// `sha256:` and 16 hex digits over names, lengths and contents of files, wherever their bytes come from.
