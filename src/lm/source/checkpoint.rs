@@ -13,7 +13,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::repo::check_inside;
-use super::snapshot::Snapshot;
+use super::snapshot::{Origin, Snapshot};
 use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
@@ -151,5 +151,5 @@ pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
         format!("there is no folder {shown}: check the path, or write `owner/name` for the hub")
     })?;
     ensure!(meta.is_dir(), "{shown} is a file: name the folder that holds {CONFIG} and {SINGLE}");
-    gather(&Snapshot::of_folder(folder))
+    gather(&Snapshot::local(Origin::Folder, folder.to_owned(), None))
 }

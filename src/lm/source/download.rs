@@ -14,47 +14,49 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::hub_http::{Content, HubFile, HubHttp};
-use super::repo::{HubRepo, check_url_safe};
-use super::{HubError, HubSettings};
+use super::HubError;
+use super::hub_http::{HubHttp, MAX_REDIRECTS, origin};
+use super::repo::{HubRepo, check_url_safe, is_plain};
 
 /// Receives the progress of downloads, one file at a time: `start`, any number of `advance`, then `finish`, also
 /// after a failure.
 pub trait DownloadProgress {
-    fn start(&self, name: &str, bytes: u64);
-    fn advance(&self, bytes: u64);
-    fn finish(&self);
+    fn start(&self, _name: &str, _bytes: u64) {}
+    fn advance(&self, _bytes: u64) {}
+    fn finish(&self) {}
     /// Something the user should know that is no error: the cache is used instead of the hub, another process
     /// downloads.
     fn note(&self, _message: &str) {}
 }
 
 /// Ignores everything.
-impl DownloadProgress for () {
-    fn start(&self, _name: &str, _bytes: u64) {}
-    fn advance(&self, _bytes: u64) {}
-    fn finish(&self) {}
-}
+impl DownloadProgress for () {}
 
 /// Downloads the files of a repository at one commit.
 pub(super) struct Downloader<'a> {
-    pub(super) settings: &'a HubSettings,
+    pub(super) http: HubHttp<'a>,
     pub(super) progress: &'a dyn DownloadProgress,
-    pub(super) http: &'a HubHttp<'a>,
     pub(super) repo: &'a HubRepo,
-    pub(super) commit: &'a str,
+    pub(super) commit: String,
+}
+
+/// What the hub says of the content of a file.
+struct Content {
+    /// The name of the blob in the cache; the SHA-256 if the file is large.
+    etag: String,
+    size: u64,
 }
 
 impl Downloader<'_> {
     /// Makes sure that the file is at `link`, its place in the snapshot.
     pub(super) fn fetch(&self, name: &str, link: &Path) -> Result<(), HubError> {
         check_url_safe(name).map_err(|error| HubError::Final(format!("{}: {error}", self.repo)))?;
-        let file = HubFile { repo: self.repo, commit: self.commit, name };
         let mut failures = 0;
         while !link.exists() {
-            let Err(error) = self.attempt(&file, link) else { continue };
+            let Err(error) = self.attempt(name, link) else { continue };
             failures += 1;
-            if !error.is_transient() || failures >= self.settings.attempts {
+            let is_transient = matches!(error, HubError::Unreachable(_) | HubError::Transfer(_));
+            if !is_transient || failures >= self.http.settings.attempts {
                 return Err(error);
             }
             std::thread::sleep(Duration::from_millis(200 << failures.min(6)));
@@ -63,65 +65,123 @@ impl Downloader<'_> {
     }
 
     /// One try. Afterwards either the link exists, or nothing that looks complete does.
-    fn attempt(&self, file: &HubFile<'_>, link: &Path) -> Result<(), HubError> {
-        let disk = |error| self.settings.disk(error);
-        let content = self.http.describe_file(file)?;
+    fn attempt(&self, name: &str, link: &Path) -> Result<(), HubError> {
+        let content = self.describe(name)?;
         let blob = self.repo.in_cache.blob_path(&content.etag);
         let is_complete = || fs::metadata(&blob).is_ok_and(|meta| meta.len() == content.size);
         if !is_complete() {
-            blob.parent().map_or(Ok(()), fs::create_dir_all).map_err(disk)?;
-            let lock = File::create(blob.with_extension("lock")).map_err(disk)?;
+            blob.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| self.disk(error))?;
+            let lock = File::create(blob.with_extension("lock")).map_err(|error| self.disk(error))?;
             if lock.try_lock().is_err() {
-                self.progress.note(&format!("waiting for another process that downloads {file}"));
-                lock.lock().map_err(disk)?;
+                self.progress.note(&format!("waiting for another process that downloads {}", self.shown(name)));
+                lock.lock().map_err(|error| self.disk(error))?;
             }
             // The process that held the lock may have fetched it.
             if !is_complete() {
                 let part = blob.with_extension("part");
-                if let Some(damage) = self.transfer(file, &content, &part)? {
-                    fs::remove_file(&part).map_err(disk)?;
+                if let Some(damage) = self.transfer(name, &content, &part)? {
+                    fs::remove_file(&part).map_err(|error| self.disk(error))?;
                     return Err(HubError::Transfer(format!(
-                        "{file} arrived damaged ({damage}) and was deleted: run again; if it stays, a proxy or \
-                         mirror changes files, check HF_ENDPOINT"
+                        "{} arrived damaged ({damage}) and was deleted: run again; if it stays, a proxy or mirror \
+                         changes files, check HF_ENDPOINT",
+                        self.shown(name)
                     )));
                 }
-                fs::rename(&part, &blob).map_err(disk)?;
+                fs::rename(&part, &blob).map_err(|error| self.disk(error))?;
             }
         }
-        make_link(&blob, file.name, link).map_err(disk)
+        make_link(&blob, name, link).map_err(|error| self.disk(error))
+    }
+
+    /// Etag and size of a file. For a large file the hub states them in its redirect to wherever the bytes are, so
+    /// only the hub itself is asked.
+    fn describe(&self, name: &str) -> Result<Content, HubError> {
+        let (shown, settings) = (self.shown(name), self.http.settings);
+        let mut url = self.url(name);
+        for _ in 0..=MAX_REDIRECTS {
+            let request = self.http.get(&url).header("range", "bytes=0-0").config().max_redirects(0).build();
+            let response = request.call().map_err(|error| self.http.error(&shown, error))?;
+            let (status, headers) = (response.status(), response.headers());
+            if !status.is_success() && !status.is_redirection() {
+                return Err(settings.status(self.repo, shown, status.as_u16()));
+            }
+            let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let (linked_etag, linked_size) = (header("x-linked-etag"), header("x-linked-size"));
+            let origin = origin(&settings.endpoint);
+            let path = header("location").strip_prefix(origin).unwrap_or(header("location"));
+            let is_own = path.starts_with('/') && !path.starts_with("//");
+            if status.is_redirection() && is_own && linked_size.is_empty() {
+                url = format!("{origin}{path}");
+                continue;
+            }
+            let size = match status.is_redirection() {
+                true => linked_size,
+                false => header("content-range").rsplit('/').next().unwrap_or_default(),
+            };
+            let etag = if linked_etag.is_empty() { header("etag") } else { linked_etag };
+            let etag = etag.trim_start_matches("W/").trim_matches('"').to_owned();
+            let sound = is_plain(&etag, b"-_") && header("x-repo-commit") == self.commit;
+            return match size.parse() {
+                Ok(size) if sound => Ok(Content { etag, size }),
+                _ => Err(settings.unexpected(format!("{shown} has another commit, no length or no usable etag"))),
+            };
+        }
+        Err(settings.unexpected("it redirects without end"))
     }
 
     /// Downloads what is missing of the file `part`. Returns what is wrong with it then, if anything.
-    fn transfer(&self, file: &HubFile<'_>, content: &Content, part: &Path) -> Result<Option<String>, HubError> {
-        let disk = |error| self.settings.disk(error);
-        let mut onto = OpenOptions::new().append(true).create(true).open(part).map_err(disk)?;
-        let start = onto.metadata().map_err(disk)?.len();
+    fn transfer(&self, name: &str, content: &Content, part: &Path) -> Result<Option<String>, HubError> {
+        let mut onto =
+            OpenOptions::new().append(true).create(true).open(part).map_err(|error| self.disk(error))?;
+        let start = onto.metadata().map_err(|error| self.disk(error))?.len();
         if start < content.size {
-            let Some(body) = self.http.bytes(file, start)? else {
-                return Ok(Some("the server does not continue where an earlier run stopped".to_owned()));
-            };
-            self.progress.start(file.name, content.size);
+            let request = self.http.get(&self.url(name)).header("range", format!("bytes={start}-"));
+            let response = request.call().map_err(|error| self.http.error(&self.shown(name), error))?;
+            match response.status().as_u16() {
+                206 => {}
+                200 if start == 0 => {}
+                200 | 416 => {
+                    return Ok(Some("the server does not continue where an earlier run stopped".to_owned()));
+                }
+                status => return Err(self.http.settings.status(self.repo, self.shown(name), status)),
+            }
+            self.progress.start(name, content.size);
             self.progress.advance(start);
             // A byte too many shows; a server that sends without end must not fill the disk.
-            let received = self.receive(file, body.take(content.size - start + 1), &mut onto);
+            let body = response.into_body().into_reader().take(content.size - start + 1);
+            let received = self.receive(name, body, &mut onto);
             self.progress.finish();
             received?;
         }
-        damage(part, content).map_err(disk)
+        damage(part, content).map_err(|error| self.disk(error))
     }
 
-    fn receive(&self, file: &HubFile<'_>, mut body: impl Read, onto: &mut File) -> Result<(), HubError> {
+    fn receive(&self, name: &str, mut body: impl Read, onto: &mut File) -> Result<(), HubError> {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let read = match body.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.settings.broken_off(file, error)),
+                Err(error) => return Err(self.http.settings.broken_off(self.shown(name), error)),
             };
-            onto.write_all(&buffer[..read]).map_err(|error| self.settings.disk(error))?;
+            onto.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
             self.progress.advance(read as u64);
         }
+    }
+
+    fn url(&self, name: &str) -> String {
+        let (endpoint, repo) = (&self.http.settings.endpoint, self.repo.on_hub.url());
+        format!("{endpoint}/{repo}/resolve/{}/{name}", self.commit)
+    }
+
+    /// The file as messages show it.
+    fn shown(&self, name: &str) -> String {
+        format!("{name} of {}", self.repo)
+    }
+
+    fn disk(&self, error: io::Error) -> HubError {
+        self.http.settings.disk(error)
     }
 }
 

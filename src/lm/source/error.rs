@@ -30,18 +30,6 @@ pub enum HubError {
     Final(String),
 }
 
-impl HubError {
-    /// Whether cached files may be used instead: the hub did not say that they do not exist.
-    pub(super) fn allows_cache(&self) -> bool {
-        matches!(self, HubError::Unreachable(_) | HubError::Refused(_))
-    }
-
-    /// Whether another attempt may succeed.
-    pub(super) fn is_transient(&self) -> bool {
-        matches!(self, HubError::Unreachable(_) | HubError::Transfer(_))
-    }
-}
-
 impl HubSettings {
     pub(super) fn unreachable(&self, cause: impl Display) -> HubError {
         HubError::Unreachable(self.redact(format!(

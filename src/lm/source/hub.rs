@@ -81,8 +81,9 @@ impl<'a> Hub<'a> {
             Err(error) => error,
         };
         // Also when the hub denies access: the cache may have been filled by someone with a token.
-        let cause = error.downcast_ref::<HubError>().filter(|error| error.allows_cache());
-        let Some(cause) = cause.map(HubError::to_string) else { return Err(error) };
+        let Some(HubError::Unreachable(cause) | HubError::Refused(cause)) = error.downcast_ref() else {
+            return Err(error);
+        };
         let Some(cached) = self.cached(repo, Some(cause.clone())) else { return Err(error) };
         let taken = take(&cached)?;
         let commit = cached.commit.unwrap_or_default();
@@ -92,10 +93,11 @@ impl<'a> Hub<'a> {
 
     fn online<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let settings = self.settings;
-        let http = &HubHttp::new(settings);
+        let http = HubHttp::new(settings);
         let RepoInfo { sha: commit, siblings } = http.describe_repo(repo)?;
+        let downloader = Downloader { http, progress: self.progress, repo, commit: commit.clone() };
         let taken = take(&Snapshot {
-            origin: Origin::Hub(Downloader { settings, progress: self.progress, http, repo, commit: &commit }),
+            origin: Origin::Hub(downloader),
             folder: repo.in_cache.pointer_path(&commit),
             names: siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
             commit: Some(commit.clone()),
@@ -111,8 +113,9 @@ impl<'a> Hub<'a> {
     fn cached<'r>(&'r self, repo: &'r HubRepo, cause: Option<String>) -> Option<Snapshot<'r>> {
         let revision = repo.on_hub.revision();
         let commit = if is_commit(revision) { revision.to_owned() } else { self.cached_ref(repo)? };
-        let is_cached = is_commit(&commit) && repo.in_cache.pointer_path(&commit).is_dir();
-        is_cached.then(|| Snapshot::cached(self.settings, repo, commit, cause))
+        let folder = repo.in_cache.pointer_path(&commit);
+        let origin = Origin::Cache { settings: self.settings, repo, cause };
+        (is_commit(&commit) && folder.is_dir()).then(|| Snapshot::local(origin, folder, Some(commit)))
     }
 
     /// The commit that a branch or tag means in the cache.

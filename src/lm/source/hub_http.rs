@@ -1,11 +1,8 @@
-//! Requests to the hub: the files of a repository, the etag and size of a file, its bytes, and whether the hub
-//! answers at all.
+//! Requests to the hub: what a repository contains, and whether the hub answers at all. Files are left to `download`.
 //!
-//! The token is sent to the hub's own host only, never to where it redirects, and redirects are limited. Where
-//! bytes go and when to retry is decided in `download`.
+//! The token is sent to the hub's own host only, never to where it redirects, and redirects are limited.
 
-use std::fmt::Display;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -15,11 +12,11 @@ use ureq::config::RedirectAuthHeaders;
 use ureq::http::HeaderValue;
 use ureq::typestate::WithoutBody;
 
-use super::repo::{HubRepo, is_commit, is_plain};
+use super::repo::{HubRepo, is_commit};
 use super::{HubError, HubSettings};
 
 /// The hub redirects once or twice.
-const MAX_REDIRECTS: u32 = 5;
+pub(super) const MAX_REDIRECTS: u32 = 5;
 /// How long a server may take to accept a connection, and to begin its answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest description of a repository that is read; a dataset may have very many files.
@@ -28,28 +25,7 @@ const LONGEST_INFO: u64 = 64 << 20;
 /// An HTTP client for one hub.
 pub(super) struct HubHttp<'a> {
     agent: Agent,
-    settings: &'a HubSettings,
-}
-
-/// A file of a repository at a commit.
-pub(super) struct HubFile<'a> {
-    pub(super) repo: &'a HubRepo,
-    pub(super) commit: &'a str,
-    pub(super) name: &'a str,
-}
-
-/// As messages show it.
-impl Display for HubFile<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of {}", self.name, self.repo)
-    }
-}
-
-/// What the hub says of the content of a file.
-pub(super) struct Content {
-    /// The name of the blob in the cache; the SHA-256 if the file is large.
-    pub(super) etag: String,
-    pub(super) size: u64,
+    pub(super) settings: &'a HubSettings,
 }
 
 impl<'a> HubHttp<'a> {
@@ -82,59 +58,8 @@ impl<'a> HubHttp<'a> {
         Ok(info)
     }
 
-    /// Etag and size of a file. For a large file the hub states them in its redirect to wherever the bytes are, so
-    /// only the hub itself is asked.
-    pub(super) fn describe_file(&self, file: &HubFile<'_>) -> Result<Content, HubError> {
-        let settings = self.settings;
-        let mut url = self.url(file);
-        for _ in 0..=MAX_REDIRECTS {
-            let request = self.get(&url).header("range", "bytes=0-0").config().max_redirects(0).build();
-            let response = request.call().map_err(|error| self.error(file, error))?;
-            let (status, headers) = (response.status(), response.headers());
-            if !status.is_success() && !status.is_redirection() {
-                return Err(settings.status(file.repo, file, status.as_u16()));
-            }
-            let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            let (linked_etag, linked_size) = (header("x-linked-etag"), header("x-linked-size"));
-            let origin = origin(&settings.endpoint);
-            let path = header("location").strip_prefix(origin).unwrap_or(header("location"));
-            let is_own = path.starts_with('/') && !path.starts_with("//");
-            if status.is_redirection() && is_own && linked_size.is_empty() {
-                url = format!("{origin}{path}");
-                continue;
-            }
-            let size = match status.is_redirection() {
-                true => linked_size,
-                false => header("content-range").rsplit('/').next().unwrap_or_default(),
-            };
-            let etag = if linked_etag.is_empty() { header("etag") } else { linked_etag };
-            let etag = etag.trim_start_matches("W/").trim_matches('"').to_owned();
-            let sound = is_plain(&etag, b"-_") && header("x-repo-commit") == file.commit;
-            return match size.parse() {
-                Ok(size) if sound => Ok(Content { etag, size }),
-                _ => Err(settings.unexpected(format!("{file} has another commit, no length or no usable etag"))),
-            };
-        }
-        Err(settings.unexpected("it redirects without end"))
-    }
-
-    /// The bytes of a file from offset `from`; `None` if the server begins elsewhere.
-    pub(super) fn bytes(&self, file: &HubFile<'_>, from: u64) -> Result<Option<impl Read + use<>>, HubError> {
-        let request = self.get(&self.url(file)).header("range", format!("bytes={from}-"));
-        let response = request.call().map_err(|error| self.error(file, error))?;
-        match response.status().as_u16() {
-            206 => Ok(Some(response.into_body().into_reader())),
-            200 if from == 0 => Ok(Some(response.into_body().into_reader())),
-            200 | 416 => Ok(None),
-            status => Err(self.settings.status(file.repo, file, status)),
-        }
-    }
-
-    fn url(&self, HubFile { repo, commit, name }: &HubFile<'_>) -> String {
-        format!("{}/{}/resolve/{commit}/{name}", self.settings.endpoint, repo.on_hub.url())
-    }
-
-    fn error(&self, file: &HubFile<'_>, error: ureq::Error) -> HubError {
+    /// The error of a failed request for `file`.
+    pub(super) fn error(&self, file: &str, error: ureq::Error) -> HubError {
         match &error {
             ureq::Error::TooManyRedirects | ureq::Error::BadUri(_) | ureq::Error::RedirectFailed => {
                 self.settings.unexpected(error)
@@ -145,7 +70,7 @@ impl<'a> HubHttp<'a> {
     }
 
     /// A request with the token; `url` must be on the hub's own host.
-    fn get(&self, url: &str) -> ureq::RequestBuilder<WithoutBody> {
+    pub(super) fn get(&self, url: &str) -> ureq::RequestBuilder<WithoutBody> {
         let request = self.agent.get(url);
         let Some(token) = &self.settings.token else { return request };
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.secret()))
@@ -168,7 +93,7 @@ pub fn whoami(settings: &HubSettings, timeout: Duration) -> Result<u16> {
 }
 
 /// Scheme and host of an address.
-fn origin(url: &str) -> &str {
+pub(super) fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     url[host..].find('/').map_or(url, |end| &url[..host + end])
 }

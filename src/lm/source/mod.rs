@@ -88,16 +88,12 @@ impl FromStr for ModelSource {
             let trimmed = text.trim_end_matches('/');
             return Ok(ModelSource::Folder(if trimmed.is_empty() { "/" } else { trimmed }.to_owned()));
         }
-        ensure!(
-            text.contains('/'),
-            "`{text}` is no model: write `./{text}` for a folder, `owner/name` for a repository of the hub, \
-             `{POCKET}` or `{RANDOM_TINY}`"
-        );
         let (repo, revision) = text.split_once('@').unwrap_or((text, DEFAULT_REVISION));
         repo::check_revision(revision).with_context(|| format!("`{text}` is no model"))?;
         let repo = repo.parse().with_context(|| {
             format!(
-                "`{text}` is no model: write `./{text}` if it is a folder, `owner/name[@revision]` for the hub"
+                "`{text}` is no model: write `./{text}` for a folder, `owner/name[@revision]` for a repository of \
+                 the hub, `{POCKET}` or `{RANDOM_TINY}`"
             )
         })?;
         Ok(ModelSource::Hub { repo, revision: revision.to_owned() })

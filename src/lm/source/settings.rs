@@ -111,8 +111,8 @@ impl HubSettings {
         let mut settings = HubSettings::with_cache_dir(std::path::absolute(&cache_dir)?);
         settings.token_place = token.is_some().then_some(place);
         settings.token = token;
-        settings.offline =
-            get("HF_HUB_OFFLINE").or_else(|| get("TRANSFORMERS_OFFLINE")).is_some_and(|v| is_true(&v));
+        let offline = get("HF_HUB_OFFLINE").or_else(|| get("TRANSFORMERS_OFFLINE")).unwrap_or_default();
+        settings.offline = ["1", "true", "yes", "on"].contains(&offline.trim().to_ascii_lowercase().as_str());
         if let Some(endpoint) = get("HF_ENDPOINT") {
             settings.endpoint = endpoint.trim().trim_end_matches('/').to_owned();
         }
@@ -136,10 +136,6 @@ fn is_endpoint(url: &str) -> bool {
     !host.is_empty()
         && !host.starts_with(['/', ':'])
         && host.bytes().all(|b| b.is_ascii_graphic() && !b"@?#\\".contains(&b))
-}
-
-fn is_true(value: &str) -> bool {
-    matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on")
 }
 
 const LONGEST_TOKEN: u64 = 1 << 16;

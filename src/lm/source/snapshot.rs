@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result, anyhow, ensure};
+use anyhow::{Error, Result, anyhow, bail};
 
 use super::HubSettings;
 use super::checkpoint::{INDEX, SINGLE};
@@ -17,7 +17,7 @@ pub(super) struct Snapshot<'a> {
     pub(super) origin: Origin<'a>,
     /// Where its files are, or will be when they are downloaded.
     pub(super) folder: PathBuf,
-    /// Names of files: all on the hub and in the cache, those at the top level of a folder.
+    /// Names of files: all on the hub, elsewhere those at the top level.
     pub(super) names: Vec<String>,
     /// The commit on the hub; a folder has none.
     pub(super) commit: Option<String>,
@@ -35,21 +35,9 @@ pub(super) enum Origin<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    pub(super) fn of_folder(folder: &Path) -> Snapshot<'a> {
-        let (folder, names) = (folder.to_owned(), names_in(folder));
-        Snapshot { origin: Origin::Folder, folder, names, commit: None }
-    }
-
-    /// The cached files of a commit.
-    pub(super) fn cached(
-        settings: &'a HubSettings,
-        repo: &'a HubRepo,
-        commit: String,
-        cause: Option<String>,
-    ) -> Snapshot<'a> {
-        let folder = repo.in_cache.pointer_path(&commit);
-        let names = names_below(&folder);
-        Snapshot { origin: Origin::Cache { settings, repo, cause }, folder, names, commit: Some(commit) }
+    /// The files that are in a folder.
+    pub(super) fn local(origin: Origin<'a>, folder: PathBuf, commit: Option<String>) -> Snapshot<'a> {
+        Snapshot { names: names_in(&folder), origin, folder, commit }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -70,17 +58,16 @@ impl<'a> Snapshot<'a> {
 
     /// The files `wanted`, by their names in the repository; none is an error.
     pub(super) fn names_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
-        let names: Vec<String> = self.names.iter().filter(|name| wanted(name)).cloned().collect();
-        match self.origin {
-            Origin::Hub(_) => ensure!(
-                !names.is_empty(),
-                "{} has none of the files wanted: it has {}",
-                self.describe(),
-                first_six(&self.names)
-            ),
-            _ => missing_parts(&names).map_or(Ok(()), |parts| Err(self.missing(&parts)))?,
+        let is_hub = matches!(self.origin, Origin::Hub(_));
+        let mut names = if is_hub { self.names.clone() } else { names_below(&self.folder) };
+        names.retain(|name| wanted(name));
+        match missing_parts(&names) {
+            Some(parts) if !is_hub => Err(self.missing(&parts)),
+            Some(_) if names.is_empty() => {
+                bail!("{} has none of the files wanted: it has {}", self.describe(), first_six(&self.names))
+            }
+            _ => Ok(names),
         }
-        Ok(names)
     }
 
     /// Where it is, for error messages.
