@@ -239,86 +239,66 @@ mod tests {
 
     use super::*;
 
-    fn config(change: impl Fn(&mut Value)) -> Result<ModelShape> {
+    /// A small Llama with some changed fields.
+    fn config(changes: Value) -> Result<ModelShape> {
         let mut json = json!({
             "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
             "num_attention_heads": 4, "vocab_size": 100, "rms_norm_eps": 1e-5
         });
-        change(&mut json);
+        json.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         ModelShape::parse(&json.to_string())
-    }
-
-    fn refusal(change: impl Fn(&mut Value)) -> String {
-        format!("{:#}", config(change).unwrap_err())
     }
 
     #[test]
     fn defaults() {
-        let shape = config(|_| ()).unwrap();
+        let shape = config(json!({})).unwrap();
         assert_eq!((shape.head_dim, shape.heads.kv_heads, shape.rope.theta), (16, 4, 10_000.0));
         // 2 layers of (4 * 64 * 64 + 3 * 64 * 160 + 2 * 64), two matrices of 100 x 64, the last norm
         assert_eq!(shape.parameters(), 2 * (16_384 + 30_720 + 128) + 2 * 6_400 + 64);
+        assert_eq!(shape.cache_bytes(usize::MAX), u64::MAX);
     }
 
     #[test]
     fn networks_that_cannot_be_computed_exactly_are_refused() {
-        assert!(refusal(|c| c["model_type"] = "gpt_neox".into()).contains("gpt_neox"));
-        assert!(refusal(|c| c["hidden_act"] = "gelu".into()).contains("gelu"));
-        assert!(refusal(|c| c["rope_scaling"] = json!({"type": "yarn"})).contains("yarn"));
-        assert!(refusal(|c| c["rope_scaling"] = json!({"type": "linear"})).contains("factor"));
-        assert!(refusal(|c| c["quantization_config"] = json!({"bits": 4})).contains("quantised"));
-        assert!(refusal(|c| c["num_key_value_heads"] = 3.into()).contains("multiple"));
-        assert!(refusal(|c| c["num_key_value_heads"] = 0.into()).contains("num_key_value_heads"));
-        assert!(refusal(|c| c["head_dim"] = 7.into()).contains("odd"));
-        assert!(refusal(|c| c["hidden_size"] = "wide".into()).contains("wrong type"));
-        assert!(refusal(|c| c["rms_norm_eps"] = 1e300.into()).contains("rms_norm_eps"));
-        assert!(refusal(|c| c["hidden_size"] = (1u64 << 40).into()).contains("between 1 and 262144"));
-    }
-
-    /// Each of these sizes is allowed alone, and their products do not overflow; together they are no model.
-    #[test]
-    fn products_of_sizes_do_not_overflow() {
-        let largest = refusal(|c| {
-            for (name, size) in [
-                ("hidden_size", 1u64 << 18),
-                ("intermediate_size", 1 << 20),
-                ("num_hidden_layers", 1 << 12),
-                ("num_attention_heads", 1 << 14),
-                ("vocab_size", 1 << 24),
-                ("head_dim", 1 << 14),
-            ] {
-                c[name] = size.into();
-            }
+        // Each of these sizes is allowed alone, and their products do not overflow; together they are no model.
+        let largest = json!({
+            "hidden_size": 1 << 18, "intermediate_size": 1 << 20, "num_hidden_layers": 1 << 12,
+            "num_attention_heads": 1 << 14, "vocab_size": 1 << 24, "head_dim": 1 << 14
         });
-        assert!(largest.contains("no model has more than"), "{largest}");
-        assert_eq!(config(|_| ()).unwrap().cache_bytes(usize::MAX), u64::MAX);
+        for (changes, reason) in [
+            (json!({"model_type": "gpt_neox"}), "gpt_neox"),
+            (json!({"hidden_act": "gelu"}), "gelu"),
+            (json!({"rope_scaling": {"type": "yarn"}}), "yarn"),
+            (json!({"rope_scaling": {"type": "linear"}}), "factor"),
+            (json!({"quantization_config": {"bits": 4}}), "quantised"),
+            (json!({"num_key_value_heads": 3}), "multiple"),
+            (json!({"num_key_value_heads": 0}), "num_key_value_heads"),
+            (json!({"head_dim": 7}), "odd"),
+            (json!({"hidden_size": "wide"}), "hidden_size has the wrong type"),
+            (json!({"hidden_size": null}), "hidden_size is missing"),
+            (json!({"rms_norm_eps": 1e300}), "rms_norm_eps"),
+            (json!({"hidden_size": 1u64 << 40}), "between 1 and 262144"),
+            (largest, "no model has more than"),
+        ] {
+            let error = format!("{:#}", config(changes).unwrap_err());
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]
     fn windows_limit_the_text() {
-        let mistral = config(|c| {
-            c["model_type"] = "mistral".into();
-            c["sliding_window"] = 4096.into();
-        })
-        .unwrap();
+        let mistral = config(json!({"model_type": "mistral", "sliding_window": 4096})).unwrap();
         assert!(mistral.check_length(4096).is_ok());
         assert!(mistral.check_length(4097).unwrap_err().to_string().contains("4096"));
-        let qwen = config(|c| {
-            c["model_type"] = "qwen2".into();
-            c["sliding_window"] = 8.into();
-        })
-        .unwrap();
+        let qwen = config(json!({"model_type": "qwen2", "sliding_window": 8})).unwrap();
         assert!(qwen.check_length(100).is_ok());
     }
 
     #[test]
     fn old_and_new_fields_of_scaling_are_read() {
-        let old = config(|c| c["rope_scaling"] = json!({"type": "linear", "factor": 4.0})).unwrap();
+        let old = config(json!({"rope_scaling": {"type": "linear", "factor": 4.0}})).unwrap();
         assert!(matches!(old.rope.scaling, RopeScaling::Linear(4.0)));
-        let new = config(|c| {
-            c["rope_parameters"] = json!({"rope_type": "default", "rope_theta": 5e5});
-        })
-        .unwrap();
+        let new = config(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}})).unwrap();
         assert!(matches!(new.rope.scaling, RopeScaling::None));
         assert_eq!(new.rope.theta, 5e5);
     }

@@ -1,6 +1,6 @@
 //! Opens the model that a user names: finds its files, then loads tokenizer, chat template and weights.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use candle_core::Device;
 
 use super::chat::ChatTemplate;
@@ -14,6 +14,7 @@ use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource}
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
 use crate::bounded_read;
+use crate::format::Bytes;
 
 /// A model before its weights are loaded.
 pub struct ModelFiles {
@@ -165,15 +166,15 @@ impl ModelFiles {
     /// Random weights are drawn in f32, serialised as a checkpoint and loaded from it: three copies at once.
     fn check_room(&self) -> Result<()> {
         let needed = 12 * self.shape.parameters();
-        match available_memory() {
-            Some(free) if needed > free => bail!(
-                "drawing the weights of {} takes {:.1} GB, and this machine has {:.1} GB free; name a smaller shape",
-                self.source,
-                needed as f64 / 1e9,
-                free as f64 / 1e9
-            ),
-            _ => Ok(()),
-        }
+        let free = available_memory().unwrap_or(u64::MAX);
+        ensure!(
+            needed <= free,
+            "drawing the weights of {} takes {}, and this machine has {} free; name a smaller shape",
+            self.source,
+            Bytes(needed),
+            Bytes(free)
+        );
+        Ok(())
     }
 
     /// About the bytes that loaded weights will take; their stored type is not known yet.
