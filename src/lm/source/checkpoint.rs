@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::repo::check_inside;
-use super::snapshot::{Origin, Snapshot};
+use super::snapshot::{Origin, Snapshot, names_in};
 use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
@@ -80,24 +80,21 @@ pub(in crate::lm) fn digest_of<R: Read>(
 pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
-    if !single && !snapshot.has(INDEX) {
-        return Err(match snapshot.names.iter().find(|name| is_foreign(name)) {
-            Some(foreign) => anyhow!(
-                "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle \
-                 can run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
-                 safe_serialization=True)`) and name that folder",
-                snapshot.describe()
-            ),
-            None if snapshot.has(CONFIG) => snapshot.missing(SINGLE),
-            None => snapshot.missing(CONFIG),
-        });
+    let has_weights = single || snapshot.has(INDEX);
+    let foreign = snapshot.names.iter().find(|name| is_foreign(name));
+    if let Some(foreign) = foreign.filter(|_| !has_weights) {
+        bail!(
+            "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle can \
+             run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
+             safe_serialization=True)`) and name that folder",
+            snapshot.place
+        );
     }
-    if !snapshot.has(CONFIG) {
-        return Err(snapshot.missing(CONFIG));
-    }
+    ensure!(snapshot.has(CONFIG), snapshot.missing(CONFIG));
+    ensure!(has_weights, snapshot.missing(SINGLE));
     let shards = if single { vec![SINGLE.to_owned()] } else { shards(&snapshot.path(INDEX)?)? };
     if let Some(shard) = shards.iter().find(|name| !snapshot.has(name)) {
-        return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.describe())));
+        return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.place)));
     }
 
     let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
@@ -146,10 +143,11 @@ fn is_foreign(name: &str) -> bool {
 
 /// The checkpoint of a folder.
 pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
-    let shown = folder.display();
-    let meta = std::fs::metadata(folder).with_context(|| {
-        format!("there is no folder {shown}: check the path, or write `owner/name` for the hub")
+    let place = folder.display().to_string();
+    let meta = folder.metadata().with_context(|| {
+        format!("there is no folder {place}: check the path, or write `owner/name` for the hub")
     })?;
-    ensure!(meta.is_dir(), "{shown} is a file: name the folder that holds {CONFIG} and {SINGLE}");
-    gather(&Snapshot::local(Origin::Folder, folder.to_owned(), None))
+    ensure!(meta.is_dir(), "{place} is a file: name the folder that holds {CONFIG} and {SINGLE}");
+    let (folder, names) = (folder.to_owned(), names_in(folder));
+    gather(&Snapshot { origin: Origin::Folder, place, folder, names, commit: None })
 }

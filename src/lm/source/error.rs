@@ -11,7 +11,7 @@ use super::repo::HubRepo;
 use super::{DEFAULT_REVISION, HubSettings};
 
 /// A failure to get a file of the hub.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 pub enum HubError {
     /// The hub gives no answer, or says that it has trouble.
     #[error("{0}")]
@@ -71,11 +71,11 @@ impl HubSettings {
         }
     }
 
-    /// A file that is missing in the cache while the hub may not be asked.
-    pub(super) fn not_cached(&self, file: &str, repo: &HubRepo) -> HubError {
+    /// A cache that is incomplete while the hub may not be asked.
+    pub(super) fn offline(&self, repo: &HubRepo) -> HubError {
         HubError::Offline(format!(
-            "HF_HUB_OFFLINE is set and {file} of {repo} is missing from the cache {}: run once without \
-             HF_HUB_OFFLINE, on a machine with network such as a login node",
+            "HF_HUB_OFFLINE is set and not all of {repo} is in the cache {}: run once without HF_HUB_OFFLINE, on a \
+             machine with network such as a login node",
             self.cache_dir.display()
         ))
     }

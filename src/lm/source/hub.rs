@@ -14,20 +14,12 @@ use super::checkpoint::{CheckpointFiles, gather};
 use super::download::Downloader;
 use super::hub_http::HubHttp;
 use super::repo::{HubRepo, RepoId, is_commit};
-use super::snapshot::{Origin, Snapshot};
+use super::snapshot::{Origin, Snapshot, names_in};
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
 /// A ref holds a commit, which has forty bytes.
 const LONGEST_REF: u64 = 4096;
-
-/// Files of a dataset, all of one commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatasetFiles {
-    /// In the order of their names in the repository.
-    pub files: Vec<PathBuf>,
-    pub commit: String,
-}
 
 /// Access to the hub, with its cache on this machine.
 pub struct Hub<'a> {
@@ -45,7 +37,7 @@ impl<'a> Hub<'a> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision)?;
         // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
-            && let Some(cached) = self.cached(&repo, None)
+            && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
             && let Ok(files) = gather(&cached)
             && files.tokenizer.is_some()
         {
@@ -54,40 +46,34 @@ impl<'a> Hub<'a> {
         self.with_snapshot(&repo, gather)
     }
 
-    /// The files of a dataset repository whose names are `wanted`; none is an error.
-    pub fn dataset_files(
-        &self,
-        repo: &RepoId,
-        revision: Option<&str>,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Result<DatasetFiles> {
-        let repo =
-            HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, revision.unwrap_or(DEFAULT_REVISION))?;
+    /// The files of a dataset repository whose names are `wanted`, in the order of the repository; none is an
+    /// error.
+    pub fn dataset_files(&self, repo: &RepoId, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION)?;
         self.with_snapshot(&repo, |snapshot| {
-            let names = snapshot.names_wanted(&wanted)?;
-            let files = names.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?;
-            Ok(DatasetFiles { files, commit: snapshot.commit.clone().unwrap_or_default() })
+            snapshot.names_wanted(&wanted)?.iter().map(|name| snapshot.path(name)).collect()
         })
     }
 
     /// Uses the hub, or if it cannot be asked the cache, with a note unless HF_HUB_OFFLINE is set.
     fn with_snapshot<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
-        if self.settings.offline {
-            let cached = self.cached(repo, None);
-            return take(&cached.ok_or_else(|| self.settings.not_cached("every file", repo))?);
-        }
-        let error = match self.online(repo, &take) {
+        let is_offline = self.settings.offline;
+        let answer = if is_offline { Err(self.settings.offline(repo).into()) } else { self.online(repo, &take) };
+        let error = match answer {
             Ok(taken) => return Ok(taken),
             Err(error) => error,
         };
         // Also when the hub denies access: the cache may have been filled by someone with a token.
-        let Some(HubError::Unreachable(cause) | HubError::Refused(cause)) = error.downcast_ref() else {
-            return Err(error);
+        let cause = match error.downcast_ref() {
+            Some(cause @ (HubError::Unreachable(_) | HubError::Refused(_) | HubError::Offline(_))) => cause,
+            _ => return Err(error),
         };
-        let Some(cached) = self.cached(repo, Some(cause.clone())) else { return Err(error) };
+        let Some(cached) = self.cached(repo, cause.clone()) else { return Err(error) };
         let taken = take(&cached)?;
-        let commit = cached.commit.unwrap_or_default();
-        self.progress.note(&format!("{cause}; using {repo} from the cache, commit {commit}"));
+        if !is_offline {
+            let commit = cached.commit.unwrap_or_default();
+            self.progress.note(&format!("{cause}; using {repo} from the cache, commit {commit}"));
+        }
         Ok(taken)
     }
 
@@ -98,6 +84,7 @@ impl<'a> Hub<'a> {
         let downloader = Downloader { http, progress: self.progress, repo, commit: commit.clone() };
         let taken = take(&Snapshot {
             origin: Origin::Hub(downloader),
+            place: repo.to_string(),
             folder: repo.in_cache.pointer_path(&commit),
             names: siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
             commit: Some(commit.clone()),
@@ -109,13 +96,18 @@ impl<'a> Hub<'a> {
         Ok(taken)
     }
 
-    /// The cached snapshot of a revision. `cause` is why the hub did not help, if it was asked.
-    fn cached<'r>(&'r self, repo: &'r HubRepo, cause: Option<String>) -> Option<Snapshot<'r>> {
+    /// The cached snapshot of a revision. `cause` is why the hub is not asked.
+    fn cached(&self, repo: &HubRepo, cause: HubError) -> Option<Snapshot<'_>> {
         let revision = repo.on_hub.revision();
         let commit = if is_commit(revision) { revision.to_owned() } else { self.cached_ref(repo)? };
         let folder = repo.in_cache.pointer_path(&commit);
-        let origin = Origin::Cache { settings: self.settings, repo, cause };
-        (is_commit(&commit) && folder.is_dir()).then(|| Snapshot::local(origin, folder, Some(commit)))
+        (is_commit(&commit) && folder.is_dir()).then(|| Snapshot {
+            origin: Origin::Cache(cause),
+            place: format!("the cache of {repo}"),
+            names: names_in(&folder),
+            folder,
+            commit: Some(commit),
+        })
     }
 
     /// The commit that a branch or tag means in the cache.

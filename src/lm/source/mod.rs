@@ -24,7 +24,7 @@ pub use checkpoint::CheckpointFiles;
 pub(super) use checkpoint::digest_of;
 pub use download::DownloadProgress;
 pub use error::HubError;
-pub use hub::{DatasetFiles, Hub};
+pub use hub::Hub;
 pub use hub_http::whoami;
 pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
 pub use repo::RepoId;
@@ -72,7 +72,6 @@ impl FromStr for ModelSource {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        ensure!(!text.is_empty(), "a model needs a name: `./folder`, `owner/name`, `{POCKET}` or `{RANDOM_TINY}`");
         ensure!(!text.chars().any(char::is_control), "{text:?} is no model: it has control characters");
         if text == RANDOM_TINY {
             return Ok(ModelSource::RandomTiny);

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail};
 
-use super::HubSettings;
+use super::HubError;
 use super::checkpoint::{INDEX, SINGLE};
 use super::download::Downloader;
-use super::repo::HubRepo;
 
 pub(super) struct Snapshot<'a> {
     pub(super) origin: Origin<'a>,
+    /// Where it is, for error messages.
+    pub(super) place: String,
     /// Where its files are, or will be when they are downloaded.
     pub(super) folder: PathBuf,
     /// Names of files: all on the hub, elsewhere those at the top level.
@@ -25,25 +26,16 @@ pub(super) struct Snapshot<'a> {
 
 pub(super) enum Origin<'a> {
     Folder,
-    /// Used when the hub cannot or may not be asked. `cause` is why it did not help, if it was asked.
-    Cache {
-        settings: &'a HubSettings,
-        repo: &'a HubRepo,
-        cause: Option<String>,
-    },
+    /// The cache, and why the hub cannot or may not be asked.
+    Cache(HubError),
     Hub(Downloader<'a>),
 }
 
-impl<'a> Snapshot<'a> {
-    /// The files that are in a folder.
-    pub(super) fn local(origin: Origin<'a>, folder: PathBuf, commit: Option<String>) -> Snapshot<'a> {
-        Snapshot { names: names_in(&folder), origin, folder, commit }
-    }
-
+impl Snapshot<'_> {
     pub(super) fn has(&self, name: &str) -> bool {
         match self.origin {
             Origin::Hub(_) => self.names.iter().any(|file| file == name),
-            Origin::Folder | Origin::Cache { .. } => self.folder.join(name).is_file(),
+            Origin::Folder | Origin::Cache(_) => self.folder.join(name).is_file(),
         }
     }
 
@@ -64,50 +56,31 @@ impl<'a> Snapshot<'a> {
         match missing_parts(&names) {
             Some(parts) if !is_hub => Err(self.missing(&parts)),
             Some(_) if names.is_empty() => {
-                bail!("{} has none of the files wanted: it has {}", self.describe(), first_six(&self.names))
+                bail!("{} has none of the files wanted: {}", self.place, listed(&self.names))
             }
             _ => Ok(names),
         }
     }
 
-    /// Where it is, for error messages.
-    pub(super) fn describe(&self) -> String {
-        match &self.origin {
-            Origin::Folder => self.folder.display().to_string(),
-            Origin::Cache { repo, .. } => format!("the cache of {repo}"),
-            Origin::Hub(downloader) => downloader.repo.to_string(),
-        }
-    }
-
     /// The error for a file it should have.
     pub(super) fn missing(&self, name: &str) -> Error {
+        let index = if name == SINGLE { format!(" and {INDEX}") } else { String::new() };
+        let what = format!("{} lacks {name}{index}", self.place);
         match &self.origin {
-            Origin::Folder => {
-                let found = match self.names.as_slice() {
-                    [] => "it is empty".to_owned(),
-                    names => format!("it has {}", first_six(names)),
-                };
-                let index = if name == SINGLE { format!(" and no {INDEX}") } else { String::new() };
-                anyhow!(
-                    "{} has no {name}{index} ({found}): name a folder as transformers' `save_pretrained` writes it",
-                    self.describe()
-                )
-            }
-            Origin::Cache { repo, cause: Some(cause), .. } => {
-                Error::msg(cause.clone()).context(format!("{name} of {repo} is not cached"))
-            }
-            Origin::Cache { settings, repo, cause: None } => settings.not_cached(name, repo).into(),
+            Origin::Folder => anyhow!(
+                "{what} ({}): name a folder as transformers' `save_pretrained` writes it",
+                listed(&self.names)
+            ),
+            Origin::Cache(cause) => Error::new(cause.clone()).context(what),
             Origin::Hub(_) => anyhow!(
-                "{} has no {name}, so it is no checkpoint as transformers writes it: choose another repository or \
-                 revision",
-                self.describe()
+                "{what}, so it is no checkpoint as transformers writes it: choose another repository or revision"
             ),
         }
     }
 }
 
 /// The names of a folder's entries, sorted; none if it cannot be read.
-fn names_in(folder: &Path) -> Vec<String> {
+pub(super) fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
@@ -127,8 +100,13 @@ fn names_below(folder: &Path) -> Vec<String> {
     names_in(folder).into_iter().flat_map(below).collect()
 }
 
-fn first_six(names: &[String]) -> String {
-    format!("{}{}", names[..names.len().min(6)].join(", "), if names.len() > 6 { ", ..." } else { "" })
+/// The first names, for error messages.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "it is empty".to_owned(),
+        [first @ .., _] if first.len() >= 6 => format!("it has {}, ...", first[..6].join(", ")),
+        all => format!("it has {}", all.join(", ")),
+    }
 }
 
 /// What is missing of files named like `test-00000-of-00003.parquet`, if anything.

@@ -100,7 +100,7 @@ impl Questions {
             DataSource::Hub(repo) => {
                 let archive = format!("{}.zip", benchmark.name);
                 let hub = Hub::new(context.hub, context.progress);
-                let files = hub.dataset_files(repo, None, |name| name == archive)?.files;
+                let files = hub.dataset_files(repo, |name| name == archive)?;
                 let [file] = files.as_slice() else { bail!("{repo} has no {archive}, as ZeroSCROLLS has it") };
                 read_questions(benchmark, file, split, prompt)
             }
