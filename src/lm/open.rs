@@ -45,7 +45,7 @@ impl ModelFiles {
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
             ModelSource::Random(sizes) => (sizes.shape(), Weights::Random(sizes.sharpness())),
-            ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
+            ModelSource::Pocket => (ModelShape::parse(pocket::CONFIG)?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 // The stamps are taken before anything in the files is read.
                 let stamped = StampedFiles::new(source.resolve(hub, progress)?);
@@ -97,7 +97,9 @@ impl ModelFiles {
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         let files = match &self.weights {
             Weights::Random(_) => return Tokenizer::bytes(),
-            Weights::Pocket => return pocket::tokenizer(self.shape.bos),
+            Weights::Pocket => {
+                return Tokenizer::parse(pocket::TOKENIZER, pocket::TOKENIZER_CONFIG, self.shape.bos);
+            }
             Weights::Files(stamped) => &stamped.files,
         };
         let file = files.tokenizer.as_deref().with_context(|| {
@@ -144,37 +146,27 @@ impl ModelFiles {
             Weights::Files(stamped) => stamped.check(),
             Weights::Pocket | Weights::Random(_) => Ok(()),
         };
-        // Before, because loading may take minutes; after, because what was loaded counts.
-        let loaded = unchanged().and_then(|()| {
-            let loaded = self.load_any(shape, dtype, device);
-            unchanged().and(loaded)
-        });
-        loaded.with_context(|| format!("cannot load the model {}", self.source))
-    }
-
-    fn load_any(&self, shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
-        match &self.weights {
+        let load = || match &self.weights {
             Weights::Files(stamped) => LanguageModel::load(shape, &stamped.files.weights, dtype, device),
             Weights::Pocket => LanguageModel::from_bytes(shape, pocket::WEIGHTS, dtype, device),
             Weights::Random(sharpness) => {
-                self.check_room()?;
+                // Drawn in f32, serialised as a checkpoint and loaded from it, the weights exist three times at once.
+                let (needed, free) = (12 * shape.parameters(), available_memory().unwrap_or(u64::MAX));
+                ensure!(
+                    needed <= free,
+                    "drawing its weights takes {}, and this machine has {} free; name a smaller shape",
+                    Bytes(needed),
+                    Bytes(free)
+                );
                 LanguageModel::random(shape, *sharpness as f32, 1, dtype, device)
             }
-        }
-    }
-
-    /// Random weights are drawn in f32, serialised as a checkpoint and loaded from it: three copies at once.
-    fn check_room(&self) -> Result<()> {
-        let needed = 12 * self.shape.parameters();
-        let free = available_memory().unwrap_or(u64::MAX);
-        ensure!(
-            needed <= free,
-            "drawing the weights of {} takes {}, and this machine has {} free; name a smaller shape",
-            self.source,
-            Bytes(needed),
-            Bytes(free)
-        );
-        Ok(())
+        };
+        // Before, because loading may take minutes; after, because what was loaded counts.
+        let loaded = unchanged().and_then(|()| {
+            let loaded = load();
+            unchanged().and(loaded)
+        });
+        loaded.with_context(|| format!("cannot load the model {}", self.source))
     }
 
     /// About the bytes that loaded weights will take; their stored type is not known yet.

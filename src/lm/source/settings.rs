@@ -74,8 +74,8 @@ impl HubSettings {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// As [`HubSettings::from_env`], from any source of variables. An empty variable counts as unset.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    /// An empty variable counts as unset.
+    fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let user = get("HOME").or_else(|| get("USERPROFILE")).map(PathBuf::from);
         let path = |text: String| match text.strip_prefix("~/") {
