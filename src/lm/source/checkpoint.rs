@@ -19,10 +19,6 @@ use crate::bounded_read;
 const CONFIG: &str = "config.json";
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
-const TOKENIZER: &str = "tokenizer.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const GENERATION_CONFIG: &str = "generation_config.json";
-const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
 /// Paths of a checkpoint's files on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,10 +96,10 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
     Ok(CheckpointFiles {
         config: snapshot.path(CONFIG)?,
-        tokenizer: optional(TOKENIZER)?,
-        tokenizer_config: optional(TOKENIZER_CONFIG)?,
-        generation_config: optional(GENERATION_CONFIG)?,
-        chat_template: optional(CHAT_TEMPLATE)?,
+        tokenizer: optional("tokenizer.json")?,
+        tokenizer_config: optional("tokenizer_config.json")?,
+        generation_config: optional("generation_config.json")?,
+        chat_template: optional("chat_template.jinja")?,
         weights: shards.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?,
         commit: snapshot.commit.clone(),
     })

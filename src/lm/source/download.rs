@@ -97,7 +97,7 @@ impl Downloader<'_> {
     /// only the hub itself is asked.
     fn describe(&self, name: &str) -> Result<Content, HubError> {
         let (shown, settings) = (self.shown(name), self.http.settings);
-        let mut url = self.url(name);
+        let (mut url, origin) = (self.url(name), origin(&settings.endpoint));
         for _ in 0..=MAX_REDIRECTS {
             let request = self.http.get(&url).header("range", "bytes=0-0").config().max_redirects(0).build();
             let response = request.call().map_err(|error| self.http.error(&shown, error))?;
@@ -107,8 +107,7 @@ impl Downloader<'_> {
             }
             let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
             let (linked_etag, linked_size) = (header("x-linked-etag"), header("x-linked-size"));
-            let origin = origin(&settings.endpoint);
-            let path = header("location").strip_prefix(origin).unwrap_or(header("location"));
+            let path = header("location").strip_prefix(&origin).unwrap_or(header("location"));
             let is_own = path.starts_with('/') && !path.starts_with("//");
             if status.is_redirection() && is_own && linked_size.is_empty() {
                 url = format!("{origin}{path}");

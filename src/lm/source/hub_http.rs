@@ -93,9 +93,8 @@ pub fn whoami(settings: &HubSettings, timeout: Duration) -> Result<u16> {
 }
 
 /// Scheme and host of an address.
-pub(super) fn origin(url: &str) -> &str {
-    let host = url.find("://").map_or(0, |at| at + 3);
-    url[host..].find('/').map_or(url, |end| &url[..host + end])
+pub(super) fn origin(url: &str) -> String {
+    url.split('/').take(3).collect::<Vec<_>>().join("/")
 }
 
 #[cfg(test)]
@@ -104,12 +103,7 @@ mod tests {
 
     #[test]
     fn an_origin_is_scheme_and_host() {
-        for (url, expected) in [
-            ("https://huggingface.co", "https://huggingface.co"),
-            ("http://127.0.0.1:80/hf/o", "http://127.0.0.1:80"),
-            ("https://huggingface.co.evil/o", "https://huggingface.co.evil"),
-        ] {
-            assert_eq!(origin(url), expected);
-        }
+        assert_eq!(origin("https://huggingface.co"), "https://huggingface.co");
+        assert_eq!(origin("http://127.0.0.1:80/hf/o"), "http://127.0.0.1:80");
     }
 }

@@ -73,11 +73,10 @@ impl FromStr for ModelSource {
 
     fn from_str(text: &str) -> Result<Self> {
         ensure!(!text.chars().any(char::is_control), "{text:?} is no model: it has control characters");
-        if text == RANDOM_TINY {
-            return Ok(ModelSource::RandomTiny);
-        }
-        if text == POCKET {
-            return Ok(ModelSource::Pocket);
+        match text {
+            RANDOM_TINY => return Ok(ModelSource::RandomTiny),
+            POCKET => return Ok(ModelSource::Pocket),
+            _ => {}
         }
         if text.starts_with(RANDOM) && !text.contains('/') {
             let shape = text.parse().with_context(|| format!("`{text}` is no shape of a random model"))?;
