@@ -12,21 +12,17 @@ use super::{DEFAULT_REVISION, HubSettings};
 
 /// A failure to get a file of the hub.
 #[derive(Clone, Debug, Error)]
+#[error("{0}")]
 pub enum HubError {
     /// The hub gives no answer, or says that it has trouble.
-    #[error("{0}")]
     Unreachable(String),
     /// The hub denies access or does not answer as the hub does.
-    #[error("{0}")]
     Refused(String),
     /// A transfer broke off or arrived damaged.
-    #[error("{0}")]
     Transfer(String),
     /// The hub may not be asked, and the file is not in the cache.
-    #[error("{0}")]
     Offline(String),
     /// Neither another attempt nor the cache can help.
-    #[error("{0}")]
     Final(String),
 }
 

@@ -32,9 +32,9 @@ impl<'a> Hub<'a> {
         Hub { settings, progress }
     }
 
-    /// The checkpoint of a model repository at a branch, tag or commit.
-    pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision)?;
+    /// The checkpoint of a model repository at a branch, tag or commit, whose name was checked.
+    pub(super) fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
         // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
             && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
@@ -49,7 +49,7 @@ impl<'a> Hub<'a> {
     /// The files of a dataset repository whose names are `wanted`, in the order of the repository; none is an
     /// error.
     pub fn dataset_files(&self, repo: &RepoId, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
-        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION)?;
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION);
         self.with_snapshot(&repo, |snapshot| {
             snapshot.names_wanted(&wanted)?.iter().map(|name| snapshot.path(name)).collect()
         })

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 
 /// The longest owner or name the hub takes.
@@ -56,10 +56,10 @@ pub(super) struct HubRepo {
 }
 
 impl HubRepo {
-    pub(super) fn new(cache_dir: &Path, kind: RepoType, id: &RepoId, revision: &str) -> Result<HubRepo> {
-        check_revision(revision).with_context(|| format!("`{id}@{revision}`"))?;
+    /// `revision` must be one that [`check_revision`] accepts.
+    pub(super) fn new(cache_dir: &Path, kind: RepoType, id: &RepoId, revision: &str) -> HubRepo {
         let on_hub = Repo::with_revision(id.to_string(), kind, revision.to_owned());
-        Ok(HubRepo { in_cache: Cache::new(cache_dir.to_owned()).repo(on_hub.clone()), on_hub })
+        HubRepo { in_cache: Cache::new(cache_dir.to_owned()).repo(on_hub.clone()), on_hub }
     }
 }
 
