@@ -459,7 +459,7 @@ fn wanted_files_of_a_dataset_are_found() {
     assert_eq!(fs::read(&found[0]).unwrap(), b"one");
     assert_eq!(server.count("train"), 0);
     let error = Hub::new(&machine.settings, &()).dataset_files(&repo, |_| false).unwrap_err();
-    assert!(error.to_string().contains("none of the files wanted"), "{error}");
+    assert!(error.to_string().contains("lacks every file wanted"), "{error}");
 
     drop(server);
     machine.settings.offline = true;

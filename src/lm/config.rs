@@ -87,15 +87,13 @@ impl ModelShape {
     /// # Errors
     /// A file that cannot be read, or a network this program cannot compute exactly.
     pub fn read(path: &Path) -> Result<ModelShape> {
-        let text = bounded_read::text(path, MOST_BYTES)
-            .with_context(|| format!("cannot read the model's {}", path.display()))?;
-        ModelShape::parse(&text)
+        let json = bounded_read::json(path, MOST_BYTES)?;
+        ModelShape::parse(&json)
             .with_context(|| format!("{} describes a model that cannot be run", path.display()))
     }
 
-    pub(super) fn parse(text: &str) -> Result<ModelShape> {
-        let json: Value = serde_json::from_str(text).context("not valid JSON")?;
-        let family: String = field(&json, "model_type")?.unwrap_or_else(|| "none given".to_owned());
+    pub(super) fn parse(json: &Value) -> Result<ModelShape> {
+        let family: String = field(json, "model_type")?.unwrap_or_else(|| "none given".to_owned());
         ensure!(
             matches!(family.as_str(), "llama" | "mistral" | "qwen2"),
             "model_type is {family:?}; only llama (Llama, Yi, SmolLM, ...), mistral and qwen2 are computed exactly here"
@@ -104,19 +102,19 @@ impl ModelShape {
             json["quantization_config"].is_null(),
             "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
         );
-        let act = field(&json, "hidden_act")?.unwrap_or("silu");
+        let act = field(json, "hidden_act")?.unwrap_or("silu");
         ensure!(act == "silu" || act == "swish", "hidden_act is {act:?}; only silu is known");
-        let partial = field(&json, "partial_rotary_factor")?.unwrap_or(1.0);
+        let partial = field(json, "partial_rotary_factor")?.unwrap_or(1.0);
         ensure!(
             partial == 1.0,
             "partial_rotary_factor {partial} rotates only part of every head, which is not supported"
         );
         let required = |name: &str, most: usize| {
-            size(&json, name, most)?.with_context(|| format!("the number {name} is missing"))
+            size(json, name, most)?.with_context(|| format!("the number {name} is missing"))
         };
         let hidden = required("hidden_size", 1 << 18)?;
         let heads = required("num_attention_heads", 1 << 14)?;
-        let head_dim = match size(&json, "head_dim", 1 << 14)? {
+        let head_dim = match size(json, "head_dim", 1 << 14)? {
             Some(dim) => dim,
             None => {
                 ensure!(
@@ -126,23 +124,23 @@ impl ModelShape {
                 hidden / heads
             }
         };
-        let eps: f64 = field(&json, "rms_norm_eps")?.context("the number rms_norm_eps is missing")?;
+        let eps: f64 = field(json, "rms_norm_eps")?.context("the number rms_norm_eps is missing")?;
         ensure!((0.0..1.0).contains(&eps), "rms_norm_eps is {eps}; it must be a small positive number");
         // Qwen2's window is unused by default.
-        let window_used = family != "qwen2" || field(&json, "use_sliding_window")? == Some(true);
+        let window_used = family != "qwen2" || field(json, "use_sliding_window")? == Some(true);
         let shape = ModelShape {
             family,
             hidden,
             intermediate: required("intermediate_size", 1 << 20)?,
             layers: required("num_hidden_layers", 1 << 12)?,
-            heads: Heads { heads, kv_heads: size(&json, "num_key_value_heads", 1 << 14)?.unwrap_or(heads) },
+            heads: Heads { heads, kv_heads: size(json, "num_key_value_heads", 1 << 14)?.unwrap_or(heads) },
             head_dim,
             vocab: required("vocab_size", 1 << 24)?,
             norm_eps: eps as f32,
-            rope: rope(&json)?,
-            tied: field(&json, "tie_word_embeddings")?.unwrap_or(false),
-            max_positions: field(&json, "max_position_embeddings")?.unwrap_or(2048),
-            sliding_window: field(&json, "sliding_window")?.filter(|_| window_used),
+            rope: rope(json)?,
+            tied: field(json, "tie_word_embeddings")?.unwrap_or(false),
+            max_positions: field(json, "max_position_embeddings")?.unwrap_or(2048),
+            sliding_window: field(json, "sliding_window")?.filter(|_| window_used),
             bos: tokens(&json["bos_token_id"]).first().copied(),
             eos: tokens(&json["eos_token_id"]),
         };
@@ -246,7 +244,7 @@ mod tests {
             "num_attention_heads": 4, "vocab_size": 100, "rms_norm_eps": 1e-5
         });
         json.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
-        ModelShape::parse(&json.to_string())
+        ModelShape::parse(&json)
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl ModelFiles {
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
             ModelSource::Random(sizes) => (sizes.shape(), Weights::Random(sizes.sharpness())),
-            ModelSource::Pocket => (ModelShape::parse(pocket::CONFIG)?, Weights::Pocket),
+            ModelSource::Pocket => (ModelShape::parse(&serde_json::from_str(pocket::CONFIG)?)?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 // The stamps are taken before anything in the files is read.
                 let stamped = StampedFiles::new(source.resolve(hub, progress)?);
@@ -98,7 +98,8 @@ impl ModelFiles {
         let files = match &self.weights {
             Weights::Random(_) => return Tokenizer::bytes(),
             Weights::Pocket => {
-                return Tokenizer::parse(pocket::TOKENIZER, pocket::TOKENIZER_CONFIG, self.shape.bos);
+                let config = serde_json::from_str(pocket::TOKENIZER_CONFIG)?;
+                return Tokenizer::parse(pocket::TOKENIZER.as_bytes(), &config, self.shape.bos);
             }
             Weights::Files(stamped) => &stamped.files,
         };

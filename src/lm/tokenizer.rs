@@ -40,25 +40,24 @@ impl Tokenizer {
     /// # Errors
     /// A file that cannot be read or is no tokenizer.
     pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
-        let bytes = bounded_read::bytes(file, MOST_BYTES).map_err(anyhow::Error::from);
-        let inner = bytes.and_then(|bytes| build(&bytes));
-        let inner = inner.with_context(|| format!("cannot use the tokenizer {}", file.display()))?;
+        let using = || format!("cannot use the tokenizer {}", file.display());
+        let bytes = bounded_read::bytes(file, MOST_BYTES).with_context(using)?;
         let config = config.map_or(Ok(Value::Null), |path| bounded_read::json(path, MOST_CONFIG))?;
-        Ok(Tokenizer::new(inner, &config, bos))
+        Tokenizer::parse(&bytes, &config, bos).with_context(using)
     }
 
     /// As [`read`](Self::read), from the contents of both files.
-    pub(super) fn parse(file: &str, config: &str, bos: Option<u32>) -> Result<Tokenizer> {
-        Ok(Tokenizer::new(build(file.as_bytes())?, &serde_json::from_str(config)?, bos))
-    }
-
-    fn new(inner: tokenizers::Tokenizer, config: &Value, bos: Option<u32>) -> Tokenizer {
+    pub(super) fn parse(file: &[u8], config: &Value, bos: Option<u32>) -> Result<Tokenizer> {
+        let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
+        // Padding and truncation that the file may ask for are switched off, as in transformers.
+        inner.with_padding(None);
+        guarded(|| inner.with_truncation(None).map(|_| ()))?;
         let named = special_token(config, "bos_token").and_then(|token| inner.token_to_id(token));
         // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
-        Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() }
+        Ok(Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -82,7 +81,7 @@ impl Tokenizer {
             "model": {"type": "BPE", "vocab": vocab, "merges": []}
         });
         let config = json!({"bos_token": "<s>", "add_bos_token": true});
-        Tokenizer::parse(&file.to_string(), &config.to_string(), None)
+        Tokenizer::parse(file.to_string().as_bytes(), &config, None)
     }
 
     /// Tokens of a text, without BOS or other special tokens.
@@ -161,14 +160,6 @@ impl Tokenizer {
 /// A special token in a tokenizer_config.json: a text, or a record with its content.
 pub(super) fn special_token<'j>(config: &'j Value, name: &str) -> Option<&'j str> {
     config[name].as_str().or_else(|| config[name]["content"].as_str())
-}
-
-/// Parses a tokenizer.json. Padding and truncation that it may ask for are switched off, as in transformers.
-fn build(file: &[u8]) -> Result<tokenizers::Tokenizer> {
-    let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
-    inner.with_padding(None);
-    guarded(|| inner.with_truncation(None).map(|_| ()))?;
-    Ok(inner)
 }
 
 /// Turns panics of the library into errors: it unwraps and indexes if a file or a token is not as it expects.

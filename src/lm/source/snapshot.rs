@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow};
 
 use super::HubError;
 use super::checkpoint::{INDEX, SINGLE};
@@ -54,10 +54,7 @@ impl Snapshot<'_> {
         let mut names = if is_hub { self.names.clone() } else { names_below(&self.folder) };
         names.retain(|name| wanted(name));
         match missing_parts(&names) {
-            Some(parts) if !is_hub => Err(self.missing(&parts)),
-            Some(_) if names.is_empty() => {
-                bail!("{} has none of the files wanted: {}", self.place, listed(&self.names))
-            }
+            Some(parts) if names.is_empty() || !is_hub => Err(self.missing(&parts)),
             _ => Ok(names),
         }
     }
@@ -66,16 +63,17 @@ impl Snapshot<'_> {
     pub(super) fn missing(&self, name: &str) -> Error {
         let index = if name == SINGLE { format!(" and {INDEX}") } else { String::new() };
         let what = format!("{} lacks {name}{index}", self.place);
-        match &self.origin {
-            Origin::Folder => anyhow!(
-                "{what} ({}): name a folder as transformers' `save_pretrained` writes it",
-                listed(&self.names)
-            ),
-            Origin::Cache(cause) => Error::new(cause.clone()).context(what),
-            Origin::Hub(_) => anyhow!(
-                "{what}, so it is no checkpoint as transformers writes it: choose another repository or revision"
-            ),
-        }
+        let advice = match &self.origin {
+            Origin::Folder => "name a folder as transformers' `save_pretrained` writes it",
+            Origin::Hub(_) => "choose another repository or revision",
+            Origin::Cache(cause) => return Error::new(cause.clone()).context(what),
+        };
+        let found = match self.names.as_slice() {
+            [] => "it is empty".to_owned(),
+            [first @ .., _] if first.len() >= 6 => format!("it has {}, ...", first[..6].join(", ")),
+            all => format!("it has {}", all.join(", ")),
+        };
+        anyhow!("{what} ({found}): {advice}")
     }
 }
 
@@ -98,15 +96,6 @@ fn names_below(folder: &Path) -> Vec<String> {
         }
     };
     names_in(folder).into_iter().flat_map(below).collect()
-}
-
-/// The first names, for error messages.
-fn listed(names: &[String]) -> String {
-    match names {
-        [] => "it is empty".to_owned(),
-        [first @ .., _] if first.len() >= 6 => format!("it has {}, ...", first[..6].join(", ")),
-        all => format!("it has {}", all.join(", ")),
-    }
 }
 
 /// What is missing of files named like `test-00000-of-00003.parquet`, if anything.
