@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value as JinjaValue;
 use minijinja::{Environment, Error, ErrorKind, context};
@@ -105,18 +105,16 @@ impl ChatTemplate {
     }
 
     /// Renders the template on a thread with a large stack.
-    fn render(&self, request: &str) -> Result<String, Error> {
-        let failed = |what: &'static str| Error::new(ErrorKind::InvalidOperation, what);
+    fn render(&self, request: &str) -> Result<String> {
         thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(STACK);
-            let rendering = thread.spawn_scoped(scope, || self.render_here(request));
-            let rendering =
-                rendering.map_err(|error| failed("its thread cannot be started").with_source(error))?;
-            rendering.join().unwrap_or_else(|_| Err(failed("the template engine panicked")))
+            let thread = thread.spawn_scoped(scope, || self.render_here(request));
+            let rendered = thread.context("its thread cannot be started")?.join();
+            rendered.unwrap_or_else(|_| bail!("the template engine panicked"))
         })
     }
 
-    fn render_here(&self, request: &str) -> Result<String, Error> {
+    fn render_here(&self, request: &str) -> Result<String> {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
         environment.set_fuel(Some(FUEL));
@@ -138,8 +136,7 @@ impl ChatTemplate {
             .template_from_named_str("chat_template", &self.source)?
             .render_captured_to(context, &mut output)?;
         let written = output.position() as usize;
-        let text = String::from_utf8(output.into_inner()[..written].to_vec());
-        text.map_err(|_| Error::new(ErrorKind::BadSerialization, "its output is no UTF-8"))
+        Ok(String::from_utf8(output.into_inner()[..written].to_vec())?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use candle_core::Device;
+use serde_json::Value;
 
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
@@ -10,7 +11,7 @@ use super::file_stamps::StampedFiles;
 use super::pocket;
 use super::random::tiny_shape;
 use super::rope_override::RopeOverride;
-use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
+use super::source::{DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
 use crate::bounded_read;
@@ -66,13 +67,6 @@ impl ModelFiles {
         Ok(self)
     }
 
-    fn files(&self) -> Option<&CheckpointFiles> {
-        match &self.weights {
-            Weights::Files(stamped) => Some(&stamped.files),
-            Weights::Pocket | Weights::Random(_) => None,
-        }
-    }
-
     /// Identifies the model: a commit, a digest of the files, or the name of a random model, and how its positions
     /// are scaled. The digest reads every file of a folder, so call this once.
     ///
@@ -118,10 +112,13 @@ impl ModelFiles {
     /// # Errors
     /// A generation_config.json that cannot be read.
     pub fn stop_tokens(&self) -> Result<Vec<u32>> {
-        let json = match (&self.weights, self.files().and_then(|files| files.generation_config.as_deref())) {
-            (Weights::Pocket, _) => serde_json::from_str(pocket::GENERATION_CONFIG)?,
-            (_, Some(path)) => bounded_read::json(path, config::MOST_BYTES)?,
-            (_, None) => serde_json::Value::Null,
+        let json = match &self.weights {
+            Weights::Pocket => serde_json::from_str(pocket::GENERATION_CONFIG)?,
+            Weights::Files(stamped) => match &stamped.files.generation_config {
+                Some(path) => bounded_read::json(path, config::MOST_BYTES)?,
+                None => Value::Null,
+            },
+            Weights::Random(_) => Value::Null,
         };
         let own = config::tokens(&json["eos_token_id"]);
         Ok(if own.is_empty() { self.shape.eos.clone() } else { own })
@@ -132,7 +129,8 @@ impl ModelFiles {
     /// # Errors
     /// As [`ChatTemplate::read`].
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
-        let Some(files) = self.files() else { return Ok(None) };
+        let Weights::Files(stamped) = &self.weights else { return Ok(None) };
+        let files = &stamped.files;
         ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
             .with_context(|| format!("model {}", self.source))
     }

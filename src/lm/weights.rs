@@ -129,19 +129,17 @@ impl Weights {
             );
         };
         let (path, data) = &mut self.files[location.file];
-        ensure!(
-            location.shape == shape,
-            "tensor {name} in {} has shape {:?}, but config.json asks for {shape:?}; \
-             the two files belong to different models",
-            path.display(),
-            location.shape
-        );
-        let stored = float_type(location.dtype)
-            .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
-        let bytes = data
-            .range(location.start, location.length)
-            .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?;
-        Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
+        let mut read = || {
+            ensure!(
+                location.shape == shape,
+                "it has shape {:?}, but config.json asks for {shape:?}; the two files belong to different models",
+                location.shape
+            );
+            let stored = float_type(location.dtype)?;
+            let bytes = data.range(location.start, location.length)?;
+            Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
+        };
+        read().with_context(|| format!("tensor {name} in {} cannot be used", path.display()))
     }
 
     /// Checks that all weights were taken; otherwise they belong to another network.

@@ -116,14 +116,15 @@ impl fmt::Display for ModelSource {
 /// # Errors
 /// A `~` if the home directory is unknown.
 pub fn expand_home(text: &str) -> Result<PathBuf> {
-    match text.strip_prefix('~') {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-            let home =
-                std::env::home_dir().context("the home directory is unknown: set HOME or write the path out")?;
-            Ok(home.join(rest.trim_start_matches('/')))
-        }
-        _ => Ok(PathBuf::from(text)),
-    }
+    expand_tilde(text, std::env::home_dir())
+}
+
+fn expand_tilde(text: &str, home: Option<PathBuf>) -> Result<PathBuf> {
+    let Some(rest) = text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+        return Ok(PathBuf::from(text));
+    };
+    let home = home.context("the home directory is unknown: set HOME or write the path out")?;
+    Ok(home.join(rest.trim_start_matches('/')))
 }
 
 #[cfg(test)]
@@ -190,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_tilde_is_the_home_directory_only_at_the_start() {
-        assert_eq!(expand_home("./~/x").unwrap(), PathBuf::from("./~/x"));
-        if let Some(home) = std::env::home_dir() {
-            assert_eq!(expand_home("~/x").unwrap(), home.join("x"));
+        for (text, expected) in [("~", "/u/"), ("~/x", "/u/x"), ("./~/x", "./~/x"), ("~user/x", "~user/x")] {
+            assert_eq!(expand_tilde(text, Some("/u".into())).unwrap(), PathBuf::from(expected));
         }
+        assert!(expand_tilde("~/x", None).is_err());
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::expand_tilde;
 use crate::bounded_read;
 
 /// An access token. It is used in one header and nowhere else.
@@ -77,19 +78,12 @@ impl HubSettings {
     /// An empty variable counts as unset.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let user = get("HOME").or_else(|| get("USERPROFILE")).map(PathBuf::from);
-        let path = |text: String| match text.strip_prefix("~/") {
-            Some(rest) => {
-                user.as_ref().map(|user| user.join(rest)).context("HOME is not set, so `~` means nothing")
-            }
-            None => Ok(PathBuf::from(text)),
-        };
-
-        let home = match (get("HF_HOME"), get("XDG_CACHE_HOME"), &user) {
-            (Some(home), _, _) => Some(path(home)?),
-            (None, Some(xdg), _) => Some(path(xdg)?.join("huggingface")),
-            (None, None, Some(user)) => Some(user.join(".cache/huggingface")),
-            (None, None, None) => None,
+        let user = get("HOME").map(PathBuf::from);
+        let path = |text: String| expand_tilde(&text, user.clone());
+        let home = match (get("HF_HOME"), get("XDG_CACHE_HOME")) {
+            (Some(home), _) => Some(path(home)?),
+            (None, Some(xdg)) => Some(path(xdg)?.join("huggingface")),
+            (None, None) => user.as_ref().map(|user| user.join(".cache/huggingface")),
         };
         let cache_dir = match get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE")) {
             Some(cache) => path(cache)?,
