@@ -114,16 +114,11 @@ impl ModelShape {
         };
         let hidden = required("hidden_size", 1 << 18)?;
         let heads = required("num_attention_heads", 1 << 14)?;
-        let head_dim = match size(json, "head_dim", 1 << 14)? {
-            Some(dim) => dim,
-            None => {
-                ensure!(
-                    hidden.is_multiple_of(heads),
-                    "hidden_size {hidden} is no multiple of num_attention_heads {heads}, and there is no head_dim"
-                );
-                hidden / heads
-            }
-        };
+        let head_dim = size(json, "head_dim", 1 << 14)?;
+        ensure!(
+            head_dim.is_some() || hidden.is_multiple_of(heads),
+            "hidden_size {hidden} is no multiple of num_attention_heads {heads}, and there is no head_dim"
+        );
         let eps: f64 = field(json, "rms_norm_eps")?.context("the number rms_norm_eps is missing")?;
         ensure!((0.0..1.0).contains(&eps), "rms_norm_eps is {eps}; it must be a small positive number");
         // Qwen2's window is unused by default.
@@ -134,7 +129,7 @@ impl ModelShape {
             intermediate: required("intermediate_size", 1 << 20)?,
             layers: required("num_hidden_layers", 1 << 12)?,
             heads: Heads { heads, kv_heads: size(json, "num_key_value_heads", 1 << 14)?.unwrap_or(heads) },
-            head_dim,
+            head_dim: head_dim.unwrap_or(hidden / heads),
             vocab: required("vocab_size", 1 << 24)?,
             norm_eps: eps as f32,
             rope: rope(json)?,

@@ -121,13 +121,13 @@ impl Weights {
 
     /// Takes a tensor, as `dtype` on `device`.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-        let Some(location) = self.tensors.remove(name) else {
+        let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
-            bail!(
-                "tensor {name} is missing from {}; the checkpoint is incomplete or of another architecture",
-                files.join(", ")
-            );
-        };
+            let files = files.join(", ");
+            format!(
+                "tensor {name} is missing from {files}; the checkpoint is incomplete or of another architecture"
+            )
+        })?;
         let (path, data) = &mut self.files[location.file];
         let mut read = || {
             ensure!(

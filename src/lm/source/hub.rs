@@ -59,10 +59,7 @@ impl<'a> Hub<'a> {
     fn with_snapshot<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let is_offline = self.settings.offline;
         let answer = if is_offline { Err(self.settings.offline(repo).into()) } else { self.online(repo, &take) };
-        let error = match answer {
-            Ok(taken) => return Ok(taken),
-            Err(error) => error,
-        };
+        let Err(error) = answer else { return answer };
         // Also when the hub denies access: the cache may have been filled by someone with a token.
         let cause = match error.downcast_ref() {
             Some(cause @ (HubError::Unreachable(_) | HubError::Refused(_) | HubError::Offline(_))) => cause,

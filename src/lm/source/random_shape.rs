@@ -77,13 +77,13 @@ impl FromStr for RandomShape {
             ensure!(sizes[at] == 0, "its {name} is given twice");
             sizes[at] = number;
         }
-        let [hidden, _, heads, kv_heads, _, vocab, sharpness] = &mut sizes;
-        let (hidden, heads, vocab) = (*hidden, *heads, *vocab);
-        *kv_heads = if *kv_heads == 0 { heads } else { *kv_heads };
-        *sharpness = (*sharpness).max(1);
+        // The two that may be left out.
+        sizes[3] = if sizes[3] == 0 { sizes[2] } else { sizes[3] };
+        sizes[6] = sizes[6].max(1);
         if let Some(missing) = sizes.iter().position(|size| *size == 0) {
             bail!("its {} is missing", SIZES[missing].1);
         }
+        let [hidden, _, heads, _, _, vocab, _] = sizes;
         ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is no multiple of its {heads} heads");
         let least = Tokenizer::BYTES_VOCAB;
         ensure!(
