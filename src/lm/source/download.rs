@@ -113,10 +113,8 @@ impl Downloader<'_> {
                 url = format!("{origin}{path}");
                 continue;
             }
-            let size = match status.is_redirection() {
-                true => linked_size,
-                false => header("content-range").rsplit('/').next().unwrap_or_default(),
-            };
+            let range_size = header("content-range").rsplit('/').next().unwrap_or_default();
+            let size = if status.is_redirection() { linked_size } else { range_size };
             let etag = if linked_etag.is_empty() { header("etag") } else { linked_etag };
             let etag = etag.trim_start_matches("W/").trim_matches('"').to_owned();
             let sound = is_plain(&etag, b"-_") && header("x-repo-commit") == self.commit;
@@ -147,7 +145,7 @@ impl Downloader<'_> {
             self.progress.start(name, content.size);
             self.progress.advance(start);
             // A byte too many shows; a server that sends without end must not fill the disk.
-            let body = response.into_body().into_reader().take(content.size - start + 1);
+            let body = response.into_body().into_reader().take((content.size - start).saturating_add(1));
             let received = self.receive(name, body, &mut onto);
             self.progress.finish();
             received?;

@@ -116,20 +116,16 @@ impl HubSettings {
                 .map(Duration::from_secs)
                 .with_context(|| format!("HF_HUB_ETAG_TIMEOUT is {seconds:?}: write whole seconds, such as 10"))?;
         }
+        let url = &settings.endpoint;
+        let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
+        let is_plain = |b: u8| b.is_ascii_graphic() && !b"@?#\\".contains(&b);
         // The error does not show it, because it may contain a password.
         ensure!(
-            is_endpoint(&settings.endpoint),
+            !host.is_empty() && !host.starts_with(['/', ':']) && host.bytes().all(is_plain),
             "HF_ENDPOINT is no address of a hub: write it like https://huggingface.co, and a token into HF_TOKEN"
         );
         Ok(settings)
     }
-}
-
-fn is_endpoint(url: &str) -> bool {
-    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
-    !host.is_empty()
-        && !host.starts_with(['/', ':'])
-        && host.bytes().all(|b| b.is_ascii_graphic() && !b"@?#\\".contains(&b))
 }
 
 const LONGEST_TOKEN: u64 = 1 << 16;
