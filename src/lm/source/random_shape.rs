@@ -92,9 +92,9 @@ impl FromStr for RandomShape {
         );
         let random = RandomShape(sizes);
         let shape = random.shape();
-        shape.check()?;
         let weights = shape.parameters();
         ensure!(weights <= MOST_WEIGHTS, "{weights} weights are more than the {MOST_WEIGHTS} that are allowed");
+        shape.check()?;
         Ok(random)
     }
 }
