@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use hub_server::{Fault, HubServer, etag, sha256};
 use tempfile::TempDir;
-use tova_bench::lm::source::{
-    CheckpointFiles, DownloadProgress, Hub, HubError, HubSettings, ModelSource, Token, digest,
-};
+use tova_bench::lm::source::{CheckpointFiles, DownloadProgress, Hub, HubError, HubSettings, ModelSource, Token};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER: &str = "89abcdef0123456789abcdef0123456789abcdef";
@@ -172,7 +170,7 @@ fn without_network_a_missing_file_is_named() {
     machine.settings.offline = true;
     let requests = server.count("/");
     let error = machine.error("o/n");
-    assert!(error.contains("HF_HUB_OFFLINE") && error.contains("model.safetensors of o/n@main"), "{error}");
+    assert!(error.contains("HF_HUB_OFFLINE") && error.contains("o/n@main lacks model.safetensors"), "{error}");
     assert!(error.contains("login node"), "{error}");
     let error = machine.error("o/n@v1");
     assert!(error.contains("HF_HUB_OFFLINE") && error.contains("o/n@v1"), "{error}");
@@ -184,7 +182,7 @@ fn without_network_a_missing_file_is_named() {
     assert!(error.contains("model.safetensors") && error.contains("cannot be reached"), "{error}");
     let empty = Machine { root: tempfile::tempdir().unwrap(), settings: machine.settings.clone() };
     let error = empty.resolve("x/y").unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(HubError::Unreachable { .. })), "{error:#}");
+    assert!(matches!(error.downcast_ref(), Some(HubError::Unreachable(_))), "{error:#}");
 }
 
 #[test]
@@ -196,7 +194,7 @@ fn a_hub_that_never_answers_is_an_error() {
     settings.endpoint = format!("http://{}", listener.local_addr().unwrap());
     settings.timeout = Duration::from_millis(200);
     let error = "o/n".parse::<ModelSource>().unwrap().resolve(&settings, &()).unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(HubError::Unreachable { .. })), "{error:#}");
+    assert!(matches!(error.downcast_ref(), Some(HubError::Unreachable(_))), "{error:#}");
 }
 
 #[test]
@@ -455,21 +453,20 @@ fn wanted_files_of_a_dataset_are_found() {
     let mut machine = Machine::new(&server);
     let repo = "o/n".parse().unwrap();
     let test = |name: &str| name.starts_with("data/test-") && name.ends_with(".parquet");
-    let found = Hub::new(&machine.settings, &()).unwrap().dataset_files(&repo, None, test).unwrap();
+    let found = Hub::new(&machine.settings, &()).dataset_files(&repo, test).unwrap();
     let snapshot = machine.settings.cache_dir.join("datasets--o--n/snapshots").join(COMMIT);
-    assert_eq!(found.files, [snapshot.join(name), snapshot.join(second)]);
-    assert_eq!(found.commit, COMMIT);
-    assert_eq!(fs::read(&found.files[0]).unwrap(), b"one");
+    assert_eq!(found, [snapshot.join(name), snapshot.join(second)]);
+    assert_eq!(fs::read(&found[0]).unwrap(), b"one");
     assert_eq!(server.count("train"), 0);
-    let error = Hub::new(&machine.settings, &()).unwrap().dataset_files(&repo, None, |_| false).unwrap_err();
-    assert!(error.to_string().contains("none of the files wanted"), "{error}");
+    let error = Hub::new(&machine.settings, &()).dataset_files(&repo, |_| false).unwrap_err();
+    assert!(error.to_string().contains("lacks every file wanted"), "{error}");
 
     drop(server);
     machine.settings.offline = true;
-    let hub = Hub::new(&machine.settings, &()).unwrap();
-    assert_eq!(hub.dataset_files(&repo, None, test).unwrap(), found);
+    let hub = Hub::new(&machine.settings, &());
+    assert_eq!(hub.dataset_files(&repo, test).unwrap(), found);
     fs::remove_file(snapshot.join(second)).unwrap();
-    let error = hub.dataset_files(&repo, None, test).unwrap_err();
+    let error = hub.dataset_files(&repo, test).unwrap_err();
     assert!(error.to_string().contains("1 of the 2 parts of data/test"), "{error}");
 }
 
@@ -485,7 +482,7 @@ fn weights_in_other_formats_are_refused() {
         ("pytorch_model-00001-of-00002.bin", "safe_serialization=True"),
         ("consolidated.00.pth", "safe_serialization=True"),
         ("model.gguf", "a format that is not read here"),
-        ("optimizer.pt", "has no config.json"),
+        ("optimizer.pt", "lacks config.json"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(file), b"x").unwrap();
@@ -505,7 +502,7 @@ fn a_checkpoint_in_a_folder() {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
     write("config.json", CONFIG);
     let error = machine.error(path);
-    assert!(error.contains("has no model.safetensors and no model.safetensors.index.json"), "{error}");
+    assert!(error.contains("lacks model.safetensors and model.safetensors.index.json"), "{error}");
     assert!(machine.error(&format!("{path}/config.json")).contains("is a file"));
     write("model.safetensors", WEIGHTS);
     // A single file takes precedence over an index, even a wrong one.
@@ -516,13 +513,12 @@ fn a_checkpoint_in_a_folder() {
     assert_eq!(files.generation_config, Some(folder.path().join("generation_config.json")));
     assert_eq!(files.commit, None);
 
-    let first = digest(&files).unwrap();
+    let first = files.revision().unwrap();
     assert!(first.len() == "sha256:".len() + 16 && first.starts_with("sha256:"), "{first}");
-    assert_eq!(files.revision().unwrap(), first);
     write("generation_config.json", b"{\"top_k\": 1}");
-    assert_eq!(digest(&files).unwrap(), first);
+    assert_eq!(files.revision().unwrap(), first);
     write("model.safetensors", &[8; 5000]);
-    assert_ne!(digest(&files).unwrap(), first);
+    assert_ne!(files.revision().unwrap(), first);
     fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     assert!(machine.error(path).contains("names gone.safetensors"));
     assert_eq!(server.count("/"), 0);

@@ -41,7 +41,7 @@ fn read(
 
 #[test]
 fn the_log_of_every_policy_agrees_with_its_survivors_and_the_counting_identity() {
-    let model = LanguageModel::random(tiny_shape(), 5, WeightType::Auto, &Device::Cpu).unwrap();
+    let model = LanguageModel::random(tiny_shape(), 1.0, 5, WeightType::Auto, &Device::Cpu).unwrap();
     let mut names: Vec<String> = PRESETS.iter().map(|preset| preset.name.to_string()).collect();
     names.extend(["window+4", "tova+4", "h2o+2"].map(String::from));
     for name in &names {

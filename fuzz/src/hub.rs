@@ -81,10 +81,9 @@ pub fn hub(input: &[u8]) {
     }
     model(list, answers);
     let dataset = "o/d".parse().expect("the name of a repository");
-    let fetched =
-        Hub::new(&settings, &()).and_then(|hub| hub.dataset_files(&dataset, None, |name| name.contains("test")));
+    let fetched = Hub::new(&settings, &()).dataset_files(&dataset, |name| name.contains("test"));
     match fetched {
-        Ok(files) => files.files.iter().for_each(|path| inside(path, &cache)),
+        Ok(files) => files.iter().for_each(|path| inside(path, &cache)),
         Err(error) => refused(&format!("{error:#} {error:?}")),
     }
     // Nothing is written beside the cache, and no link in it leads out.

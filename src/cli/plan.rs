@@ -135,7 +135,7 @@ fn describe_model_task(
 fn describe_unavailable(unavailable: &Unavailable, is_offline: bool) -> String {
     let Unavailable { model, task, cells, error } = unavailable;
     let needs_network = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline { .. }))
+        matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
     };
     let why = if !is_offline && error.chain().any(needs_network) {
         "not on this machine yet; `run` fetches what is missing from the hub".to_string()

@@ -4,11 +4,11 @@
 //! loader, so they cannot read files, and the numbers of steps and of written bytes are limited, so they always
 //! terminate.
 
-use std::io;
+use std::io::Cursor;
 use std::path::Path;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value as JinjaValue;
 use minijinja::{Environment, Error, ErrorKind, context};
@@ -16,7 +16,7 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::tokenizer::MOST_CONFIG as MOST_BYTES;
+use super::tokenizer::{MOST_CONFIG as MOST_BYTES, special_token};
 use crate::bounded_read;
 
 /// The chat template of a model.
@@ -78,10 +78,7 @@ impl ChatTemplate {
             "the chat template has {} bytes; the limit is {MAX_TEMPLATE}",
             source.len()
         );
-        let special = |name: &str| match &config[name] {
-            Value::String(token) => token.clone(),
-            token => token["content"].as_str().unwrap_or_default().to_owned(),
-        };
+        let special = |name| special_token(config, name).unwrap_or_default().to_owned();
         Ok(Some(ChatTemplate { source, bos: special("bos_token"), eos: special("eos_token") }))
     }
 
@@ -108,18 +105,16 @@ impl ChatTemplate {
     }
 
     /// Renders the template on a thread with a large stack.
-    fn render(&self, request: &str) -> Result<String, Error> {
-        let failed = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
+    fn render(&self, request: &str) -> Result<String> {
         thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(STACK);
-            let rendering = thread
-                .spawn_scoped(scope, || self.render_here(request))
-                .map_err(|error| failed("its thread cannot be started").with_source(error))?;
-            rendering.join().unwrap_or_else(|_| Err(failed("the template engine panicked")))
+            let thread = thread.spawn_scoped(scope, || self.render_here(request));
+            let rendered = thread.context("its thread cannot be started")?.join();
+            rendered.unwrap_or_else(|_| bail!("the template engine panicked"))
         })
     }
 
-    fn render_here(&self, request: &str) -> Result<String, Error> {
+    fn render_here(&self, request: &str) -> Result<String> {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
         environment.set_fuel(Some(FUEL));
@@ -135,29 +130,13 @@ impl ChatTemplate {
             // A fixed date: two runs on different days must give the same prompt.
             strftime_now => JinjaValue::from_function(|_: String| "26 Jul 2024"),
         };
-        let mut output = BoundedOutput::default();
+        // Writing more than fits is an error.
+        let mut output = Cursor::new(vec![0; MAX_OUTPUT].into_boxed_slice());
         environment
             .template_from_named_str("chat_template", &self.source)?
             .render_captured_to(context, &mut output)?;
-        String::from_utf8(output.0).map_err(|_| Error::new(ErrorKind::BadSerialization, "its output is no UTF-8"))
-    }
-}
-
-/// What a template has written, at most [`MAX_OUTPUT`] bytes.
-#[derive(Default)]
-struct BoundedOutput(Vec<u8>);
-
-impl io::Write for BoundedOutput {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_OUTPUT {
-            return Err(io::Error::other(format!("it writes more than {MAX_OUTPUT} bytes")));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        let written = output.position() as usize;
+        Ok(String::from_utf8(output.into_inner()[..written].to_vec())?)
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use candle_transformers::models::llama::{Llama3RopeConfig, Llama3RopeType};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::bounded_read;
 use crate::eviction::Heads;
@@ -54,43 +55,24 @@ pub enum RopeScaling {
     Llama3(Llama3RopeConfig),
 }
 
-/// The fields of config.json that matter; all others are ignored.
-#[derive(Deserialize)]
-struct ConfigFile {
-    hidden_size: usize,
-    intermediate_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    vocab_size: usize,
-    rms_norm_eps: f64,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<serde_json::Value>,
-    /// In transformers 5 it contains theta and scaling.
-    rope_parameters: Option<serde_json::Value>,
-    tie_word_embeddings: Option<bool>,
-    max_position_embeddings: Option<usize>,
-    sliding_window: Option<usize>,
-    use_sliding_window: Option<bool>,
-    hidden_act: Option<String>,
-    bos_token_id: Option<serde_json::Value>,
-    eos_token_id: Option<serde_json::Value>,
-    quantization_config: Option<serde_json::Value>,
-    partial_rotary_factor: Option<f64>,
+/// A field of a JSON object; `None` if it is missing or null.
+fn field<'j, T: Deserialize<'j>>(json: &'j Value, name: &str) -> Result<Option<T>> {
+    Option::deserialize(&json[name]).with_context(|| format!("{name} has the wrong type"))
 }
 
-/// A token id.
-fn token(json: &serde_json::Value) -> Option<u32> {
-    json.as_u64().and_then(|id| u32::try_from(id).ok())
+/// A size from 1 to `most`.
+fn size(json: &Value, name: &str, most: usize) -> Result<Option<usize>> {
+    let size = field(json, name)?;
+    if let Some(size) = size {
+        ensure!((1..=most).contains(&size), "{name} is {size}; it must be between 1 and {most}");
+    }
+    Ok(size)
 }
 
 /// One token id, or a list of them.
-pub(super) fn tokens(json: &serde_json::Value) -> Vec<u32> {
-    match json {
-        serde_json::Value::Array(ids) => ids.iter().filter_map(token).collect(),
-        id => token(id).into_iter().collect(),
-    }
+pub(super) fn tokens(json: &Value) -> Vec<u32> {
+    let ids = json.as_array().map_or(std::slice::from_ref(json), Vec::as_slice);
+    ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
 }
 
 /// Bytes of a config.json or generation_config.json; real ones have some hundred.
@@ -105,88 +87,76 @@ impl ModelShape {
     /// # Errors
     /// A file that cannot be read, or a network this program cannot compute exactly.
     pub fn read(path: &Path) -> Result<ModelShape> {
-        let text = bounded_read::text(path, MOST_BYTES)
-            .with_context(|| format!("cannot read the model's {}", path.display()))?;
-        ModelShape::parse(&text)
+        let json = bounded_read::json(path, MOST_BYTES)?;
+        ModelShape::parse(&json)
             .with_context(|| format!("{} describes a model that cannot be run", path.display()))
     }
 
-    pub(super) fn parse(text: &str) -> Result<ModelShape> {
-        let json: serde_json::Value = serde_json::from_str(text).context("not valid JSON")?;
-        let family = json.get("model_type").and_then(|v| v.as_str()).unwrap_or("none given").to_owned();
+    pub(super) fn parse(json: &Value) -> Result<ModelShape> {
+        let family: String = field(json, "model_type")?.unwrap_or_else(|| "none given".to_owned());
         ensure!(
             matches!(family.as_str(), "llama" | "mistral" | "qwen2"),
             "model_type is {family:?}; only llama (Llama, Yi, SmolLM, ...), mistral and qwen2 are computed exactly here"
         );
-        let config: ConfigFile =
-            serde_json::from_value(json).context("a field is missing or has the wrong type")?;
         ensure!(
-            config.quantization_config.is_none(),
+            json["quantization_config"].is_null(),
             "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
         );
-        let act = config.hidden_act.as_deref().unwrap_or("silu");
+        let act = field(json, "hidden_act")?.unwrap_or("silu");
         ensure!(act == "silu" || act == "swish", "hidden_act is {act:?}; only silu is known");
+        let partial = field(json, "partial_rotary_factor")?.unwrap_or(1.0);
         ensure!(
-            config.partial_rotary_factor.is_none_or(|f| f == 1.0),
-            "partial_rotary_factor {:?} rotates only part of every head, which is not supported",
-            config.partial_rotary_factor
+            partial == 1.0,
+            "partial_rotary_factor {partial} rotates only part of every head, which is not supported"
         );
-        let heads = config.num_attention_heads;
-        let kv_heads = config.num_key_value_heads.unwrap_or(heads);
-        let sizes = [
-            ("hidden_size", config.hidden_size, 1 << 18),
-            ("intermediate_size", config.intermediate_size, 1 << 20),
-            ("num_hidden_layers", config.num_hidden_layers, 1 << 12),
-            ("num_attention_heads", heads, 1 << 14),
-            ("num_key_value_heads", kv_heads, 1 << 14),
-            ("vocab_size", config.vocab_size, 1 << 24),
-            ("head_dim", config.head_dim.unwrap_or(1), 1 << 14),
-        ];
-        for (name, size, most) in sizes {
-            ensure!((1..=most).contains(&size), "{name} is {size}; it must be between 1 and {most}");
-        }
+        let required = |name: &str, most: usize| {
+            size(json, name, most)?.with_context(|| format!("the number {name} is missing"))
+        };
+        let hidden = required("hidden_size", 1 << 18)?;
+        let heads = required("num_attention_heads", 1 << 14)?;
+        let head_dim = size(json, "head_dim", 1 << 14)?;
+        ensure!(
+            head_dim.is_some() || hidden.is_multiple_of(heads),
+            "hidden_size {hidden} is no multiple of num_attention_heads {heads}, and there is no head_dim"
+        );
+        let eps: f64 = field(json, "rms_norm_eps")?.context("the number rms_norm_eps is missing")?;
+        ensure!((0.0..1.0).contains(&eps), "rms_norm_eps is {eps}; it must be a small positive number");
+        // Qwen2's window is unused by default.
+        let window_used = family != "qwen2" || field(json, "use_sliding_window")? == Some(true);
+        let shape = ModelShape {
+            family,
+            hidden,
+            intermediate: required("intermediate_size", 1 << 20)?,
+            layers: required("num_hidden_layers", 1 << 12)?,
+            heads: Heads { heads, kv_heads: size(json, "num_key_value_heads", 1 << 14)?.unwrap_or(heads) },
+            head_dim: head_dim.unwrap_or(hidden / heads),
+            vocab: required("vocab_size", 1 << 24)?,
+            norm_eps: eps as f32,
+            rope: rope(json)?,
+            tied: field(json, "tie_word_embeddings")?.unwrap_or(false),
+            max_positions: field(json, "max_position_embeddings")?.unwrap_or(2048),
+            sliding_window: field(json, "sliding_window")?.filter(|_| window_used),
+            bos: tokens(&json["bos_token_id"]).first().copied(),
+            eos: tokens(&json["eos_token_id"]),
+        };
+        shape.check()?;
+        Ok(shape)
+    }
+
+    /// Checks the relations between sizes.
+    pub(super) fn check(&self) -> Result<()> {
+        let (Heads { heads, kv_heads }, head_dim) = (self.heads, self.head_dim);
         ensure!(
             heads.is_multiple_of(kv_heads),
             "num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}"
         );
-        let head_dim = match config.head_dim {
-            Some(dim) => dim,
-            None => {
-                ensure!(
-                    config.hidden_size.is_multiple_of(heads),
-                    "hidden_size {} is no multiple of num_attention_heads {heads}, and there is no head_dim",
-                    config.hidden_size
-                );
-                config.hidden_size / heads
-            }
-        };
         ensure!(head_dim.is_multiple_of(2), "head_dim {head_dim} is odd; rotary positions need pairs");
-        let eps = config.rms_norm_eps;
-        ensure!((0.0..1.0).contains(&eps), "rms_norm_eps is {eps}; it must be a small positive number");
-        // Qwen2's window is unused by default.
-        let window_used = family != "qwen2" || config.use_sliding_window == Some(true);
-        let shape = ModelShape {
-            family,
-            hidden: config.hidden_size,
-            intermediate: config.intermediate_size,
-            layers: config.num_hidden_layers,
-            heads: Heads { heads, kv_heads },
-            head_dim,
-            vocab: config.vocab_size,
-            norm_eps: eps as f32,
-            rope: rope(config.rope_theta, config.rope_scaling, config.rope_parameters)?,
-            tied: config.tie_word_embeddings.unwrap_or(false),
-            max_positions: config.max_position_embeddings.unwrap_or(2048),
-            sliding_window: config.sliding_window.filter(|_| window_used),
-            bos: config.bos_token_id.as_ref().and_then(token),
-            eos: config.eos_token_id.as_ref().map(tokens).unwrap_or_default(),
-        };
-        let parameters = shape.parameters();
+        let parameters = self.parameters();
         ensure!(
             parameters <= MOST_PARAMETERS,
             "it has {parameters} parameters; no model has more than {MOST_PARAMETERS}"
         );
-        Ok(shape)
+        Ok(())
     }
 
     /// Parameters of the network; embedding and output count once if tied.
@@ -224,23 +194,18 @@ impl ModelShape {
     }
 }
 
-fn rope(
-    theta: Option<f64>,
-    scaling: Option<serde_json::Value>,
-    parameters: Option<serde_json::Value>,
-) -> Result<RopeShape> {
-    let record = parameters.or(scaling).filter(|record| !record.is_null());
-    let number = |name: &str| record.as_ref().and_then(|r| r.get(name)).and_then(serde_json::Value::as_f64);
-    let theta = number("rope_theta").or(theta).unwrap_or(10_000.0);
+fn rope(json: &Value) -> Result<RopeShape> {
+    // In transformers 5 rope_parameters contains theta and scaling.
+    let (old, new) = (&json["rope_scaling"], &json["rope_parameters"]);
+    let record = if new.is_null() { old } else { new };
+    let theta = record["rope_theta"].as_f64().or(field(json, "rope_theta")?).unwrap_or(10_000.0);
     ensure!(theta.is_finite() && theta > 0.0, "rope_theta is {theta}; it must be a positive number");
-    let kind = record
-        .as_ref()
-        .and_then(|record| record.get("rope_type").or_else(|| record.get("type")))
-        .and_then(|kind| kind.as_str())
-        .unwrap_or("default");
+    let kind = record.get("rope_type").or_else(|| record.get("type"));
+    let kind = kind.and_then(Value::as_str).unwrap_or("default");
     let required = |name: &str| {
-        let value =
-            number(name).with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))?;
+        let value = record[name]
+            .as_f64()
+            .with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))?;
         // It is used in single precision, which must not overflow or become 0.
         let used = value as f32;
         ensure!(used.is_finite() && used > 0.0, "rope_scaling's {name} is {value}; it must be positive");
@@ -263,88 +228,70 @@ fn rope(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn config(change: impl Fn(&mut serde_json::Value)) -> Result<ModelShape> {
-        let mut json = serde_json::json!({
+    /// A small Llama with some changed fields.
+    fn config(changes: Value) -> Result<ModelShape> {
+        let mut json = json!({
             "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
             "num_attention_heads": 4, "vocab_size": 100, "rms_norm_eps": 1e-5
         });
-        change(&mut json);
-        ModelShape::parse(&json.to_string())
-    }
-
-    fn refusal(change: impl Fn(&mut serde_json::Value)) -> String {
-        format!("{:#}", config(change).unwrap_err())
+        json.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        ModelShape::parse(&json)
     }
 
     #[test]
     fn defaults() {
-        let shape = config(|_| ()).unwrap();
+        let shape = config(json!({})).unwrap();
         assert_eq!((shape.head_dim, shape.heads.kv_heads, shape.rope.theta), (16, 4, 10_000.0));
         // 2 layers of (4 * 64 * 64 + 3 * 64 * 160 + 2 * 64), two matrices of 100 x 64, the last norm
         assert_eq!(shape.parameters(), 2 * (16_384 + 30_720 + 128) + 2 * 6_400 + 64);
+        assert_eq!(shape.cache_bytes(usize::MAX), u64::MAX);
     }
 
     #[test]
     fn networks_that_cannot_be_computed_exactly_are_refused() {
-        assert!(refusal(|c| c["model_type"] = "gpt_neox".into()).contains("gpt_neox"));
-        assert!(refusal(|c| c["hidden_act"] = "gelu".into()).contains("gelu"));
-        assert!(refusal(|c| c["rope_scaling"] = serde_json::json!({"type": "yarn"})).contains("yarn"));
-        assert!(refusal(|c| c["rope_scaling"] = serde_json::json!({"type": "linear"})).contains("factor"));
-        assert!(refusal(|c| c["quantization_config"] = serde_json::json!({"bits": 4})).contains("quantised"));
-        assert!(refusal(|c| c["num_key_value_heads"] = 3.into()).contains("multiple"));
-        assert!(refusal(|c| c["num_key_value_heads"] = 0.into()).contains("num_key_value_heads"));
-        assert!(refusal(|c| c["head_dim"] = 7.into()).contains("odd"));
-        assert!(refusal(|c| c["hidden_size"] = "wide".into()).contains("wrong type"));
-        assert!(refusal(|c| c["rms_norm_eps"] = 1e300.into()).contains("rms_norm_eps"));
-        assert!(refusal(|c| c["hidden_size"] = (1u64 << 40).into()).contains("between 1 and 262144"));
-    }
-
-    /// Each of these sizes is allowed alone, and their products do not overflow; together they are no model.
-    #[test]
-    fn products_of_sizes_do_not_overflow() {
-        let largest = refusal(|c| {
-            for (name, size) in [
-                ("hidden_size", 1u64 << 18),
-                ("intermediate_size", 1 << 20),
-                ("num_hidden_layers", 1 << 12),
-                ("num_attention_heads", 1 << 14),
-                ("vocab_size", 1 << 24),
-                ("head_dim", 1 << 14),
-            ] {
-                c[name] = size.into();
-            }
+        // Each of these sizes is allowed alone, and their products do not overflow; together they are no model.
+        let largest = json!({
+            "hidden_size": 1 << 18, "intermediate_size": 1 << 20, "num_hidden_layers": 1 << 12,
+            "num_attention_heads": 1 << 14, "vocab_size": 1 << 24, "head_dim": 1 << 14
         });
-        assert!(largest.contains("no model has more than"), "{largest}");
-        assert_eq!(config(|_| ()).unwrap().cache_bytes(usize::MAX), u64::MAX);
+        for (changes, reason) in [
+            (json!({"model_type": "gpt_neox"}), "gpt_neox"),
+            (json!({"hidden_act": "gelu"}), "gelu"),
+            (json!({"rope_scaling": {"type": "yarn"}}), "yarn"),
+            (json!({"rope_scaling": {"type": "linear"}}), "factor"),
+            (json!({"quantization_config": {"bits": 4}}), "quantised"),
+            (json!({"num_key_value_heads": 3}), "multiple"),
+            (json!({"num_key_value_heads": 0}), "num_key_value_heads"),
+            (json!({"head_dim": 7}), "odd"),
+            (json!({"hidden_size": "wide"}), "hidden_size has the wrong type"),
+            (json!({"hidden_size": null}), "hidden_size is missing"),
+            (json!({"rms_norm_eps": 1e300}), "rms_norm_eps"),
+            (json!({"hidden_size": 1u64 << 40}), "between 1 and 262144"),
+            (largest, "no model has more than"),
+        ] {
+            let error = format!("{:#}", config(changes).unwrap_err());
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]
     fn windows_limit_the_text() {
-        let mistral = config(|c| {
-            c["model_type"] = "mistral".into();
-            c["sliding_window"] = 4096.into();
-        })
-        .unwrap();
+        let mistral = config(json!({"model_type": "mistral", "sliding_window": 4096})).unwrap();
         assert!(mistral.check_length(4096).is_ok());
         assert!(mistral.check_length(4097).unwrap_err().to_string().contains("4096"));
-        let qwen = config(|c| {
-            c["model_type"] = "qwen2".into();
-            c["sliding_window"] = 8.into();
-        })
-        .unwrap();
+        let qwen = config(json!({"model_type": "qwen2", "sliding_window": 8})).unwrap();
         assert!(qwen.check_length(100).is_ok());
     }
 
     #[test]
     fn old_and_new_fields_of_scaling_are_read() {
-        let old = config(|c| c["rope_scaling"] = serde_json::json!({"type": "linear", "factor": 4.0})).unwrap();
+        let old = config(json!({"rope_scaling": {"type": "linear", "factor": 4.0}})).unwrap();
         assert!(matches!(old.rope.scaling, RopeScaling::Linear(4.0)));
-        let new = config(|c| {
-            c["rope_parameters"] = serde_json::json!({"rope_type": "default", "rope_theta": 5e5});
-        })
-        .unwrap();
+        let new = config(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}})).unwrap();
         assert!(matches!(new.rope.scaling, RopeScaling::None));
         assert_eq!(new.rope.theta, 5e5);
     }

@@ -4,9 +4,9 @@
 //! system's stamps are cheap to compare but may differ for no reason, as after `chmod`; so if they differ, the
 //! digest is computed again.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 
@@ -21,16 +21,9 @@ pub(super) struct StampedFiles {
     revision: OnceLock<String>,
 }
 
-/// What the file system says of a file.
-#[derive(Debug, PartialEq, Eq)]
-struct Stamp {
-    path: PathBuf,
-    length: u64,
-    modified: Option<SystemTime>,
-    /// Device, inode and time of the last change of any kind, which no program can set back.
-    #[cfg(unix)]
-    identity: (u64, u64, i64, i64),
-}
+/// A file's path, device, inode and length, and the time of its last change of any kind, which no program can set
+/// back: seconds and nanoseconds.
+type Stamp = (PathBuf, u64, u64, u64, i64, i64);
 
 impl StampedFiles {
     /// Records the stamps, before anything in the files is read.
@@ -58,11 +51,8 @@ impl StampedFiles {
         if found == *revision {
             return Ok(());
         }
-        let changed: Vec<String> = now
-            .iter()
-            .filter(|stamp| !self.stamps.contains(stamp))
-            .map(|stamp| stamp.path.display().to_string())
-            .collect();
+        let changed = now.iter().filter(|stamp| !self.stamps.contains(stamp));
+        let changed: Vec<String> = changed.map(|(path, ..)| path.display().to_string()).collect();
         bail!(
             "the files of the model have changed since this run began ({}): they were {revision}, and are {found}\n{hint}",
             changed.join(", ")
@@ -71,49 +61,28 @@ impl StampedFiles {
 }
 
 fn stamps(files: &CheckpointFiles) -> Result<Vec<Stamp>> {
-    let paths = [&files.config].into_iter().chain(&files.weights).chain(&files.tokenizer);
     let stamp = |path: &PathBuf| {
-        let metadata = path.metadata().with_context(|| format!("cannot find {}", path.display()))?;
-        Ok(Stamp {
-            path: path.clone(),
-            length: metadata.len(),
-            modified: metadata.modified().ok(),
-            #[cfg(unix)]
-            identity: {
-                use std::os::unix::fs::MetadataExt;
-                (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
-            },
-        })
+        let file = path.metadata().with_context(|| format!("cannot find {}", path.display()))?;
+        Ok((path.clone(), file.dev(), file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
     };
-    paths.map(stamp).collect()
+    files.digested().map(stamp).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
+    use super::super::source::{HubSettings, ModelSource};
     use super::*;
-
-    fn checkpoint(folder: &Path) -> CheckpointFiles {
-        for name in ["config.json", "model.safetensors"] {
-            fs::write(folder.join(name), name).unwrap();
-        }
-        CheckpointFiles {
-            config: folder.join("config.json"),
-            weights: vec![folder.join("model.safetensors")],
-            tokenizer: None,
-            tokenizer_config: None,
-            generation_config: None,
-            chat_template: None,
-            commit: None,
-        }
-    }
 
     #[test]
     fn only_changes_of_content_are_errors() {
         let folder = tempfile::tempdir().unwrap();
-        let files = checkpoint(folder.path());
+        for name in ["config.json", "model.safetensors"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let source = ModelSource::Folder(folder.path().display().to_string());
+        let files = source.resolve(&HubSettings::with_cache_dir("nowhere"), &()).unwrap();
         let weights = &files.weights[0].clone();
         let stamped = StampedFiles::new(files).unwrap();
         // No revision was computed yet.

@@ -1,19 +1,21 @@
 //! Opens the model that a user names: finds its files, then loads tokenizer, chat template and weights.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use candle_core::Device;
+use serde_json::Value;
 
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
 use super::device::available_memory;
 use super::file_stamps::StampedFiles;
 use super::pocket;
-use super::random::{shape_of, tiny_shape};
+use super::random::tiny_shape;
 use super::rope_override::RopeOverride;
-use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
+use super::source::{DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
 use crate::bounded_read;
+use crate::format::Bytes;
 
 /// A model before its weights are loaded.
 pub struct ModelFiles {
@@ -43,8 +45,8 @@ impl ModelFiles {
     pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
-            ModelSource::Random(sizes) => (shape_of(*sizes), Weights::Random(sizes.sharpness)),
-            ModelSource::Pocket => (pocket::shape()?, Weights::Pocket),
+            ModelSource::Random(sizes) => (sizes.shape(), Weights::Random(sizes.sharpness())),
+            ModelSource::Pocket => (ModelShape::parse(&serde_json::from_str(pocket::CONFIG)?)?, Weights::Pocket),
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 // The stamps are taken before anything in the files is read.
                 let stamped = StampedFiles::new(source.resolve(hub, progress)?);
@@ -65,13 +67,6 @@ impl ModelFiles {
         Ok(self)
     }
 
-    fn files(&self) -> Option<&CheckpointFiles> {
-        match &self.weights {
-            Weights::Files(stamped) => Some(&stamped.files),
-            Weights::Pocket | Weights::Random(_) => None,
-        }
-    }
-
     /// Identifies the model: a commit, a digest of the files, or the name of a random model, and how its positions
     /// are scaled. The digest reads every file of a folder, so call this once.
     ///
@@ -80,7 +75,7 @@ impl ModelFiles {
     pub fn revision(&self) -> Result<String> {
         let weights = match &self.weights {
             Weights::Files(stamped) => stamped.revision()?,
-            Weights::Pocket => pocket::revision(),
+            Weights::Pocket => pocket::revision()?,
             Weights::Random(_) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
         Ok(match self.rope_override {
@@ -96,7 +91,10 @@ impl ModelFiles {
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         let files = match &self.weights {
             Weights::Random(_) => return Tokenizer::bytes(),
-            Weights::Pocket => return pocket::tokenizer(self.shape.bos),
+            Weights::Pocket => {
+                let config = serde_json::from_str(pocket::TOKENIZER_CONFIG)?;
+                return Tokenizer::parse(pocket::TOKENIZER.as_bytes(), &config, self.shape.bos);
+            }
             Weights::Files(stamped) => &stamped.files,
         };
         let file = files.tokenizer.as_deref().with_context(|| {
@@ -114,10 +112,13 @@ impl ModelFiles {
     /// # Errors
     /// A generation_config.json that cannot be read.
     pub fn stop_tokens(&self) -> Result<Vec<u32>> {
-        let json = match (&self.weights, self.files().and_then(|files| files.generation_config.as_deref())) {
-            (Weights::Pocket, _) => serde_json::from_str(pocket::GENERATION_CONFIG)?,
-            (_, Some(path)) => bounded_read::json(path, config::MOST_BYTES)?,
-            (_, None) => serde_json::Value::Null,
+        let json = match &self.weights {
+            Weights::Pocket => serde_json::from_str(pocket::GENERATION_CONFIG)?,
+            Weights::Files(stamped) => match &stamped.files.generation_config {
+                Some(path) => bounded_read::json(path, config::MOST_BYTES)?,
+                None => Value::Null,
+            },
+            Weights::Random(_) => Value::Null,
         };
         let own = config::tokens(&json["eos_token_id"]);
         Ok(if own.is_empty() { self.shape.eos.clone() } else { own })
@@ -128,7 +129,8 @@ impl ModelFiles {
     /// # Errors
     /// As [`ChatTemplate::read`].
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
-        let Some(files) = self.files() else { return Ok(None) };
+        let Weights::Files(stamped) = &self.weights else { return Ok(None) };
+        let files = &stamped.files;
         ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
             .with_context(|| format!("model {}", self.source))
     }
@@ -143,37 +145,27 @@ impl ModelFiles {
             Weights::Files(stamped) => stamped.check(),
             Weights::Pocket | Weights::Random(_) => Ok(()),
         };
-        // Before, because loading may take minutes; after, because what was loaded counts.
-        let loaded = unchanged().and_then(|()| {
-            let loaded = self.load_any(shape, dtype, device);
-            unchanged().and(loaded)
-        });
-        loaded.with_context(|| format!("cannot load the model {}", self.source))
-    }
-
-    fn load_any(&self, shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
-        match &self.weights {
+        let load = || match &self.weights {
             Weights::Files(stamped) => LanguageModel::load(shape, &stamped.files.weights, dtype, device),
             Weights::Pocket => LanguageModel::from_bytes(shape, pocket::WEIGHTS, dtype, device),
             Weights::Random(sharpness) => {
-                self.check_room()?;
-                LanguageModel::random_sharp(shape, *sharpness as f32, 1, dtype, device)
+                // Drawn in f32, serialised as a checkpoint and loaded from it, the weights exist three times at once.
+                let (needed, free) = (12 * shape.parameters(), available_memory().unwrap_or(u64::MAX));
+                ensure!(
+                    needed <= free,
+                    "drawing its weights takes {}, and this machine has {} free; name a smaller shape",
+                    Bytes(needed),
+                    Bytes(free)
+                );
+                LanguageModel::random(shape, *sharpness as f32, 1, dtype, device)
             }
-        }
-    }
-
-    /// Random weights are drawn in f32, serialised as a checkpoint and loaded from it: three copies at once.
-    fn check_room(&self) -> Result<()> {
-        let needed = 12 * self.shape.parameters();
-        match available_memory() {
-            Some(free) if needed > free => bail!(
-                "drawing the weights of {} takes {:.1} GB, and this machine has {:.1} GB free; name a smaller shape",
-                self.source,
-                needed as f64 / 1e9,
-                free as f64 / 1e9
-            ),
-            _ => Ok(()),
-        }
+        };
+        // Before, because loading may take minutes; after, because what was loaded counts.
+        let loaded = unchanged().and_then(|()| {
+            let loaded = load();
+            unchanged().and(loaded)
+        });
+        loaded.with_context(|| format!("cannot load the model {}", self.source))
     }
 
     /// About the bytes that loaded weights will take; their stored type is not known yet.

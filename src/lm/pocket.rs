@@ -3,38 +3,24 @@
 //!
 //! It is read like any checkpoint: the folder on disk has the same revision and gives the same bits.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::config::ModelShape;
-use super::source::Fingerprint;
-use super::tokenizer::Tokenizer;
+use super::source::digest_of;
 
-const CONFIG: &str = include_str!("../../models/pocket/config.json");
-const TOKENIZER: &str = include_str!("../../models/pocket/tokenizer.json");
-const TOKENIZER_CONFIG: &str = include_str!("../../models/pocket/tokenizer_config.json");
+pub(super) const CONFIG: &str = include_str!("../../models/pocket/config.json");
+pub(super) const TOKENIZER: &str = include_str!("../../models/pocket/tokenizer.json");
+pub(super) const TOKENIZER_CONFIG: &str = include_str!("../../models/pocket/tokenizer_config.json");
 pub(super) const GENERATION_CONFIG: &str = include_str!("../../models/pocket/generation_config.json");
 pub(super) const WEIGHTS: &[u8] = include_bytes!("../../models/pocket/model.safetensors");
 
-pub(super) fn shape() -> Result<ModelShape> {
-    ModelShape::parse(CONFIG).context("the pocket model's config.json")
-}
-
 /// The revision, which is that of a folder with the same files.
-pub(super) fn revision() -> String {
-    let mut fingerprint = Fingerprint::default();
-    for (name, bytes) in [
+pub(super) fn revision() -> Result<String> {
+    let files = [
         ("config.json", CONFIG.as_bytes()),
         ("model.safetensors", WEIGHTS),
         ("tokenizer.json", TOKENIZER.as_bytes()),
-    ] {
-        fingerprint.file(name, bytes.len() as u64);
-        fingerprint.bytes(bytes);
-    }
-    fingerprint.finish()
-}
-
-pub(super) fn tokenizer(bos: Option<u32>) -> Result<Tokenizer> {
-    Tokenizer::parse(TOKENIZER, TOKENIZER_CONFIG, bos).context("the pocket model's tokenizer")
+    ];
+    digest_of(files.map(|(name, bytes)| Ok((name.to_owned(), bytes.len() as u64, bytes))))
 }
 
 #[cfg(test)]

@@ -89,25 +89,23 @@ mod tests {
 
     #[test]
     fn angles_of_scaled_positions() {
-        let angle = |rope_override: Option<RopeOverride>, pair: usize| {
+        let [linear, ntk] =
+            [RopeOverrideKind::Linear, RopeOverrideKind::Ntk].map(|kind| RopeOverride { kind, factor: Real(4.0) });
+        let angle = |overrides: &[RopeOverride], pair: usize| {
             let mut shape = tiny_shape();
-            if let Some(rope_override) = rope_override {
-                shape.apply_rope_override(rope_override).unwrap();
-            }
+            overrides.iter().for_each(|by| shape.apply_rope_override(*by).unwrap());
             let angles = Frequencies::new(&shape.rope, shape.head_dim).angles([1.0].into_iter());
             f64::from(angles.row(0).1[pair]).asin()
         };
-        let by = |kind| Some(RopeOverride { kind, factor: Real(4.0) });
         for pair in 0..4 {
-            assert!((angle(by(RopeOverrideKind::Linear), pair) - angle(None, pair) / 4.0).abs() < 1e-6);
+            assert!((angle(&[linear], pair) - angle(&[], pair) / 4.0).abs() < 1e-6);
         }
-        let ntk = by(RopeOverrideKind::Ntk);
-        assert!((angle(ntk, 0) - angle(None, 0)).abs() < 1e-6);
-        assert!((angle(ntk, 3) - angle(None, 3) / 4.0).abs() < 1e-9);
+        assert!((angle(&[ntk], 0) - angle(&[], 0)).abs() < 1e-6);
+        assert!((angle(&[ntk], 3) - angle(&[], 3) / 4.0).abs() < 1e-9);
         let mut shape = tiny_shape();
-        shape.apply_rope_override(ntk.unwrap()).unwrap();
+        shape.apply_rope_override(ntk).unwrap();
         assert_eq!(shape.max_positions, 4 * tiny_shape().max_positions);
-        shape.apply_rope_override(by(RopeOverrideKind::Linear).unwrap()).unwrap();
-        assert!(shape.apply_rope_override(ntk.unwrap()).unwrap_err().to_string().contains("of its own"));
+        shape.apply_rope_override(linear).unwrap();
+        assert!(shape.apply_rope_override(ntk).unwrap_err().to_string().contains("of its own"));
     }
 }

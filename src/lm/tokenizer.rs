@@ -41,37 +41,23 @@ impl Tokenizer {
     /// A file that cannot be read or is no tokenizer.
     pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
         let using = || format!("cannot use the tokenizer {}", file.display());
-        let inner = build(&bounded_read::bytes(file, MOST_BYTES).with_context(using)?).with_context(using)?;
-        let config: Value = match config {
-            Some(path) => bounded_read::json(path, MOST_CONFIG)?,
-            None => Value::Null,
-        };
-        Ok(Tokenizer::new(inner, &config, bos))
+        let bytes = bounded_read::bytes(file, MOST_BYTES).with_context(using)?;
+        let config = config.map_or(Ok(Value::Null), |path| bounded_read::json(path, MOST_CONFIG))?;
+        Tokenizer::parse(&bytes, &config, bos).with_context(using)
     }
 
     /// As [`read`](Self::read), from the contents of both files.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub(super) fn parse(file: &str, config: &str, bos: Option<u32>) -> Result<Tokenizer> {
-        let inner = build(file.as_bytes()).context("tokenizer.json")?;
-        let config = serde_json::from_str(config).context("tokenizer_config.json is no valid JSON")?;
-        Ok(Tokenizer::new(inner, &config, bos))
-    }
-
-    fn new(inner: tokenizers::Tokenizer, config: &Value, bos: Option<u32>) -> Tokenizer {
-        let named = match &config["bos_token"] {
-            Value::String(token) => inner.token_to_id(token),
-            token => token["content"].as_str().and_then(|token| inner.token_to_id(token)),
-        };
+    pub(super) fn parse(file: &[u8], config: &Value, bos: Option<u32>) -> Result<Tokenizer> {
+        let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
+        // Padding and truncation that the file may ask for are switched off, as in transformers.
+        inner.with_padding(None);
+        guarded(|| inner.with_truncation(None).map(|_| ()))?;
+        let named = special_token(config, "bos_token").and_then(|token| inner.token_to_id(token));
         // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
-        let adds_bos = match config["add_bos_token"].as_bool() {
-            Some(adds) => adds,
-            None => own.is_some() && own == bos,
-        };
-        Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() }
+        let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
+        Ok(Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -94,8 +80,8 @@ impl Tokenizer {
             "pre_tokenizer": byte_level, "decoder": byte_level,
             "model": {"type": "BPE", "vocab": vocab, "merges": []}
         });
-        let inner = file.to_string().parse().map_err(|error| anyhow!("the byte tokenizer: {error}"))?;
-        Ok(Tokenizer::new(inner, &json!({"bos_token": "<s>", "add_bos_token": true}), None))
+        let config = json!({"bos_token": "<s>", "add_bos_token": true});
+        Tokenizer::parse(file.to_string().as_bytes(), &config, None)
     }
 
     /// Tokens of a text, without BOS or other special tokens.
@@ -159,30 +145,21 @@ impl Tokenizer {
     /// Tokens outside the vocabulary, or far fewer tokens.
     pub fn check_vocabulary(&self, vocab: usize) -> Result<()> {
         let own = self.inner.get_vocab(true);
-        let Some(largest) = own.values().max().copied() else { bail!("the tokenizer has no tokens") };
-        ensure!(
-            (largest as usize) < vocab,
-            "the tokenizer has token {largest}, but the model's vocabulary ends at {}; \
-             tokenizer.json and the weights belong to different models",
-            vocab - 1
-        );
+        let Some(largest) = own.values().max() else { bail!("the tokenizer has no tokens") };
         // Models pad their vocabularies to round numbers, by less than a tenth.
         ensure!(
-            own.len() * 10 >= vocab * 9,
-            "the tokenizer has {} tokens, the model's vocabulary {vocab}; \
-             tokenizer.json and the weights belong to different models",
+            (*largest as usize) < vocab && own.len() * 10 >= vocab * 9,
+            "the tokenizer has {} tokens up to number {largest}, the model's vocabulary has {vocab}; tokenizer.json \
+             and the weights belong to different models",
             own.len()
         );
         Ok(())
     }
 }
 
-/// Parses a tokenizer.json. Padding and truncation that it may ask for are switched off, as in transformers.
-fn build(file: &[u8]) -> Result<tokenizers::Tokenizer> {
-    let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
-    inner.with_padding(None);
-    guarded(|| inner.with_truncation(None).map(|_| ()))?;
-    Ok(inner)
+/// A special token in a tokenizer_config.json: a text, or a record with its content.
+pub(super) fn special_token<'j>(config: &'j Value, name: &str) -> Option<&'j str> {
+    config[name].as_str().or_else(|| config[name]["content"].as_str())
 }
 
 /// Turns panics of the library into errors: it unwraps and indexes if a file or a token is not as it expects.

@@ -18,6 +18,7 @@ const MOST_HEADER: u64 = 16 << 20;
 const PREFIX: u64 = 8;
 
 /// The tensors of a checkpoint that have not been taken yet.
+#[derive(Default)]
 pub(super) struct Weights {
     files: Vec<(PathBuf, Box<dyn Data>)>,
     tensors: BTreeMap<String, TensorLocation>,
@@ -46,7 +47,7 @@ struct TensorLocation {
 impl Weights {
     /// Opens the files of a checkpoint and reads their headers.
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
-        let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
+        let mut weights = Weights::default();
         for path in paths {
             let file = File::open(path).context("cannot open the file");
             let added = file.and_then(|file| weights.add(path, Box::new(file)));
@@ -57,7 +58,7 @@ impl Weights {
 
     /// The weights of a safetensors file in memory.
     pub fn from_bytes(bytes: Cow<'static, [u8]>) -> Result<Weights> {
-        let mut weights = Weights { files: Vec::new(), tensors: BTreeMap::new() };
+        let mut weights = Weights::default();
         weights.add(Path::new("(in memory)"), Box::new(Cursor::new(bytes)))?;
         Ok(weights)
     }
@@ -99,10 +100,10 @@ impl Weights {
     pub fn dtype(&self) -> Result<DType> {
         let mut bytes: BTreeMap<&'static str, (usize, DType)> = BTreeMap::new();
         for (name, location) in &self.tensors {
-            if let Ok(dtype) = float_type(location.dtype) {
-                bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.length;
-            } else if name.ends_with(".weight") {
-                float_type(location.dtype).with_context(|| format!("tensor {name} cannot be used"))?;
+            match float_type(location.dtype).with_context(|| format!("tensor {name} cannot be used")) {
+                Ok(dtype) => bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.length,
+                Err(error) if name.ends_with(".weight") => return Err(error),
+                Err(_) => {}
             }
         }
         let most = bytes.into_values().max_by_key(|(bytes, _)| *bytes);
@@ -120,27 +121,25 @@ impl Weights {
 
     /// Takes a tensor, as `dtype` on `device`.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
-        let Some(location) = self.tensors.remove(name) else {
+        let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
-            bail!(
-                "tensor {name} is missing from {}; the checkpoint is incomplete or of another architecture",
-                files.join(", ")
-            );
-        };
+            let files = files.join(", ");
+            format!(
+                "tensor {name} is missing from {files}; the checkpoint is incomplete or of another architecture"
+            )
+        })?;
         let (path, data) = &mut self.files[location.file];
-        ensure!(
-            location.shape == shape,
-            "tensor {name} in {} has shape {:?}, but config.json asks for {shape:?}; \
-             the two files belong to different models",
-            path.display(),
-            location.shape
-        );
-        let stored = float_type(location.dtype)
-            .with_context(|| format!("tensor {name} in {} cannot be used", path.display()))?;
-        let bytes = data
-            .range(location.start, location.length)
-            .with_context(|| format!("tensor {name} cannot be read from {}", path.display()))?;
-        Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
+        let mut read = || {
+            ensure!(
+                location.shape == shape,
+                "it has shape {:?}, but config.json asks for {shape:?}; the two files belong to different models",
+                location.shape
+            );
+            let stored = float_type(location.dtype)?;
+            let bytes = data.range(location.start, location.length)?;
+            Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
+        };
+        read().with_context(|| format!("tensor {name} in {} cannot be used", path.display()))
     }
 
     /// Checks that all weights were taken; otherwise they belong to another network.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::finding::{Finding, one_line};
-use crate::lm::source::{HubAnswer, HubSettings, TokenPlace, TokenState, whoami};
+use crate::lm::source::{HubSettings, whoami};
 
 const TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -18,8 +18,8 @@ pub(super) fn findings(settings: &HubSettings, offline: bool) -> [Finding; 2] {
     let hub = match &answer {
         None => Finding::ok("hub", format!("{endpoint}, not asked: offline, only the cache is used")),
         // 401 without a login, 404 from mirrors that do not know the question.
-        Some(Ok(HubAnswer { status: 200 | 401 | 404, .. })) => Finding::ok("hub", value("answers")),
-        Some(Ok(HubAnswer { status, .. })) => Finding::ok("hub", value(&format!("answers with status {status}")))
+        Some(Ok(200 | 401 | 404)) => Finding::ok("hub", value("answers")),
+        Some(Ok(status)) => Finding::ok("hub", value(&format!("answers with status {status}")))
             .note("407 means that a proxy wants a password, 5xx that the hub has trouble; cached models work"),
         Some(Err(error)) => Finding::ok("hub", format!("{}: {}", value("does not answer"), one_line(error)))
             .note("built-in and cached models work without it; on machines without a network set HF_HUB_OFFLINE=1")
@@ -27,26 +27,23 @@ pub(super) fn findings(settings: &HubSettings, offline: bool) -> [Finding; 2] {
     };
     let reachable = answer.as_ref().map(Result::is_ok);
     let hub = hub.figures(json!({ "endpoint": endpoint, "offline": offline, "reachable": reachable }));
-    [hub, token(settings, answer.and_then(Result::ok).map(|answer| answer.token))]
+    [hub, token(settings, answer.and_then(Result::ok))]
 }
 
-fn token(settings: &HubSettings, state: Option<TokenState>) -> Finding {
+/// The token, and what the hub's answer to `whoami` says of it. Mirrors may not know the request.
+fn token(settings: &HubSettings, status: Option<u16>) -> Finding {
     let figures = json!({ "present": settings.token_place.is_some() });
-    let from = match &settings.token_place {
-        None => {
-            let value = "none; only gated and private models need one (HF_TOKEN)";
-            return Finding::ok("hub token", value).figures(figures);
-        }
-        Some(TokenPlace::Variable(name)) => name.to_string(),
-        Some(TokenPlace::File(file)) => format!("the file {}", file.display()),
+    let Some(place) = &settings.token_place else {
+        let value = "none; only gated and private models need one (HF_TOKEN)";
+        return Finding::ok("hub token", value).figures(figures);
     };
-    let state_text = match state {
-        Some(TokenState::Accepted) => ", accepted by the hub",
-        Some(TokenState::Refused) => ", REFUSED by the hub",
+    let state = match status {
+        Some(200) => ", accepted by the hub",
+        Some(401) => ", REFUSED by the hub",
         _ => "",
     };
-    Finding::ok("hub token", format!("present, from {from}{state_text}")).figures(figures).problem_if(
-        state == Some(TokenState::Refused),
+    Finding::ok("hub token", format!("present, from {place}{state}")).figures(figures).problem_if(
+        status == Some(401),
         "with an invalid token even public models may be refused: make a new one \
          (https://huggingface.co/settings/tokens), or remove this one",
     )

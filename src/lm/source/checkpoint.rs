@@ -5,24 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::repo::check_inside;
-use super::snapshot::Snapshot;
+use super::snapshot::{Origin, Snapshot, names_in};
 use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
-const TOKENIZER: &str = "tokenizer.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const GENERATION_CONFIG: &str = "generation_config.json";
-const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
 /// Paths of a checkpoint's files on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,55 +35,40 @@ pub struct CheckpointFiles {
 }
 
 impl CheckpointFiles {
-    /// Identifies the weights: the commit, or the [`digest`], which reads every file.
+    /// The files that determine results: the configuration, the weights and the tokenizer.
+    pub(in crate::lm) fn digested(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.config].into_iter().chain(&self.weights).chain(&self.tokenizer)
+    }
+
+    /// Identifies the checkpoint: the commit, or a digest, for which every file is read.
     pub fn revision(&self) -> Result<String> {
-        match &self.commit {
-            Some(commit) => Ok(commit.clone()),
-            None => digest(self),
+        if let Some(commit) = &self.commit {
+            return Ok(commit.clone());
         }
+        let root = self.config.parent().unwrap_or(Path::new(""));
+        digest_of(self.digested().map(|path| {
+            let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+            let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok((name, file.metadata()?.len(), BufReader::with_capacity(1 << 20, file)))
+        }))
     }
 }
 
-/// `sha256:` and 16 hex digits over names and contents of the configuration, the weights and the tokenizer.
-pub fn digest(files: &CheckpointFiles) -> Result<String> {
-    let root = files.config.parent().unwrap_or(Path::new(""));
-    let mut fingerprint = Fingerprint::default();
-    let mut buffer = vec![0; 1 << 20];
-    for path in [&files.config].into_iter().chain(&files.weights).chain(&files.tokenizer) {
-        let reading = || format!("cannot read {}", path.display());
-        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
-        let mut file = File::open(path).with_context(reading)?;
-        fingerprint.file(&name, file.metadata().with_context(reading)?.len());
-        loop {
-            match file.read(&mut buffer).with_context(reading)? {
-                0 => break,
-                read => fingerprint.bytes(&buffer[..read]),
-            }
-        }
+/// `sha256:` and 16 hex digits over names, lengths and contents of files, wherever their bytes come from.
+pub(in crate::lm) fn digest_of<R: Read>(
+    files: impl IntoIterator<Item = Result<(String, u64, R)>>,
+) -> Result<String> {
+    let mut hash = Sha256::new();
+    for file in files {
+        let (name, length, mut bytes) = file?;
+        // Lengths come first, so that different sets of files never give the same bytes.
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(&name);
+        hash.update(length.to_le_bytes());
+        io::copy(&mut bytes, &mut hash).with_context(|| format!("cannot read {name}"))?;
     }
-    Ok(fingerprint.finish())
-}
-
-/// Computes the digest of files, wherever their bytes come from.
-#[derive(Default)]
-pub(in crate::lm) struct Fingerprint(Sha256);
-
-impl Fingerprint {
-    /// Begins a file. Lengths come first, so that different sets of files never give the same bytes.
-    pub fn file(&mut self, name: &str, length: u64) {
-        self.0.update((name.len() as u64).to_le_bytes());
-        self.0.update(name.as_bytes());
-        self.0.update(length.to_le_bytes());
-    }
-
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    pub fn finish(self) -> String {
-        let hex: String = self.0.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{hex}")
-    }
+    let hex: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("sha256:{hex}"))
 }
 
 /// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are
@@ -95,35 +76,32 @@ impl Fingerprint {
 pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
-    if !single && !snapshot.has(INDEX) {
-        return Err(match snapshot.names().iter().find(|name| is_foreign(name)) {
-            Some(foreign) => anyhow!(
-                "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle \
-                 can run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
-                 safe_serialization=True)`) and name that folder",
-                snapshot.describe()
-            ),
-            None if snapshot.has(CONFIG) => snapshot.missing(SINGLE),
-            None => snapshot.missing(CONFIG),
-        });
+    let has_weights = single || snapshot.has(INDEX);
+    let foreign = snapshot.names.iter().find(|name| is_foreign(name));
+    if let Some(foreign) = foreign.filter(|_| !has_weights) {
+        bail!(
+            "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle can \
+             run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
+             safe_serialization=True)`) and name that folder",
+            snapshot.place
+        );
     }
-    if !snapshot.has(CONFIG) {
-        return Err(snapshot.missing(CONFIG));
-    }
+    ensure!(snapshot.has(CONFIG), snapshot.missing(CONFIG));
+    ensure!(has_weights, snapshot.missing(SINGLE));
     let shards = if single { vec![SINGLE.to_owned()] } else { shards(&snapshot.path(INDEX)?)? };
     if let Some(shard) = shards.iter().find(|name| !snapshot.has(name)) {
-        return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.describe())));
+        return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.place)));
     }
 
     let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
     Ok(CheckpointFiles {
         config: snapshot.path(CONFIG)?,
-        tokenizer: optional(TOKENIZER)?,
-        tokenizer_config: optional(TOKENIZER_CONFIG)?,
-        generation_config: optional(GENERATION_CONFIG)?,
-        chat_template: optional(CHAT_TEMPLATE)?,
+        tokenizer: optional("tokenizer.json")?,
+        tokenizer_config: optional("tokenizer_config.json")?,
+        generation_config: optional("generation_config.json")?,
+        chat_template: optional("chat_template.jinja")?,
         weights: shards.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?,
-        commit: snapshot.commit().map(str::to_owned),
+        commit: snapshot.commit.clone(),
     })
 }
 
@@ -161,10 +139,11 @@ fn is_foreign(name: &str) -> bool {
 
 /// The checkpoint of a folder.
 pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
-    let shown = folder.display();
-    let meta = std::fs::metadata(folder).with_context(|| {
-        format!("there is no folder {shown}: check the path, or write `owner/name` for the hub")
+    let place = folder.display().to_string();
+    let meta = folder.metadata().with_context(|| {
+        format!("there is no folder {place}: check the path, or write `owner/name` for the hub")
     })?;
-    ensure!(meta.is_dir(), "{shown} is a file: name the folder that holds {CONFIG} and {SINGLE}");
-    gather(&Snapshot::Folder(folder))
+    ensure!(meta.is_dir(), "{place} is a file: name the folder that holds {CONFIG} and {SINGLE}");
+    let (folder, names) = (folder.to_owned(), names_in(folder));
+    gather(&Snapshot { origin: Origin::Folder, place, folder, names, commit: None })
 }

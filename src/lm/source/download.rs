@@ -1,134 +1,217 @@
 //! Downloads files of one commit into the cache, each whole or not at all.
 //!
-//! A blob that is already there is not fetched again, a broken transfer continues where it stopped, size and checksum are
-//! compared before the file counts, and processes that want the same file wait for each other. `hf-hub` supplies the layout of
-//! the cache; its own transfer asks for the etag twice and trusts the answer, so it is not used.
+//! The cache has the layout of `huggingface_hub`: a blob is named by its etag and shared by all commits that have
+//! it, and a snapshot consists of relative links to blobs. A blob that is already there is not fetched again, a
+//! broken transfer continues where it stopped, size and checksum are compared before the file counts, and processes
+//! that want the same file wait for each other.
 
+use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hf_hub::{CacheRepo, Repo};
+use sha2::{Digest, Sha256};
 
-use super::blob::{damage, link};
-use super::hub_http::{HubFile, HubHttp, RemoteFile};
-use super::repo::{check_url_safe, is_plain_etag, shown};
-use super::{DownloadProgress, HubError, HubSettings};
+use super::HubError;
+use super::hub_http::{HubHttp, MAX_REDIRECTS, origin};
+use super::repo::{HubRepo, check_url_safe, is_plain};
 
-/// One snapshot on the hub: the names of its files, and how to get them.
-pub(super) struct HubSnapshot<'a> {
-    pub(super) settings: &'a HubSettings,
-    pub(super) progress: &'a dyn DownloadProgress,
-    pub(super) repo: &'a Repo,
-    pub(super) commit: String,
-    pub(super) names: Vec<String>,
-    pub(super) http: HubHttp<'a>,
-    pub(super) cache: CacheRepo,
+/// Receives the progress of downloads, one file at a time: `start`, any number of `advance`, then `finish`, also
+/// after a failure.
+pub trait DownloadProgress {
+    fn start(&self, _name: &str, _bytes: u64) {}
+    fn advance(&self, _bytes: u64) {}
+    fn finish(&self) {}
+    /// Something the user should know that is no error: the cache is used instead of the hub, another process
+    /// downloads.
+    fn note(&self, _message: &str) {}
 }
 
-impl HubSnapshot<'_> {
-    /// The path of a file of the snapshot, which is downloaded first if needed.
-    pub(super) fn fetch(&self, name: &str) -> Result<PathBuf, HubError> {
-        check_url_safe(name).map_err(|error| HubError::Name(format!("{}: {error}", shown(self.repo))))?;
-        let pointer = self.cache.pointer_path(&self.commit).join(name);
+/// Ignores everything.
+impl DownloadProgress for () {}
+
+/// Downloads the files of a repository at one commit.
+pub(super) struct Downloader<'a> {
+    pub(super) http: HubHttp<'a>,
+    pub(super) progress: &'a dyn DownloadProgress,
+    pub(super) repo: &'a HubRepo,
+    pub(super) commit: String,
+}
+
+/// What the hub says of the content of a file.
+struct Content {
+    /// The name of the blob in the cache; the SHA-256 if the file is large.
+    etag: String,
+    size: u64,
+}
+
+impl Downloader<'_> {
+    /// Makes sure that the file is at `link`, its place in the snapshot.
+    pub(super) fn fetch(&self, name: &str, link: &Path) -> Result<(), HubError> {
+        check_url_safe(name).map_err(|error| HubError::Final(format!("{}: {error}", self.repo)))?;
         let mut failures = 0;
-        while !pointer.exists() {
-            let Err(error) = self.attempt(name, &pointer) else { continue };
+        while !link.exists() {
+            let Err(error) = self.attempt(name, link) else { continue };
             failures += 1;
-            if !error.is_transient() || failures >= self.settings.attempts {
+            let is_transient = matches!(error, HubError::Unreachable(_) | HubError::Transfer(_));
+            if !is_transient || failures >= self.http.settings.attempts {
                 return Err(error);
             }
             std::thread::sleep(Duration::from_millis(200 << failures.min(6)));
         }
-        Ok(pointer)
+        Ok(())
     }
 
-    /// One try. Afterwards either the pointer exists, or nothing that looks complete does.
-    fn attempt(&self, name: &str, pointer: &Path) -> Result<(), HubError> {
-        let url = format!("{}/{}/resolve/{}/{name}", self.settings.endpoint, self.repo.url(), self.commit);
-        let file = HubFile { repo: self.repo, name, url };
-        let remote = self.http.describe(&file)?;
-        if !is_plain_etag(&remote.etag) || remote.commit != self.commit {
-            let cause = format!("{} has another commit or no usable etag", file.shown());
-            return Err(self.settings.strange(&cause));
+    /// One try. Afterwards either the link exists, or nothing that looks complete does.
+    fn attempt(&self, name: &str, link: &Path) -> Result<(), HubError> {
+        let content = self.describe(name)?;
+        let blob = self.repo.in_cache.blob_path(&content.etag);
+        let is_complete = || fs::metadata(&blob).is_ok_and(|meta| meta.len() == content.size);
+        if !is_complete() {
+            blob.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| self.disk(error))?;
+            let lock = File::create(blob.with_extension("lock")).map_err(|error| self.disk(error))?;
+            if lock.try_lock().is_err() {
+                self.progress.note(&format!("waiting for another process that downloads {}", self.shown(name)));
+                lock.lock().map_err(|error| self.disk(error))?;
+            }
+            // The process that held the lock may have fetched it.
+            if !is_complete() {
+                let part = blob.with_extension("part");
+                if let Some(damage) = self.transfer(name, &content, &part)? {
+                    fs::remove_file(&part).map_err(|error| self.disk(error))?;
+                    return Err(HubError::Transfer(format!(
+                        "{} arrived damaged ({damage}) and was deleted: run again; if it stays, a proxy or mirror \
+                         changes files, check HF_ENDPOINT",
+                        self.shown(name)
+                    )));
+                }
+                fs::rename(&part, &blob).map_err(|error| self.disk(error))?;
+            }
         }
-        let blob = self.cache.blob_path(&remote.etag);
-        if !fs::metadata(&blob).is_ok_and(|meta| meta.len() == remote.size) {
-            self.transfer(&file, &remote, &blob)?;
-        }
-        link(&blob, name, pointer).map_err(|error| self.disk(error))
+        make_link(&blob, name, link).map_err(|error| self.disk(error))
     }
 
-    /// Downloads a blob. It gets its name only when it is whole and what the hub described.
-    fn transfer(&self, file: &HubFile<'_>, remote: &RemoteFile, blob: &Path) -> Result<(), HubError> {
-        let part = blob.with_extension("part");
-        fs::create_dir_all(blob.parent().unwrap_or(blob)).map_err(|error| self.disk(error))?;
-        let lock = File::create(blob.with_extension("lock")).map_err(|error| self.disk(error))?;
-        if lock.try_lock().is_err() {
-            self.progress.note(&format!("waiting for another process that downloads {}", file.shown()));
-            lock.lock().map_err(|error| self.disk(error))?;
+    /// Etag and size of a file. For a large file the hub states them in its redirect to wherever the bytes are, so
+    /// only the hub itself is asked.
+    fn describe(&self, name: &str) -> Result<Content, HubError> {
+        let (shown, settings) = (self.shown(name), self.http.settings);
+        let (mut url, origin) = (self.url(name), origin(&settings.endpoint));
+        for _ in 0..=MAX_REDIRECTS {
+            let request = self.http.get(&url).header("range", "bytes=0-0").config().max_redirects(0).build();
+            let response = request.call().map_err(|error| self.http.error(&shown, error))?;
+            let (status, headers) = (response.status(), response.headers());
+            if !status.is_success() && !status.is_redirection() {
+                return Err(settings.status(self.repo, shown, status.as_u16()));
+            }
+            let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let (linked_etag, linked_size) = (header("x-linked-etag"), header("x-linked-size"));
+            let path = header("location").strip_prefix(&origin).unwrap_or(header("location"));
+            let is_own = path.starts_with('/') && !path.starts_with("//");
+            if status.is_redirection() && is_own && linked_size.is_empty() {
+                url = format!("{origin}{path}");
+                continue;
+            }
+            let range_size = header("content-range").rsplit('/').next().unwrap_or_default();
+            let size = if status.is_redirection() { linked_size } else { range_size };
+            let etag = if linked_etag.is_empty() { header("etag") } else { linked_etag };
+            let etag = etag.trim_start_matches("W/").trim_matches('"').to_owned();
+            let sound = is_plain(&etag, b"-_") && header("x-repo-commit") == self.commit;
+            return match size.parse() {
+                Ok(size) if sound => Ok(Content { etag, size }),
+                _ => Err(settings.unexpected(format!("{shown} has another commit, no length or no usable etag"))),
+            };
         }
-        // The process that held the lock may have fetched it.
-        if fs::metadata(blob).is_ok_and(|meta| meta.len() == remote.size) {
-            return Ok(());
-        }
+        Err(settings.unexpected("it redirects without end"))
+    }
+
+    /// Downloads what is missing of the file `part`. Returns what is wrong with it then, if anything.
+    fn transfer(&self, name: &str, content: &Content, part: &Path) -> Result<Option<String>, HubError> {
         let mut onto =
-            OpenOptions::new().append(true).create(true).open(&part).map_err(|error| self.disk(error))?;
+            OpenOptions::new().append(true).create(true).open(part).map_err(|error| self.disk(error))?;
         let start = onto.metadata().map_err(|error| self.disk(error))?.len();
-        if start > 0 && start >= remote.size {
-            return Err(self.discard(file, &part, "what an earlier run left of it did not fit"));
+        if start < content.size {
+            let request = self.http.get(&self.url(name)).header("range", format!("bytes={start}-"));
+            let response = request.call().map_err(|error| self.http.error(&self.shown(name), error))?;
+            match response.status().as_u16() {
+                206 => {}
+                200 if start == 0 => {}
+                200 | 416 => {
+                    return Ok(Some("the server does not continue where an earlier run stopped".to_owned()));
+                }
+                status => return Err(self.http.settings.status(self.repo, self.shown(name), status)),
+            }
+            self.progress.start(name, content.size);
+            self.progress.advance(start);
+            // A byte too many shows; a server that sends without end must not fill the disk.
+            let body = response.into_body().into_reader().take((content.size - start).saturating_add(1));
+            let received = self.receive(name, body, &mut onto);
+            self.progress.finish();
+            received?;
         }
-        let Some(body) = self.http.bytes(file, start)? else {
-            return Err(self.discard(file, &part, "the server does not continue where an earlier run stopped"));
-        };
-        self.progress.start(file.name, remote.size);
-        self.progress.advance(start);
-        let received = self.receive(file, body, remote.size - start, &mut onto);
-        self.progress.finish();
-        if !received? {
-            return Err(self.discard(file, &part, "more bytes than the hub announced"));
-        }
-        drop(onto);
-        if let Some(cause) = damage(&part, remote).map_err(|error| self.disk(error))? {
-            return Err(self.discard(file, &part, &cause));
-        }
-        fs::rename(&part, blob).map_err(|error| self.disk(error))
+        damage(part, content).map_err(|error| self.disk(error))
     }
 
-    /// Writes what the server sends. Returns whether it sent no more than `left` bytes: a server that sends without
-    /// end must not fill the disk.
-    fn receive(
-        &self,
-        file: &HubFile<'_>,
-        mut body: impl Read,
-        mut left: u64,
-        onto: &mut File,
-    ) -> Result<bool, HubError> {
+    fn receive(&self, name: &str, mut body: impl Read, onto: &mut File) -> Result<(), HubError> {
         let mut buffer = vec![0; 1 << 16];
         loop {
             let read = match body.read(&mut buffer) {
-                Ok(0) => return Ok(true),
+                Ok(0) => return Ok(()),
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.settings.truncated(file.shown(), &error.to_string())),
+                Err(error) => return Err(self.http.settings.broken_off(self.shown(name), error)),
             };
-            let Some(rest) = left.checked_sub(read as u64) else { return Ok(false) };
-            left = rest;
             onto.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
             self.progress.advance(read as u64);
         }
     }
 
-    /// Deletes a part that cannot become the file.
-    fn discard(&self, file: &HubFile<'_>, part: &Path, cause: &str) -> HubError {
-        match fs::remove_file(part) {
-            Err(error) if error.kind() != ErrorKind::NotFound => self.disk(error),
-            _ => HubError::Damaged { what: file.shown(), cause: cause.to_owned() },
-        }
+    fn url(&self, name: &str) -> String {
+        let (endpoint, repo) = (&self.http.settings.endpoint, self.repo.on_hub.url());
+        format!("{endpoint}/{repo}/resolve/{}/{name}", self.commit)
     }
 
-    fn disk(&self, error: std::io::Error) -> HubError {
-        self.settings.disk(&error)
+    /// The file as messages show it.
+    fn shown(&self, name: &str) -> String {
+        format!("{name} of {}", self.repo)
     }
+
+    fn disk(&self, error: io::Error) -> HubError {
+        self.http.settings.disk(error)
+    }
+}
+
+/// What is wrong with a file: its length, or its content if the etag is a SHA-256, as it is for large files.
+fn damage(path: &Path, content: &Content) -> io::Result<Option<String>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    match length.cmp(&content.size) {
+        Ordering::Less => return Ok(Some(format!("{length} bytes instead of {}", content.size))),
+        Ordering::Greater => return Ok(Some("more bytes than the hub announced".to_owned())),
+        Ordering::Equal => {}
+    }
+    let etag = &content.etag;
+    if etag.len() == 64 && etag.bytes().all(|b| b.is_ascii_hexdigit()) {
+        let mut hash = Sha256::new();
+        io::copy(&mut file, &mut hash)?;
+        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        if !found.eq_ignore_ascii_case(etag) {
+            return Ok(Some("its SHA-256 is not the one the hub names".to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// Links the file `name` of a snapshot to its blob, relatively, so that the cache can be moved.
+fn make_link(blob: &Path, name: &str, link: &Path) -> io::Result<()> {
+    link.parent().map_or(Ok(()), fs::create_dir_all)?;
+    // A link to a deleted blob would be in the way; if it cannot be removed, the next step fails.
+    if link.is_symlink() && !link.exists() {
+        let _ = fs::remove_file(link);
+    }
+    let up = PathBuf::from("../".repeat(name.split('/').count() + 1));
+    let made = symlink(up.join("blobs").join(blob.file_name().unwrap_or_default()), link);
+    // Another process may have been faster.
+    made.or_else(|error| if link.exists() { Ok(()) } else { Err(error) })
 }

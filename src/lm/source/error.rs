@@ -1,72 +1,97 @@
-//! Errors of downloads, each with what to do about it.
+//! Errors of the hub, each with what to do about it. No message contains the token or a signed URL.
 //!
-//! It is an enumeration because callers branch on the kind: an unreachable hub is no failure if the cache has the
-//! files. No variant contains the token or a signed URL.
+//! The variants are what callers distinguish: an unreachable hub is no failure if the cache has the files.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::io;
 
 use thiserror::Error;
 
+use super::repo::HubRepo;
+use super::{DEFAULT_REVISION, HubSettings};
+
 /// A failure to get a file of the hub.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
+#[error("{0}")]
 pub enum HubError {
-    #[error(
-        "the hub at {endpoint} cannot be reached ({cause}): check the network, the proxy variables and HF_ENDPOINT, \
-         or fetch the files on a machine with network, such as a login node"
-    )]
-    Unreachable { endpoint: String, cause: String },
-
-    #[error(
-        "the hub denies access to {what} (status {status}): check the spelling; if it is gated, accept its licence \
-         at {page}; then {}",
-        if *.token { "set HF_TOKEN to a token that may read it, the present one may not" }
-        else { "set HF_TOKEN to a token of your account" }
-    )]
-    Denied { what: String, status: u16, page: String, token: bool },
-
-    #[error("the hub has no {what}: check the spelling{} at {page}", if *.revision { " and the revision" } else { "" })]
-    NotFound { what: String, page: String, revision: bool },
-
-    #[error(
-        "HF_HUB_OFFLINE is set and {file} of {what} is missing from the cache {}: run once without HF_HUB_OFFLINE, on a \
-         machine with network such as a login node",
-        .cache.display()
-    )]
-    Offline { file: String, what: String, cache: PathBuf },
-
-    #[error("the download of {what} broke off ({cause}): run again, it continues where it stopped")]
-    Truncated { what: String, cause: String },
-
-    #[error(
-        "{what} arrived damaged ({cause}) and was deleted: run again; if it stays, a proxy or mirror changes files, \
-         check HF_ENDPOINT"
-    )]
-    Damaged { what: String, cause: String },
-
-    #[error(
-        "the cache {} cannot be written ({cause}): free some space or set HF_HOME to a folder that can be written",
-        .cache.display()
-    )]
-    Disk { cache: PathBuf, cause: String },
-
-    #[error(
-        "{endpoint} does not answer as the hub does ({cause}): check HF_ENDPOINT, and whether a proxy or login page \
-         stands in between"
-    )]
-    Strange { endpoint: String, cause: String },
-
-    #[error("{0}")]
-    Name(String),
+    /// The hub gives no answer, or says that it has trouble.
+    Unreachable(String),
+    /// The hub denies access or does not answer as the hub does.
+    Refused(String),
+    /// A transfer broke off or arrived damaged.
+    Transfer(String),
+    /// The hub may not be asked, and the file is not in the cache.
+    Offline(String),
+    /// Neither another attempt nor the cache can help.
+    Final(String),
 }
 
-impl HubError {
-    /// Whether cached files may be used instead: the hub did not say that they do not exist.
-    pub(super) fn allows_cache(&self) -> bool {
-        matches!(self, HubError::Unreachable { .. } | HubError::Denied { .. } | HubError::Strange { .. })
+impl HubSettings {
+    pub(super) fn unreachable(&self, cause: impl Display) -> HubError {
+        HubError::Unreachable(self.redact(format!(
+            "the hub at {} cannot be reached ({cause}): check the network, the proxy variables and HF_ENDPOINT, or \
+             fetch the files on a machine with network, such as a login node",
+            self.endpoint
+        )))
     }
 
-    /// Whether another attempt may succeed.
-    pub(super) fn is_transient(&self) -> bool {
-        matches!(self, HubError::Unreachable { .. } | HubError::Truncated { .. } | HubError::Damaged { .. })
+    /// A server that does not answer as the hub does.
+    pub(super) fn unexpected(&self, cause: impl Display) -> HubError {
+        HubError::Refused(self.redact(format!(
+            "{} does not answer as the hub does ({cause}): check HF_ENDPOINT, and whether a proxy or login page \
+             stands in between",
+            self.endpoint
+        )))
+    }
+
+    /// What a status other than success means for `what`, a repository or a file of it.
+    pub(super) fn status(&self, repo: &HubRepo, what: impl Display, status: u16) -> HubError {
+        let page = format!("{}/{}", self.endpoint, repo.on_hub.url());
+        match status {
+            401 | 403 => {
+                let token = match self.token {
+                    Some(_) => "a token that may read it, the present one may not",
+                    None => "a token of your account",
+                };
+                HubError::Refused(format!(
+                    "the hub denies access to {what} (status {status}): check the spelling; if it is gated, accept \
+                     its licence at {page}; then set HF_TOKEN to {token}"
+                ))
+            }
+            404 => {
+                let revision = if repo.on_hub.revision() == DEFAULT_REVISION { "" } else { " and the revision" };
+                HubError::Final(format!("the hub has no {what}: check the spelling{revision} at {page}"))
+            }
+            429 | 500.. => self.unreachable(format!("status {status}")),
+            _ => self.unexpected(format!("status {status}")),
+        }
+    }
+
+    /// A cache that is incomplete while the hub may not be asked.
+    pub(super) fn offline(&self, repo: &HubRepo) -> HubError {
+        HubError::Offline(format!(
+            "HF_HUB_OFFLINE is set and not all of {repo} is in the cache {}: run once without HF_HUB_OFFLINE, on a \
+             machine with network such as a login node",
+            self.cache_dir.display()
+        ))
+    }
+
+    pub(super) fn broken_off(&self, what: impl Display, cause: impl Display) -> HubError {
+        HubError::Transfer(self.redact(format!(
+            "the download of {what} broke off ({cause}): run again, it continues where it stopped"
+        )))
+    }
+
+    /// The error of a cache that cannot be written.
+    pub(super) fn disk(&self, error: io::Error) -> HubError {
+        HubError::Final(format!(
+            "the cache {} cannot be written ({error}): free some space or set HF_HOME to a folder that can be written",
+            self.cache_dir.display()
+        ))
+    }
+
+    /// Removes the token, which a server may send back in an address or an error.
+    fn redact(&self, text: String) -> String {
+        self.token.as_ref().map_or(text.clone(), |token| text.replace(token.secret(), "[token]"))
     }
 }

@@ -7,59 +7,37 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use hf_hub::RepoType;
 use hf_hub::api::RepoInfo;
-use hf_hub::api::sync::{Api, ApiBuilder};
-use hf_hub::{Cache, Repo, RepoType};
 
 use super::checkpoint::{CheckpointFiles, gather};
-use super::download::HubSnapshot;
+use super::download::Downloader;
 use super::hub_http::HubHttp;
-use super::repo::{RepoId, is_commit, repo_at, shown};
-use super::snapshot::{CachedSnapshot, Snapshot};
+use super::repo::{HubRepo, RepoId, is_commit};
+use super::snapshot::{Origin, Snapshot, names_in};
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
-/// The largest description of a repository that is read; a dataset may have very many files.
-const LONGEST_INFO: u64 = 64 << 20;
 /// A ref holds a commit, which has forty bytes.
 const LONGEST_REF: u64 = 4096;
-
-/// Files of a dataset, all of one commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatasetFiles {
-    /// In the order of their names in the repository.
-    pub files: Vec<PathBuf>,
-    pub commit: String,
-}
 
 /// Access to the hub, with its cache on this machine.
 pub struct Hub<'a> {
     settings: &'a HubSettings,
     progress: &'a dyn DownloadProgress,
-    api: Api,
-    cache: Cache,
 }
 
 impl<'a> Hub<'a> {
-    pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Result<Self> {
-        settings.check()?;
-        let cache = Cache::new(settings.cache_dir.clone());
-        let api = ApiBuilder::from_cache(cache.clone())
-            .with_endpoint(settings.endpoint.clone())
-            .with_token(settings.token.as_ref().map(|token| token.secret().to_owned()))
-            .with_progress(false)
-            .with_retries(0)
-            .with_user_agent("tova-bench", env!("CARGO_PKG_VERSION"))
-            .build()?;
-        Ok(Hub { settings, progress, api, cache })
+    pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Self {
+        Hub { settings, progress }
     }
 
-    /// The checkpoint of a model repository at a branch, tag or commit.
-    pub fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let repo = repo_at(repo, RepoType::Model, revision)?;
+    /// The checkpoint of a model repository at a branch, tag or commit, whose name was checked.
+    pub(super) fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
         // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
         if is_commit(revision)
-            && let Some(cached) = self.cached(&repo, None)
+            && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
             && let Ok(files) = gather(&cached)
             && files.tokenizer.is_some()
         {
@@ -68,114 +46,71 @@ impl<'a> Hub<'a> {
         self.with_snapshot(&repo, gather)
     }
 
-    /// The files of a dataset repository whose names are `wanted`; none is an error.
-    pub fn dataset_files(
-        &self,
-        repo: &RepoId,
-        revision: Option<&str>,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Result<DatasetFiles> {
-        let repo = repo_at(repo, RepoType::Dataset, revision.unwrap_or(DEFAULT_REVISION))?;
+    /// The files of a dataset repository whose names are `wanted`, in the order of the repository; none is an
+    /// error.
+    pub fn dataset_files(&self, repo: &RepoId, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION);
         self.with_snapshot(&repo, |snapshot| {
-            let names = snapshot.names_wanted(&wanted)?;
-            let files = names.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?;
-            Ok(DatasetFiles { files, commit: snapshot.commit().unwrap_or_default().to_owned() })
+            snapshot.names_wanted(&wanted)?.iter().map(|name| snapshot.path(name)).collect()
         })
     }
 
     /// Uses the hub, or if it cannot be asked the cache, with a note unless HF_HUB_OFFLINE is set.
-    fn with_snapshot<T>(&self, repo: &Repo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
-        if self.settings.offline {
-            return match self.cached(repo, None) {
-                Some(cached) => take(&cached),
-                None => Err(HubError::Offline {
-                    file: "every file".to_owned(),
-                    what: shown(repo),
-                    cache: self.settings.cache_dir.clone(),
-                }
-                .into()),
-            };
-        }
-        let error = match self.online(repo, &take) {
-            Ok(taken) => return Ok(taken),
-            Err(error) => error,
-        };
+    fn with_snapshot<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
+        let is_offline = self.settings.offline;
+        let answer = if is_offline { Err(self.settings.offline(repo).into()) } else { self.online(repo, &take) };
+        let Err(error) = answer else { return answer };
         // Also when the hub denies access: the cache may have been filled by someone with a token.
-        let cause = error.downcast_ref::<HubError>().filter(|error| error.allows_cache());
-        let Some(cause) = cause.map(HubError::to_string) else { return Err(error) };
-        let Some(cached) = self.cached(repo, Some(cause.clone())) else { return Err(error) };
+        let cause = match error.downcast_ref() {
+            Some(cause @ (HubError::Unreachable(_) | HubError::Refused(_) | HubError::Offline(_))) => cause,
+            _ => return Err(error),
+        };
+        let Some(cached) = self.cached(repo, cause.clone()) else { return Err(error) };
         let taken = take(&cached)?;
-        let commit = cached.commit().unwrap_or_default();
-        self.progress.note(&format!("{cause}; using {} from the cache, commit {commit}", shown(repo)));
-        Ok(taken)
-    }
-
-    fn online<T>(&self, repo: &Repo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
-        let info = self.ask(repo)?;
-        let taken = take(&Snapshot::Hub(HubSnapshot {
-            settings: self.settings,
-            progress: self.progress,
-            repo,
-            commit: info.sha.clone(),
-            names: info.siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
-            http: HubHttp::new(self.settings),
-            cache: self.cache.repo(repo.clone()),
-        }))?;
-        // The ref is not written again, because the cache may be read-only.
-        if repo.revision() != info.sha && self.cached_ref(repo).is_none_or(|known| known != info.sha) {
-            let written = self.cache.repo(repo.clone()).create_ref(&info.sha);
-            written.map_err(|error| self.settings.disk(&error))?;
+        if !is_offline {
+            let commit = cached.commit.unwrap_or_default();
+            self.progress.note(&format!("{cause}; using {repo} from the cache, commit {commit}"));
         }
         Ok(taken)
     }
 
-    /// The commit of the revision and the names of its files.
-    fn ask(&self, repo: &Repo) -> Result<RepoInfo, HubError> {
+    fn online<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let settings = self.settings;
-        let mut response = self
-            .api
-            .repo(repo.clone())
-            .info_request()
-            .config()
-            .http_status_as_error(false)
-            .timeout_global(Some(settings.timeout))
-            .build()
-            .call()
-            .map_err(|error| settings.unreachable(&error.to_string()))?;
-        let status = response.status().as_u16();
-        if status != 200 {
-            return Err(settings.refused(repo, None, status));
+        let http = HubHttp::new(settings);
+        let RepoInfo { sha: commit, siblings } = http.describe_repo(repo)?;
+        let downloader = Downloader { http, progress: self.progress, repo, commit: commit.clone() };
+        let taken = take(&Snapshot {
+            origin: Origin::Hub(downloader),
+            place: repo.to_string(),
+            folder: repo.in_cache.pointer_path(&commit),
+            names: siblings.into_iter().map(|sibling| sibling.rfilename).collect(),
+            commit: Some(commit.clone()),
+        })?;
+        // The ref is not written again, because the cache may be read-only.
+        if repo.on_hub.revision() != commit && self.cached_ref(repo).as_ref() != Some(&commit) {
+            repo.in_cache.create_ref(&commit).map_err(|error| settings.disk(error))?;
         }
-        let info: RepoInfo = response
-            .body_mut()
-            .with_config()
-            .limit(LONGEST_INFO)
-            .read_json()
-            .map_err(|error| settings.strange(&error.to_string()))?;
-        // The commit becomes the name of a folder.
-        if !is_commit(&info.sha) {
-            return Err(settings.strange(&format!("it names no commit of {}", shown(repo))));
-        }
-        Ok(info)
+        Ok(taken)
     }
 
-    /// The cached snapshot of a revision. `cause` is why the hub did not help, if it was asked.
-    fn cached<'r>(&'r self, repo: &'r Repo, cause: Option<String>) -> Option<Snapshot<'r>> {
-        let commit = if is_commit(repo.revision()) { repo.revision().to_owned() } else { self.cached_ref(repo)? };
-        let folder = self.cache.repo(repo.clone()).pointer_path(&commit);
-        let cache_dir = &self.settings.cache_dir;
-        (is_commit(&commit) && folder.is_dir()).then_some(Snapshot::Cache(CachedSnapshot {
-            repo,
-            cache_dir,
+    /// The cached snapshot of a revision. `cause` is why the hub is not asked.
+    fn cached(&self, repo: &HubRepo, cause: HubError) -> Option<Snapshot<'_>> {
+        let revision = repo.on_hub.revision();
+        let commit = if is_commit(revision) { revision.to_owned() } else { self.cached_ref(repo)? };
+        let folder = repo.in_cache.pointer_path(&commit);
+        (is_commit(&commit) && folder.is_dir()).then(|| Snapshot {
+            origin: Origin::Cache(cause),
+            place: format!("the cache of {repo}"),
+            names: names_in(&folder),
             folder,
-            commit,
-            cause,
-        }))
+            commit: Some(commit),
+        })
     }
 
     /// The commit that a branch or tag means in the cache.
-    fn cached_ref(&self, repo: &Repo) -> Option<String> {
-        let file = self.cache.path().join(repo.folder_name()).join("refs").join(repo.revision());
+    fn cached_ref(&self, repo: &HubRepo) -> Option<String> {
+        let folder = self.settings.cache_dir.join(repo.on_hub.folder_name());
+        let file = folder.join("refs").join(repo.on_hub.revision());
         Some(bounded_read::text(&file, LONGEST_REF).ok()?.trim().to_owned())
     }
 }

@@ -4,13 +4,11 @@
 //! this machine. It does not look inside the files, and no name from a file or from the network leads outside its
 //! folder.
 
-mod blob;
 mod checkpoint;
 mod download;
 mod error;
 mod hub;
 mod hub_http;
-mod progress;
 mod random_shape;
 mod repo;
 mod settings;
@@ -21,17 +19,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 
-pub(super) use checkpoint::Fingerprint;
-pub use checkpoint::{CheckpointFiles, digest};
+pub use checkpoint::CheckpointFiles;
+pub(super) use checkpoint::digest_of;
+pub use download::DownloadProgress;
 pub use error::HubError;
-pub use hub::{DatasetFiles, Hub};
-pub use hub_http::{HubAnswer, TokenState, whoami};
-pub use progress::DownloadProgress;
+pub use hub::Hub;
+pub use hub_http::whoami;
 pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
 pub use repo::RepoId;
-pub use settings::{HubSettings, Token, TokenPlace};
+pub use settings::{HubSettings, Token};
 
 /// The branch used if none is named.
 pub const DEFAULT_REVISION: &str = "main";
@@ -43,8 +40,7 @@ pub const POCKET: &str = "pocket";
 pub const RANDOM_TINY: &str = "random-tiny";
 
 /// A model as users name it. [`fmt::Display`] gives the canonical text, which parses to the same source.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelSource {
     /// A tiny model with random weights, made in memory.
     RandomTiny,
@@ -66,9 +62,7 @@ impl ModelSource {
                 bail!("it is inside the program and has no files")
             }
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
-            ModelSource::Hub { repo, revision } => {
-                Hub::new(settings, progress).and_then(|hub| hub.checkpoint(repo, revision))
-            }
+            ModelSource::Hub { repo, revision } => Hub::new(settings, progress).checkpoint(repo, revision),
         }
         .with_context(|| format!("model `{self}`"))
     }
@@ -78,13 +72,11 @@ impl FromStr for ModelSource {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        ensure!(!text.is_empty(), "a model needs a name: `./folder`, `owner/name`, `{POCKET}` or `{RANDOM_TINY}`");
         ensure!(!text.chars().any(char::is_control), "{text:?} is no model: it has control characters");
-        if text == RANDOM_TINY {
-            return Ok(ModelSource::RandomTiny);
-        }
-        if text == POCKET {
-            return Ok(ModelSource::Pocket);
+        match text {
+            RANDOM_TINY => return Ok(ModelSource::RandomTiny),
+            POCKET => return Ok(ModelSource::Pocket),
+            _ => {}
         }
         if text.starts_with(RANDOM) && !text.contains('/') {
             let shape = text.parse().with_context(|| format!("`{text}` is no shape of a random model"))?;
@@ -94,16 +86,12 @@ impl FromStr for ModelSource {
             let trimmed = text.trim_end_matches('/');
             return Ok(ModelSource::Folder(if trimmed.is_empty() { "/" } else { trimmed }.to_owned()));
         }
-        ensure!(
-            text.contains('/'),
-            "`{text}` is no model: write `./{text}` for a folder, `owner/name` for a repository of the hub, \
-             `{POCKET}` or `{RANDOM_TINY}`"
-        );
         let (repo, revision) = text.split_once('@').unwrap_or((text, DEFAULT_REVISION));
         repo::check_revision(revision).with_context(|| format!("`{text}` is no model"))?;
         let repo = repo.parse().with_context(|| {
             format!(
-                "`{text}` is no model: write `./{text}` if it is a folder, `owner/name[@revision]` for the hub"
+                "`{text}` is no model: write `./{text}` for a folder, `owner/name[@revision]` for a repository of \
+                 the hub, `{POCKET}` or `{RANDOM_TINY}`"
             )
         })?;
         Ok(ModelSource::Hub { repo, revision: revision.to_owned() })
@@ -123,33 +111,20 @@ impl fmt::Display for ModelSource {
     }
 }
 
-impl TryFrom<String> for ModelSource {
-    type Error = anyhow::Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<ModelSource> for String {
-    fn from(source: ModelSource) -> String {
-        source.to_string()
-    }
-}
-
 /// Replaces a leading `~` by the home directory, as a shell would.
 ///
 /// # Errors
 /// A `~` if the home directory is unknown.
 pub fn expand_home(text: &str) -> Result<PathBuf> {
-    match text.strip_prefix('~') {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-            let home =
-                std::env::home_dir().context("the home directory is unknown: set HOME or write the path out")?;
-            Ok(home.join(rest.trim_start_matches('/')))
-        }
-        _ => Ok(PathBuf::from(text)),
-    }
+    expand_tilde(text, std::env::home_dir())
+}
+
+fn expand_tilde(text: &str, home: Option<PathBuf>) -> Result<PathBuf> {
+    let Some(rest) = text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) else {
+        return Ok(PathBuf::from(text));
+    };
+    let home = home.context("the home directory is unknown: set HOME or write the path out")?;
+    Ok(home.join(rest.trim_start_matches('/')))
 }
 
 #[cfg(test)]
@@ -168,8 +143,8 @@ mod tests {
             ("pocket", ModelSource::Pocket),
             ("./pocket", folder("./pocket")),
             ("/models/a", folder("/models/a")),
-            ("./a", folder("./a")),
             ("./a@b", folder("./a@b")),
+            ("./a//", folder("./a")),
             ("../a/b/", folder("../a/b")),
             (".", folder(".")),
             ("/", folder("/")),
@@ -181,28 +156,25 @@ mod tests {
             ("o/n@v1.0", hub("o/n", "v1.0")),
             ("o/n@refs/pr/3", hub("o/n", "refs/pr/3")),
         ] {
-            assert_eq!(text.parse::<ModelSource>().unwrap(), expected, "{text}");
+            let source: ModelSource = text.parse().unwrap();
+            assert_eq!(source, expected, "{text}");
+            assert_eq!(source.to_string().parse::<ModelSource>().unwrap(), expected, "{text}");
         }
     }
 
     #[test]
-    fn the_canonical_text_parses_to_the_same_source() {
+    fn the_canonical_text_leaves_out_defaults() {
         for (text, canonical) in [
-            ("random-tiny", "random-tiny"),
-            ("pocket", "pocket"),
             ("random-h64-l2-a4-f96-v300", "random-h64-l2-a4-k4-f96-v300"),
             ("random-s9-h64-l2-a4-f96-v300", "random-h64-l2-a4-k4-f96-v300-s9"),
             ("random-h64-l2-a4-f96-v300-s1", "random-h64-l2-a4-k4-f96-v300"),
             ("random-v300-f96-k2-a4-l2-h64", "random-h64-l2-a4-k2-f96-v300"),
-            ("./a//", "./a"),
             ("o/n@main", "o/n"),
             ("o/n@v1", "o/n@v1"),
         ] {
             let source: ModelSource = text.parse().unwrap();
             assert_eq!(source.to_string(), canonical);
             assert_eq!(canonical.parse::<ModelSource>().unwrap(), source);
-            let yaml = serde_json::to_string(&source).unwrap();
-            assert_eq!(serde_json::from_str::<ModelSource>(&yaml).unwrap(), source);
         }
     }
 
@@ -219,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_tilde_is_the_home_directory_only_at_the_start() {
-        assert_eq!(expand_home("./~/x").unwrap(), PathBuf::from("./~/x"));
-        if let Some(home) = std::env::home_dir() {
-            assert_eq!(expand_home("~/x").unwrap(), home.join("x"));
+        for (text, expected) in [("~", "/u/"), ("~/x", "/u/x"), ("./~/x", "./~/x"), ("~user/x", "~user/x")] {
+            assert_eq!(expand_tilde(text, Some("/u".into())).unwrap(), PathBuf::from(expected));
         }
+        assert!(expand_tilde("~/x", None).is_err());
     }
 }

@@ -6,9 +6,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 
-use crate::lm::random::shape_of;
+use crate::eviction::Heads;
+use crate::lm::config::ModelShape;
+use crate::lm::random::tiny_shape;
 use crate::lm::tokenizer::Tokenizer;
 
 /// How the names begin.
@@ -18,21 +20,9 @@ pub const RANDOM: &str = "random-";
 pub const RANDOM_FORM: &str = "random-h512-l8-a8-k8-f1408-v8000 (hidden size, layers, attention heads, key-value heads \
     if they are fewer, MLP size, vocabulary; -s32 makes attention as many times as sharp)";
 
-/// Sizes of a Llama-layout decoder with weights drawn from a seed. [`fmt::Display`] gives the canonical name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RandomShape {
-    pub hidden: usize,
-    pub layers: usize,
-    pub heads: usize,
-    pub kv_heads: usize,
-    pub intermediate: usize,
-    pub vocab: usize,
-    /// Factor on the attention logits. Plain random weights attend nearly evenly, trained models sharply; at 32
-    /// most attention weights are exactly 0, so ties are common.
-    pub sharpness: usize,
-}
-
-/// Letter, name and maximum of each size.
+/// Letter, name and maximum of each size, in the order of the canonical name. The number of key-value heads is that of
+/// attention heads if it is left out. The sharpness is a factor on the attention logits, 1 if left out: plain random weights
+/// attend nearly evenly, trained models sharply; at 32 most attention weights are exactly 0, so ties are common.
 const SIZES: [(char, &str, usize); 7] = [
     ('h', "hidden size", 1 << 16),
     ('l', "number of layers", 1 << 10),
@@ -46,28 +36,28 @@ const SIZES: [(char, &str, usize); 7] = [
 /// More weights than this are a mistake: in f32 they take 32 GiB.
 const MOST_WEIGHTS: u64 = 1 << 33;
 
+/// The sizes of a Llama-layout decoder with weights drawn from a seed. [`fmt::Display`] gives the canonical name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RandomShape([usize; SIZES.len()]);
+
 impl RandomShape {
-    pub fn head_dim(&self) -> usize {
-        self.hidden / self.heads
+    pub(in crate::lm) fn shape(&self) -> ModelShape {
+        let [hidden, layers, heads, kv_heads, intermediate, vocab, _] = self.0;
+        ModelShape {
+            hidden,
+            layers,
+            heads: Heads { heads, kv_heads },
+            intermediate,
+            vocab,
+            head_dim: hidden / heads,
+            max_positions: 1 << 17,
+            ..tiny_shape()
+        }
     }
 
-    fn check(&self) -> Result<()> {
-        let RandomShape { hidden, heads, kv_heads, vocab, .. } = *self;
-        ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is no multiple of its {heads} heads");
-        ensure!(
-            self.head_dim().is_multiple_of(2),
-            "heads of {} are odd; rotary positions need pairs",
-            hidden / heads
-        );
-        ensure!(heads.is_multiple_of(kv_heads), "{heads} heads are no multiple of {kv_heads} key-value heads");
-        let bytes = Tokenizer::BYTES_VOCAB;
-        ensure!(
-            vocab >= bytes,
-            "a vocabulary of {vocab} is smaller than that of its tokenizer, {bytes} (bytes and BOS)"
-        );
-        let weights = shape_of(*self).parameters();
-        ensure!(weights <= MOST_WEIGHTS, "{weights} weights are more than the {MOST_WEIGHTS} that are allowed");
-        Ok(())
+    /// The factor on the attention logits.
+    pub(in crate::lm) fn sharpness(&self) -> usize {
+        self.0[6]
     }
 }
 
@@ -76,31 +66,44 @@ impl FromStr for RandomShape {
 
     fn from_str(text: &str) -> Result<RandomShape> {
         let parts = text.strip_prefix(RANDOM).with_context(|| format!("it does not begin with {RANDOM}"))?;
-        let mut found: [Option<usize>; SIZES.len()] = [None; SIZES.len()];
+        let mut sizes = [0; SIZES.len()];
         for part in parts.split('-') {
-            let size = SIZES.iter().position(|(letter, ..)| part.starts_with(*letter));
-            let size = size.with_context(|| format!("{part:?} is none of its sizes"))?;
-            let (_, name, most) = SIZES[size];
-            let number = Some(&part[1..]).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
-            let number = number.and_then(|digits| digits.parse().ok()).filter(|n| (1..=most).contains(n));
+            let at = SIZES.iter().position(|(letter, ..)| part.starts_with(*letter));
+            let at = at.with_context(|| format!("{part:?} is none of its sizes"))?;
+            let (_, name, most) = SIZES[at];
+            let digits = Some(&part[1..]).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+            let number = digits.and_then(|digits| digits.parse().ok()).filter(|n| (1..=most).contains(n));
             let number = number.with_context(|| format!("{part:?} is no {name} from 1 to {most}"))?;
-            ensure!(found[size].replace(number).is_none(), "its {name} is given twice");
+            ensure!(sizes[at] == 0, "its {name} is given twice");
+            sizes[at] = number;
         }
-        let given = |at: usize| found[at].with_context(|| format!("its {} is missing", SIZES[at].1));
-        let [hidden, layers, heads, intermediate, vocab] = [given(0)?, given(1)?, given(2)?, given(4)?, given(5)?];
-        let kv_heads = found[3].unwrap_or(heads);
-        let sharpness = found[6].unwrap_or(1);
-        let shape = RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab, sharpness };
+        // The two that may be left out.
+        sizes[3] = if sizes[3] == 0 { sizes[2] } else { sizes[3] };
+        sizes[6] = sizes[6].max(1);
+        if let Some(missing) = sizes.iter().position(|size| *size == 0) {
+            bail!("its {} is missing", SIZES[missing].1);
+        }
+        let [hidden, _, heads, _, _, vocab, _] = sizes;
+        ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is no multiple of its {heads} heads");
+        let least = Tokenizer::BYTES_VOCAB;
+        ensure!(
+            vocab >= least,
+            "a vocabulary of {vocab} is smaller than that of its tokenizer, {least} (bytes and BOS)"
+        );
+        let random = RandomShape(sizes);
+        let shape = random.shape();
+        let weights = shape.parameters();
+        ensure!(weights <= MOST_WEIGHTS, "{weights} weights are more than the {MOST_WEIGHTS} that are allowed");
         shape.check()?;
-        Ok(shape)
+        Ok(random)
     }
 }
 
 impl fmt::Display for RandomShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RandomShape { hidden, layers, heads, kv_heads, intermediate, vocab, sharpness } = self;
-        write!(f, "{RANDOM}h{hidden}-l{layers}-a{heads}-k{kv_heads}-f{intermediate}-v{vocab}")?;
-        if *sharpness == 1 { Ok(()) } else { write!(f, "-s{sharpness}") }
+        let sizes = SIZES.iter().zip(self.0).filter(|((letter, ..), size)| (*letter, *size) != ('s', 1));
+        let sizes: Vec<String> = sizes.map(|((letter, ..), size)| format!("{letter}{size}")).collect();
+        write!(f, "{RANDOM}{}", sizes.join("-"))
     }
 }
 
@@ -122,8 +125,8 @@ mod tests {
             ("random-h+5-l8-a8-f1408-v8000", "\"h+5\" is no hidden size"),
             ("random-h512-l99999999999999999999-a8-f1408-v8000", "is no number of layers from 1 to 1024"),
             ("random-h512-l8-a7-f1408-v8000", "no multiple of its 7 heads"),
-            ("random-h8-l8-a8-f1408-v8000", "heads of 1 are odd"),
-            ("random-h512-l8-a8-k3-f1408-v8000", "no multiple of 3 key-value heads"),
+            ("random-h8-l8-a8-f1408-v8000", "head_dim 1 is odd"),
+            ("random-h512-l8-a8-k3-f1408-v8000", "no multiple of num_key_value_heads 3"),
             ("random-h512-l8-a8-f1408-v256", "vocabulary of 256 is smaller"),
             ("random-h65536-l1024-a8-f262144-v1048576", "weights are more than"),
         ] {

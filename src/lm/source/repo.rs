@@ -4,13 +4,19 @@
 //! Nothing here touches the disk.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, ensure};
-use hf_hub::{Repo, RepoType};
+use anyhow::{Result, ensure};
+use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 
 /// The longest owner or name the hub takes.
 const LONGEST: usize = 96;
+
+/// Whether a text is not empty and has only ASCII letters, digits and `others`.
+pub(super) fn is_plain(text: &str, others: &[u8]) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || others.contains(&b))
+}
 
 /// `owner/name`, by the hub's rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,12 +27,11 @@ impl FromStr for RepoId {
 
     fn from_str(text: &str) -> Result<Self> {
         let sound = |part: &str| {
-            (1..=LONGEST).contains(&part.len())
-                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+            is_plain(part, b"-_.")
+                && part.len() <= LONGEST
                 && !part.starts_with(['-', '.'])
                 && !part.ends_with(['-', '.'])
-                && !part.contains("--")
-                && !part.contains("..")
+                && !["--", ".."].iter().any(|pair| part.contains(pair))
                 && !part.ends_with(".git")
         };
         ensure!(
@@ -44,15 +49,25 @@ impl fmt::Display for RepoId {
     }
 }
 
-/// A repository at a revision, which is checked.
-pub(super) fn repo_at(id: &RepoId, kind: RepoType, revision: &str) -> Result<Repo> {
-    check_revision(revision).with_context(|| format!("`{id}@{revision}`"))?;
-    Ok(Repo::with_revision(id.to_string(), kind, revision.to_owned()))
+/// A repository at a revision, on the hub and in the cache.
+pub(super) struct HubRepo {
+    pub(super) on_hub: Repo,
+    pub(super) in_cache: CacheRepo,
 }
 
-/// A repository at a revision as messages show it.
-pub(super) fn shown(repo: &Repo) -> String {
-    format!("{}@{}", repo.url(), repo.revision())
+impl HubRepo {
+    /// `revision` must be one that [`check_revision`] accepts.
+    pub(super) fn new(cache_dir: &Path, kind: RepoType, id: &RepoId, revision: &str) -> HubRepo {
+        let on_hub = Repo::with_revision(id.to_string(), kind, revision.to_owned());
+        HubRepo { in_cache: Cache::new(cache_dir.to_owned()).repo(on_hub.clone()), on_hub }
+    }
+}
+
+/// As messages show it.
+impl fmt::Display for HubRepo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.on_hub.url(), self.on_hub.revision())
+    }
 }
 
 /// A branch, tag, commit or `refs/pr/N`.
@@ -61,17 +76,14 @@ pub(super) fn check_revision(text: &str) -> Result<()> {
         !text.is_empty(),
         "the revision after `@` is empty: leave out the `@` or name a branch, tag or commit"
     );
-    for part in text.split('/') {
-        ensure!(
-            !part.is_empty()
-                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.+".contains(&b))
-                && !part.starts_with(['-', '.'])
-                && !part.ends_with('.')
-                && !part.ends_with(".lock")
-                && !part.contains(".."),
-            "{text:?} is no revision: name a branch, a tag or a commit"
-        );
-    }
+    let sound = |part: &str| {
+        is_plain(part, b"-_.+")
+            && !part.starts_with(['-', '.'])
+            && !part.ends_with('.')
+            && !part.ends_with(".lock")
+            && !part.contains("..")
+    };
+    ensure!(text.split('/').all(sound), "{text:?} is no revision: name a branch, a tag or a commit");
     Ok(())
 }
 
@@ -89,22 +101,14 @@ pub(super) fn check_inside(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file name that can be part of a URL as it is: hf-hub does not escape it.
+/// A file name that can be part of a URL as it is.
 pub(super) fn check_url_safe(name: &str) -> Result<()> {
     check_inside(name)?;
     ensure!(
-        name.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_.+=,@~()!".contains(&b)),
+        is_plain(name, b"/-_.+=,@~()!"),
         "the file name {name:?} cannot be part of a URL: download it by hand and name the folder"
     );
     Ok(())
-}
-
-/// An entity tag, which names the blob in the cache.
-pub(super) fn is_plain_etag(etag: &str) -> bool {
-    let tag = etag.strip_prefix("W/").unwrap_or(etag);
-    !tag.is_empty()
-        && !tag.starts_with('.')
-        && tag.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
 }
 
 #[cfg(test)]
@@ -112,29 +116,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_name_cannot_leave_its_folder() {
-        for name in ["a", "a/b.safetensors", "model-00001-of-00002.safetensors", "..a", "a b"] {
-            assert!(check_inside(name).is_ok(), "{name:?}");
+    fn file_names_stay_in_their_folder_and_in_their_place_in_a_url() {
+        for name in ["a", "a/b.safetensors", "..a", "data/test-00000-of-00001-29a571947c0b5ccc.parquet"] {
+            assert!(check_url_safe(name).is_ok(), "{name:?}");
+        }
+        for name in ["a b", "a?b", "a#b", "a%2e", "ä"] {
+            assert!(check_inside(name).is_ok() && check_url_safe(name).is_err(), "{name:?}");
         }
         for name in ["", "/a", "../a", "a/../b", "a//b", "./a", "a/", "..", "a\\b", "C:a", "a\0b", "a\nb"] {
-            assert!(check_inside(name).is_err(), "{name:?}");
-        }
-    }
-
-    #[test]
-    fn names_that_would_change_the_url_are_refused() {
-        assert!(check_url_safe("data/test-00000-of-00001-29a571947c0b5ccc.parquet").is_ok());
-        for name in ["a b", "a?b", "a#b", "a%2e", "ä", "../a"] {
-            assert!(check_url_safe(name).is_err(), "{name:?}");
-        }
-    }
-
-    #[test]
-    fn etags_are_single_plain_words() {
-        for (etag, plain) in
-            [("0aF-_", true), ("W/abc", true), ("", false), ("../x", false), ("/x", false), ("a.part", false)]
-        {
-            assert_eq!(is_plain_etag(etag), plain, "{etag:?}");
+            assert!(check_inside(name).is_err() && check_url_safe(name).is_err(), "{name:?}");
         }
     }
 

@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use hf_hub::Repo;
 
-use super::repo::shown;
-use super::{DEFAULT_REVISION, HubError};
+use super::expand_tilde;
 use crate::bounded_read;
 
 /// An access token. It is used in one header and nowhere else.
@@ -40,13 +38,6 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where a token came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenPlace {
-    Variable(&'static str),
-    File(PathBuf),
-}
-
 /// Settings of the hub.
 #[derive(Clone, Debug)]
 pub struct HubSettings {
@@ -55,8 +46,8 @@ pub struct HubSettings {
     /// Without a slash at the end (`HF_ENDPOINT`).
     pub endpoint: String,
     pub token: Option<Token>,
-    /// Where the token was found; `None` if there is none, or if it was passed by the caller.
-    pub token_place: Option<TokenPlace>,
+    /// Where the token was found, for messages; `None` if there is none, or if it was passed by the caller.
+    pub token_place: Option<String>,
     /// Only the cache is used (`HF_HUB_OFFLINE`).
     pub offline: bool,
     /// How long the hub may take to describe a repository (`HF_HUB_ETAG_TIMEOUT`).
@@ -84,22 +75,15 @@ impl HubSettings {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// As [`HubSettings::from_env`], from any source of variables. An empty variable counts as unset.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    /// An empty variable counts as unset.
+    fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let user = get("HOME").or_else(|| get("USERPROFILE")).map(PathBuf::from);
-        let path = |text: String| match text.strip_prefix("~/") {
-            Some(rest) => {
-                user.as_ref().map(|user| user.join(rest)).context("HOME is not set, so `~` means nothing")
-            }
-            None => Ok(PathBuf::from(text)),
-        };
-
-        let home = match (get("HF_HOME"), get("XDG_CACHE_HOME"), &user) {
-            (Some(home), _, _) => Some(path(home)?),
-            (None, Some(xdg), _) => Some(path(xdg)?.join("huggingface")),
-            (None, None, Some(user)) => Some(user.join(".cache/huggingface")),
-            (None, None, None) => None,
+        let user = get("HOME").map(PathBuf::from);
+        let path = |text: String| expand_tilde(&text, user.clone());
+        let home = match (get("HF_HOME"), get("XDG_CACHE_HOME")) {
+            (Some(home), _) => Some(path(home)?),
+            (None, Some(xdg)) => Some(path(xdg)?.join("huggingface")),
+            (None, None) => user.as_ref().map(|user| user.join(".cache/huggingface")),
         };
         let cache_dir = match get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE")) {
             Some(cache) => path(cache)?,
@@ -107,23 +91,22 @@ impl HubSettings {
                 home.as_ref().context("there is no folder for downloaded models: set HF_HOME or HOME")?.join("hub")
             }
         };
-        let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find(|name| get(name).is_some());
         let file = match get("HF_TOKEN_PATH") {
             Some(file) => Some(path(file)?),
             None => home.as_ref().map(|home| home.join("token")),
         };
-        let place = variable.map(TokenPlace::Variable).or(file.map(TokenPlace::File));
-        let token = match &place {
-            Some(TokenPlace::Variable(name)) => Token::new(&get(name).unwrap_or_default())?,
-            Some(TokenPlace::File(file)) => token_in(file)?,
-            None => None,
+        let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].iter().find_map(|name| Some((name, get(name)?)));
+        let (token, place) = match (variable, file) {
+            (Some((name, token)), _) => (Token::new(&token)?, name.to_string()),
+            (None, Some(file)) => (token_in(&file)?, format!("the file {}", file.display())),
+            (None, None) => (None, String::new()),
         };
 
         let mut settings = HubSettings::with_cache_dir(std::path::absolute(&cache_dir)?);
-        settings.token_place = place.filter(|_| token.is_some());
+        settings.token_place = token.is_some().then_some(place);
         settings.token = token;
-        settings.offline =
-            get("HF_HUB_OFFLINE").or_else(|| get("TRANSFORMERS_OFFLINE")).is_some_and(|v| is_true(&v));
+        let offline = get("HF_HUB_OFFLINE").or_else(|| get("TRANSFORMERS_OFFLINE")).unwrap_or_default();
+        settings.offline = ["1", "true", "yes", "on"].contains(&offline.trim().to_ascii_lowercase().as_str());
         if let Some(endpoint) = get("HF_ENDPOINT") {
             settings.endpoint = endpoint.trim().trim_end_matches('/').to_owned();
         }
@@ -133,64 +116,16 @@ impl HubSettings {
                 .map(Duration::from_secs)
                 .with_context(|| format!("HF_HUB_ETAG_TIMEOUT is {seconds:?}: write whole seconds, such as 10"))?;
         }
-        settings.check()?;
-        Ok(settings)
-    }
-
-    /// The error of a hub that cannot be reached.
-    pub(super) fn unreachable(&self, cause: &str) -> HubError {
-        HubError::Unreachable { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
-    }
-
-    /// The error of a server that does not answer like a hub.
-    pub(super) fn strange(&self, cause: &str) -> HubError {
-        HubError::Strange { endpoint: self.endpoint.clone(), cause: self.redact(cause) }
-    }
-
-    /// What a status other than success means for a repository, or for a file of it.
-    pub(super) fn refused(&self, repo: &Repo, file: Option<&str>, status: u16) -> HubError {
-        let what = file.map(|file| format!("{file} of ")).unwrap_or_default() + &shown(repo);
-        let page = format!("{}/{}", self.endpoint, repo.url());
-        match status {
-            401 | 403 => HubError::Denied { what, status, page, token: self.token.is_some() },
-            404 => HubError::NotFound { what, page, revision: repo.revision() != DEFAULT_REVISION },
-            429 | 500.. => self.unreachable(&format!("status {status}")),
-            _ => self.strange(&format!("status {status}")),
-        }
-    }
-
-    /// The error of a transfer that broke off.
-    pub(super) fn truncated(&self, what: String, cause: &str) -> HubError {
-        HubError::Truncated { what, cause: self.redact(cause) }
-    }
-
-    /// The error of a cache that cannot be written.
-    pub(super) fn disk(&self, error: &std::io::Error) -> HubError {
-        HubError::Disk { cache: self.cache_dir.clone(), cause: error.to_string() }
-    }
-
-    /// Removes the token, which a server may send back in an address or an error.
-    pub(super) fn redact(&self, text: &str) -> String {
-        self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.secret(), "[token]"))
-    }
-
-    /// Checks the endpoint: hf-hub panics if it is no URL.
-    pub(super) fn check(&self) -> Result<()> {
-        let rest = self.endpoint.strip_prefix("https://").or_else(|| self.endpoint.strip_prefix("http://"));
-        let sound = rest.is_some_and(|rest| {
-            !rest.is_empty() && !rest.starts_with(['/', ':']) && rest.bytes().all(|b| b.is_ascii_graphic())
-        });
+        let url = &settings.endpoint;
+        let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
+        let is_plain = |b: u8| b.is_ascii_graphic() && !b"@?#\\".contains(&b);
         // The error does not show it, because it may contain a password.
         ensure!(
-            sound && !self.endpoint.contains(['@', '?', '#', '\\']),
+            !host.is_empty() && !host.starts_with(['/', ':']) && host.bytes().all(is_plain),
             "HF_ENDPOINT is no address of a hub: write it like https://huggingface.co, and a token into HF_TOKEN"
         );
-        Ok(())
+        Ok(settings)
     }
-}
-
-fn is_true(value: &str) -> bool {
-    matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on")
 }
 
 const LONGEST_TOKEN: u64 = 1 << 16;
@@ -238,18 +173,14 @@ mod tests {
         std::fs::write(folder.path().join("token"), "hf_home\n").unwrap();
         std::fs::write(&other, " hf_path \n").unwrap();
         let (token, path) = (("HF_TOKEN", "hf_variable"), ("HF_TOKEN_PATH", other.to_str().unwrap()));
-        for (variables, expected) in [
-            (vec![("HF_HOME", home), path, token], "hf_variable"),
-            (vec![("HF_HOME", home), path], "hf_path"),
-            (vec![("HF_HOME", home)], "hf_home"),
+        let file = |name: &str| format!("the file {}", folder.path().join(name).display());
+        for (variables, expected, place) in [
+            (vec![("HF_HOME", home), path, token], "hf_variable", "HF_TOKEN".to_owned()),
+            (vec![("HF_HOME", home), path], "hf_path", file("other")),
+            (vec![("HF_HOME", home)], "hf_home", file("token")),
         ] {
             let settings = settings(&variables).unwrap();
             assert_eq!(settings.token.as_ref().unwrap().secret(), expected);
-            let place = match expected {
-                "hf_variable" => TokenPlace::Variable("HF_TOKEN"),
-                "hf_path" => TokenPlace::File(other.clone()),
-                _ => TokenPlace::File(folder.path().join("token")),
-            };
             assert_eq!(settings.token_place, Some(place));
             assert!(!format!("{settings:?}").contains(expected));
         }
@@ -264,11 +195,8 @@ mod tests {
         for (value, expected) in
             [("1", true), ("TRUE", true), ("yes", true), ("On", true), ("0", false), ("", false), ("no", false)]
         {
-            assert_eq!(
-                settings(&[("HOME", "/u"), ("HF_HUB_OFFLINE", value)]).unwrap().offline,
-                expected,
-                "{value}"
-            );
+            let settings = settings(&[("HOME", "/u"), ("HF_HUB_OFFLINE", value)]).unwrap();
+            assert_eq!(settings.offline, expected, "{value}");
         }
     }
 

@@ -6,130 +6,79 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Error, Result, anyhow, ensure};
-use hf_hub::Repo;
+use anyhow::{Error, Result, anyhow};
 
+use super::HubError;
 use super::checkpoint::{INDEX, SINGLE};
-use super::download::HubSnapshot;
-use super::error::HubError;
-use super::repo::{check_inside, shown};
+use super::download::Downloader;
 
-pub(super) enum Snapshot<'a> {
-    Folder(&'a Path),
-    /// Used when the hub cannot or may not be asked.
-    Cache(CachedSnapshot<'a>),
-    Hub(HubSnapshot<'a>),
+pub(super) struct Snapshot<'a> {
+    pub(super) origin: Origin<'a>,
+    /// Where it is, for error messages.
+    pub(super) place: String,
+    /// Where its files are, or will be when they are downloaded.
+    pub(super) folder: PathBuf,
+    /// Names of files: all on the hub, elsewhere those at the top level.
+    pub(super) names: Vec<String>,
+    /// The commit on the hub; a folder has none.
+    pub(super) commit: Option<String>,
 }
 
-pub(super) struct CachedSnapshot<'a> {
-    pub(super) repo: &'a Repo,
-    pub(super) cache_dir: &'a Path,
-    pub(super) folder: PathBuf,
-    pub(super) commit: String,
-    /// Why the hub did not help, if it was asked.
-    pub(super) cause: Option<String>,
+pub(super) enum Origin<'a> {
+    Folder,
+    /// The cache, and why the hub cannot or may not be asked.
+    Cache(HubError),
+    Hub(Downloader<'a>),
 }
 
 impl Snapshot<'_> {
     pub(super) fn has(&self, name: &str) -> bool {
-        match self {
-            Snapshot::Folder(folder) => folder.join(name).is_file(),
-            Snapshot::Cache(cached) => cached.folder.join(name).is_file(),
-            Snapshot::Hub(hub) => hub.names.iter().any(|file| file == name),
+        match self.origin {
+            Origin::Hub(_) => self.names.iter().any(|file| file == name),
+            Origin::Folder | Origin::Cache(_) => self.folder.join(name).is_file(),
         }
     }
 
     /// The path of a file it has, which is downloaded first if needed.
     pub(super) fn path(&self, name: &str) -> Result<PathBuf> {
-        match self {
-            Snapshot::Folder(folder) => Ok(folder.join(name)),
-            Snapshot::Cache(cached) => Ok(cached.folder.join(name)),
-            Snapshot::Hub(hub) => Ok(hub.fetch(name)?),
+        let path = self.folder.join(name);
+        if let Origin::Hub(downloader) = &self.origin {
+            downloader.fetch(name, &path)?;
         }
-    }
-
-    /// Names at the top level, for error messages.
-    pub(super) fn names(&self) -> Vec<String> {
-        match self {
-            Snapshot::Folder(folder) => names_in(folder),
-            Snapshot::Cache(cached) => names_in(&cached.folder),
-            Snapshot::Hub(hub) => hub.names.clone(),
-        }
+        Ok(path)
     }
 
     /// The files `wanted`, by their names in the repository; none is an error.
     pub(super) fn names_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
-        let mut names = match self {
-            Snapshot::Folder(folder) => names_below(folder),
-            Snapshot::Cache(cached) => names_below(&cached.folder),
-            Snapshot::Hub(hub) => hub.names.clone(),
-        };
+        let is_hub = matches!(self.origin, Origin::Hub(_));
+        let mut names = if is_hub { self.names.clone() } else { names_below(&self.folder) };
         names.retain(|name| wanted(name));
-        names.iter().try_for_each(|name| check_inside(name))?;
-        if let Snapshot::Hub(hub) = self {
-            let all = first_six(&hub.names);
-            ensure!(!names.is_empty(), "{} has none of the files wanted: it has {all}", self.describe());
-            return Ok(names);
-        }
         match missing_parts(&names) {
-            Some(parts) => Err(self.missing(&parts)),
-            None if names.is_empty() => Err(self.missing("every file wanted")),
-            None => Ok(names),
-        }
-    }
-
-    /// Where it is, for error messages.
-    pub(super) fn describe(&self) -> String {
-        match self {
-            Snapshot::Folder(folder) => folder.display().to_string(),
-            Snapshot::Cache(cached) => format!("the cache of {}", shown(cached.repo)),
-            Snapshot::Hub(hub) => shown(hub.repo),
+            Some(parts) if names.is_empty() || !is_hub => Err(self.missing(&parts)),
+            _ => Ok(names),
         }
     }
 
     /// The error for a file it should have.
     pub(super) fn missing(&self, name: &str) -> Error {
-        match self {
-            Snapshot::Folder(folder) => {
-                let found = match names_in(folder).as_slice() {
-                    [] => "it is empty".to_owned(),
-                    names => format!("it has {}", first_six(names)),
-                };
-                let index = if name == SINGLE { format!(" and no {INDEX}") } else { String::new() };
-                anyhow!(
-                    "{} has no {name}{index} ({found}): name a folder as transformers' `save_pretrained` writes it",
-                    folder.display()
-                )
-            }
-            Snapshot::Cache(CachedSnapshot { repo, cause: Some(cause), .. }) => {
-                Error::msg(cause.clone()).context(format!("{name} of {} is not cached", shown(repo)))
-            }
-            Snapshot::Cache(cached) => HubError::Offline {
-                file: name.to_owned(),
-                what: shown(cached.repo),
-                cache: cached.cache_dir.to_owned(),
-            }
-            .into(),
-            Snapshot::Hub(hub) => anyhow!(
-                "{} has no {name}, so it is no checkpoint as transformers writes it: choose another repository or \
-                 revision",
-                shown(hub.repo)
-            ),
-        }
-    }
-
-    /// The commit on the hub; a folder has none.
-    pub(super) fn commit(&self) -> Option<&str> {
-        match self {
-            Snapshot::Folder(_) => None,
-            Snapshot::Cache(cached) => Some(&cached.commit),
-            Snapshot::Hub(hub) => Some(&hub.commit),
-        }
+        let index = if name == SINGLE { format!(" and {INDEX}") } else { String::new() };
+        let what = format!("{} lacks {name}{index}", self.place);
+        let advice = match &self.origin {
+            Origin::Folder => "name a folder as transformers' `save_pretrained` writes it",
+            Origin::Hub(_) => "choose another repository or revision",
+            Origin::Cache(cause) => return Error::new(cause.clone()).context(what),
+        };
+        let found = match self.names.as_slice() {
+            [] => "it is empty".to_owned(),
+            [first @ .., _] if first.len() >= 6 => format!("it has {}, ...", first[..6].join(", ")),
+            all => format!("it has {}", all.join(", ")),
+        };
+        anyhow!("{what} ({found}): {advice}")
     }
 }
 
 /// The names of a folder's entries, sorted; none if it cannot be read.
-fn names_in(folder: &Path) -> Vec<String> {
+pub(super) fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
@@ -149,12 +98,11 @@ fn names_below(folder: &Path) -> Vec<String> {
     names_in(folder).into_iter().flat_map(below).collect()
 }
 
-fn first_six(names: &[String]) -> String {
-    format!("{}{}", names[..names.len().min(6)].join(", "), if names.len() > 6 { ", ..." } else { "" })
-}
-
-/// Parts that are missing, of files named like `test-00000-of-00003.parquet`.
+/// What is missing of files named like `test-00000-of-00003.parquet`, if anything.
 fn missing_parts(names: &[String]) -> Option<String> {
+    if names.is_empty() {
+        return Some("every file wanted".to_owned());
+    }
     let mut tables: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     for name in names {
         let Some((start, rest)) = name.split_once("-of-") else { continue };
@@ -174,10 +122,9 @@ mod tests {
 
     #[test]
     fn missing_parts_of_a_table_are_noticed() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        assert_eq!(missing_parts(&names(&["data/test-00000-of-00001-29a5.parquet", "README.md", "a-of-b"])), None);
-        assert_eq!(missing_parts(&names(&["test-00000-of-00002.parquet", "test-00001-of-00002.parquet"])), None);
-        let one = missing_parts(&names(&["data/test-00000-of-00003.parquet"]));
-        assert_eq!(one.unwrap(), "2 of the 3 parts of data/test");
+        let missing = |names: &[&str]| missing_parts(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(missing(&["data/test-00000-of-00001-29a5.parquet", "README.md", "a-of-b"]), None);
+        assert_eq!(missing(&["test-00000-of-00002.parquet", "test-00001-of-00002.parquet"]), None);
+        assert_eq!(missing(&["data/test-00000-of-00003.parquet"]).unwrap(), "2 of the 3 parts of data/test");
     }
 }

@@ -99,8 +99,8 @@ impl Questions {
             DataSource::Path(path) => read_questions(benchmark, &expand_home(path)?, split, prompt),
             DataSource::Hub(repo) => {
                 let archive = format!("{}.zip", benchmark.name);
-                let hub = Hub::new(context.hub, context.progress)?;
-                let files = hub.dataset_files(repo, None, |name| name == archive)?.files;
+                let hub = Hub::new(context.hub, context.progress);
+                let files = hub.dataset_files(repo, |name| name == archive)?;
                 let [file] = files.as_slice() else { bail!("{repo} has no {archive}, as ZeroSCROLLS has it") };
                 read_questions(benchmark, file, split, prompt)
             }
