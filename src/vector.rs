@@ -50,203 +50,148 @@ fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     s.select_f32s(s.less_than_f32s(x, s.splat_f32s(-87.0)), s.splat_f32s(0.0), scaled)
 }
 
-struct SoftmaxRow<'a> {
-    row: &'a mut [f32],
-    mask: &'a [f32],
-}
-
-impl WithSimd for SoftmaxRow<'_> {
-    type Output = (f32, f32);
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) -> (f32, f32) {
-        let (row, rest) = S::as_mut_simd_f32s(self.row);
-        let (mask, _) = S::as_simd_f32s(self.mask);
-        debug_assert!(rest.is_empty() && row.len() == mask.len());
-        let low = s.splat_f32s(f32::NEG_INFINITY);
-        let mut high = [low; 4];
-        let (quads, tail) = row.as_chunks_mut::<4>();
-        let (mask_quads, mask_tail) = mask.as_chunks::<4>();
-        for (x, m) in quads.iter_mut().zip(mask_quads) {
-            for lane in 0..4 {
-                x[lane] = s.add_f32s(x[lane], m[lane]);
-                high[lane] = s.max_f32s(high[lane], x[lane]);
-            }
-        }
-        for (x, m) in tail.iter_mut().zip(mask_tail) {
-            *x = s.add_f32s(*x, *m);
-            high[0] = s.max_f32s(high[0], *x);
-        }
-        let max = s.reduce_max_f32s(s.max_f32s(s.max_f32s(high[0], high[1]), s.max_f32s(high[2], high[3])));
-        let shift = s.splat_f32s(max);
-        let mut sum = s.splat_f32s(0.0);
-        for x in row {
-            *x = exp(s, s.sub_f32s(*x, shift));
-            sum = s.add_f32s(sum, *x);
-        }
-        (max, s.reduce_sum_f32s(sum))
-    }
-}
-
 /// `row[j] <- e^(row[j] + mask[j] - max)`, where `mask` is 0 or -inf; masked elements become exactly 0. Returns
 /// `max` and the sum of the row. The length of both slices is a multiple of [`LANES`].
-pub fn softmax_row(row: &mut [f32], mask: &[f32]) -> (f32, f32) {
-    ARCH.dispatch(SoftmaxRow { row, mask })
-}
-
-struct AddScaled<'a> {
-    onto: &'a mut [f32],
-    row: &'a [f32],
-    scale: f32,
-}
-
-impl WithSimd for AddScaled<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        let (onto, onto_rest) = S::as_mut_simd_f32s(self.onto);
-        let (row, row_rest) = S::as_simd_f32s(self.row);
-        let scale = s.splat_f32s(self.scale);
-        for (y, x) in onto.iter_mut().zip(row) {
-            *y = s.mul_add_e_f32s(*x, scale, *y);
-        }
-        for (y, x) in onto_rest.iter_mut().zip(row_rest) {
-            *y += *x * self.scale;
+#[pulp::with_simd(softmax_row = ARCH)]
+#[inline(always)]
+pub fn softmax_row_simd<S: Simd>(s: S, row: &mut [f32], mask: &[f32]) -> (f32, f32) {
+    let (row, rest) = S::as_mut_simd_f32s(row);
+    let (mask, _) = S::as_simd_f32s(mask);
+    debug_assert!(rest.is_empty() && row.len() == mask.len());
+    let low = s.splat_f32s(f32::NEG_INFINITY);
+    let mut high = [low; 4];
+    let (quads, tail) = row.as_chunks_mut::<4>();
+    let (mask_quads, mask_tail) = mask.as_chunks::<4>();
+    for (x, m) in quads.iter_mut().zip(mask_quads) {
+        for lane in 0..4 {
+            x[lane] = s.add_f32s(x[lane], m[lane]);
+            high[lane] = s.max_f32s(high[lane], x[lane]);
         }
     }
+    for (x, m) in tail.iter_mut().zip(mask_tail) {
+        *x = s.add_f32s(*x, *m);
+        high[0] = s.max_f32s(high[0], *x);
+    }
+    let max = s.reduce_max_f32s(s.max_f32s(s.max_f32s(high[0], high[1]), s.max_f32s(high[2], high[3])));
+    let shift = s.splat_f32s(max);
+    let mut sum = s.splat_f32s(0.0);
+    for x in row {
+        *x = exp(s, s.sub_f32s(*x, shift));
+        sum = s.add_f32s(sum, *x);
+    }
+    (max, s.reduce_sum_f32s(sum))
 }
 
 /// `onto[j] += scale * row[j]`.
-pub fn add_scaled(onto: &mut [f32], row: &[f32], scale: f32) {
+#[pulp::with_simd(add_scaled = ARCH)]
+#[inline(always)]
+pub fn add_scaled_simd<S: Simd>(s: S, onto: &mut [f32], row: &[f32], scale: f32) {
     debug_assert_eq!(onto.len(), row.len());
-    ARCH.dispatch(AddScaled { onto, row, scale });
-}
-
-struct Smallest<'a> {
-    values: &'a [f32],
-    mask: &'a [f32],
-}
-
-impl WithSimd for Smallest<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) -> f32 {
-        let (values, values_rest) = S::as_simd_f32s(self.values);
-        let (mask, mask_rest) = S::as_simd_f32s(self.mask);
-        let mut low = s.splat_f32s(f32::INFINITY);
-        for (v, m) in values.iter().zip(mask) {
-            low = s.min_f32s(low, s.sub_f32s(*v, *m));
-        }
-        let mut low = s.reduce_min_f32s(low);
-        for (v, m) in values_rest.iter().zip(mask_rest) {
-            low = low.min(*v - *m);
-        }
-        low
+    let (onto, onto_rest) = S::as_mut_simd_f32s(onto);
+    let (row, row_rest) = S::as_simd_f32s(row);
+    let scales = s.splat_f32s(scale);
+    for (y, x) in onto.iter_mut().zip(row) {
+        *y = s.mul_add_e_f32s(*x, scales, *y);
     }
+    for (y, x) in onto_rest.iter_mut().zip(row_rest) {
+        *y += *x * scale;
+    }
+}
+
+/// The smallest of `values[j] - mask[j]`.
+#[pulp::with_simd(smallest = ARCH)]
+#[inline(always)]
+fn smallest_simd<S: Simd>(s: S, values: &[f32], mask: &[f32]) -> f32 {
+    let (values, values_rest) = S::as_simd_f32s(values);
+    let (mask, mask_rest) = S::as_simd_f32s(mask);
+    let mut low = s.splat_f32s(f32::INFINITY);
+    for (v, m) in values.iter().zip(mask) {
+        low = s.min_f32s(low, s.sub_f32s(*v, *m));
+    }
+    let mut low = s.reduce_min_f32s(low);
+    for (v, m) in values_rest.iter().zip(mask_rest) {
+        low = low.min(*v - *m);
+    }
+    low
 }
 
 /// Index of the smallest value whose mask is 0 and not -inf, the first of equal ones; `None` if there is none, or
 /// all are NaN.
 pub fn masked_argmin(values: &[f32], mask: &[f32]) -> Option<usize> {
     debug_assert_eq!(values.len(), mask.len());
-    let low = ARCH.dispatch(Smallest { values, mask });
+    let low = smallest(values, mask);
     values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
 }
 
-struct Largest<'a>(&'a [f32]);
-
-impl WithSimd for Largest<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) -> f32 {
-        let (row, rest) = S::as_simd_f32s(self.0);
-        let mut high = [s.splat_f32s(f32::NEG_INFINITY); 4];
-        let (quads, tail) = row.as_chunks::<4>();
-        for x in quads {
-            for lane in 0..4 {
-                high[lane] = s.max_f32s(x[lane], high[lane]);
-            }
+#[pulp::with_simd(largest = ARCH)]
+#[inline(always)]
+fn largest_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
+    let (row, rest) = S::as_simd_f32s(row);
+    let mut high = [s.splat_f32s(f32::NEG_INFINITY); 4];
+    let (quads, tail) = row.as_chunks::<4>();
+    for x in quads {
+        for lane in 0..4 {
+            high[lane] = s.max_f32s(x[lane], high[lane]);
         }
-        for x in tail {
-            high[0] = s.max_f32s(*x, high[0]);
-        }
-        let high = s.max_f32s(s.max_f32s(high[0], high[1]), s.max_f32s(high[2], high[3]));
-        rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x))
     }
+    for x in tail {
+        high[0] = s.max_f32s(*x, high[0]);
+    }
+    let high = s.max_f32s(s.max_f32s(high[0], high[1]), s.max_f32s(high[2], high[3]));
+    rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x))
 }
 
 /// Index of the largest value, the first of equal ones; `None` if there is none, or all are NaN.
 pub fn argmax(row: &[f32]) -> Option<usize> {
-    let high = ARCH.dispatch(Largest(row));
+    let high = largest(row);
     row.iter().position(|x| *x == high)
 }
 
-struct LogSumExp<'a>(&'a [f32]);
-
-impl WithSimd for LogSumExp<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) -> f32 {
-        let (row, rest) = S::as_simd_f32s(self.0);
-        let mut high = s.splat_f32s(f32::NEG_INFINITY);
-        for x in row {
-            high = s.max_f32s(high, *x);
-        }
-        let max = rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x));
-        let shift = s.splat_f32s(max);
-        // Several sums reduce the rounding error of a long vocabulary and make the additions independent.
-        let mut sums = [s.splat_f32s(0.0); 4];
-        let (quads, tail) = row.as_chunks::<4>();
-        for x in quads {
-            for lane in 0..4 {
-                sums[lane] = s.add_f32s(sums[lane], exp(s, s.sub_f32s(x[lane], shift)));
-            }
-        }
-        for x in tail {
-            sums[0] = s.add_f32s(sums[0], exp(s, s.sub_f32s(*x, shift)));
-        }
-        let mut sum = s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])));
-        for x in rest {
-            sum += (x - max).exp();
-        }
-        max + sum.ln()
-    }
-}
-
 /// ln of the sum of e^x over the row.
-pub fn log_sum_exp(row: &[f32]) -> f32 {
-    ARCH.dispatch(LogSumExp(row))
+#[pulp::with_simd(log_sum_exp = ARCH)]
+#[inline(always)]
+pub fn log_sum_exp_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
+    let (row, rest) = S::as_simd_f32s(row);
+    let mut high = s.splat_f32s(f32::NEG_INFINITY);
+    for x in row {
+        high = s.max_f32s(high, *x);
+    }
+    let max = rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x));
+    let shift = s.splat_f32s(max);
+    // Several sums reduce the rounding error of a long vocabulary and make the additions independent.
+    let mut sums = [s.splat_f32s(0.0); 4];
+    let (quads, tail) = row.as_chunks::<4>();
+    for x in quads {
+        for lane in 0..4 {
+            sums[lane] = s.add_f32s(sums[lane], exp(s, s.sub_f32s(x[lane], shift)));
+        }
+    }
+    for x in tail {
+        sums[0] = s.add_f32s(sums[0], exp(s, s.sub_f32s(*x, shift)));
+    }
+    let mut sum = s.reduce_sum_f32s(s.add_f32s(s.add_f32s(sums[0], sums[1]), s.add_f32s(sums[2], sums[3])));
+    for x in rest {
+        sum += (x - max).exp();
+    }
+    max + sum.ln()
 }
 
 /// The sum of e^(p - log_norm) (p - q).
-struct WeightedDifference<'a> {
-    p: &'a [f32],
-    log_norm: f32,
-    q: &'a [f32],
-}
-
-impl WithSimd for WeightedDifference<'_> {
-    type Output = f32;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) -> f32 {
-        let (p, p_rest) = S::as_simd_f32s(self.p);
-        let (q, q_rest) = S::as_simd_f32s(self.q);
-        let norm = s.splat_f32s(self.log_norm);
-        let mut sum = s.splat_f32s(0.0);
-        for (p, q) in p.iter().zip(q) {
-            sum = s.mul_add_e_f32s(exp(s, s.sub_f32s(*p, norm)), s.sub_f32s(*p, *q), sum);
-        }
-        let mut sum = s.reduce_sum_f32s(sum);
-        for (p, q) in p_rest.iter().zip(q_rest) {
-            sum += (p - self.log_norm).exp() * (p - q);
-        }
-        sum
+#[pulp::with_simd(weighted_difference = ARCH)]
+#[inline(always)]
+fn weighted_difference_simd<S: Simd>(s: S, p: &[f32], log_norm: f32, q: &[f32]) -> f32 {
+    let (p, p_rest) = S::as_simd_f32s(p);
+    let (q, q_rest) = S::as_simd_f32s(q);
+    let norm = s.splat_f32s(log_norm);
+    let mut sum = s.splat_f32s(0.0);
+    for (p, q) in p.iter().zip(q) {
+        sum = s.mul_add_e_f32s(exp(s, s.sub_f32s(*p, norm)), s.sub_f32s(*p, *q), sum);
     }
+    let mut sum = s.reduce_sum_f32s(sum);
+    for (p, q) in p_rest.iter().zip(q_rest) {
+        sum += (p - log_norm).exp() * (p - q);
+    }
+    sum
 }
 
 /// KL(p || q) in nats of two rows of logits, f32.
@@ -254,166 +199,119 @@ pub fn kl_divergence(p: &[f32], q: &[f32]) -> f32 {
     debug_assert_eq!(p.len(), q.len());
     let (norm_p, norm_q) = (log_sum_exp(p), log_sum_exp(q));
     // sum of p (ln p - ln q), with the two normalisers taken out of the sum
-    let difference = ARCH.dispatch(WeightedDifference { p, log_norm: norm_p, q });
-    (difference - norm_p + norm_q).max(0.0)
-}
-
-struct SiluMul<'a> {
-    gate: &'a mut [f32],
-    up: &'a [f32],
-}
-
-impl WithSimd for SiluMul<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        let (gate, gate_rest) = S::as_mut_simd_f32s(self.gate);
-        let (up, up_rest) = S::as_simd_f32s(self.up);
-        let one = s.splat_f32s(1.0);
-        for (g, u) in gate.iter_mut().zip(up) {
-            // e^-g would overflow below -88, where silu is 0 to f32 anyway.
-            let e = exp(s, s.min_f32s(s.neg_f32s(*g), s.splat_f32s(88.0)));
-            *g = s.div_f32s(s.mul_f32s(*g, *u), s.add_f32s(one, e));
-        }
-        for (g, u) in gate_rest.iter_mut().zip(up_rest) {
-            *g = *g * *u / (1.0 + (-*g).exp());
-        }
-    }
+    (weighted_difference(p, norm_p, q) - norm_p + norm_q).max(0.0)
 }
 
 /// `gate[j] <- silu(gate[j]) * up[j]`.
-pub fn silu_mul(gate: &mut [f32], up: &[f32]) {
+#[pulp::with_simd(silu_mul = ARCH)]
+#[inline(always)]
+pub fn silu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
     debug_assert_eq!(gate.len(), up.len());
-    ARCH.dispatch(SiluMul { gate, up });
-}
-
-struct RmsNorm<'a> {
-    row: &'a [f32],
-    weight: &'a [f32],
-    eps: f32,
-    out: &'a mut [f32],
-}
-
-impl WithSimd for RmsNorm<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        let (row, row_rest) = S::as_simd_f32s(self.row);
-        let (weight, weight_rest) = S::as_simd_f32s(self.weight);
-        let (out, out_rest) = S::as_mut_simd_f32s(self.out);
-        let mut sums = [s.splat_f32s(0.0); 2];
-        for (i, x) in row.iter().enumerate() {
-            sums[i % 2] = s.mul_add_e_f32s(*x, *x, sums[i % 2]);
-        }
-        let sum = s.reduce_sum_f32s(s.add_f32s(sums[0], sums[1])) + row_rest.iter().map(|x| x * x).sum::<f32>();
-        let scale = 1.0 / (sum / self.row.len() as f32 + self.eps).sqrt();
-        let scales = s.splat_f32s(scale);
-        for ((y, x), w) in out.iter_mut().zip(row).zip(weight) {
-            *y = s.mul_f32s(s.mul_f32s(*x, scales), *w);
-        }
-        for ((y, x), w) in out_rest.iter_mut().zip(row_rest).zip(weight_rest) {
-            *y = x * scale * w;
-        }
+    let (gate, gate_rest) = S::as_mut_simd_f32s(gate);
+    let (up, up_rest) = S::as_simd_f32s(up);
+    let one = s.splat_f32s(1.0);
+    for (g, u) in gate.iter_mut().zip(up) {
+        // e^-g would overflow below -88, where silu is 0 to f32 anyway.
+        let e = exp(s, s.min_f32s(s.neg_f32s(*g), s.splat_f32s(88.0)));
+        *g = s.div_f32s(s.mul_f32s(*g, *u), s.add_f32s(one, e));
+    }
+    for (g, u) in gate_rest.iter_mut().zip(up_rest) {
+        *g = *g * *u / (1.0 + (-*g).exp());
     }
 }
 
 /// `out[j] <- row[j] / sqrt(mean(row^2) + eps) * weight[j]`.
-pub fn rms_norm(row: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+#[pulp::with_simd(rms_norm = ARCH)]
+#[inline(always)]
+pub fn rms_norm_simd<S: Simd>(s: S, row: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     debug_assert!(row.len() == weight.len() && row.len() == out.len());
-    ARCH.dispatch(RmsNorm { row, weight, eps, out });
-}
-
-struct Rotate<'a> {
-    a: &'a mut [f32],
-    b: &'a mut [f32],
-    cos: f32,
-    sin: f32,
-}
-
-impl WithSimd for Rotate<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, s: S) {
-        let (a, a_rest) = S::as_mut_simd_f32s(self.a);
-        let (b, b_rest) = S::as_mut_simd_f32s(self.b);
-        let (cos, sin) = (s.splat_f32s(self.cos), s.splat_f32s(self.sin));
-        for (a, b) in a.iter_mut().zip(b) {
-            let (x, y) = (*a, *b);
-            *a = s.sub_f32s(s.mul_f32s(x, cos), s.mul_f32s(y, sin));
-            *b = s.add_f32s(s.mul_f32s(y, cos), s.mul_f32s(x, sin));
-        }
-        for (a, b) in a_rest.iter_mut().zip(b_rest) {
-            let (x, y) = (*a, *b);
-            *a = x * self.cos - y * self.sin;
-            *b = y * self.cos + x * self.sin;
-        }
+    let len = row.len() as f32;
+    let (row, row_rest) = S::as_simd_f32s(row);
+    let (weight, weight_rest) = S::as_simd_f32s(weight);
+    let (out, out_rest) = S::as_mut_simd_f32s(out);
+    let mut sums = [s.splat_f32s(0.0); 2];
+    for (i, x) in row.iter().enumerate() {
+        sums[i % 2] = s.mul_add_e_f32s(*x, *x, sums[i % 2]);
+    }
+    let sum = s.reduce_sum_f32s(s.add_f32s(sums[0], sums[1])) + row_rest.iter().map(|x| x * x).sum::<f32>();
+    let scale = 1.0 / (sum / len + eps).sqrt();
+    let scales = s.splat_f32s(scale);
+    for ((y, x), w) in out.iter_mut().zip(row).zip(weight) {
+        *y = s.mul_f32s(s.mul_f32s(*x, scales), *w);
+    }
+    for ((y, x), w) in out_rest.iter_mut().zip(row_rest).zip(weight_rest) {
+        *y = x * scale * w;
     }
 }
 
 /// Turns every pair `(a[j], b[j])` by one angle.
-pub fn rotate(a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
+#[pulp::with_simd(rotate = ARCH)]
+#[inline(always)]
+pub fn rotate_simd<S: Simd>(s: S, a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
     debug_assert_eq!(a.len(), b.len());
-    ARCH.dispatch(Rotate { a, b, cos, sin });
-}
-
-struct Combine<'a> {
-    weights: &'a [f32],
-    table: &'a [f32],
-    stride: usize,
-    out: &'a mut [f32],
+    let (a, a_rest) = S::as_mut_simd_f32s(a);
+    let (b, b_rest) = S::as_mut_simd_f32s(b);
+    let (cos_s, sin_s) = (s.splat_f32s(cos), s.splat_f32s(sin));
+    for (a, b) in a.iter_mut().zip(b) {
+        let (x, y) = (*a, *b);
+        *a = s.sub_f32s(s.mul_f32s(x, cos_s), s.mul_f32s(y, sin_s));
+        *b = s.add_f32s(s.mul_f32s(y, cos_s), s.mul_f32s(x, sin_s));
+    }
+    for (a, b) in a_rest.iter_mut().zip(b_rest) {
+        let (x, y) = (*a, *b);
+        *a = x * cos - y * sin;
+        *b = y * cos + x * sin;
+    }
 }
 
 /// N vectors of columns, from vector `at` on. No closures here: one that is not inlined is compiled without the
 /// instruction set.
 #[inline(always)]
-fn combined<S: Simd, const N: usize>(s: S, of: &mut Combine<'_>, at: usize) {
+fn combined<S: Simd, const N: usize>(
+    s: S,
+    weights: &[f32],
+    table: &[f32],
+    stride: usize,
+    out: &mut [f32],
+    at: usize,
+) {
     let mut sums = [s.splat_f32s(0.0); N];
-    for (row, weight) in of.weights.iter().enumerate() {
+    for (row, weight) in weights.iter().enumerate() {
         let weight = s.splat_f32s(*weight);
-        let (row, _) = S::as_simd_f32s(&of.table[row * of.stride..][..of.out.len()]);
+        let (row, _) = S::as_simd_f32s(&table[row * stride..][..out.len()]);
         let row = &row[at..at + N];
         for n in 0..N {
             sums[n] = s.mul_add_e_f32s(weight, row[n], sums[n]);
         }
     }
-    let (out, _) = S::as_mut_simd_f32s(of.out);
+    let (out, _) = S::as_mut_simd_f32s(out);
     out[at..at + N].copy_from_slice(&sums);
 }
 
-impl WithSimd for Combine<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(mut self, s: S) {
-        let vectors = self.out.len() / (size_of::<S::f32s>() / size_of::<f32>());
-        let mut at = 0;
-        while at + 8 <= vectors {
-            combined::<S, 8>(s, &mut self, at);
-            at += 8;
-        }
-        while at < vectors {
-            combined::<S, 1>(s, &mut self, at);
-            at += 1;
-        }
-        let whole = vectors * (size_of::<S::f32s>() / size_of::<f32>());
-        for column in whole..self.out.len() {
-            let mut sum = 0.0f32;
-            for (row, weight) in self.weights.iter().enumerate() {
-                sum = weight.mul_add(self.table[row * self.stride + column], sum);
-            }
-            self.out[column] = sum;
-        }
-    }
-}
-
 /// `out <- sum of weights[i] * table[i * stride ..]`: one row times a table whose rows lie `stride` apart.
-pub fn combine(weights: &[f32], table: &[f32], stride: usize, out: &mut [f32]) {
+#[pulp::with_simd(combine = ARCH)]
+#[inline(always)]
+pub fn combine_simd<S: Simd>(s: S, weights: &[f32], table: &[f32], stride: usize, out: &mut [f32]) {
     assert!(out.len() <= stride);
     assert!(weights.is_empty() || table.len() >= (weights.len() - 1) * stride + out.len());
-    ARCH.dispatch(Combine { weights, table, stride, out });
+    let lanes = size_of::<S::f32s>() / size_of::<f32>();
+    let vectors = out.len() / lanes;
+    let mut at = 0;
+    while at + 8 <= vectors {
+        combined::<S, 8>(s, weights, table, stride, out, at);
+        at += 8;
+    }
+    while at < vectors {
+        combined::<S, 1>(s, weights, table, stride, out, at);
+        at += 1;
+    }
+    for column in vectors * lanes..out.len() {
+        let mut sum = 0.0f32;
+        for (row, weight) in weights.iter().enumerate() {
+            sum = weight.mul_add(table[row * stride + column], sum);
+        }
+        out[column] = sum;
+    }
 }
 
 struct RowProducts<'a> {
