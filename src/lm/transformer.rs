@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::{DType, Device, Storage, Tensor};
+use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use super::attention::{AttentionShape, Projections, RowAngles, attend};
 use super::config::ModelShape;
 use super::decoder::Layer;
-use super::layers::{Linear, Products, bytes_of, compute_type, floats, rms_norm};
+use super::layers::{Linear, Products, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{BLOCK, Memory, MemoryPlan};
 use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
@@ -149,7 +149,7 @@ impl LanguageModel {
         };
 
         let layers = (0..shape.layers)
-            .map(|index| Layer::take(&mut weights, index, &shape, dtype, keep, device))
+            .map(|index| Layer::take(&mut weights, index, &shape, (dtype, keep), device))
             .collect::<Result<Vec<_>>>()?;
         let norm = weights.take("model.norm.weight", &[hidden], dtype, device)?;
         weights.finish()?;
@@ -431,19 +431,4 @@ fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
 /// Parts of a text as one tensor: (rows, hidden)
 fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
     Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
-}
-
-/// Calls a function with the floats of some tensors, on the host in f32, without a copy if they are there already.
-fn on_host<const N: usize, R>(tensors: [&Tensor; N], call: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
-    let mut host = Vec::with_capacity(N);
-    for tensor in tensors {
-        host.push(tensor.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.contiguous()?);
-    }
-    let guards: Vec<_> = host.iter().map(Tensor::storage_and_layout).collect();
-    let mut slices: [&[f32]; N] = [&[]; N];
-    for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
-        let Storage::Cpu(storage) = &**storage else { bail!("a tensor moved to the host is not on the host") };
-        *slice = floats(storage, layout)?;
-    }
-    Ok(call(slices))
 }
