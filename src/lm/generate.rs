@@ -90,7 +90,7 @@ impl LanguageModel {
         let mut logits = self.logits(&Tensor::cat(&states, 0)?)?;
         let sequence = |mut prompt: PrefilledPrompt| {
             // The last token is not read any more.
-            self.shrink_to_fit(&mut prompt.memory, settings.max_new_tokens.saturating_sub(1));
+            prompt.memory.shrink_to_fit(settings.max_new_tokens.saturating_sub(1));
             Sequence::new(prompt, settings)
         };
         let mut sequences: Vec<Sequence> = prompts.into_iter().map(sequence).collect();

@@ -13,6 +13,7 @@ use super::rope_override::RopeOverride;
 use super::source::{CheckpointFiles, DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
+use super::weights;
 use crate::bounded_read;
 
 /// A model before its weights are loaded.
@@ -154,7 +155,10 @@ impl ModelFiles {
     fn load_any(&self, shape: ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         match &self.weights {
             Weights::Files(stamped) => LanguageModel::load(shape, &stamped.files.weights, dtype, device),
-            Weights::Pocket => LanguageModel::from_bytes(shape, pocket::WEIGHTS, dtype, device),
+            Weights::Pocket => {
+                let weights = weights::Weights::from_bytes(pocket::WEIGHTS.into())?;
+                LanguageModel::from_weights(shape, weights, dtype, device)
+            }
             Weights::Random(sharpness) => {
                 self.check_room()?;
                 LanguageModel::random_sharp(shape, *sharpness as f32, 1, dtype, device)

@@ -10,6 +10,7 @@ use super::config::{ModelShape, RopeScaling, RopeShape};
 use super::source::RandomShape;
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
+use super::weights::Weights;
 use crate::eviction::Heads;
 
 /// The shape of `random-tiny`: grouped heads, and bytes as vocabulary.
@@ -103,6 +104,6 @@ impl LanguageModel {
             .collect::<Result<HashMap<_, _>>>()?;
         let bytes = safetensors::serialize(views, None)?;
         drop(tensors);
-        LanguageModel::from_bytes(shape, bytes, dtype, device)
+        LanguageModel::from_weights(shape, Weights::from_bytes(bytes.into())?, dtype, device)
     }
 }
