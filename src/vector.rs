@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, Simd};
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
@@ -314,18 +314,18 @@ pub fn combine_simd<S: Simd>(s: S, weights: &[f32], table: &[f32], stride: usize
     }
 }
 
-struct RowProducts<'a> {
-    x: &'a [f32],
-    input: usize,
-    weights: &'a [f32],
-    out: &'a mut [f32],
-    stride: usize,
-}
-
-/// Dot products of R rows of weights with N rows of x, all of `input` floats. Each is the sum of two sums, over
-/// even and odd vectors, in the same order for all R and N.
+/// `out[n * stride + r] <-` the dot product of row r of weights with row n of x, for R rows of weights and N rows of
+/// x, all of `input` floats. Each is the sum of two sums, over even and odd vectors, in the same order for all R and
+/// N.
 #[inline(always)]
-fn dots<S: Simd, const R: usize, const N: usize>(s: S, input: usize, w: &[f32], x: &[f32]) -> [[f32; N]; R] {
+fn dots<S: Simd, const R: usize, const N: usize>(
+    s: S,
+    x: &[f32],
+    input: usize,
+    w: &[f32],
+    out: &mut [f32],
+    stride: usize,
+) {
     let w: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(&w[r * input..][..input]));
     let x: [_; N] = std::array::from_fn(|n| S::as_simd_f32s(&x[n * input..][..input]));
     let vectors = w[0].0.len();
@@ -350,29 +350,13 @@ fn dots<S: Simd, const R: usize, const N: usize>(s: S, input: usize, w: &[f32], 
     }
     // No closures here: one that is not inlined is compiled without the instruction set, and takes longer than the
     // product.
-    let mut found = [[0.0; N]; R];
     for r in 0..R {
         for n in 0..N {
             let mut end = 0.0;
             for (w, x) in w[r].1.iter().zip(x[n].1) {
                 end += w * x;
             }
-            found[r][n] = s.reduce_sum_f32s(s.add_f32s(even[r][n], odd[r][n])) + end;
-        }
-    }
-    found
-}
-
-impl RowProducts<'_> {
-    /// R outputs of N rows.
-    #[inline(always)]
-    fn tile<S: Simd, const R: usize, const N: usize>(&mut self, s: S, output: usize, row: usize) {
-        let input = self.input;
-        let found: [[f32; N]; R] = dots(s, input, &self.weights[output * input..], &self.x[row * input..]);
-        for (r, found) in found.into_iter().enumerate() {
-            for (n, value) in found.into_iter().enumerate() {
-                self.out[(row + n) * self.stride + output + r] = value;
-            }
+            out[n * stride + r] = s.reduce_sum_f32s(s.add_f32s(even[r][n], odd[r][n])) + end;
         }
     }
 }
@@ -380,43 +364,39 @@ impl RowProducts<'_> {
 /// Floats of x that are multiplied with all weights together: half of the first-level cache.
 const NEAR: usize = 4096;
 
-impl WithSimd for RowProducts<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(mut self, s: S) {
-        let (rows, outputs) = (self.x.len() / self.input, self.weights.len() / self.input);
-        let fours = rows / 4 * 4;
-        let near = (NEAR / self.input / 4 * 4).max(4);
-        for first in (0..fours).step_by(near) {
-            let end = (first + near).min(fours);
-            for output in (0..outputs / 2 * 2).step_by(2) {
-                for row in (first..end).step_by(4) {
-                    self.tile::<S, 2, 4>(s, output, row);
-                }
-            }
-            if outputs % 2 == 1 {
-                for row in (first..end).step_by(4) {
-                    self.tile::<S, 1, 4>(s, outputs - 1, row);
-                }
-            }
-        }
-        // A single row is bound by reading the weights, which is fastest from front to back.
-        for row in fours..rows {
-            for output in 0..outputs {
-                self.tile::<S, 1, 1>(s, output, row);
-            }
-        }
-    }
-}
-
 /// The first `outputs` columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights
 /// are (outputs, input). The bits of an element depend only on its row of x and its row of weights.
-pub fn row_products(x: &[f32], input: usize, weights: &[f32], out: &mut [f32], stride: usize) {
+#[pulp::with_simd(row_products = ARCH)]
+#[inline(always)]
+pub fn row_products_simd<S: Simd>(s: S, x: &[f32], input: usize, weights: &[f32], out: &mut [f32], stride: usize) {
     assert!(input > 0 && x.len().is_multiple_of(input) && weights.len().is_multiple_of(input));
     let (rows, outputs) = (x.len() / input, weights.len() / input);
     assert!(outputs <= stride && (rows == 0 || out.len() >= (rows - 1) * stride + outputs));
-    ARCH.dispatch(RowProducts { x, input, weights, out, stride });
+    let fours = rows / 4 * 4;
+    let near = (NEAR / input / 4 * 4).max(4);
+    for first in (0..fours).step_by(near) {
+        let end = (first + near).min(fours);
+        for output in (0..outputs / 2 * 2).step_by(2) {
+            for row in (first..end).step_by(4) {
+                let (x, w) = (&x[row * input..], &weights[output * input..]);
+                dots::<S, 2, 4>(s, x, input, w, &mut out[row * stride + output..], stride);
+            }
+        }
+        if outputs % 2 == 1 {
+            let last = outputs - 1;
+            for row in (first..end).step_by(4) {
+                let (x, w) = (&x[row * input..], &weights[last * input..]);
+                dots::<S, 1, 4>(s, x, input, w, &mut out[row * stride + last..], stride);
+            }
+        }
+    }
+    // A single row is bound by reading the weights, which is fastest from front to back.
+    for row in fours..rows {
+        for output in 0..outputs {
+            let (x, w) = (&x[row * input..], &weights[output * input..]);
+            dots::<S, 1, 1>(s, x, input, w, &mut out[row * stride + output..], stride);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -428,6 +408,11 @@ mod tests {
         (0..n).map(|i| ((i as f32 * 12.9898).sin() * 43_758.547).fract() * scale).collect()
     }
 
+    #[track_caller]
+    fn close(got: f32, want: f64, tolerance: f64) {
+        assert!((f64::from(got) - want).abs() <= tolerance, "{got} is not {want}");
+    }
+
     #[test]
     fn a_row_times_a_table() {
         for (rows, columns, stride) in
@@ -437,40 +422,30 @@ mod tests {
             let mut out = vec![f32::NAN; columns];
             combine(&weights, &table, stride, &mut out);
             for (column, got) in out.iter().enumerate() {
-                let terms = weights.iter().enumerate();
-                let want: f64 =
-                    terms.map(|(row, w)| f64::from(*w) * f64::from(table[row * stride + column])).sum();
-                assert!((f64::from(*got) - want).abs() < 1e-5, "{rows} x {columns}: {got} is not {want}");
+                let term = |(row, w): (usize, &f32)| f64::from(*w) * f64::from(table[row * stride + column]);
+                close(*got, weights.iter().enumerate().map(term).sum(), 1e-5);
             }
         }
     }
 
     #[test]
-    fn exponentials_agree_with_libm() {
+    fn softmax_agrees_with_libm_and_masked_elements_become_exactly_zero() {
         for scale in [1e-3, 1.0, 30.0, 86.0] {
-            let x = numbers(256, scale);
+            let mut x = numbers(256, scale);
             let max = x.iter().copied().fold(f32::MIN, f32::max);
-            let mut row = x.clone();
-            let (found, sum) = softmax_row(&mut row, &[0.0; 256]);
-            assert_eq!(found, max);
             let expected: Vec<f64> = x.iter().map(|x| f64::from(x - max).exp()).collect();
-            for (got, want) in row.iter().zip(&expected) {
-                assert!((f64::from(*got) - want).abs() <= 3e-7 * want + 1e-37, "{got} {want}");
+            let mut mask = [0.0; 256];
+            let masked = x.iter().position(|x| *x < max).unwrap();
+            (x[masked], mask[masked]) = (1e4, f32::NEG_INFINITY);
+            let (found, sum) = softmax_row(&mut x, &mask);
+            assert_eq!((found, x[masked]), (max, 0.0));
+            for (at, (got, want)) in x.iter().zip(&expected).enumerate().filter(|(at, _)| *at != masked) {
+                assert!(got.is_finite(), "{at}");
+                close(*got, *want, 3e-7 * want + 1e-37);
             }
-            let total: f64 = expected.iter().sum();
-            assert!((f64::from(sum) - total).abs() < 1e-5 * total);
+            let total = expected.iter().sum::<f64>() - expected[masked];
+            close(sum, total, 1e-5 * total);
         }
-    }
-
-    #[test]
-    fn masked_elements_become_exactly_zero() {
-        let mut row = numbers(32, 5.0);
-        row[3] = 1e4;
-        let mut mask = vec![0.0; 32];
-        mask[3] = f32::NEG_INFINITY;
-        softmax_row(&mut row, &mask);
-        assert_eq!(row[3], 0.0);
-        assert!(row.iter().all(|x| x.is_finite()));
     }
 
     #[test]
@@ -503,20 +478,15 @@ mod tests {
         for n in [1, 7, 16, 33, 130] {
             let (x, w) = (numbers(n, 4.0), numbers(n, 1.0));
             let lse = x.iter().map(|x| f64::from(*x).exp()).sum::<f64>().ln();
-            assert!((f64::from(log_sum_exp(&x)) - lse).abs() < 1e-5, "{n}");
-
+            close(log_sum_exp(&x), lse, 1e-5);
             let mut out = vec![0.0; n];
             rms_norm(&x, &w, 1e-5, &mut out);
             let rms = (x.iter().map(|x| f64::from(x * x)).sum::<f64>() / n as f64 + 1e-5).sqrt();
-            for j in 0..n {
-                assert!((f64::from(out[j]) - f64::from(x[j] * w[j]) / rms).abs() < 1e-5);
-            }
-
             let mut gate = x.clone();
             silu_mul(&mut gate, &w);
             for j in 0..n {
-                let want = f64::from(x[j]) / (1.0 + f64::from(-x[j]).exp()) * f64::from(w[j]);
-                assert!((f64::from(gate[j]) - want).abs() < 1e-6);
+                close(out[j], f64::from(x[j] * w[j]) / rms, 1e-5);
+                close(gate[j], f64::from(x[j]) / (1.0 + f64::from(-x[j]).exp()) * f64::from(w[j]), 1e-6);
             }
         }
     }
@@ -542,8 +512,7 @@ mod tests {
                 row_products(&x[row * input..][..input], input, &weights, &mut alone, 7);
                 for out in 0..7 {
                     let pairs = x[row * input..][..input].iter().zip(&weights[out * input..][..input]);
-                    let want: f64 = pairs.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
-                    assert!((f64::from(all[row * 7 + out]) - want).abs() < 1e-4, "{input}");
+                    close(all[row * 7 + out], pairs.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum(), 1e-4);
                     assert_eq!(all[row * 7 + out].to_bits(), alone[out].to_bits(), "{input}");
                 }
             }
@@ -558,8 +527,8 @@ mod tests {
     #[test]
     fn divergence_by_hand() {
         // p = (3/4, 1/4), q = (1/2, 1/2): 3/4 ln(3/2) + 1/4 ln(1/2)
-        let want = 0.75 * 1.5f32.ln() + 0.25 * 0.5f32.ln();
-        assert!((kl_divergence(&[3f32.ln(), 0.0], &[1.0, 1.0]) - want).abs() < 1e-6);
+        let want = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
+        close(kl_divergence(&[3f32.ln(), 0.0], &[1.0, 1.0]), want, 1e-6);
         assert_eq!(kl_divergence(&[0.3, 0.1], &[0.3, 0.1]), 0.0);
     }
 }

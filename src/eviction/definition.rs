@@ -2,6 +2,7 @@
 
 use super::entries::Heads;
 use super::policy::SizedPolicy;
+use super::scan::Eviction;
 use super::settings::{Scope, Score};
 
 /// Results of the definition for a text.
@@ -10,8 +11,7 @@ pub(super) struct Answer {
     pub survivors: Vec<Vec<u32>>,
     /// (tokens)(heads)(positions): attention, 0 for entries not in the cache.
     pub attention: Vec<Vec<Vec<f64>>>,
-    /// (tokens)(groups)
-    pub evicted: Vec<Vec<Option<u32>>>,
+    pub evictions: Vec<Eviction>,
     /// Whether some decision depended on a difference below f32's precision.
     pub ambiguous: bool,
 }
@@ -33,10 +33,9 @@ pub(super) fn read(
 ) -> Answer {
     let groups = heads.groups(policy.scope);
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
-    let mut answer = Answer { survivors: vec![], attention: vec![], evicted: vec![], ambiguous: false };
+    let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
     for t in 0..tokens {
         let mut rows = vec![vec![0.0; tokens]; heads.heads];
-        let mut evicted = Vec::new();
         for (group, cache) in caches.iter_mut().enumerate() {
             cache.push(Entry { position: t, received: 0.0 });
             let members = heads.of_group(policy.scope, group);
@@ -55,7 +54,6 @@ pub(super) fn read(
                 entry.received += mean;
             }
             if cache.len() <= policy.size {
-                evicted.push(None);
                 continue;
             }
             let score = |i: usize| match (policy.score, policy.scope) {
@@ -82,10 +80,10 @@ pub(super) fn read(
                 a != b && (a - b).abs() <= 1e-5 * b.abs()
             };
             answer.ambiguous |= policy.score != Score::Recency && candidates.iter().any(|&i| close(i));
-            evicted.push(Some(cache.remove(victim).position as u32));
+            let victim = cache.remove(victim).position as u32;
+            answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim });
         }
         answer.attention.push(rows);
-        answer.evicted.push(evicted);
     }
     answer.survivors = caches.iter().map(|cache| cache.iter().map(|e| e.position as u32).collect()).collect();
     answer

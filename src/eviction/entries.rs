@@ -94,7 +94,7 @@ impl CacheEntries {
 
     /// An empty bounded cache.
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
-        let scopes: &[Scope] = if policy.score.accumulates() { &[policy.scope] } else { &[] };
+        let scopes: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
         let unbounded = CacheEntries::unbounded(heads, scopes, &[], salt);
         unbounded.fork(0, policy).expect("an empty cache can be forked for any policy")
     }
@@ -161,7 +161,7 @@ impl CacheEntries {
         if self.policy.is_some() || len > policy.size || len > self.seen || norms_missing {
             return None;
         }
-        let received = if policy.score.accumulates() {
+        let received = if policy.score == Score::AccumulatedAttention {
             let at =
                 if len == self.seen { &self.received } else { &self.saved.iter().find(|(at, _)| *at == len)?.1 };
             vec![at.iter().find(|received| received.scope == policy.scope)?.clone()]

@@ -147,14 +147,7 @@ fn agrees(case: &Case) -> Result<(), TestCaseError> {
             prop_assert!((got - want).abs() < 1e-5, "token {}: {} and {}", t, got, want);
         }
     }
-    let evicted: Vec<(usize, usize, u32)> = answer
-        .evicted
-        .iter()
-        .enumerate()
-        .flat_map(|(t, left)| left.iter().enumerate().filter_map(move |(g, v)| Some((t, g, (*v)?))))
-        .collect();
-    let logged: Vec<_> = log.iter().map(|e| (e.step as usize, e.group as usize, e.victim)).collect();
-    prop_assert_eq!(logged, evicted);
+    prop_assert_eq!(log, answer.evictions);
     Ok(())
 }
 
@@ -189,19 +182,6 @@ proptest! {
         prop_assert_eq!(case.scan(&mut fork, case.tokens, &mut b), rest);
         prop_assert_eq!(a, b);
         prop_assert_eq!(fork.survivors(), fresh.survivors());
-    }
-
-    /// Counting identity of arXiv 2401.06104, table 5: under every policy the mean number of steps that a token is
-    /// attended to is the mean over t of min(t, k + 1).
-    #[test]
-    fn mean_lifetime_is_a_counting_identity(case in cases(false)) {
-        let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);
-        let attention = case.scan(&mut entries, case.tokens, &mut Vec::new());
-        for head in 0..case.heads.heads {
-            let seen: usize = attention.iter().map(|row| row[head].iter().filter(|p| **p > 0.0).count()).sum();
-            let identity: usize = (1..=case.tokens).map(|t| t.min(case.policy.size() + 1)).sum();
-            prop_assert_eq!(seen, identity);
-        }
     }
 }
 

@@ -112,29 +112,20 @@ fn gemv(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let ((rows, input), (out, _)) = (x.dims2()?, weight.dims2()?);
     let (weight, layout) = weight.storage_and_layout();
     let Storage::Cpu(weight) = &*weight else { bail!("the weights are not on the host") };
+    let Some((start, _)) = layout.contiguous_offsets() else { bail!("the weights are not contiguous") };
     let y = on_host([x], |[x]| -> Result<Vec<f32>> {
         let mut tiles = vec![0.0; out * rows]; // (out / OUTPUTS)(rows, OUTPUTS), the last one narrower
-        let parts = tiles.par_chunks_mut(OUTPUTS * rows).enumerate();
-        // Rows of weights are converted in small groups that stay in cache.
-        match weight {
-            CpuStorage::F32(weight) => {
-                let weight = contiguous(weight, layout)?;
-                parts.for_each(|(part, tile)| {
-                    let outputs = tile.len() / rows;
-                    let weights = &weight[part * OUTPUTS * input..][..outputs * input];
-                    vector::row_products(x, input, weights, tile, outputs);
-                });
+        tiles.par_chunks_mut(OUTPUTS * rows).enumerate().try_for_each(|(part, tile)| {
+            let (from, outputs) = (start + part * OUTPUTS * input, tile.len() / rows);
+            let to = from + outputs * input;
+            match weight {
+                CpuStorage::F32(weight) => vector::row_products(x, input, &weight[from..to], tile, outputs),
+                CpuStorage::BF16(weight) => widened(x, input, &weight[from..to], tile, outputs),
+                CpuStorage::F16(weight) => widened(x, input, &weight[from..to], tile, outputs),
+                _ => bail!("weights of f32, bf16 or f16 are needed"),
             }
-            CpuStorage::BF16(weight) => {
-                let weight = contiguous(weight, layout)?;
-                parts.for_each(|(part, tile)| widened(x, input, &weight[part * OUTPUTS * input..], (tile, rows)));
-            }
-            CpuStorage::F16(weight) => {
-                let weight = contiguous(weight, layout)?;
-                parts.for_each(|(part, tile)| widened(x, input, &weight[part * OUTPUTS * input..], (tile, rows)));
-            }
-            _ => bail!("weights of f32, bf16 or f16 are needed"),
-        }
+            Ok(())
+        })?;
         if rows > 1 {
             let mut y = vec![0.0; rows * out];
             y.par_chunks_mut(out).enumerate().for_each(|(row, y)| {
@@ -149,25 +140,16 @@ fn gemv(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     Ok(Tensor::from_vec(y, (rows, out), &Device::Cpu)?)
 }
 
-/// Products with weights of half precision, which are converted a few rows at a time.
-fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], (tile, rows): (&mut [f32], usize)) {
+/// Products with weights of half precision, which are converted a few rows at a time and stay in cache.
+fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], tile: &mut [f32], outputs: usize) {
     const AT_ONCE: usize = 8;
-    let outputs = tile.len() / rows;
     let mut few = vec![0.0; AT_ONCE * input];
-    for (part, weights) in weights[..outputs * input].chunks(AT_ONCE * input).enumerate() {
+    for (part, weights) in weights.chunks(AT_ONCE * input).enumerate() {
         for (to, from) in few.iter_mut().zip(weights) {
             *to = (*from).into();
         }
         vector::row_products(x, input, &few[..weights.len()], &mut tile[part * AT_ONCE..], outputs);
     }
-}
-
-/// The elements of a contiguous tensor.
-fn contiguous<'a, T>(elements: &'a [T], layout: &Layout) -> candle_core::Result<&'a [T]> {
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
-    };
-    Ok(&elements[start..end])
 }
 
 /// The type of products with weights: f32 on the CPU, the stored type elsewhere, f64 if asked for.
@@ -218,7 +200,10 @@ pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
 
 /// The floats of a contiguous f32 tensor on the host, without a copy.
 fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
-    contiguous(storage.as_slice::<f32>()?, layout)
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
+    };
+    Ok(&storage.as_slice()?[start..end])
 }
 
 /// Calls a function with the floats of some tensors, on the host in f32, without a copy if they are there already.

@@ -76,11 +76,15 @@ pub enum WeightType {
 impl WeightType {
     /// The name in YAML, on the command line and in cell ids.
     pub fn name(self) -> &'static str {
+        self.dtype().map_or("auto", |dtype| dtype.as_str())
+    }
+
+    fn dtype(self) -> Option<DType> {
         match self {
-            WeightType::Auto => "auto",
-            WeightType::F32 => "f32",
-            WeightType::F16 => "f16",
-            WeightType::Bf16 => "bf16",
+            WeightType::Auto => None,
+            WeightType::F32 => Some(DType::F32),
+            WeightType::F16 => Some(DType::F16),
+            WeightType::Bf16 => Some(DType::BF16),
         }
     }
 }
@@ -106,12 +110,7 @@ impl LanguageModel {
         device: &Device,
     ) -> Result<LanguageModel> {
         let stored = weights.dtype()?;
-        let dtype = match dtype {
-            WeightType::Auto => stored,
-            WeightType::F32 => DType::F32,
-            WeightType::F16 => DType::F16,
-            WeightType::Bf16 => DType::BF16,
-        };
+        let dtype = dtype.dtype().unwrap_or(stored);
         // Rounded to the requested type first and converted afterwards, weights have the values of that type.
         let keep = if device.is_cpu() && weights.bytes() < WIDEN_BELOW { DType::F32 } else { dtype };
         let ModelShape { hidden, head_dim, vocab, .. } = shape;
