@@ -151,12 +151,8 @@ pub fn argmax(row: &[f32]) -> Option<usize> {
 #[pulp::with_simd(log_sum_exp = ARCH)]
 #[inline(always)]
 pub fn log_sum_exp_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
+    let max = largest_simd(s, row);
     let (row, rest) = S::as_simd_f32s(row);
-    let mut high = s.splat_f32s(f32::NEG_INFINITY);
-    for x in row {
-        high = s.max_f32s(high, *x);
-    }
-    let max = rest.iter().fold(s.reduce_max_f32s(high), |max, x| max.max(*x));
     let shift = s.splat_f32s(max);
     // Several sums reduce the rounding error of a long vocabulary and make the additions independent.
     let mut sums = [s.splat_f32s(0.0); 4];

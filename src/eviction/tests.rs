@@ -105,32 +105,23 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
 
 /// With `ties`, logits depend only on a key's class and there are few norms, so that many scores are equal.
 fn cases(ties: bool) -> impl Strategy<Value = Case> {
-    let shapes = prop::sample::select(if ties {
-        vec![(1, 1), (2, 1), (2, 2)]
-    } else {
-        vec![(1, 1), (2, 1), (4, 2), (6, 3), (4, 4), (8, 1)]
-    });
+    let shapes =
+        if ties { &[(1, 1), (2, 1), (2, 2)][..] } else { &[(1, 1), (2, 1), (4, 2), (6, 3), (4, 4), (8, 1)] };
     let chunks = prop::collection::vec(1usize..40, 1..4);
-    (shapes, policies(), 1usize..70, chunks).prop_flat_map(
-        move |((heads, kv_heads), (policy, size), tokens, chunks)| {
-            let heads = Heads { heads, kv_heads };
-            let class = (0u8..3).prop_map(f32::from);
-            let logits = if ties {
-                prop::collection::vec(class.clone(), tokens)
-                    .prop_map(move |c| (0..heads.heads * tokens * tokens).map(|i| c[i % tokens]).collect())
-                    .boxed()
-            } else {
-                prop::collection::vec(-6f32..6.0, heads.heads * tokens * tokens).boxed()
+    (prop::sample::select(shapes), policies(), 1usize..70, chunks, any::<u64>()).prop_map(
+        move |((heads, kv_heads), (policy, size), tokens, chunks, seed)| {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut numbers = |n: usize, low: f32, high: f32| -> Vec<f32> {
+                let number = |_| if ties { f32::from(rng.u8(0..3)) } else { low + (high - low) * rng.f32() };
+                (0..n).map(number).collect()
             };
-            let norms = if ties {
-                prop::collection::vec(class, heads.kv_heads * tokens).boxed()
-            } else {
-                prop::collection::vec(0.1f32..9.0, heads.kv_heads * tokens).boxed()
-            };
-            (logits, norms).prop_map(move |(logits, norms)| {
-                let policy = policy.at(size).unwrap();
-                Case { heads, tokens, policy, logits, norms, chunks: chunks.clone() }
-            })
+            let mut logits = numbers(heads * tokens * tokens, -6.0, 6.0);
+            if ties {
+                logits = logits[..tokens].repeat(heads * tokens);
+            }
+            let norms = numbers(kv_heads * tokens, 0.1, 9.0);
+            let policy = policy.at(size).unwrap();
+            Case { heads: Heads { heads, kv_heads }, tokens, policy, logits, norms, chunks }
         },
     )
 }
