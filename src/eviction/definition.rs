@@ -1,9 +1,8 @@
 //! The plain definition that the scan is tested against: one token at a time, entries deleted, in f64.
 
-use super::entries::Heads;
-use super::policy::SizedPolicy;
 use super::scan::Eviction;
 use super::settings::{Scope, Score};
+use super::tests::Case;
 
 /// Results of the definition for a text.
 pub(super) struct Answer {
@@ -21,16 +20,9 @@ struct Entry {
     received: f64,
 }
 
-/// Reads a text. `logit(head, query, key)`, `norm(kv_head, position)` and `draw(group, position)` replace the
-/// model.
-pub(super) fn read(
-    tokens: usize,
-    heads: Heads,
-    policy: SizedPolicy,
-    logit: impl Fn(usize, usize, usize) -> f32,
-    norm: impl Fn(usize, usize) -> f32,
-    draw: impl Fn(usize, usize) -> f64,
-) -> Answer {
+/// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict.
+pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
+    let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
     let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
@@ -41,7 +33,7 @@ pub(super) fn read(
             let members = heads.of_group(policy.scope, group);
             let mut mean = vec![0.0; cache.len()];
             for head in members.clone() {
-                let z: Vec<f64> = cache.iter().map(|e| f64::from(logit(head, t, e.position))).collect();
+                let z: Vec<f64> = cache.iter().map(|e| f64::from(case.logit(head, t, e.position))).collect();
                 let max = z.iter().copied().fold(f64::MIN, f64::max);
                 let total: f64 = z.iter().map(|z| (z - max).exp()).sum();
                 for (i, z) in z.iter().enumerate() {
@@ -60,9 +52,9 @@ pub(super) fn read(
                 (Score::Recency, _) => cache[i].position as f64,
                 (Score::LastAttention, _) => mean[i],
                 (Score::AccumulatedAttention, _) => cache[i].received,
-                (Score::KeyNorm, Scope::Head) => -f64::from(norm(group, cache[i].position)),
+                (Score::KeyNorm, Scope::Head) => -f64::from(case.norm(group, cache[i].position)),
                 (Score::KeyNorm, Scope::Layer) => {
-                    -(0..heads.kv_heads).map(|kv| f64::from(norm(kv, cache[i].position))).sum::<f64>()
+                    -(0..heads.kv_heads).map(|kv| f64::from(case.norm(kv, cache[i].position))).sum::<f64>()
                 }
                 (Score::Random, _) => draw(group, cache[i].position),
             };

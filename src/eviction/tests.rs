@@ -8,10 +8,10 @@ use super::*;
 
 /// A generated layer: its logits, key norms and policy.
 #[derive(Clone, Debug)]
-struct Case {
-    heads: Heads,
-    tokens: usize,
-    policy: SizedPolicy,
+pub(super) struct Case {
+    pub heads: Heads,
+    pub tokens: usize,
+    pub policy: SizedPolicy,
     /// (heads, tokens, tokens)
     logits: Vec<f32>,
     /// (kv_heads, tokens)
@@ -20,11 +20,11 @@ struct Case {
 }
 
 impl Case {
-    fn logit(&self, head: usize, query: usize, key: usize) -> f32 {
+    pub fn logit(&self, head: usize, query: usize, key: usize) -> f32 {
         self.logits[(head * self.tokens + query) * self.tokens + key]
     }
 
-    fn norm(&self, kv_head: usize, position: usize) -> f32 {
+    pub fn norm(&self, kv_head: usize, position: usize) -> f32 {
         self.norms[kv_head * self.tokens + position]
     }
 
@@ -75,19 +75,6 @@ impl Case {
         }
         rows_out
     }
-
-    fn definition(&self) -> definition::Answer {
-        // The draws are the scan's own; the test is which entries they evict.
-        let probe = CacheEntries::bounded(self.heads, self.policy, SALT);
-        definition::read(
-            self.tokens,
-            self.heads,
-            self.policy,
-            |h, q, k| self.logit(h, q, k),
-            |kv, position| self.norm(kv, position),
-            |group, position| probe.priority(group, position as u32, |_| 0.0).unwrap_or_default(),
-        )
-    }
 }
 
 const SALT: u64 = 7;
@@ -127,9 +114,10 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
 }
 
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
-    let answer = case.definition();
-    prop_assume!(!answer.ambiguous);
     let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);
+    let draw = |group, position| entries.priority(group, position as u32, |_| 0.0).unwrap_or_default();
+    let answer = definition::read(case, draw);
+    prop_assume!(!answer.ambiguous);
     let mut log = Vec::new();
     let attention = case.scan(&mut entries, case.tokens, &mut log);
     prop_assert_eq!(entries.survivors(), answer.survivors.iter().map(Vec::as_slice).collect::<Vec<_>>());

@@ -181,7 +181,7 @@ pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> 
 /// silu(gate) * up, in the memory of the gate. Both (rows, intermediate).
 pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
     Ok(if gate.device().is_cpu() && gate.dtype() == DType::F32 {
-        gate.inplace_op2(up, &SILU_MUL)?;
+        gate.inplace_op2(up, &InPlace(vector::silu_mul))?;
         gate
     } else {
         (candle_nn::ops::silu(&gate)? * up)?
@@ -191,7 +191,7 @@ pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
 /// x + y, in the memory of x. Both (rows, hidden).
 pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
     Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
-        x.inplace_op2(y, &ADD)?;
+        x.inplace_op2(y, &InPlace(|x, y| vector::add_scaled(x, y, 1.0)))?;
         x
     } else {
         (x + y)?
@@ -208,10 +208,8 @@ fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&
 
 /// Calls a function with the floats of some tensors, on the host in f32, without a copy if they are there already.
 pub(super) fn on_host<const N: usize, R>(tensors: [&Tensor; N], call: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
-    let mut host = Vec::with_capacity(N);
-    for tensor in tensors {
-        host.push(tensor.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.contiguous()?);
-    }
+    let to_host = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.contiguous();
+    let host = tensors.into_iter().map(to_host).collect::<candle_core::Result<Vec<_>>>()?;
     let guards: Vec<_> = host.iter().map(Tensor::storage_and_layout).collect();
     let mut slices: [&[f32]; N] = [&[]; N];
     for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
@@ -225,17 +223,11 @@ pub(super) fn on_host<const N: usize, R>(tensors: [&Tensor; N], call: impl FnOnc
 const PIECE: usize = 1 << 15;
 
 /// x <- f(x, y), element by element.
-struct InPlace {
-    name: &'static str,
-    apply: fn(&mut [f32], &[f32]),
-}
-
-const SILU_MUL: InPlace = InPlace { name: "silu-mul", apply: vector::silu_mul };
-const ADD: InPlace = InPlace { name: "add", apply: |x, y| vector::add_scaled(x, y, 1.0) };
+struct InPlace(fn(&mut [f32], &[f32]));
 
 impl InplaceOp2 for InPlace {
     fn name(&self) -> &'static str {
-        self.name
+        "in-place"
     }
 
     fn cpu_fwd(&self, x: &mut CpuStorage, at: &Layout, y: &CpuStorage, y_at: &Layout) -> candle_core::Result<()> {
@@ -243,7 +235,7 @@ impl InplaceOp2 for InPlace {
             candle_core::bail!("a contiguous f32 tensor is needed");
         };
         let pieces = floats(y, y_at)?.par_chunks(PIECE);
-        x[start..end].par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.apply)(x, y));
+        x[start..end].par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.0)(x, y));
         Ok(())
     }
 }

@@ -171,18 +171,13 @@ impl Memory {
             // Every layer draws differently.
             let salt = plan.seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(index as u64);
             let (entries, capacity) = match plan.policy {
-                None => (
-                    CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt),
-                    vector::padded(plan.expect),
-                ),
-                Some(policy) if plan.one_shot => (
-                    CacheEntries::one_shot(heads, policy, salt),
-                    vector::padded(plan.expect.max(policy.size()) + BLOCK),
-                ),
-                Some(policy) => {
-                    (CacheEntries::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK))
+                None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt), plan.expect),
+                Some(policy) if plan.one_shot => {
+                    (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size()) + BLOCK)
                 }
+                Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size() + BLOCK),
             };
+            let capacity = vector::padded(capacity);
             let table = || Table::new(heads.kv_heads, capacity, head_dim);
             // Without evictions, rank and position are the same.
             let keys = match (plan.positions, plan.policy) {

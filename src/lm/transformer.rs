@@ -191,11 +191,8 @@ impl LanguageModel {
         self.check_tokens(tokens)?;
         self.shape.check_length(memory.seen + tokens.len())?;
         let started = Instant::now();
-        let mut states = Vec::new();
-        let segment = self.segment * rayon::current_num_threads();
-        for segment in tokens.chunks(segment) {
-            states.push(self.read_segment(segment, memory)?);
-        }
+        let segments = tokens.chunks(self.segment * rayon::current_num_threads());
+        let states = segments.map(|tokens| self.read_segment(tokens, memory)).collect::<Result<Vec<_>>>()?;
         memory.scratch.stats.total += started.elapsed();
         joined(states)
     }
@@ -357,10 +354,8 @@ impl LanguageModel {
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
         let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
         let block = |start: usize| -> Result<R> {
-            let mut logits = Vec::with_capacity(N);
-            for states in states {
-                logits.push(head.forward(&states.narrow(0, start, at_once.min(rows - start))?)?); // (rows, vocab)
-            }
+            let logits = |states: &Tensor| head.forward(&states.narrow(0, start, at_once.min(rows - start))?);
+            let logits = states.into_iter().map(logits).collect::<Result<Vec<_>>>()?; // (rows, vocab) each
             on_host(std::array::from_fn(|i| &logits[i]), |logits| map(start, logits))?
         };
         if self.device.is_cpu() {
