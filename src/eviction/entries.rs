@@ -118,18 +118,17 @@ impl CacheEntries {
         if entries <= policy.size {
             return None;
         }
-        let candidates = policy.keep_first..entries - policy.keep_recent;
+        let candidates = policy.keep_first as u32..(entries - policy.keep_recent) as u32;
         let room = policy.size - policy.keep_first - policy.keep_recent;
         let kept: Vec<Vec<u32>> = (0..self.groups.len())
             .map(|group| {
-                let score = |column: usize| self.score_at_cut(policy, group, column, &newest);
-                let mut ranked: Vec<usize> = candidates.clone().collect();
+                let score = |column: u32| self.score_at_cut(policy, group, column as usize, &newest);
+                let mut kept: Vec<u32> = candidates.clone().collect();
                 // NaN sorts somewhere; it shows in the results.
-                ranked.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
-                ranked.truncate(room);
-                let mut kept: Vec<u32> = ranked.into_iter().map(|column| column as u32).collect();
-                kept.extend(0..candidates.start as u32);
-                kept.extend(candidates.end as u32..entries as u32);
+                kept.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
+                kept.truncate(room);
+                kept.extend(0..candidates.start);
+                kept.extend(candidates.end..entries as u32);
                 kept.sort_unstable();
                 kept
             })

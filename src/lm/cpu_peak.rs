@@ -73,8 +73,8 @@ pub struct Processor {
     vendor: String,
     family: u32,
     model: u32,
-    /// The core's design on Arm.
-    part: u32,
+    /// The number of the core's design on Arm.
+    part: String,
     /// The model name.
     pub name: Option<String>,
     flags: Vec<String>,
@@ -93,16 +93,12 @@ impl Processor {
             pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_string())
         };
         let number = |name: &str| field(name).and_then(|text| text.parse().ok()).unwrap_or(0);
-        let hex = |name: &str| {
-            let text = field(name).unwrap_or_default();
-            u32::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0)
-        };
         let flags = field("flags").or_else(|| field("Features")).unwrap_or_default();
         Processor {
             vendor: field("vendor_id").or_else(|| field("CPU implementer")).unwrap_or_default(),
             family: number("cpu family"),
             model: number("model"),
-            part: hex("CPU part"),
+            part: field("CPU part").unwrap_or_default(),
             name: field("model name"),
             flags: flags.split_whitespace().map(str::to_string).collect(),
         }
@@ -128,12 +124,12 @@ impl Processor {
                 (16, "two 128-bit multiply-add units, as in Zen")
             }
             "AVX2" => (32, "two 256-bit multiply-add units"),
-            "neon" => match (self.vendor.as_str(), self.part) {
+            "neon" => match (self.vendor.as_str(), self.part.as_str()) {
                 // Neoverse V1, V2 and V3, Cortex-X1 to X4.
-                ("0x41", 0xd40 | 0xd4f | 0xd83 | 0xd84 | 0xd44 | 0xd48 | 0xd4e | 0xd82) => {
+                ("0x41", "0xd40" | "0xd4f" | "0xd83" | "0xd84" | "0xd44" | "0xd48" | "0xd4e" | "0xd82") => {
                     (32, "four 128-bit multiply-add units")
                 }
-                ("0x41", 0xd08) => (8, "one 128-bit multiply-add unit"),
+                ("0x41", "0xd08") => (8, "one 128-bit multiply-add unit"),
                 _ if cfg!(target_vendor = "apple") || self.vendor == "0x61" => {
                     (32, "four 128-bit multiply-add units")
                 }
