@@ -48,14 +48,13 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
             if cache.len() <= policy.size {
                 continue;
             }
+            let norm = |kv_head: usize, i: usize| f64::from(case.norm(kv_head, cache[i].position));
             let score = |i: usize| match (policy.score, policy.scope) {
                 (Score::Recency, _) => cache[i].position as f64,
                 (Score::LastAttention, _) => mean[i],
                 (Score::AccumulatedAttention, _) => cache[i].received,
-                (Score::KeyNorm, Scope::Head) => -f64::from(case.norm(group, cache[i].position)),
-                (Score::KeyNorm, Scope::Layer) => {
-                    -(0..heads.kv_heads).map(|kv| f64::from(case.norm(kv, cache[i].position))).sum::<f64>()
-                }
+                (Score::KeyNorm, Scope::Head) => -norm(group, i),
+                (Score::KeyNorm, Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),
                 (Score::Random, _) => draw(group, cache[i].position),
             };
             let protected =

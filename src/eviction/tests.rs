@@ -166,21 +166,14 @@ proptest! {
 
 #[test]
 fn random_keeps_a_uniform_sample_of_the_past() {
-    let policy = presets::by_name("random").unwrap().at(64).unwrap();
+    let (tokens, policy) = (512, presets::by_name("random").unwrap().at(64).unwrap());
     let heads = Heads { heads: 1, kv_heads: 1 };
-    let tokens = 2048;
+    let (logits, norms) = (vec![0.0; tokens * tokens], vec![0.0; tokens]);
+    let case = Case { heads, tokens, policy, logits, norms, chunks: vec![64] };
     let mut quarters = [0usize; 4];
     for salt in 0..40 {
         let mut entries = CacheEntries::bounded(heads, policy, salt);
-        while entries.seen() < tokens {
-            let mut scan = entries.begin(64, |_, _| 0.0);
-            let mut logits = vec![0.0; 64 * scan.stride()];
-            let mut normaliser = Normaliser { max: vec![0.0; 64], sum: vec![0.0; 64] };
-            for row in 0..64 {
-                scan.step(row, &mut logits, &mut normaliser, None);
-            }
-            scan.finish();
-        }
+        case.scan(&mut entries, tokens, &mut Vec::new());
         for position in entries.survivors()[0] {
             quarters[*position as usize * 4 / tokens] += 1;
         }

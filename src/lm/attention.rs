@@ -250,15 +250,15 @@ impl<'a> Projections<'a> {
             let coordinates = keys.push(held + row, key, scan, self.shape.frequencies);
             let angles = self.shape.frequencies.angles(coordinates.into_iter());
             let lanes = vector::padded(held + row + 1);
-            let width = lanes.min(keys.capacity());
             for kv_head in 0..kv_heads {
+                let (table, capacity) = keys.of_head(kv_head);
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
                     let from = &self.queries[(row * heads + head) * dim..][..dim];
                     rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
                     let logits = &mut logits[(head * rows + row) * stride..][..lanes];
-                    let (logits, end) = logits.split_at_mut(width);
-                    vector::combine(&query, keys.of_head(kv_head), keys.capacity(), logits);
+                    let (logits, end) = logits.split_at_mut(lanes.min(capacity));
+                    vector::combine(&query, table, capacity, logits);
                     end.fill(0.0);
                 }
             }

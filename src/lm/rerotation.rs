@@ -60,14 +60,10 @@ impl RerotatedKeys {
         self.raw.data.len() + self.turned.data.len()
     }
 
-    /// Rotated keys of a head: (head_dim, capacity)
-    pub fn of_head(&self, kv_head: usize) -> &[f32] {
+    /// Rotated keys of a head, (head_dim, capacity), and the capacity.
+    pub fn of_head(&self, kv_head: usize) -> (&[f32], usize) {
         let size = self.head_dim * self.turned.capacity;
-        &self.turned.data[kv_head * size..][..size]
-    }
-
-    pub fn capacity(&self) -> usize {
-        self.turned.capacity
+        (&self.turned.data[kv_head * size..][..size], self.turned.capacity)
     }
 
     /// The group a key-value head belongs to.
