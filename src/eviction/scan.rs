@@ -130,8 +130,7 @@ impl<'a> BlockScan<'a> {
         if row + 1 == rows && !self.entries.newest.is_empty() {
             let scope = self.entries.policy.map_or(Scope::Layer, |policy| policy.scope);
             for (group, newest) in self.entries.newest.iter_mut().enumerate() {
-                newest.clear();
-                newest.resize(width, 0.0);
+                *newest = vec![0.0; width];
                 attention.add_to(newest, scope, group);
             }
         }

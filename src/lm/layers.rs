@@ -50,11 +50,11 @@ impl Linear {
 
     /// Prepares the matrix for a kind of products.
     pub fn ready(&self, products: Products) -> Result<Linear> {
-        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(products.dtype())).transpose()?;
-        let weight = match products {
-            Products::Gemm(dtype) => self.weight.to_dtype(dtype)?,
-            Products::Gemv => self.weight.clone(),
+        let (weight, rows) = match products {
+            Products::Gemm(dtype) => (self.weight.to_dtype(dtype)?, dtype),
+            Products::Gemv => (self.weight.clone(), DType::F32),
         };
+        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(rows)).transpose()?;
         Ok(Linear { weight, bias, gemv: products == Products::Gemv })
     }
 
@@ -92,16 +92,6 @@ pub(super) enum Products {
     Gemm(DType),
     /// A few rows in f32 on the host; weights are read once, in the type they are stored in.
     Gemv,
-}
-
-impl Products {
-    /// The type of the rows.
-    pub fn dtype(self) -> DType {
-        match self {
-            Products::Gemm(dtype) => dtype,
-            Products::Gemv => DType::F32,
-        }
-    }
 }
 
 /// Rows of weights per task of a thread.

@@ -67,11 +67,11 @@ pub fn matrix_rate(threads: usize) -> Result<f64, rayon::ThreadPoolBuildError> {
 fn thread_rate() -> f64 {
     let (m, n, k) = (512, 688, 256);
     let (lhs, rhs, mut dst) = (vec![0.5; m * k], vec![0.5; n * k], vec![0.0; m * n]);
-    let mut seconds = Vec::new();
-    for _ in 0..60 {
+    let mut seconds = [0.0; 60];
+    for seconds in &mut seconds {
         let started = std::time::Instant::now();
         product((m, n, k), (&mut dst, n), (&lhs, k), Right::Transposed(&rhs));
-        seconds.push(started.elapsed().as_secs_f64());
+        *seconds = started.elapsed().as_secs_f64();
     }
     seconds.sort_by(f64::total_cmp);
     2.0 * (m * n * k) as f64 / seconds[seconds.len() / 2]
