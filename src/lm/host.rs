@@ -52,8 +52,7 @@ pub fn host_memory() -> Option<HostMemory> {
 
 /// The mounted file systems; empty if the system does not say.
 pub fn mounts() -> Vec<Mount> {
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    text.lines().filter_map(mount).collect()
+    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(mount).collect()
 }
 
 /// As [`host_memory`], for a machine whose `/proc` and `/sys` are below `root`.

@@ -50,11 +50,11 @@ impl Linear {
 
     /// Prepares the matrix for a kind of products.
     pub fn ready(&self, products: Products) -> Result<Linear> {
-        let (weight, rows) = match products {
+        let (weight, dtype) = match products {
             Products::Gemm(dtype) => (self.weight.to_dtype(dtype)?, dtype),
             Products::Gemv => (self.weight.clone(), DType::F32),
         };
-        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(rows)).transpose()?;
+        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
         Ok(Linear { weight, bias, gemv: products == Products::Gemv })
     }
 

@@ -237,8 +237,7 @@ impl LanguageModel {
                 attend(tokens.slice(text, 1), &mut layers[layer], mixed, None, scratch);
             });
         };
-        let products = self.step_products(compute);
-        let (states, _) = self.forward(vec![x], products, &angles, compute_f64, attention)?;
+        let (states, _) = self.forward(vec![x], self.step_products(compute), &angles, compute_f64, attention)?;
         for memory in memories {
             memory.seen += 1;
         }
@@ -274,8 +273,8 @@ impl LanguageModel {
             let lost = lost.as_deref_mut().map(|lost| &mut lost[tokens.first..][..tokens.rows]);
             attend(tokens, &mut memory.layers[layer], mixed, lost, &mut memory.scratch);
         };
-        let products = Products::Gemm(compute);
-        let (states, dense) = self.forward(parts, products, &angles, memory.compute_f64, attention)?;
+        let (states, dense) =
+            self.forward(parts, Products::Gemm(compute), &angles, memory.compute_f64, attention)?;
         memory.scratch.stats.dense += dense;
         memory.scratch.stats.dense_flops += 2 * (rows * self.shape.layers * self.shape.layer_weights()) as u64;
         memory.seen += rows;
