@@ -1,6 +1,7 @@
 //! Vectorised loops over rows of f32: softmax, norms, minima, small products.
 //!
-//! The instruction set is chosen at run time (AVX-512, AVX2, NEON or scalar), so one binary serves every machine.
+//! The instruction set is chosen at run time (AVX-512, AVX2, NEON or scalar), so one binary serves every machine:
+//! `pulp::with_simd` makes `rotate`, say, which compiles `rotate_simd` for each set and calls the best.
 //! These are the only hand-vectorised loops of the program. Each is here because a plain loop was measured to be
 //! several times slower (libm's `exp` alone would take longer than the matrix products).
 

@@ -101,10 +101,9 @@ impl RerotatedKeys {
                 None => 0.0,
             };
             self.groups[group].coordinates.push(coordinate);
-            for kv_head in self.kv_heads_of(group) {
-                for row in kv_head * self.head_dim..(kv_head + 1) * self.head_dim {
-                    self.raw.vector_mut(row, column)[0] = key[row];
-                }
+            let heads = self.kv_heads_of(group);
+            for row in heads.start * self.head_dim..heads.end * self.head_dim {
+                self.raw.vector_mut(row, column).copy_from_slice(&key[row..row + 1]);
             }
             self.rotate(group, column..column + 1, frequencies);
         }
@@ -174,13 +173,12 @@ impl RerotatedKeys {
             }
             coordinates.truncate(kept.len());
             *turned_before = kept.partition_point(|column| (*column as usize) < *turned_before);
-            for kv_head in self.kv_heads_of(group) {
-                for row in kv_head * self.head_dim..(kv_head + 1) * self.head_dim {
-                    for table in [&mut self.raw, &mut self.turned] {
-                        let row = table.head_mut(row);
-                        for (to, &from) in kept.iter().enumerate() {
-                            row[to] = row[from as usize];
-                        }
+            let heads = self.kv_heads_of(group);
+            for row in heads.start * self.head_dim..heads.end * self.head_dim {
+                for table in [&mut self.raw, &mut self.turned] {
+                    let row = table.head_mut(row);
+                    for (to, &from) in kept.iter().enumerate() {
+                        row[to] = row[from as usize];
                     }
                 }
             }
