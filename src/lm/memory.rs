@@ -146,8 +146,7 @@ pub struct MemoryPlan<'a> {
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
-    /// Evict nothing until [`Memory::cut`]: for one-shot prompts (absolute
-    /// positions).
+    /// Evict nothing until [`Memory::cut`]: for one-shot prompts (absolute positions).
     pub one_shot: bool,
     /// Record evictions for [`Memory::take_log`].
     pub log: bool,
