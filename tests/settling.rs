@@ -59,7 +59,7 @@ fn a_shrunk_memory_gives_the_same_results() {
                 let plan = MemoryPlan { positions, seed: 3, ..MemoryPlan::bounded(policy) };
                 let mut free = read(&model, &plan, &text[..40]);
                 let mut shrunk = free.clone();
-                model.shrink_to_fit(&mut shrunk, 60);
+                shrunk.shrink_to_fit(60);
                 let bytes = shrunk.bytes();
                 for token in &text[40..100] {
                     let [a, b] =
@@ -90,7 +90,7 @@ fn bytes_are_those_of_a_calculation_by_hand() {
             let plan = MemoryPlan { positions, ..MemoryPlan::bounded(policy) };
             let mut memory = read(&model, &plan, &text[..50]);
             assert!(memory.bytes() >= entry * (size as u64 + 128), "a block needs room");
-            model.shrink_to_fit(&mut memory, more);
+            memory.shrink_to_fit(more);
             memory.bytes()
         };
         // One entry more than its size, or as many as there will ever be.
@@ -103,7 +103,7 @@ fn bytes_are_those_of_a_calculation_by_hand() {
     }
     let plan = MemoryPlan { expect: 150, ..MemoryPlan::unbounded() };
     let mut full = read(&model, &plan, &text[..50]);
-    model.shrink_to_fit(&mut full, 100);
+    full.shrink_to_fit(100);
     assert_eq!(full.bytes(), entry * 150);
     for token in &text[50..150] {
         model.step(&[*token], &mut [&mut full]).unwrap();
@@ -126,7 +126,7 @@ fn texts_of_one_step_are_independent() {
     let plans: Vec<_> = plans.chain([MemoryPlan::unbounded()]).collect();
     let mut together: Vec<Memory> =
         plans.iter().enumerate().map(|(number, plan)| read(&model, plan, &text[..20 + 7 * number])).collect();
-    together.iter_mut().for_each(|memory| model.shrink_to_fit(memory, 30));
+    together.iter_mut().for_each(|memory| memory.shrink_to_fit(30));
     let mut alone = together.clone();
     for step in 0..30 {
         let tokens: Vec<u32> = (0..plans.len()).map(|number| text[100 + step + number]).collect();

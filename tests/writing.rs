@@ -52,7 +52,7 @@ fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed:
         state = Some(states.narrow(0, piece.len() - 1, 1).unwrap());
     }
     if case.one_shot {
-        model.cut(&mut memory);
+        memory.cut();
         assert!(memory.survivors().iter().flatten().all(|born| born.len() == case.size.unwrap()));
     }
     PrefilledPrompt { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed }

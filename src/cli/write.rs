@@ -108,7 +108,7 @@ fn continuations(
     }
     let state = state.context("there is no token to read")?;
     if arguments.one_shot && plan.policy.is_some() {
-        model.cut(&mut memory);
+        memory.cut();
     }
     let read_seconds = started.elapsed().as_secs_f64();
     let prefilled = |number: usize| PrefilledPrompt {

@@ -1,8 +1,8 @@
 //! The plain definition that the scan is tested against: one token at a time, entries deleted, in f64.
 
-use super::entries::Heads;
-use super::policy::SizedPolicy;
+use super::scan::Eviction;
 use super::settings::{Scope, Score};
+use super::tests::Case;
 
 /// Results of the definition for a text.
 pub(super) struct Answer {
@@ -10,8 +10,7 @@ pub(super) struct Answer {
     pub survivors: Vec<Vec<u32>>,
     /// (tokens)(heads)(positions): attention, 0 for entries not in the cache.
     pub attention: Vec<Vec<Vec<f64>>>,
-    /// (tokens)(groups)
-    pub evicted: Vec<Vec<Option<u32>>>,
+    pub evictions: Vec<Eviction>,
     /// Whether some decision depended on a difference below f32's precision.
     pub ambiguous: bool,
 }
@@ -21,28 +20,20 @@ struct Entry {
     received: f64,
 }
 
-/// Reads a text. `logit(head, query, key)`, `norm(kv_head, position)` and `draw(group, position)` replace the
-/// model.
-pub(super) fn read(
-    tokens: usize,
-    heads: Heads,
-    policy: SizedPolicy,
-    logit: impl Fn(usize, usize, usize) -> f32,
-    norm: impl Fn(usize, usize) -> f32,
-    draw: impl Fn(usize, usize) -> f64,
-) -> Answer {
+/// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict.
+pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
+    let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
-    let mut answer = Answer { survivors: vec![], attention: vec![], evicted: vec![], ambiguous: false };
+    let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
     for t in 0..tokens {
         let mut rows = vec![vec![0.0; tokens]; heads.heads];
-        let mut evicted = Vec::new();
         for (group, cache) in caches.iter_mut().enumerate() {
             cache.push(Entry { position: t, received: 0.0 });
             let members = heads.of_group(policy.scope, group);
             let mut mean = vec![0.0; cache.len()];
             for head in members.clone() {
-                let z: Vec<f64> = cache.iter().map(|e| f64::from(logit(head, t, e.position))).collect();
+                let z: Vec<f64> = cache.iter().map(|e| f64::from(case.logit(head, t, e.position))).collect();
                 let max = z.iter().copied().fold(f64::MIN, f64::max);
                 let total: f64 = z.iter().map(|z| (z - max).exp()).sum();
                 for (i, z) in z.iter().enumerate() {
@@ -55,17 +46,15 @@ pub(super) fn read(
                 entry.received += mean;
             }
             if cache.len() <= policy.size {
-                evicted.push(None);
                 continue;
             }
+            let norm = |kv_head: usize, i: usize| f64::from(case.norm(kv_head, cache[i].position));
             let score = |i: usize| match (policy.score, policy.scope) {
                 (Score::Recency, _) => cache[i].position as f64,
                 (Score::LastAttention, _) => mean[i],
                 (Score::AccumulatedAttention, _) => cache[i].received,
-                (Score::KeyNorm, Scope::Head) => -f64::from(norm(group, cache[i].position)),
-                (Score::KeyNorm, Scope::Layer) => {
-                    -(0..heads.kv_heads).map(|kv| f64::from(norm(kv, cache[i].position))).sum::<f64>()
-                }
+                (Score::KeyNorm, Scope::Head) => -norm(group, i),
+                (Score::KeyNorm, Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),
                 (Score::Random, _) => draw(group, cache[i].position),
             };
             let protected =
@@ -82,10 +71,10 @@ pub(super) fn read(
                 a != b && (a - b).abs() <= 1e-5 * b.abs()
             };
             answer.ambiguous |= policy.score != Score::Recency && candidates.iter().any(|&i| close(i));
-            evicted.push(Some(cache.remove(victim).position as u32));
+            let victim = cache.remove(victim).position as u32;
+            answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim });
         }
         answer.attention.push(rows);
-        answer.evicted.push(evicted);
     }
     answer.survivors = caches.iter().map(|cache| cache.iter().map(|e| e.position as u32).collect()).collect();
     answer

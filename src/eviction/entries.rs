@@ -94,7 +94,7 @@ impl CacheEntries {
 
     /// An empty bounded cache.
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
-        let scopes: &[Scope] = if policy.score.accumulates() { &[policy.scope] } else { &[] };
+        let scopes: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
         let unbounded = CacheEntries::unbounded(heads, scopes, &[], salt);
         unbounded.fork(0, policy).expect("an empty cache can be forked for any policy")
     }
@@ -118,18 +118,17 @@ impl CacheEntries {
         if entries <= policy.size {
             return None;
         }
-        let candidates = policy.keep_first..entries - policy.keep_recent;
+        let candidates = policy.keep_first as u32..(entries - policy.keep_recent) as u32;
         let room = policy.size - policy.keep_first - policy.keep_recent;
         let kept: Vec<Vec<u32>> = (0..self.groups.len())
             .map(|group| {
-                let score = |column: usize| self.score_at_cut(policy, group, column, &newest);
-                let mut ranked: Vec<usize> = candidates.clone().collect();
+                let score = |column: u32| self.score_at_cut(policy, group, column as usize, &newest);
+                let mut kept: Vec<u32> = candidates.clone().collect();
                 // NaN sorts somewhere; it shows in the results.
-                ranked.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
-                ranked.truncate(room);
-                let mut kept: Vec<u32> = ranked.into_iter().map(|column| column as u32).collect();
-                kept.extend(0..candidates.start as u32);
-                kept.extend(candidates.end as u32..entries as u32);
+                kept.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
+                kept.truncate(room);
+                kept.extend(0..candidates.start);
+                kept.extend(candidates.end..entries as u32);
                 kept.sort_unstable();
                 kept
             })
@@ -161,7 +160,7 @@ impl CacheEntries {
         if self.policy.is_some() || len > policy.size || len > self.seen || norms_missing {
             return None;
         }
-        let received = if policy.score.accumulates() {
+        let received = if policy.score == Score::AccumulatedAttention {
             let at =
                 if len == self.seen { &self.received } else { &self.saved.iter().find(|(at, _)| *at == len)?.1 };
             vec![at.iter().find(|received| received.scope == policy.scope)?.clone()]

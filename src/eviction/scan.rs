@@ -4,8 +4,8 @@
 //! Inside a layer a token's query, key and value don't depend on what was evicted there. So a block's logits
 //! against (cache + block) are computed as one product beforehand, and only this scan is sequential. It leaves the
 //! masked attention weights, ready for one product with the values: the same numbers as deleting entries one token
-//! at a time (arXiv
-//! 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the end of its block.
+//! at a time (arXiv 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the
+//! end of its block.
 
 use super::entries::{CacheEntries, Heads};
 use super::settings::Scope;
@@ -43,7 +43,6 @@ pub struct BlockScan<'a> {
     newest: Vec<f32>,
     /// Columns evicted by the last step: (groups), or empty.
     victims: Vec<usize>,
-    evicted: bool,
 }
 
 impl<'a> BlockScan<'a> {
@@ -67,16 +66,7 @@ impl<'a> BlockScan<'a> {
         let mut mask = vec![f32::NEG_INFINITY; stride];
         mask[..held].fill(0.0);
         let masks = vec![mask; entries.groups.len()];
-        BlockScan {
-            entries,
-            rows,
-            held,
-            cached: held,
-            masks,
-            newest: vec![0.0; stride],
-            victims: Vec::new(),
-            evicted: false,
-        }
+        BlockScan { entries, rows, held, cached: held, masks, newest: vec![0.0; stride], victims: Vec::new() }
     }
 
     /// Columns rounded up to whole lanes: the length of a row of logits.
@@ -140,8 +130,7 @@ impl<'a> BlockScan<'a> {
         if row + 1 == rows && !self.entries.newest.is_empty() {
             let scope = self.entries.policy.map_or(Scope::Layer, |policy| policy.scope);
             for (group, newest) in self.entries.newest.iter_mut().enumerate() {
-                newest.clear();
-                newest.resize(width, 0.0);
+                *newest = vec![0.0; width];
                 attention.add_to(newest, scope, group);
             }
         }
@@ -173,18 +162,17 @@ impl<'a> BlockScan<'a> {
             }
         }
         self.cached -= 1;
-        self.evicted = true;
     }
 
     /// Ends the block. Returns the columns each group keeps, ascending: (groups)(entries); `None` if nothing was
     /// evicted.
     pub fn finish(self) -> Option<Vec<Vec<u32>>> {
-        let BlockScan { entries, rows, held, masks, evicted, .. } = self;
+        let BlockScan { entries, rows, held, cached, masks, .. } = self;
         let columns = held + rows;
         entries.seen += rows;
-        let kept: Option<Vec<Vec<u32>>> = evicted.then(|| {
-            let cached = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
-            masks.iter().map(cached).collect()
+        let kept: Option<Vec<Vec<u32>>> = (cached < columns).then(|| {
+            let kept = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
+            masks.iter().map(kept).collect()
         });
         let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
         sums.for_each(|sums| sums.truncate(columns));

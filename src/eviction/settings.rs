@@ -63,16 +63,6 @@ impl Score {
         name_of(&SCORES, self)
     }
 
-    /// Whether the seed changes decisions.
-    pub fn is_random(self) -> bool {
-        self == Score::Random
-    }
-
-    /// Whether decisions depend on attention summed over many steps.
-    pub fn accumulates(self) -> bool {
-        self == Score::AccumulatedAttention
-    }
-
     /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
     /// computed in f64. (Where the least attended entry leaves, it hardly matters which of two nearly equal ones
     /// does.)

@@ -8,18 +8,12 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Store};
-use super::product::{Strides, product};
+use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Table};
+use super::product::{Right, product};
+use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, rotate_head};
 use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
 use crate::vector;
-
-/// Rotations of a read's tokens, and the row of the first token.
-#[derive(Clone, Copy)]
-pub(super) struct RowAngles<'a> {
-    pub angles: &'a Angles,
-    pub first: usize,
-}
 
 /// The network as attention needs it.
 pub(super) struct AttentionShape<'a> {
@@ -32,26 +26,16 @@ pub(super) struct AttentionShape<'a> {
 /// (rows, kv_heads, head_dim).
 #[derive(Clone, Copy)]
 pub(super) struct Projections<'a> {
+    pub shape: &'a AttentionShape<'a>,
     pub queries: &'a [f32],
     pub keys: &'a [f32],
     pub values: &'a [f32],
     /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
     pub norms: Option<&'a [f64]>,
+    /// The absolute rotations of a read's tokens, and the first of these tokens among them.
+    pub angles: &'a Angles,
+    pub first: usize,
     pub rows: usize,
-}
-
-impl<'a> Projections<'a> {
-    /// Those of `rows` tokens from `start` on.
-    pub fn slice(self, shape: &AttentionShape<'_>, start: usize, rows: usize) -> Projections<'a> {
-        let (q, kv) = (shape.heads.heads * shape.head_dim, shape.heads.kv_heads * shape.head_dim);
-        Projections {
-            queries: &self.queries[start * q..][..rows * q],
-            keys: &self.keys[start * kv..][..rows * kv],
-            values: &self.values[start * kv..][..rows * kv],
-            norms: self.norms.map(|norms| &norms[start * shape.heads.kv_heads..][..rows * shape.heads.kv_heads]),
-            rows,
-        }
-    }
 }
 
 /// Buffers that are reused from block to block.
@@ -85,77 +69,69 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// Reads tokens into one layer's cache. `placed` holds the rows' absolute rotations; `out` takes the attention
-/// output (rows, heads, head_dim), and `lost` (rows) is increased by the attention lost to eviction, summed over
-/// heads.
+/// Reads tokens into one layer's cache. `out` takes the attention output (rows, heads, head_dim), and `lost` (rows)
+/// is increased by the attention lost to eviction, summed over heads.
 pub(super) fn attend(
-    shape: &AttentionShape<'_>,
-    cache: &mut LayerCache,
     tokens: Projections<'_>,
-    placed: RowAngles<'_>,
+    cache: &mut LayerCache,
     out: &mut [f32],
     mut lost: Option<&mut [f32]>,
     scratch: &mut Scratch,
 ) {
-    let width = shape.heads.heads * shape.head_dim;
+    let width = tokens.shape.heads.heads * tokens.shape.head_dim;
     let mut start = 0;
     while start < tokens.rows {
         // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
         let rows = (BLOCK - cache.entries.seen() % BLOCK).min(tokens.rows - start);
-        let block = Block {
-            shape,
-            tokens: tokens.slice(shape, start, rows),
-            angles: placed.angles,
-            first: placed.first + start,
-            out: &mut out[start * width..][..rows * width],
-            lost: lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]),
-        };
-        block.attend(cache, scratch);
+        let out = &mut out[start * width..][..rows * width];
+        let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]);
+        tokens.slice(start, rows).attend_block(cache, out, lost, scratch);
         start += rows;
     }
 }
 
-/// What the scan of a block's rows fills.
-struct ScanOutput<'a> {
-    /// (heads, rows, stride)
-    logits: &'a mut [f32],
-    normaliser: &'a mut Normaliser,
-    log: Option<&'a mut Vec<Eviction>>,
-}
+impl<'a> Projections<'a> {
+    /// Those of `rows` tokens from `start` on.
+    pub fn slice(self, start: usize, rows: usize) -> Projections<'a> {
+        let Heads { heads, kv_heads } = self.shape.heads;
+        let (q, kv) = (heads * self.shape.head_dim, kv_heads * self.shape.head_dim);
+        Projections {
+            queries: &self.queries[start * q..][..rows * q],
+            keys: &self.keys[start * kv..][..rows * kv],
+            values: &self.values[start * kv..][..rows * kv],
+            norms: self.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
+            first: self.first + start,
+            rows,
+            ..self
+        }
+    }
 
-/// Some tokens of a read, at most [`BLOCK`].
-struct Block<'a> {
-    shape: &'a AttentionShape<'a>,
-    tokens: Projections<'a>,
-    angles: &'a Angles,
-    /// The block's first row among the rows of `angles`.
-    first: usize,
-    out: &'a mut [f32],
-    lost: Option<&'a mut [f32]>,
-}
-
-impl Block<'_> {
-    fn attend(mut self, cache: &mut LayerCache, scratch: &mut Scratch) {
+    /// Reads at most [`BLOCK`] tokens.
+    fn attend_block(
+        self,
+        cache: &mut LayerCache,
+        out: &mut [f32],
+        lost: Option<&mut [f32]>,
+        scratch: &mut Scratch,
+    ) {
         let started = Instant::now();
         let stats = &mut scratch.stats;
         let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
-        let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
+        let (dim, rows) = (self.shape.head_dim, self.rows);
         let held = cache.entries.len();
         let columns = held + rows;
         let stride = vector::padded(columns);
-        cache.reserve(kv_heads, dim, columns);
-        let LayerCache { entries, keys, values, capacity, all_keys, log } = cache;
-        let capacity = *capacity;
+        cache.reserve(columns);
+        let LayerCache { entries, keys, values, all_keys, log } = cache;
 
         for row in 0..rows {
             for kv_head in 0..kv_heads {
-                let value = &self.tokens.values[(row * kv_heads + kv_head) * dim..][..dim];
-                values[(kv_head * capacity + held + row) * dim..][..dim].copy_from_slice(value);
+                let value = &self.values[(row * kv_heads + kv_head) * dim..][..dim];
+                values.vector_mut(kv_head, held + row).copy_from_slice(value);
             }
         }
-        let norm =
-            |kv_head: usize, row: usize| self.tokens.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
+        let norm = |kv_head: usize, row: usize| self.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
         let mut scan = entries.begin(rows, norm);
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
@@ -164,15 +140,9 @@ impl Block<'_> {
         match keys {
             Keys::Absolute(keys) => {
                 self.rotate_queries(queries);
-                for row in 0..rows {
-                    for kv_head in 0..kv_heads {
-                        let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-                        let place = &mut keys[(kv_head * capacity + held + row) * dim..][..dim];
-                        rotate_head(key, self.angles.row(self.first + row), 1.0, place);
-                    }
-                }
+                self.store_keys(keys, held);
                 let clock = Instant::now();
-                self.logits_of_all(queries, keys, (capacity, stride), logits);
+                self.logits_of_all(queries, keys, stride, logits);
                 stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 for row in 0..rows {
@@ -182,8 +152,7 @@ impl Block<'_> {
             }
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
-                let output = ScanOutput { logits, normaliser: &mut scratch.normaliser, log: log.as_mut() };
-                self.scan_rerotated(keys, &mut scan, held, capacity, output);
+                self.scan_rerotated(keys, &mut scan, held, logits, &mut scratch.normaliser, log.as_mut());
                 stats.scan += clock.elapsed();
             }
         }
@@ -193,12 +162,8 @@ impl Block<'_> {
         let per_kv = self.shape.heads.per_kv_head();
         mixed.par_chunks_mut(per_kv * rows * dim).enumerate().for_each(|(kv_head, mixed)| {
             let weights = &logits[kv_head * per_kv * rows * stride..][..per_kv * rows * stride];
-            product(
-                (per_kv * rows, dim, columns),
-                (mixed, Strides::row_major(dim)),
-                (weights, Strides::row_major(stride)),
-                (&values[kv_head * capacity * dim..][..capacity * dim], Strides::row_major(dim)),
-            );
+            let values = Right::Rows(values.head(kv_head));
+            product((per_kv * rows, dim, columns), (mixed, dim), (weights, stride), values);
         });
         stats.attention_products += clock.elapsed();
         stats.attention_flops += 4 * (heads * rows * columns * dim) as u64;
@@ -206,60 +171,59 @@ impl Block<'_> {
             for head in 0..heads {
                 let scale = 1.0 / scratch.normaliser.sum[head * rows + row];
                 let from = &mixed[(head * rows + row) * dim..][..dim];
-                let to = &mut self.out[(row * heads + head) * dim..][..dim];
+                let to = &mut out[(row * heads + head) * dim..][..dim];
                 for (to, from) in to.iter_mut().zip(from) {
                     *to = from * scale;
                 }
             }
         }
         let kept = scan.finish();
-        if let (Some(lost), Some(all_keys)) = (self.lost.take(), all_keys.as_mut()) {
+        if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
             let seen = entries.seen();
-            self.store_keys(all_keys, seen);
+            all_keys.reserve(vector::padded(seen));
+            self.store_keys(all_keys, seen - rows);
             self.measure_loss(queries, &scratch.normaliser, (all_keys, seen), &mut scratch.all_logits, lost);
         }
         if let Some(kept) = kept {
-            match keys {
-                Keys::Absolute(keys) => close_gaps(keys, &kept, kv_heads, capacity, dim),
-                Keys::Rerotated(keys) => keys.keep(&kept),
-            }
-            close_gaps(values, &kept, kv_heads, capacity, dim);
+            cache.keep(&kept);
         }
         stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
     /// Queries at their absolute positions, divided by sqrt(head_dim): (heads, rows, head_dim)
     fn rotate_queries(&self, queries: &mut [f32]) {
-        let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.tokens.rows);
+        let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.rows);
         let scale = 1.0 / (dim as f32).sqrt();
         for row in 0..rows {
             let angles = self.angles.row(self.first + row);
             for head in 0..heads {
-                let query = &self.tokens.queries[(row * heads + head) * dim..][..dim];
+                let query = &self.queries[(row * heads + head) * dim..][..dim];
                 rotate_head(query, angles, scale, &mut queries[(head * rows + row) * dim..][..dim]);
             }
         }
     }
 
+    /// The rotated keys become the vectors of a table from `at` on.
+    fn store_keys(&self, table: &mut Table, at: usize) {
+        let (kv_heads, dim) = (self.shape.heads.kv_heads, self.shape.head_dim);
+        for row in 0..self.rows {
+            for kv_head in 0..kv_heads {
+                let key = &self.keys[(row * kv_heads + kv_head) * dim..][..dim];
+                rotate_head(key, self.angles.row(self.first + row), 1.0, table.vector_mut(kv_head, at + row));
+            }
+        }
+    }
+
     /// The block's logits against cache and block: (heads, rows, stride)
-    fn logits_of_all(
-        &self,
-        queries: &[f32],
-        keys: &[f32],
-        (capacity, stride): (usize, usize),
-        logits: &mut [f32],
-    ) {
-        let (dim, rows) = (self.shape.head_dim, self.tokens.rows);
+    fn logits_of_all(&self, queries: &[f32], keys: &Table, stride: usize, logits: &mut [f32]) {
+        let (dim, rows) = (self.shape.head_dim, self.rows);
         let per_kv = self.shape.heads.per_kv_head();
         // Whole lanes, unless the cache was shrunk to fit its entries.
-        let width = stride.min(capacity);
+        let width = stride.min(keys.capacity);
         logits.par_chunks_mut(per_kv * rows * stride).enumerate().for_each(|(kv_head, logits)| {
-            product(
-                (per_kv * rows, width, dim),
-                (logits, Strides::row_major(stride)),
-                (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
-                (&keys[kv_head * capacity * dim..][..capacity * dim], Strides::transposed(dim)),
-            );
+            let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
+            let keys = Right::Transposed(keys.head(kv_head));
+            product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);
             // Columns beyond the last of each row are masked, but must be numbers.
             logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
         });
@@ -269,51 +233,37 @@ impl Block<'_> {
     /// scanned.
     fn scan_rerotated(
         &self,
-        keys: &mut super::rerotation::RerotatedKeys,
+        keys: &mut RerotatedKeys,
         scan: &mut BlockScan<'_>,
         held: usize,
-        capacity: usize,
-        output: ScanOutput<'_>,
+        logits: &mut [f32],
+        normaliser: &mut Normaliser,
+        mut log: Option<&mut Vec<Eviction>>,
     ) {
-        let ScanOutput { logits, normaliser, mut log } = output;
         let Heads { heads, kv_heads } = self.shape.heads;
-        let (dim, rows, stride) = (self.shape.head_dim, self.tokens.rows, scan.stride());
+        let (dim, rows, stride) = (self.shape.head_dim, self.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
         let scale = 1.0 / (dim as f32).sqrt();
         let mut query = vec![0.0; dim];
         for row in 0..rows {
-            let key = &self.tokens.keys[row * kv_heads * dim..][..kv_heads * dim];
+            let key = &self.keys[row * kv_heads * dim..][..kv_heads * dim];
             let coordinates = keys.push(held + row, key, scan, self.shape.frequencies);
             let angles = self.shape.frequencies.angles(coordinates.into_iter());
             let lanes = vector::padded(held + row + 1);
-            let width = lanes.min(capacity);
             for kv_head in 0..kv_heads {
+                let (table, capacity) = keys.of_head(kv_head);
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
-                    let from = &self.tokens.queries[(row * heads + head) * dim..][..dim];
+                    let from = &self.queries[(row * heads + head) * dim..][..dim];
                     rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
                     let logits = &mut logits[(head * rows + row) * stride..][..lanes];
-                    let (logits, end) = logits.split_at_mut(width);
-                    vector::combine(&query, keys.of_head(kv_head), capacity, logits);
+                    let (logits, end) = logits.split_at_mut(lanes.min(capacity));
+                    vector::combine(&query, table, capacity, logits);
                     end.fill(0.0);
                 }
             }
             scan.step(row, logits, normaliser, log.as_deref_mut());
             keys.close_gaps(scan, self.shape.frequencies);
-        }
-    }
-
-    /// Adds the block's keys to the table of every key ever read; `seen` counts the block.
-    fn store_keys(&self, all_keys: &mut Store, seen: usize) {
-        let (kv_heads, dim, rows) = (self.shape.heads.kv_heads, self.shape.head_dim, self.tokens.rows);
-        all_keys.reserve(kv_heads, dim, vector::padded(seen));
-        for row in 0..rows {
-            for kv_head in 0..kv_heads {
-                let key = &self.tokens.keys[(row * kv_heads + kv_head) * dim..][..dim];
-                let place = kv_head * all_keys.capacity + seen - rows + row;
-                let place = &mut all_keys.data[place * dim..][..dim];
-                rotate_head(key, self.angles.row(self.first + row), 1.0, place);
-            }
         }
     }
 
@@ -323,21 +273,17 @@ impl Block<'_> {
         &self,
         queries: &[f32],
         cached: &Normaliser,
-        (all_keys, seen): (&Store, usize),
+        (all_keys, seen): (&Table, usize),
         all_logits: &mut Vec<f32>,
         lost: &mut [f32],
     ) {
-        let (kv_heads, dim, rows) = (self.shape.heads.kv_heads, self.shape.head_dim, self.tokens.rows);
+        let (kv_heads, dim, rows) = (self.shape.heads.kv_heads, self.shape.head_dim, self.rows);
         let (per_kv, stride) = (self.shape.heads.per_kv_head(), vector::padded(seen));
         for kv_head in 0..kv_heads {
             let logits = sized(all_logits, per_kv * rows * stride);
-            let keys = &all_keys.data[kv_head * all_keys.capacity * dim..][..all_keys.capacity * dim];
-            product(
-                (per_kv * rows, stride, dim),
-                (logits, Strides::row_major(stride)),
-                (&queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim], Strides::row_major(dim)),
-                (keys, Strides::transposed(dim)),
-            );
+            let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
+            let keys = Right::Transposed(all_keys.head(kv_head));
+            product((per_kv * rows, stride, dim), (logits, stride), (queries, dim), keys);
             for member in 0..per_kv {
                 for row in 0..rows {
                     let visible = seen - rows + row + 1;
@@ -351,100 +297,59 @@ impl Block<'_> {
     }
 }
 
-/// Keeps the columns `kept` of every key-value head, in order. `table`: (kv_heads, capacity, dim)
-pub(super) fn close_gaps(table: &mut [f32], kept: &[Vec<u32>], kv_heads: usize, capacity: usize, dim: usize) {
-    for kv_head in 0..kv_heads {
-        let kept = &kept[if kept.len() == 1 { 0 } else { kv_head }];
-        let head = &mut table[kv_head * capacity * dim..][..capacity * dim];
-        let mut to = 0;
-        // Neighbours move together: after one eviction there are two runs.
-        for run in kept.chunk_by(|a, b| a + 1 == *b) {
-            let from = run[0] as usize;
-            if from != to {
-                head.copy_within(from * dim..(from + run.len()) * dim, to * dim);
-            }
-            to += run.len();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::{Positions, presets};
+    use crate::eviction::presets;
     use crate::lm::config::{RopeScaling, RopeShape};
     use crate::lm::memory::{Memory, MemoryPlan};
 
-    /// Attention by its definition: f64, every pair of tokens, a window of `size` + 1. Returns the outputs
-    /// (tokens, heads, dim) and, per token, the attention outside the window summed over heads.
-    fn by_hand(shape: &AttentionShape<'_>, tokens: Projections<'_>, size: usize) -> (Vec<f64>, Vec<f64>) {
-        let (Heads { heads, kv_heads }, dim) = (shape.heads, shape.head_dim);
+    /// The attention that each query pays to tokens outside a window of `size` + 1, summed over heads: by its
+    /// definition, in f64, every pair of tokens.
+    fn outside(tokens: Projections<'_>, size: usize) -> Vec<f64> {
+        let (Heads { heads, kv_heads }, dim) = (tokens.shape.heads, tokens.shape.head_dim);
         let rotated = |row: &[f32], position: usize| {
             let mut to = vec![0.0; dim];
-            rotate_head(row, shape.frequencies.angles([position as f64].into_iter()).row(0), 1.0, &mut to);
+            rotate_head(row, tokens.angles.row(position), 1.0, &mut to);
             to
         };
-        let (mut out, mut lost) = (Vec::new(), Vec::new());
-        for t in 0..tokens.rows {
-            let mut outside = 0.0;
-            for head in 0..heads {
-                let kv = head / shape.heads.per_kv_head();
-                let query = rotated(&tokens.queries[(t * heads + head) * dim..][..dim], t);
-                let weights: Vec<f64> = (0..=t)
-                    .map(|s| {
-                        let key = rotated(&tokens.keys[(s * kv_heads + kv) * dim..][..dim], s);
-                        let dot: f64 = query.iter().zip(&key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
-                        (dot / (dim as f64).sqrt()).exp()
-                    })
-                    .collect();
-                let first = (t + 1).saturating_sub(size + 1);
-                let inside: f64 = weights[first..].iter().sum();
-                outside += 1.0 - inside / weights.iter().sum::<f64>();
-                for d in 0..dim {
-                    let value = |s: usize| f64::from(tokens.values[(s * kv_heads + kv) * dim + d]);
-                    out.push((first..=t).map(|s| weights[s] / inside * value(s)).sum());
-                }
-            }
-            lost.push(outside);
-        }
-        (out, lost)
+        let lost = |t: usize, head: usize| {
+            let kv = head / tokens.shape.heads.per_kv_head();
+            let query = rotated(&tokens.queries[(t * heads + head) * dim..][..dim], t);
+            let weight = |s: usize| {
+                let key = rotated(&tokens.keys[(s * kv_heads + kv) * dim..][..dim], s);
+                let dot: f64 = query.iter().zip(&key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
+                (dot / (dim as f64).sqrt()).exp()
+            };
+            let first = (t + 1).saturating_sub(size + 1);
+            (0..first).map(weight).sum::<f64>() / (0..=t).map(weight).sum::<f64>()
+        };
+        (0..tokens.rows).map(|t| (0..heads).map(|head| lost(t, head)).sum()).collect()
     }
 
+    /// What attention gives is checked by the goldens.
     #[test]
-    fn a_window_by_hand() {
+    fn the_attention_that_a_window_loses() {
         let (heads, head_dim, rows, size) = (Heads { heads: 4, kv_heads: 2 }, 8, 300, 50);
         let frequencies = Frequencies::new(&RopeShape { theta: 100.0, scaling: RopeScaling::None }, head_dim);
         let shape = AttentionShape { heads, head_dim, frequencies: &frequencies };
         let mut rng = fastrand::Rng::with_seed(3);
         let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| 4.0 * rng.f32() - 2.0).collect() };
-        let (queries, keys) = (random(rows * 32), random(rows * 16));
-        let values = random(rows * 16);
-        let tokens = Projections { queries: &queries, keys: &keys, values: &values, norms: None, rows };
+        let (queries, keys, values) = (&random(rows * 32), &random(rows * 16), &random(rows * 16));
+        let angles = &frequencies.angles((0..rows).map(|position| position as f64));
+        let tokens = Projections { shape: &shape, queries, keys, values, norms: None, angles, first: 0, rows };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
-        let plan =
-            MemoryPlan { measure_loss: true, positions: Positions::Absolute, ..MemoryPlan::bounded(policy) };
+        let plan = MemoryPlan { measure_loss: true, ..MemoryPlan::bounded(policy) };
         let mut memory = Memory::new(1, heads, head_dim, &plan);
-        let (mut out, mut lost) = (vec![0.0; rows * 32], vec![0.0; rows]);
+        let mut lost = Vec::new();
         // Reading in uneven pieces must not matter.
-        let mut start = 0;
         for piece in [1, 128, 71, 100] {
-            let angles = frequencies.angles((start..start + piece).map(|p| p as f64));
-            attend(
-                &shape,
-                &mut memory.layers[0],
-                tokens.slice(&shape, start, piece),
-                RowAngles { angles: &angles, first: 0 },
-                &mut out[start * 32..(start + piece) * 32],
-                Some(&mut lost[start..start + piece]),
-                &mut memory.scratch,
-            );
-            start += piece;
+            let (cache, scratch) = (&mut memory.layers[0], &mut memory.scratch);
+            let (mut out, mut of_piece) = (vec![0.0; piece * 32], vec![0.0; piece]);
+            attend(tokens.slice(lost.len(), piece), cache, &mut out, Some(&mut of_piece), scratch);
+            lost.extend(of_piece);
         }
-        let (want, want_lost) = by_hand(&shape, tokens, size);
-        for (got, want) in out.iter().zip(&want) {
-            assert!((f64::from(*got) - want).abs() < 1e-5, "{got} {want}");
-        }
-        for (t, (got, want)) in lost.iter().zip(&want_lost).enumerate() {
+        for (t, (got, want)) in lost.iter().zip(outside(tokens, size)).enumerate() {
             assert!((f64::from(*got) - want).abs() < 1e-5, "lost at {t}: {got} {want}");
         }
         assert!(lost[rows - 1] > 1.0);

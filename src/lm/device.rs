@@ -116,17 +116,13 @@ pub fn available_memory() -> Option<u64> {
 /// Bytes of memory in use, by this process and on the GPU if it uses one. Memory that was freed but kept for later
 /// use is returned to the system first. `None` if the system does not say.
 pub fn resident_bytes(device: &Device) -> Option<u64> {
-    return_freed_memory();
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
-    let card = if device.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };
-    Some(kibibytes(&rollup, "Rss:")? + card)
-}
-
-fn return_freed_memory() {
     // SAFETY: the call takes no pointer and changes no memory that is in use.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code)]
     unsafe {
         libc::malloc_trim(0);
     }
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let card = if device.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };
+    Some(kibibytes(&rollup, "Rss:")? + card)
 }

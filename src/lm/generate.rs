@@ -27,8 +27,7 @@ pub enum Sampling {
 pub struct GenerationSettings {
     pub sampling: Sampling,
     /// Logits of tokens in the prompt or in the text are divided by this if positive and multiplied if negative
-    /// (CTRL, arXiv
-    /// 1909.05858); 1 changes nothing.
+    /// (CTRL, arXiv 1909.05858); 1 changes nothing.
     pub repetition_penalty: f32,
     pub max_new_tokens: usize,
     /// Tokens that end a text; not part of it.
@@ -90,29 +89,25 @@ impl LanguageModel {
         let mut logits = self.logits(&Tensor::cat(&states, 0)?)?;
         let sequence = |mut prompt: PrefilledPrompt| {
             // The last token is not read any more.
-            self.shrink_to_fit(&mut prompt.memory, settings.max_new_tokens.saturating_sub(1));
+            prompt.memory.shrink_to_fit(settings.max_new_tokens.saturating_sub(1));
             Sequence::new(prompt, settings)
         };
         let mut sequences: Vec<Sequence> = prompts.into_iter().map(sequence).collect();
-        let mut open: Vec<usize> = (0..sequences.len()).collect();
         for count in 1..=settings.max_new_tokens {
-            let mut next = Vec::with_capacity(open.len());
-            let mut continuing = Vec::with_capacity(open.len());
-            for (&index, logits) in open.iter().zip(&logits) {
-                let sequence = &mut sequences[index];
+            let mut next = Vec::with_capacity(sequences.len());
+            let open = sequences.iter_mut().filter(|sequence| !sequence.ended);
+            for (sequence, logits) in open.zip(&logits) {
                 let token = sequence.choose(logits, settings)?;
-                if sequence.push(token, settings, decode)? {
+                sequence.push(token, settings, decode)?;
+                if !sequence.ended {
                     next.push(token);
-                    continuing.push(index);
                 }
             }
-            open = continuing;
-            if open.is_empty() || count == settings.max_new_tokens {
+            if next.is_empty() || count == settings.max_new_tokens {
                 break;
             }
-            let mut memories: Vec<&mut Memory> = Vec::with_capacity(open.len());
-            let waiting = sequences.iter_mut().enumerate().filter(|(index, _)| open.binary_search(index).is_ok());
-            memories.extend(waiting.map(|(_, sequence)| &mut sequence.memory));
+            let open = sequences.iter_mut().filter(|sequence| !sequence.ended);
+            let mut memories: Vec<&mut Memory> = open.map(|sequence| &mut sequence.memory).collect();
             let states = self.step(&next, &mut memories)?; // (texts, hidden)
             logits = self.logits(&states)?;
         }
@@ -138,34 +133,34 @@ impl Sequence {
 
     fn choose(&mut self, logits: &[f32], settings: &GenerationSettings) -> Result<u32> {
         let what = || format!("token {} of the text", self.tokens.len() - self.prompt);
+        let row = |logits: &[f32]| Tensor::from_slice(logits, logits.len(), &Device::Cpu);
         let penalised = if settings.repetition_penalty == 1.0 {
             None
         } else {
-            let row = Tensor::from_slice(logits, logits.len(), &Device::Cpu)?;
-            Some(apply_repeat_penalty(&row, settings.repetition_penalty, &self.tokens)?.to_vec1::<f32>()?)
+            let penalised = apply_repeat_penalty(&row(logits)?, settings.repetition_penalty, &self.tokens)?;
+            Some(penalised.to_vec1::<f32>()?)
         };
         let logits = penalised.as_deref().unwrap_or(logits);
         let likeliest = vector::argmax(logits).with_context(what).context("the model's logits are not numbers")?;
         match &mut self.sampler {
             None => Ok(likeliest as u32),
-            Some(sampler) => Ok(sampler.sample(&Tensor::from_slice(logits, logits.len(), &Device::Cpu)?)?),
+            Some(sampler) => Ok(sampler.sample(&row(logits)?)?),
         }
     }
 
-    /// Adds a token. Returns whether the text continues.
-    fn push(&mut self, token: u32, settings: &GenerationSettings, decode: Decode<'_>) -> Result<bool> {
+    /// Adds a token, or ends the text.
+    fn push(&mut self, token: u32, settings: &GenerationSettings, decode: Decode<'_>) -> Result<()> {
         if settings.stop_tokens.contains(&token) {
             self.ended = true;
-            return Ok(false);
+            return Ok(());
         }
         self.tokens.push(token);
         if !settings.stop_strings.is_empty() {
             let text = decode(&self.tokens[self.prompt..])?;
-            let found = settings.stop_strings.iter().filter_map(|stop| text.find(stop.as_str()));
-            self.cut = found.min();
+            self.cut = settings.stop_strings.iter().filter_map(|stop| text.find(stop.as_str())).min();
             self.ended = self.cut.is_some();
         }
-        Ok(!self.ended)
+        Ok(())
     }
 
     fn finish(mut self, decode: Decode<'_>) -> Result<Generated> {

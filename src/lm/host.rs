@@ -52,8 +52,7 @@ pub fn host_memory() -> Option<HostMemory> {
 
 /// The mounted file systems; empty if the system does not say.
 pub fn mounts() -> Vec<Mount> {
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    text.lines().filter_map(mount).collect()
+    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(mount).collect()
 }
 
 /// As [`host_memory`], for a machine whose `/proc` and `/sys` are below `root`.
@@ -75,18 +74,14 @@ fn memory_below(root: &Path) -> Option<HostMemory> {
 /// `36 35 98:0 /root /point rw,relatime shared:1 - kind device options`, proc(5).
 fn mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
-    let left: Vec<&str> = left.split(' ').collect();
-    let right: Vec<&str> = right.split(' ').collect();
+    let (mut left, mut right) = (left.split(' ').skip(4), right.split(' '));
     // Blanks, tabs, line ends and backslashes are escaped as octal numbers.
     let point = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
-        .fold(left.get(4)?.to_string(), |text, (code, character)| text.replace(code, character));
-    let options = left.get(5)?.split(',').chain(right.get(2)?.split(','));
-    Some(Mount {
-        point: PathBuf::from(point),
-        kind: (*right.first()?).to_string(),
-        options: options.map(str::to_string).collect(),
-    })
+        .fold(left.next()?.to_string(), |text, (code, character)| text.replace(code, character));
+    let kind = right.next()?.to_string();
+    let options = left.next()?.split(',').chain(right.nth(1)?.split(','));
+    Some(Mount { point: point.into(), kind, options: options.map(str::to_string).collect() })
 }
 
 /// The number of KiB after a name, in bytes.
@@ -108,7 +103,7 @@ const VERSION_1: Version = Version {
     top: "sys/fs/cgroup/memory",
     limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
-    cached_files: ["total_inactive_file ", "total_active_file "],
+    cached_files: ["total_inactive_file", "total_active_file"],
 };
 
 // Beyond `memory.high` a group is not killed but nearly stopped.
@@ -116,7 +111,7 @@ const VERSION_2: Version = Version {
     top: "sys/fs/cgroup",
     limits: &["memory.max", "memory.high"],
     usage: "memory.current",
-    cached_files: ["inactive_file ", "active_file "],
+    cached_files: ["inactive_file", "active_file"],
 };
 
 /// The limits of this process's control groups, from its own up to the top.
@@ -146,8 +141,9 @@ fn limit_of(folder: &Path, root: &Path, version: &Version) -> Option<MemoryLimit
     // `max`, which is no number, means no limit.
     let bytes = version.limits.iter().filter_map(|name| number(name)).min()?;
     let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-    let entry = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-    let reclaimable: u64 = version.cached_files.iter().filter_map(|name| entry(name)).sum();
+    let entries = stat.lines().filter_map(|line| line.split_once(' '));
+    let cached = entries.filter(|(name, _)| version.cached_files.contains(name));
+    let reclaimable: u64 = cached.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum();
     let held = number(version.usage).unwrap_or(0).saturating_sub(reclaimable);
     let shown = Path::new("/").join(folder.strip_prefix(root).unwrap_or(folder));
     Some(MemoryLimit { bytes, left: bytes.saturating_sub(held), kind: LimitKind::ControlGroup(shown) })

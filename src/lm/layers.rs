@@ -2,8 +2,8 @@
 //!
 //! On the CPU norm and activation run over whole rows of f32; elsewhere they are candle's.
 
-use anyhow::Result;
-use candle_core::{CpuStorage, CustomOp2, DType, Device, InplaceOp2, Layout, Shape, Tensor};
+use anyhow::{Result, bail};
+use candle_core::{CpuStorage, DType, Device, InplaceOp2, Layout, Storage, Tensor};
 use rayon::prelude::*;
 
 use super::weights::Weights;
@@ -16,31 +16,31 @@ pub(super) struct Linear {
     weight: Tensor,
     /// (out)
     bias: Option<Tensor>,
+    /// Multiplied by [`Products::Gemv`].
+    gemv: bool,
 }
 
 impl Linear {
-    /// Takes `name.weight` (out, in), and `name.bias` (out) if the checkpoint has one.
+    /// Takes `name.weight` (out, in), and `name.bias` (out) if the checkpoint has one. They are rounded to `dtype`
+    /// and stored as `keep`.
     pub fn take(
         weights: &mut Weights,
         name: &str,
         (out, input): (usize, usize),
-        dtype: DType,
+        (dtype, keep): (DType, DType),
         device: &Device,
     ) -> Result<Linear> {
-        let weight = weights.take(&format!("{name}.weight"), &[out, input], dtype, device)?;
-        let bias = format!("{name}.bias");
-        let bias = if weights.has(&bias) { Some(weights.take(&bias, &[out], dtype, device)?) } else { None };
-        Ok(Linear { weight, bias })
+        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
+        let biased = weights.has(&bias);
+        let mut take = |name: &str, shape: &[usize]| -> Result<Tensor> {
+            Ok(weights.take(name, shape, dtype, device)?.to_dtype(keep)?)
+        };
+        let weight = take(&weight, &[out, input])?;
+        Ok(Linear::new(weight, if biased { Some(take(&bias, &[out])?) } else { None }))
     }
 
     pub fn new(weight: Tensor, bias: Option<Tensor>) -> Linear {
-        Linear { weight, bias }
-    }
-
-    /// Converts the weights to another type.
-    pub fn held_as(self, dtype: DType) -> Result<Linear> {
-        let bias = self.bias.map(|bias| bias.to_dtype(dtype)).transpose()?;
-        Ok(Linear { weight: self.weight.to_dtype(dtype)?, bias })
+        Linear { weight, bias, gemv: false }
     }
 
     /// Bytes of the weights in memory.
@@ -49,51 +49,18 @@ impl Linear {
     }
 
     /// Prepares the matrix for a kind of products.
-    pub fn ready(&self, products: Products) -> Result<ReadyLinear> {
-        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(products.dtype())).transpose()?;
-        let weight = match products {
-            Products::Gemm(dtype) => self.weight.to_dtype(dtype)?,
-            Products::Gemv => self.weight.clone(),
+    pub fn ready(&self, products: Products) -> Result<Linear> {
+        let (weight, dtype) = match products {
+            Products::Gemm(dtype) => (self.weight.to_dtype(dtype)?, dtype),
+            Products::Gemv => (self.weight.clone(), DType::F32),
         };
-        Ok(ReadyLinear { weight, bias, gemv: products == Products::Gemv })
+        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
+        Ok(Linear { weight, bias, gemv: products == Products::Gemv })
     }
-}
 
-/// Bytes of a tensor's numbers.
-pub(super) fn bytes_of(tensor: &Tensor) -> usize {
-    tensor.elem_count() * tensor.dtype().size_in_bytes()
-}
-
-/// How products with weights are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Products {
-    /// Any number of rows; weights are converted to this type first.
-    Gemm(DType),
-    /// A few rows in f32 on the host; weights are read once, in the type they are stored in.
-    Gemv,
-}
-
-impl Products {
-    /// The type of the rows.
-    pub fn dtype(self) -> DType {
-        match self {
-            Products::Gemm(dtype) => dtype,
-            Products::Gemv => DType::F32,
-        }
-    }
-}
-
-/// A [`Linear`] ready to multiply.
-pub(super) struct ReadyLinear {
-    weight: Tensor,
-    bias: Option<Tensor>,
-    gemv: bool,
-}
-
-impl ReadyLinear {
-    /// (rows, in) -> (rows, out)
+    /// (rows, in) -> (rows, out), once [`ready`](Self::ready).
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = if self.gemv { x.apply_op2_no_bwd(&self.weight, &Gemv)? } else { self.gemm(x)? };
+        let y = if self.gemv { gemv(x, &self.weight)? } else { self.gemm(x)? };
         Ok(match &self.bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,
@@ -113,48 +80,42 @@ impl ReadyLinear {
     }
 }
 
-/// x W^T for a few rows x (rows, in) of f32 and W (out, in) in its stored type.
-struct Gemv;
+/// Bytes of a tensor's numbers.
+pub(super) fn bytes_of(tensor: &Tensor) -> usize {
+    tensor.elem_count() * tensor.dtype().size_in_bytes()
+}
+
+/// How products with weights are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Products {
+    /// Any number of rows; weights are converted to this type first.
+    Gemm(DType),
+    /// A few rows in f32 on the host; weights are read once, in the type they are stored in.
+    Gemv,
+}
 
 /// Rows of weights per task of a thread.
 const OUTPUTS: usize = 64;
 
-impl CustomOp2 for Gemv {
-    fn name(&self) -> &'static str {
-        "gemv"
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_at: &Layout,
-        weight: &CpuStorage,
-        weight_at: &Layout,
-    ) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (x, (rows, input)) = (floats(x, x_at)?, x_at.shape().dims2()?);
-        let (out, _) = weight_at.shape().dims2()?;
+/// x W^T for a few rows x (rows, in) of f32 and W (out, in) in its stored type, both on the host.
+fn gemv(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let ((rows, input), (out, _)) = (x.dims2()?, weight.dims2()?);
+    let (weight, layout) = weight.storage_and_layout();
+    let Storage::Cpu(weight) = &*weight else { bail!("the weights are not on the host") };
+    let Some((start, _)) = layout.contiguous_offsets() else { bail!("the weights are not contiguous") };
+    let y = on_host([x], |[x]| -> Result<Vec<f32>> {
         let mut tiles = vec![0.0; out * rows]; // (out / OUTPUTS)(rows, OUTPUTS), the last one narrower
-        let parts = tiles.par_chunks_mut(OUTPUTS * rows).enumerate();
-        // Rows of weights are converted in small groups that stay in cache.
-        match weight {
-            CpuStorage::F32(_) => {
-                let weight = floats(weight, weight_at)?;
-                parts.for_each(|(part, tile)| {
-                    let outputs = tile.len() / rows;
-                    let weights = &weight[part * OUTPUTS * input..][..outputs * input];
-                    vector::row_products(x, input, weights, tile, outputs);
-                });
+        tiles.par_chunks_mut(OUTPUTS * rows).enumerate().try_for_each(|(part, tile)| {
+            let (from, outputs) = (start + part * OUTPUTS * input, tile.len() / rows);
+            let to = from + outputs * input;
+            match weight {
+                CpuStorage::F32(weight) => vector::row_products(x, input, &weight[from..to], tile, outputs),
+                CpuStorage::BF16(weight) => widened(x, input, &weight[from..to], tile, outputs),
+                CpuStorage::F16(weight) => widened(x, input, &weight[from..to], tile, outputs),
+                _ => bail!("weights of f32, bf16 or f16 are needed"),
             }
-            CpuStorage::BF16(weight) => {
-                let weight = contiguous(weight, weight_at)?;
-                parts.for_each(|(part, tile)| widened(x, input, &weight[part * OUTPUTS * input..], (tile, rows)));
-            }
-            CpuStorage::F16(weight) => {
-                let weight = contiguous(weight, weight_at)?;
-                parts.for_each(|(part, tile)| widened(x, input, &weight[part * OUTPUTS * input..], (tile, rows)));
-            }
-            _ => candle_core::bail!("weights of f32, bf16 or f16 are needed"),
-        }
+            Ok(())
+        })?;
         if rows > 1 {
             let mut y = vec![0.0; rows * out];
             y.par_chunks_mut(out).enumerate().for_each(|(row, y)| {
@@ -164,29 +125,21 @@ impl CustomOp2 for Gemv {
             });
             tiles = y;
         }
-        Ok((CpuStorage::F32(tiles), Shape::from((rows, out))))
-    }
+        Ok(tiles)
+    })??;
+    Ok(Tensor::from_vec(y, (rows, out), &Device::Cpu)?)
 }
 
-/// Products with weights of half precision, which are converted a few rows at a time.
-fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], (tile, rows): (&mut [f32], usize)) {
+/// Products with weights of half precision, which are converted a few rows at a time and stay in cache.
+fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], tile: &mut [f32], outputs: usize) {
     const AT_ONCE: usize = 8;
-    let outputs = tile.len() / rows;
     let mut few = vec![0.0; AT_ONCE * input];
-    for (part, weights) in weights[..outputs * input].chunks(AT_ONCE * input).enumerate() {
+    for (part, weights) in weights.chunks(AT_ONCE * input).enumerate() {
         for (to, from) in few.iter_mut().zip(weights) {
             *to = (*from).into();
         }
         vector::row_products(x, input, &few[..weights.len()], &mut tile[part * AT_ONCE..], outputs);
     }
-}
-
-/// The elements of a contiguous tensor.
-fn contiguous<'a, T>(elements: &'a [T], layout: &Layout) -> candle_core::Result<&'a [T]> {
-    let Some((start, end)) = layout.contiguous_offsets() else {
-        candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
-    };
-    Ok(&elements[start..end])
 }
 
 /// The type of products with weights: f32 on the CPU, the stored type elsewhere, f64 if asked for.
@@ -202,17 +155,23 @@ pub(super) fn compute_type(device: &Device, stored: DType, compute_f64: bool) ->
 
 /// x / rms(x) * weight, row by row. x: (rows, hidden)
 pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
-    Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
-        x.apply_op2_no_bwd(weight, &RmsNorm { eps })?
-    } else {
-        candle_nn::ops::rms_norm_slow(x, &weight.to_dtype(x.dtype())?, eps)?
-    })
+    if !x.device().is_cpu() || x.dtype() != DType::F32 {
+        return Ok(candle_nn::ops::rms_norm_slow(x, &weight.to_dtype(x.dtype())?, eps)?);
+    }
+    let normed = on_host([x, weight], |[x, weight]| {
+        let mut out = vec![0.0; x.len()];
+        let hidden = weight.len();
+        let rows = out.par_chunks_exact_mut(hidden).zip(x.par_chunks_exact(hidden)).with_min_len(64);
+        rows.for_each(|(out, x)| vector::rms_norm(x, weight, eps, out));
+        out
+    })?;
+    Ok(Tensor::from_vec(normed, x.shape(), &Device::Cpu)?)
 }
 
 /// silu(gate) * up, in the memory of the gate. Both (rows, intermediate).
 pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
     Ok(if gate.device().is_cpu() && gate.dtype() == DType::F32 {
-        gate.inplace_op2(up, &SILU_MUL)?;
+        gate.inplace_op2(up, &InPlace(vector::silu_mul))?;
         gate
     } else {
         (candle_nn::ops::silu(&gate)? * up)?
@@ -222,7 +181,7 @@ pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
 /// x + y, in the memory of x. Both (rows, hidden).
 pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
     Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
-        x.inplace_op2(y, &ADD)?;
+        x.inplace_op2(y, &InPlace(|x, y| vector::add_scaled(x, y, 1.0)))?;
         x
     } else {
         (x + y)?
@@ -230,50 +189,35 @@ pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
 }
 
 /// The floats of a contiguous f32 tensor on the host, without a copy.
-pub(super) fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
-    contiguous(storage.as_slice::<f32>()?, layout)
+fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
+    };
+    Ok(&storage.as_slice()?[start..end])
 }
 
-struct RmsNorm {
-    eps: f32,
-}
-
-impl CustomOp2 for RmsNorm {
-    fn name(&self) -> &'static str {
-        "rms-norm"
+/// Calls a function with the floats of some tensors, on the host in f32, without a copy if they are there already.
+pub(super) fn on_host<const N: usize, R>(tensors: [&Tensor; N], call: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
+    let to_host = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.contiguous();
+    let host = tensors.into_iter().map(to_host).collect::<candle_core::Result<Vec<_>>>()?;
+    let guards: Vec<_> = host.iter().map(Tensor::storage_and_layout).collect();
+    let mut slices: [&[f32]; N] = [&[]; N];
+    for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
+        let Storage::Cpu(storage) = &**storage else { bail!("a tensor moved to the host is not on the host") };
+        *slice = floats(storage, layout)?;
     }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        weight: &CpuStorage,
-        weight_layout: &Layout,
-    ) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (x, weight) = (floats(x, x_layout)?, floats(weight, weight_layout)?);
-        let hidden = weight.len();
-        let mut out = vec![0.0; x.len()];
-        let rows = out.par_chunks_exact_mut(hidden).zip(x.par_chunks_exact(hidden)).with_min_len(64);
-        rows.for_each(|(out, x)| vector::rms_norm(x, weight, self.eps, out));
-        Ok((CpuStorage::F32(out), x_layout.shape().clone()))
-    }
+    Ok(call(slices))
 }
 
 /// Floats per task of a thread.
 const PIECE: usize = 1 << 15;
 
 /// x <- f(x, y), element by element.
-struct InPlace {
-    name: &'static str,
-    apply: fn(&mut [f32], &[f32]),
-}
-
-const SILU_MUL: InPlace = InPlace { name: "silu-mul", apply: vector::silu_mul };
-const ADD: InPlace = InPlace { name: "add", apply: |x, y| vector::add_scaled(x, y, 1.0) };
+struct InPlace(fn(&mut [f32], &[f32]));
 
 impl InplaceOp2 for InPlace {
     fn name(&self) -> &'static str {
-        self.name
+        "in-place"
     }
 
     fn cpu_fwd(&self, x: &mut CpuStorage, at: &Layout, y: &CpuStorage, y_at: &Layout) -> candle_core::Result<()> {
@@ -281,7 +225,7 @@ impl InplaceOp2 for InPlace {
             candle_core::bail!("a contiguous f32 tensor is needed");
         };
         let pieces = floats(y, y_at)?.par_chunks(PIECE);
-        x[start..end].par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.apply)(x, y));
+        x[start..end].par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.0)(x, y));
         Ok(())
     }
 }
@@ -290,7 +234,7 @@ impl InplaceOp2 for InPlace {
 mod tests {
     use super::*;
 
-    /// The purpose of the padding in [`ReadyLinear::gemm`]: the bits of a row don't depend on the number of rows.
+    /// The purpose of the padding in [`Linear::gemm`]: the bits of a row don't depend on the number of rows.
     #[test]
     fn rows_are_independent_of_each_other() {
         let device = Device::Cpu;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::attention::{Scratch, close_gaps};
+use super::attention::Scratch;
 use super::rerotation::RerotatedKeys;
 use crate::eviction::{CacheEntries, Eviction, Heads, Positions, Scope, SizedPolicy};
 use crate::vector;
@@ -35,55 +35,81 @@ pub struct Memory {
 pub(super) struct LayerCache {
     pub entries: CacheEntries,
     pub keys: Keys,
-    /// (kv_heads, capacity, head_dim)
-    pub values: Vec<f32>,
-    /// Room for entries.
-    pub capacity: usize,
+    pub values: Table,
     /// Every key ever read, at its absolute position: only to measure the attention lost to eviction.
-    pub all_keys: Option<Store>,
+    pub all_keys: Option<Table>,
     /// Evictions since [`Memory::take_log`] was last called. Only if it was asked for.
     pub log: Option<Vec<Eviction>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Keys {
-    /// Rotated once, by the token's position in the text: (kv_heads, capacity, head_dim)
-    Absolute(Vec<f32>),
+    /// Rotated once, by the token's position in the text.
+    Absolute(Table),
     /// Rotated again whenever an eviction changes their positions.
     Rerotated(RerotatedKeys),
 }
 
-/// A growing table of vectors per key-value head: (kv_heads, capacity, head_dim)
-#[derive(Clone, Debug, Default)]
-pub(super) struct Store {
+/// A table of vectors per head, with room for more: (heads, capacity, dim)
+#[derive(Clone, Debug)]
+pub(super) struct Table {
     pub data: Vec<f32>,
+    heads: usize,
     pub capacity: usize,
+    dim: usize,
 }
 
-impl Store {
-    /// Makes room for `entries`, at least doubling so that growing is cheap.
-    pub fn reserve(&mut self, kv_heads: usize, head_dim: usize, entries: usize) {
-        if entries > self.capacity {
-            let capacity = vector::padded(entries.max(2 * self.capacity));
-            self.data = resized(&self.data, (self.capacity, capacity), self.capacity, (kv_heads, head_dim));
-            self.capacity = capacity;
+impl Table {
+    pub fn new(heads: usize, capacity: usize, dim: usize) -> Table {
+        Table { data: vec![0.0; heads * capacity * dim], heads, capacity, dim }
+    }
+
+    /// A copy of the first `held` vectors of every head, with another capacity.
+    pub fn copy(&self, held: usize, capacity: usize) -> Table {
+        let mut to = Table::new(self.heads, capacity, self.dim);
+        for head in 0..self.heads {
+            to.head_mut(head)[..held * self.dim].copy_from_slice(&self.head(head)[..held * self.dim]);
+        }
+        to
+    }
+
+    /// Makes room for `len` vectors per head, at least doubling so that growing is cheap.
+    pub fn reserve(&mut self, len: usize) {
+        if len > self.capacity {
+            *self = self.copy(self.capacity, vector::padded(len.max(2 * self.capacity)));
         }
     }
-}
 
-/// A copy of the first `held` entries of a table (kv_heads, capacity, head_dim), with another capacity.
-fn resized(
-    from: &[f32],
-    (old, new): (usize, usize),
-    held: usize,
-    (kv_heads, head_dim): (usize, usize),
-) -> Vec<f32> {
-    let mut to = vec![0.0; kv_heads * new * head_dim];
-    for head in 0..kv_heads {
-        to[head * new * head_dim..][..held * head_dim]
-            .copy_from_slice(&from[head * old * head_dim..][..held * head_dim]);
+    /// The vectors of a head: (capacity, dim)
+    pub fn head(&self, head: usize) -> &[f32] {
+        &self.data[head * self.capacity * self.dim..][..self.capacity * self.dim]
     }
-    to
+
+    pub fn head_mut(&mut self, head: usize) -> &mut [f32] {
+        &mut self.data[head * self.capacity * self.dim..][..self.capacity * self.dim]
+    }
+
+    pub fn vector_mut(&mut self, head: usize, at: usize) -> &mut [f32] {
+        &mut self.data[(head * self.capacity + at) * self.dim..][..self.dim]
+    }
+
+    /// Keeps the vectors `kept` of every head, in order: (groups)(vectors)
+    fn keep(&mut self, kept: &[Vec<u32>]) {
+        let dim = self.dim;
+        for head in 0..self.heads {
+            let kept = &kept[if kept.len() == 1 { 0 } else { head }];
+            let vectors = self.head_mut(head);
+            let mut to = 0;
+            // Neighbours move together: after one eviction there are two runs.
+            for run in kept.chunk_by(|a, b| a + 1 == *b) {
+                let from = run[0] as usize;
+                if from != to {
+                    vectors.copy_within(from * dim..(from + run.len()) * dim, to * dim);
+                }
+                to += run.len();
+            }
+        }
+    }
 }
 
 /// Time and arithmetic spent on reads into a memory.
@@ -120,8 +146,7 @@ pub struct MemoryPlan<'a> {
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
-    /// Evict nothing until [`LanguageModel::cut`](super::LanguageModel::cut): for one-shot prompts (absolute
-    /// positions).
+    /// Evict nothing until [`Memory::cut`]: for one-shot prompts (absolute positions).
     pub one_shot: bool,
     /// Record evictions for [`Memory::take_log`].
     pub log: bool,
@@ -145,22 +170,17 @@ impl Memory {
             // Every layer draws differently.
             let salt = plan.seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(index as u64);
             let (entries, capacity) = match plan.policy {
-                None => (
-                    CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt),
-                    vector::padded(plan.expect),
-                ),
-                Some(policy) if plan.one_shot => (
-                    CacheEntries::one_shot(heads, policy, salt),
-                    vector::padded(plan.expect.max(policy.size()) + BLOCK),
-                ),
-                Some(policy) => {
-                    (CacheEntries::bounded(heads, policy, salt), vector::padded(policy.size() + BLOCK))
+                None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt), plan.expect),
+                Some(policy) if plan.one_shot => {
+                    (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size()) + BLOCK)
                 }
+                Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size() + BLOCK),
             };
-            let room = heads.kv_heads * capacity * head_dim;
+            let capacity = vector::padded(capacity);
+            let table = || Table::new(heads.kv_heads, capacity, head_dim);
             // Without evictions, rank and position are the same.
             let keys = match (plan.positions, plan.policy) {
-                (Positions::Absolute, _) | (_, None) => Keys::Absolute(vec![0.0; room]),
+                (Positions::Absolute, _) | (_, None) => Keys::Absolute(table()),
                 (positions, Some(policy)) => {
                     Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope(), positions))
                 }
@@ -168,9 +188,8 @@ impl Memory {
             LayerCache {
                 entries,
                 keys,
-                values: vec![0.0; room],
-                capacity,
-                all_keys: plan.measure_loss.then(Store::default),
+                values: table(),
+                all_keys: plan.measure_loss.then(|| Table::new(heads.kv_heads, 0, head_dim)),
                 log: plan.log.then(Vec::new),
             }
         };
@@ -185,27 +204,15 @@ impl Memory {
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so
     /// it equals one that was bounded from the start. `None` as for [`CacheEntries::fork`].
-    pub(super) fn fork(
-        &self,
-        len: usize,
-        policy: SizedPolicy,
-        heads: Heads,
-        head_dim: usize,
-        measure_loss: bool,
-    ) -> Option<Memory> {
+    pub fn fork(&self, len: usize, policy: SizedPolicy, measure_loss: bool) -> Option<Memory> {
         let capacity = vector::padded(policy.size() + BLOCK);
         let layers = self.layers.iter().map(|layer| {
             let Keys::Absolute(keys) = &layer.keys else { return None };
-            let copy = |from: &[f32], capacity: usize| {
-                resized(from, (layer.capacity, capacity), len, (heads.kv_heads, head_dim))
-            };
-            let room = vector::padded(len);
             Some(LayerCache {
                 entries: layer.entries.fork(len, policy)?,
-                keys: Keys::Absolute(copy(keys, capacity)),
-                values: copy(&layer.values, capacity),
-                capacity,
-                all_keys: measure_loss.then(|| Store { data: copy(keys, room), capacity: room }),
+                keys: Keys::Absolute(keys.copy(len, capacity)),
+                values: layer.values.copy(len, capacity),
+                all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
                 log: None,
             })
         });
@@ -219,38 +226,30 @@ impl Memory {
     }
 
     /// Ends a one-shot prompt ([`MemoryPlan::one_shot`]): cuts every layer to its policy's size by the attention
-    /// of the prompt's last token, and frees the room of the others. `heads` and `head_dim` are the network's.
-    pub(super) fn cut(&mut self, heads: Heads, head_dim: usize) {
+    /// of the prompt's last token, and frees the room of the others.
+    pub fn cut(&mut self) {
         for layer in &mut self.layers {
-            let kept = layer.entries.cut();
-            let (old, new) = (layer.capacity, vector::padded(layer.entries.limit() + BLOCK));
-            let Keys::Absolute(keys) = &mut layer.keys else {
-                unreachable!("one-shot prompts are read with absolute positions only");
-            };
-            for table in [keys, &mut layer.values] {
-                if let Some(kept) = &kept {
-                    close_gaps(table, kept, heads.kv_heads, old, head_dim);
-                }
-                *table = resized(table, (old, new), layer.entries.len(), (heads.kv_heads, head_dim));
+            if let Some(kept) = layer.entries.cut() {
+                layer.keep(&kept);
             }
-            layer.capacity = new;
+            layer.resize(vector::padded(layer.entries.limit() + BLOCK));
         }
     }
 
-    /// Keeps room for `more` tokens read one at a time: a bounded memory holds one entry beyond its size between
-    /// attention and eviction. Reading more, or a block at once, makes room again. `heads` and `head_dim` are the
-    /// network's.
-    pub(super) fn shrink_to_fit(&mut self, more: usize, heads: Heads, head_dim: usize) {
+    /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
+    /// [`LanguageModel::step`](super::LanguageModel::step). An unbounded memory is then as large as the text will
+    /// be, and a bounded one has room for one entry beyond its size, which it holds between attention and eviction.
+    /// Reading more, or a block at once, makes room again.
+    pub fn shrink_to_fit(&mut self, more: usize) {
         let room = |layer: &LayerCache| {
             let all = layer.entries.len() + more;
             all.min(layer.entries.limit().saturating_add(1)).max(layer.entries.len())
         };
         // Frees the tables of a block.
         self.scratch = self.scratch.clone();
-        if self.layers.iter().any(|layer| layer.capacity != room(layer)) {
+        if self.layers.iter().any(|layer| layer.values.capacity != room(layer)) {
             // All layers are copied before any is dropped. Freed one by one, they would fragment the heap.
-            let layers = self.layers.iter().map(|layer| layer.with_room(room(layer), heads.kv_heads, head_dim));
-            self.layers = layers.collect();
+            self.layers = self.layers.iter().map(|layer| layer.with_room(room(layer))).collect();
         }
     }
 
@@ -289,43 +288,58 @@ impl Memory {
 impl LayerCache {
     fn bytes(&self) -> u64 {
         let keys = match &self.keys {
-            Keys::Absolute(keys) => keys.len(),
+            Keys::Absolute(keys) => keys.data.len(),
             Keys::Rerotated(keys) => keys.floats(),
         };
-        ((keys + self.values.len()) * size_of::<f32>()) as u64
+        ((keys + self.values.data.len()) * size_of::<f32>()) as u64
     }
 
     /// A copy with another capacity, at least the number of entries.
-    fn with_room(&self, capacity: usize, kv_heads: usize, head_dim: usize) -> LayerCache {
+    fn with_room(&self, capacity: usize) -> LayerCache {
         let held = self.entries.len();
-        let copy = |from: &[f32]| resized(from, (self.capacity, capacity), held, (kv_heads, head_dim));
         LayerCache {
             entries: self.entries.clone(),
-            keys: match &self.keys {
-                Keys::Absolute(keys) => Keys::Absolute(copy(keys)),
-                Keys::Rerotated(keys) => Keys::Rerotated(keys.with_room(held, capacity)),
-            },
-            values: copy(&self.values),
-            capacity,
+            keys: self.keys.copy(held, capacity),
+            values: self.values.copy(held, capacity),
             all_keys: self.all_keys.clone(),
             log: self.log.clone(),
         }
     }
 
+    /// Changes the capacity, one table after the other.
+    fn resize(&mut self, capacity: usize) {
+        let held = self.entries.len();
+        self.keys = self.keys.copy(held, capacity);
+        self.values = self.values.copy(held, capacity);
+    }
+
     /// Makes room for `entries`. A bounded cache that reads blocks has it from the start.
-    pub fn reserve(&mut self, kv_heads: usize, head_dim: usize, entries: usize) {
-        if entries <= self.capacity {
-            return;
+    pub fn reserve(&mut self, entries: usize) {
+        let capacity = self.values.capacity;
+        if entries > capacity {
+            self.resize(vector::padded(match self.keys {
+                Keys::Absolute(_) => entries.max(2 * capacity),
+                // Bounded: there is a largest block, and no reason to double.
+                Keys::Rerotated(_) => entries,
+            }));
         }
-        let Keys::Absolute(keys) = &mut self.keys else {
-            // Bounded: there is a largest block, and no reason to double.
-            *self = self.with_room(vector::padded(entries), kv_heads, head_dim);
-            return;
-        };
-        let (old, new) = (self.capacity, vector::padded(entries.max(2 * self.capacity)));
-        for table in [keys, &mut self.values] {
-            *table = resized(table, (old, new), old, (kv_heads, head_dim));
+    }
+
+    /// Keeps the columns `kept` of every group, in order.
+    pub fn keep(&mut self, kept: &[Vec<u32>]) {
+        match &mut self.keys {
+            Keys::Absolute(keys) => keys.keep(kept),
+            Keys::Rerotated(keys) => keys.keep(kept),
         }
-        self.capacity = new;
+        self.values.keep(kept);
+    }
+}
+
+impl Keys {
+    fn copy(&self, held: usize, capacity: usize) -> Keys {
+        match self {
+            Keys::Absolute(keys) => Keys::Absolute(keys.copy(held, capacity)),
+            Keys::Rerotated(keys) => Keys::Rerotated(keys.copy(held, capacity)),
+        }
     }
 }

@@ -39,6 +39,6 @@ pub use open::ModelFiles;
 pub use product::matrix_rate;
 pub use random::tiny_shape;
 pub use rope_override::{Real, RopeOverride, RopeOverrideKind};
-pub use score::{Divergence, Scores};
+pub use score::Scores;
 pub use tokenizer::{Tokenizer, Tokens};
 pub use transformer::{Interrupted, LanguageModel, WeightType, clone_error};

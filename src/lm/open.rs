@@ -14,6 +14,7 @@ use super::rope_override::RopeOverride;
 use super::source::{DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
+use super::weights;
 use crate::bounded_read;
 use crate::format::Bytes;
 
@@ -147,7 +148,10 @@ impl ModelFiles {
         };
         let load = || match &self.weights {
             Weights::Files(stamped) => LanguageModel::load(shape, &stamped.files.weights, dtype, device),
-            Weights::Pocket => LanguageModel::from_bytes(shape, pocket::WEIGHTS, dtype, device),
+            Weights::Pocket => {
+                let weights = weights::Weights::from_bytes(pocket::WEIGHTS.into())?;
+                LanguageModel::from_weights(shape, weights, dtype, device)
+            }
             Weights::Random(sharpness) => {
                 // Drawn in f32, serialised as a checkpoint and loaded from it, the weights exist three times at once.
                 let (needed, free) = (12 * shape.parameters(), available_memory().unwrap_or(u64::MAX));

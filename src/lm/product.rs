@@ -3,39 +3,27 @@
 
 use gemm::Parallelism;
 
-/// A matrix inside a slice: element (i, j) is at `i * rows + j * columns`.
-#[derive(Clone, Copy)]
-pub(super) struct Strides {
-    pub rows: usize,
-    pub columns: usize,
+/// The right factor of a product, as its rows or as those of its transpose.
+pub(super) enum Right<'a> {
+    Rows(&'a [f32]),
+    Transposed(&'a [f32]),
 }
 
-impl Strides {
-    /// Rows that are `stride` apart.
-    pub fn row_major(stride: usize) -> Strides {
-        Strides { rows: stride, columns: 1 }
-    }
-
-    /// The transpose of a row-major matrix.
-    pub fn transposed(stride: usize) -> Strides {
-        Strides { rows: 1, columns: stride }
-    }
-
-    fn extent(self, rows: usize, columns: usize) -> usize {
-        (rows - 1) * self.rows + (columns - 1) * self.columns + 1
-    }
-}
-
-/// dst (m, n) <- lhs (m, k) x rhs (k, n), on one thread.
+/// dst (m, n) <- lhs (m, k) x rhs (k, n), on one thread. The rows of `dst` and `lhs` are `stride` floats apart; those
+/// of `rhs` are adjacent.
 pub(super) fn product(
     (m, n, k): (usize, usize, usize),
-    (dst, dst_at): (&mut [f32], Strides),
-    (lhs, lhs_at): (&[f32], Strides),
-    (rhs, rhs_at): (&[f32], Strides),
+    (dst, dst_stride): (&mut [f32], usize),
+    (lhs, lhs_stride): (&[f32], usize),
+    rhs: Right<'_>,
 ) {
+    let (rhs, rhs_row, rhs_column) = match rhs {
+        Right::Rows(rhs) => (rhs, n, 1),
+        Right::Transposed(rhs) => (rhs, 1, k),
+    };
     assert!(m > 0 && n > 0 && k > 0, "an empty product of {m} x {k} x {n}");
-    assert!(dst_at.extent(m, n) <= dst.len(), "the product does not fit its destination");
-    assert!(lhs_at.extent(m, k) <= lhs.len() && rhs_at.extent(k, n) <= rhs.len(), "a factor is too short");
+    assert!((m - 1) * dst_stride + n <= dst.len(), "the product does not fit its destination");
+    assert!((m - 1) * lhs_stride + k <= lhs.len() && n * k <= rhs.len(), "a factor is too short");
     // SAFETY: the assertions above ensure that every element the kernel accesses is inside its slice, and `dst` is
     // borrowed mutably, so it overlaps neither factor.
     #[expect(unsafe_code)]
@@ -45,15 +33,15 @@ pub(super) fn product(
             n,
             k,
             dst.as_mut_ptr(),
-            dst_at.columns as isize,
-            dst_at.rows as isize,
+            1,
+            dst_stride as isize,
             false,
             lhs.as_ptr(),
-            lhs_at.columns as isize,
-            lhs_at.rows as isize,
+            1,
+            lhs_stride as isize,
             rhs.as_ptr(),
-            rhs_at.columns as isize,
-            rhs_at.rows as isize,
+            rhs_column as isize,
+            rhs_row as isize,
             0.0,
             1.0,
             false,
@@ -79,16 +67,11 @@ pub fn matrix_rate(threads: usize) -> Result<f64, rayon::ThreadPoolBuildError> {
 fn thread_rate() -> f64 {
     let (m, n, k) = (512, 688, 256);
     let (lhs, rhs, mut dst) = (vec![0.5; m * k], vec![0.5; n * k], vec![0.0; m * n]);
-    let mut seconds = Vec::new();
-    for _ in 0..60 {
+    let mut seconds = [0.0; 60];
+    for seconds in &mut seconds {
         let started = std::time::Instant::now();
-        product(
-            (m, n, k),
-            (&mut dst, Strides::row_major(n)),
-            (&lhs, Strides::row_major(k)),
-            (&rhs, Strides::transposed(k)),
-        );
-        seconds.push(started.elapsed().as_secs_f64());
+        product((m, n, k), (&mut dst, n), (&lhs, k), Right::Transposed(&rhs));
+        *seconds = started.elapsed().as_secs_f64();
     }
     seconds.sort_by(f64::total_cmp);
     2.0 * (m * n * k) as f64 / seconds[seconds.len() / 2]
@@ -103,12 +86,7 @@ mod tests {
         // (1 2; 3 4) x (5 6; 7 8), the right factor stored transposed
         let mut dst = [9.0; 4];
         let (lhs, rhs) = ([1.0, 2.0, 3.0, 4.0], [5.0, 7.0, 6.0, 8.0]);
-        product(
-            (2, 2, 2),
-            (&mut dst, Strides::row_major(2)),
-            (&lhs, Strides::row_major(2)),
-            (&rhs, Strides::transposed(2)),
-        );
+        product((2, 2, 2), (&mut dst, 2), (&lhs, 2), Right::Transposed(&rhs));
         assert_eq!(dst, [19.0, 22.0, 43.0, 50.0]);
     }
 }

@@ -8,6 +8,7 @@ use candle_core::{DType, Device, Tensor};
 use super::config::{ModelShape, RopeScaling, RopeShape};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
+use super::weights::Weights;
 use crate::eviction::Heads;
 
 /// The shape of `random-tiny`: grouped heads, and bytes as vocabulary.
@@ -79,6 +80,6 @@ impl LanguageModel {
         tensors.insert("model.norm.weight".into(), norm);
         let bytes = safetensors::serialize(&tensors, None)?;
         drop(tensors);
-        LanguageModel::from_bytes(shape, bytes, dtype, device)
+        LanguageModel::from_weights(shape, Weights::from_bytes(bytes.into())?, dtype, device)
     }
 }

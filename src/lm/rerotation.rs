@@ -6,6 +6,7 @@
 //! shrank. (Window evicts the oldest, so hardly anything moves.) Moved keys are turned by the difference; every
 //! few turns they are rotated again from the unrotated key, so that rounding errors do not accumulate.
 
+use super::memory::Table;
 use super::rope::Frequencies;
 use crate::eviction::{BlockScan, Heads, Positions, Scope};
 use crate::vector;
@@ -14,85 +15,64 @@ use crate::vector;
 const REFRESH: usize = 16;
 
 /// Keys of one layer. The entries of a dimension are adjacent, so that turning a run of entries and multiplying by
-/// a query both run over whole rows.
+/// a query both run over whole rows: tables of (kv_heads * head_dim, capacity).
 #[derive(Clone, Debug)]
 pub(super) struct RerotatedKeys {
-    /// Before rotation: (kv_heads, head_dim, capacity)
-    raw: Vec<f32>,
-    /// At their coordinates: (kv_heads, head_dim, capacity)
-    turned: Vec<f32>,
-    /// (groups)(entries)
-    coordinates: Vec<Vec<f64>>,
-    /// Turns since the group's keys were rotated from `raw`.
-    turns: Vec<usize>,
-    /// Columns before this one have been turned since.
-    turned_before: Vec<usize>,
-    heads: Heads,
+    /// Before rotation.
+    raw: Table,
+    /// At their coordinates.
+    turned: Table,
+    groups: Vec<Group>,
+    kv_heads: usize,
     head_dim: usize,
-    capacity: usize,
-    scope: Scope,
     positions: Positions,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// (entries)
+    coordinates: Vec<f64>,
+    /// Turns since the keys were rotated from the unrotated ones.
+    turns: usize,
+    /// Columns before this one have been turned since.
+    turned_before: usize,
 }
 
 impl RerotatedKeys {
     pub fn new(heads: Heads, head_dim: usize, capacity: usize, scope: Scope, positions: Positions) -> Self {
-        let room = heads.kv_heads * head_dim * capacity;
-        let groups = heads.groups(scope);
-        RerotatedKeys {
-            raw: vec![0.0; room],
-            turned: vec![0.0; room],
-            coordinates: vec![Vec::new(); groups],
-            turns: vec![0; groups],
-            turned_before: vec![0; groups],
-            heads,
-            head_dim,
-            capacity,
-            scope,
-            positions,
-        }
+        let table = || Table::new(heads.kv_heads * head_dim, capacity, 1);
+        let groups = vec![Group::default(); heads.groups(scope)];
+        RerotatedKeys { raw: table(), turned: table(), groups, kv_heads: heads.kv_heads, head_dim, positions }
     }
 
     /// A copy with another capacity; the first `held` columns are in use.
-    pub fn with_room(&self, held: usize, capacity: usize) -> RerotatedKeys {
-        let copy = |from: &[f32]| {
-            let mut to = vec![0.0; self.heads.kv_heads * self.head_dim * capacity];
-            for (to, from) in to.chunks_exact_mut(capacity).zip(from.chunks_exact(self.capacity)) {
-                to[..held].copy_from_slice(&from[..held]);
-            }
-            to
-        };
+    pub fn copy(&self, held: usize, capacity: usize) -> RerotatedKeys {
         RerotatedKeys {
-            raw: copy(&self.raw),
-            turned: copy(&self.turned),
-            coordinates: self.coordinates.clone(),
-            turns: self.turns.clone(),
-            turned_before: self.turned_before.clone(),
-            capacity,
+            raw: self.raw.copy(held, capacity),
+            turned: self.turned.copy(held, capacity),
+            groups: self.groups.clone(),
             ..*self
         }
     }
 
     /// Number of floats of the keys.
     pub fn floats(&self) -> usize {
-        self.raw.len() + self.turned.len()
+        self.raw.data.len() + self.turned.data.len()
     }
 
-    /// Rotated keys of a head: (head_dim, capacity)
-    pub fn of_head(&self, kv_head: usize) -> &[f32] {
-        let size = self.head_dim * self.capacity;
-        &self.turned[kv_head * size..][..size]
+    /// Rotated keys of a head, (head_dim, capacity), and the capacity.
+    pub fn of_head(&self, kv_head: usize) -> (&[f32], usize) {
+        let size = self.head_dim * self.turned.capacity;
+        (&self.turned.data[kv_head * size..][..size], self.turned.capacity)
     }
 
     /// The group a key-value head belongs to.
     pub fn group_of(&self, kv_head: usize) -> usize {
-        if self.coordinates.len() == 1 { 0 } else { kv_head }
+        if self.groups.len() == 1 { 0 } else { kv_head }
     }
 
     fn kv_heads_of(&self, group: usize) -> std::ops::Range<usize> {
-        match self.scope {
-            Scope::Layer => 0..self.heads.kv_heads,
-            Scope::Head => group..group + 1,
-        }
+        if self.groups.len() == 1 { 0..self.kv_heads } else { group..group + 1 }
     }
 
     /// Distance of neighbours that are `gap` tokens apart in the text.
@@ -112,40 +92,39 @@ impl RerotatedKeys {
         scan: &BlockScan<'_>,
         frequencies: &Frequencies,
     ) -> Vec<f64> {
-        for group in 0..self.coordinates.len() {
+        for group in 0..self.groups.len() {
             let coordinate = match scan.neighbours(group, column).0 {
                 Some(last) => {
                     let gap = scan.position(group, column) - scan.position(group, last);
-                    self.coordinates[group][last] + self.distance(gap)
+                    self.groups[group].coordinates[last] + self.distance(gap)
                 }
                 None => 0.0,
             };
-            self.coordinates[group].push(coordinate);
-            for kv_head in self.kv_heads_of(group) {
-                for d in 0..self.head_dim {
-                    self.raw[(kv_head * self.head_dim + d) * self.capacity + column] =
-                        key[kv_head * self.head_dim + d];
-                }
+            self.groups[group].coordinates.push(coordinate);
+            let heads = self.kv_heads_of(group);
+            for row in heads.start * self.head_dim..heads.end * self.head_dim {
+                self.raw.vector_mut(row, column).copy_from_slice(&key[row..row + 1]);
             }
             self.rotate(group, column..column + 1, frequencies);
         }
-        self.coordinates.iter().map(|coordinates| coordinates[column]).collect()
+        self.groups.iter().map(|group| group.coordinates[column]).collect()
     }
 
     /// Rotates a run of columns from their unrotated keys.
     fn rotate(&mut self, group: usize, columns: std::ops::Range<usize>, frequencies: &Frequencies) {
-        let half = self.head_dim / 2;
-        let angles = frequencies.angles(self.coordinates[group][columns.clone()].iter().copied());
+        let (half, capacity) = (self.head_dim / 2, self.raw.capacity);
+        let angles = frequencies.angles(self.groups[group].coordinates[columns.clone()].iter().copied());
         for kv_head in self.kv_heads_of(group) {
-            let base = kv_head * self.head_dim * self.capacity;
+            let size = self.head_dim * capacity;
+            let raw = &self.raw.data[kv_head * size..][..size];
+            let turned = &mut self.turned.data[kv_head * size..][..size];
             for (i, column) in columns.clone().enumerate() {
                 let (cos, sin) = angles.row(i);
                 for j in 0..half {
-                    let (at, pair) =
-                        (base + j * self.capacity + column, base + (j + half) * self.capacity + column);
-                    let (a, b) = (self.raw[at], self.raw[pair]);
-                    self.turned[at] = a * cos[j] - b * sin[j];
-                    self.turned[pair] = b * cos[j] + a * sin[j];
+                    let (at, pair) = (j * capacity + column, (j + half) * capacity + column);
+                    let (a, b) = (raw[at], raw[pair]);
+                    turned[at] = a * cos[j] - b * sin[j];
+                    turned[pair] = b * cos[j] + a * sin[j];
                 }
             }
         }
@@ -160,26 +139,25 @@ impl RerotatedKeys {
             if shrink == 0.0 {
                 continue;
             }
-            for coordinate in &mut self.coordinates[group][..victim] {
-                *coordinate += shrink;
-            }
-            self.turns[group] += 1;
-            self.turned_before[group] = self.turned_before[group].max(victim);
-            if self.turns[group] == REFRESH {
+            let Group { coordinates, turns, turned_before } = &mut self.groups[group];
+            coordinates[..victim].iter_mut().for_each(|coordinate| *coordinate += shrink);
+            *turns += 1;
+            *turned_before = victim.max(*turned_before);
+            if *turns == REFRESH {
                 // Under Window only the first entries are turned.
-                let columns = 0..std::mem::take(&mut self.turned_before[group]);
-                self.turns[group] = 0;
+                let columns = 0..std::mem::take(turned_before);
+                *turns = 0;
                 self.rotate(group, columns, frequencies);
                 continue;
             }
-            let half = self.head_dim / 2;
+            let (half, capacity) = (self.head_dim / 2, self.turned.capacity);
             let angles = frequencies.angles(std::iter::once(shrink));
             let (cos, sin) = angles.row(0);
             for kv_head in self.kv_heads_of(group) {
-                let size = self.head_dim * self.capacity;
-                let (a, b) = self.turned[kv_head * size..][..size].split_at_mut(half * self.capacity);
+                let size = self.head_dim * capacity;
+                let (a, b) = self.turned.data[kv_head * size..][..size].split_at_mut(half * capacity);
                 for j in 0..half {
-                    let row = j * self.capacity..j * self.capacity + victim;
+                    let row = j * capacity..j * capacity + victim;
                     vector::rotate(&mut a[row.clone()], &mut b[row], cos[j], sin[j]);
                 }
             }
@@ -189,19 +167,18 @@ impl RerotatedKeys {
     /// Keeps the columns `kept` of every group, in order.
     pub fn keep(&mut self, kept: &[Vec<u32>]) {
         for (group, kept) in kept.iter().enumerate() {
-            let coordinates = &mut self.coordinates[group];
+            let Group { coordinates, turned_before, .. } = &mut self.groups[group];
             for (to, &from) in kept.iter().enumerate() {
                 coordinates[to] = coordinates[from as usize];
             }
             coordinates.truncate(kept.len());
-            self.turned_before[group] =
-                kept.partition_point(|column| (*column as usize) < self.turned_before[group]);
-            for kv_head in self.kv_heads_of(group) {
-                for d in 0..self.head_dim {
-                    let row = (kv_head * self.head_dim + d) * self.capacity;
+            *turned_before = kept.partition_point(|column| (*column as usize) < *turned_before);
+            let heads = self.kv_heads_of(group);
+            for row in heads.start * self.head_dim..heads.end * self.head_dim {
+                for table in [&mut self.raw, &mut self.turned] {
+                    let row = table.head_mut(row);
                     for (to, &from) in kept.iter().enumerate() {
-                        self.raw[row + to] = self.raw[row + from as usize];
-                        self.turned[row + to] = self.turned[row + from as usize];
+                        row[to] = row[from as usize];
                     }
                 }
             }

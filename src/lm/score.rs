@@ -15,16 +15,9 @@ pub struct Scores {
     pub nll: Vec<f32>,
     /// For each token asked for, whether it was the most likely (the lowest id among equals).
     pub hits: Vec<bool>,
-    /// From the unbounded states, if they were given.
-    pub divergence: Divergence,
-}
-
-/// How predictions with a bounded cache differ from those with the full cache, summed over some tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Divergence {
-    /// KL(unbounded || bounded) in nats.
+    /// With unbounded states: KL(unbounded || bounded) in nats, summed over the tokens.
     pub kl: f64,
-    /// Tokens at which both predict the same token.
+    /// With unbounded states: tokens at which both predict the same token.
     pub same_top: u64,
 }
 
@@ -65,15 +58,15 @@ impl LanguageModel {
             let hits = hits_of[at(first)..at(end)].iter().map(hit).collect();
             let rows = logits.chunks_exact(vocab).zip(&targets[first..]);
             let nll = rows.map(|(row, target)| vector::log_sum_exp(row) - row[*target as usize]);
-            Ok(Scores { nll: nll.collect(), hits, divergence: Divergence::default() })
+            Ok(Scores { nll: nll.collect(), hits, ..Scores::default() })
         };
         let blocks = match unbounded {
             None => self.map_logits([states], |first, [logits]| score(first, logits))?,
             Some(unbounded) => self.map_logits([states, unbounded], |first, [bounded, full]| {
                 let mut scores = score(first, bounded)?;
                 for (p, q) in full.chunks_exact(vocab).zip(bounded.chunks_exact(vocab)) {
-                    scores.divergence.kl += f64::from(vector::kl_divergence(p, q));
-                    scores.divergence.same_top += u64::from(vector::argmax(p) == vector::argmax(q));
+                    scores.kl += f64::from(vector::kl_divergence(p, q));
+                    scores.same_top += u64::from(vector::argmax(p) == vector::argmax(q));
                 }
                 Ok(scores)
             })?,
@@ -82,8 +75,8 @@ impl LanguageModel {
         for block in blocks {
             all.nll.extend(block.nll);
             all.hits.extend(block.hits);
-            all.divergence.kl += block.divergence.kl;
-            all.divergence.same_top += block.divergence.same_top;
+            all.kl += block.kl;
+            all.same_top += block.same_top;
         }
         Ok(all)
     }

@@ -4,24 +4,22 @@
 //! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
 //! is a reference in the tests.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use candle_core::{DType, Device, Storage, Tensor};
+use anyhow::{Result, bail, ensure};
+use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use super::attention::{AttentionShape, Projections, RowAngles, attend};
+use super::attention::{AttentionShape, Projections, attend};
 use super::config::ModelShape;
 use super::decoder::Layer;
-use super::layers::{Linear, Products, bytes_of, compute_type, floats, rms_norm};
+use super::layers::{Linear, Products, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{BLOCK, Memory, MemoryPlan};
 use super::rope::{Angles, Frequencies};
 use super::weights::Weights;
-use crate::eviction::SizedPolicy;
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
@@ -78,11 +76,15 @@ pub enum WeightType {
 impl WeightType {
     /// The name in YAML, on the command line and in cell ids.
     pub fn name(self) -> &'static str {
+        self.dtype().map_or("auto", |dtype| dtype.as_str())
+    }
+
+    fn dtype(self) -> Option<DType> {
         match self {
-            WeightType::Auto => "auto",
-            WeightType::F32 => "f32",
-            WeightType::F16 => "f16",
-            WeightType::Bf16 => "bf16",
+            WeightType::Auto => None,
+            WeightType::F32 => Some(DType::F32),
+            WeightType::F16 => Some(DType::F16),
+            WeightType::Bf16 => Some(DType::BF16),
         }
     }
 }
@@ -101,32 +103,14 @@ impl LanguageModel {
         LanguageModel::from_weights(shape, Weights::open(files)?, dtype, device)
     }
 
-    /// As [`load`](Self::load), from a safetensors file in memory.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
-    pub fn from_bytes(
-        shape: ModelShape,
-        bytes: impl Into<Cow<'static, [u8]>>,
-        dtype: WeightType,
-        device: &Device,
-    ) -> Result<LanguageModel> {
-        LanguageModel::from_weights(shape, Weights::from_bytes(bytes.into())?, dtype, device)
-    }
-
-    fn from_weights(
+    pub(super) fn from_weights(
         shape: ModelShape,
         mut weights: Weights,
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
         let stored = weights.dtype()?;
-        let dtype = match dtype {
-            WeightType::Auto => stored,
-            WeightType::F32 => DType::F32,
-            WeightType::F16 => DType::F16,
-            WeightType::Bf16 => DType::BF16,
-        };
+        let dtype = dtype.dtype().unwrap_or(stored);
         // Rounded to the requested type first and converted afterwards, weights have the values of that type.
         let keep = if device.is_cpu() && weights.bytes() < WIDEN_BELOW { DType::F32 } else { dtype };
         let ModelShape { hidden, head_dim, vocab, .. } = shape;
@@ -149,7 +133,7 @@ impl LanguageModel {
         };
 
         let layers = (0..shape.layers)
-            .map(|index| Layer::take(&mut weights, index, &shape, dtype, keep, device))
+            .map(|index| Layer::take(&mut weights, index, &shape, (dtype, keep), device))
             .collect::<Result<Vec<_>>>()?;
         let norm = weights.take("model.norm.weight", &[hidden], dtype, device)?;
         weights.finish()?;
@@ -198,12 +182,6 @@ impl LanguageModel {
         Memory::new(self.shape.layers, self.shape.heads, self.shape.head_dim, plan)
     }
 
-    /// A bounded memory that continues after the first `len` tokens of an unbounded one, as if it had read them
-    /// itself. `None` if `len` exceeds the policy's size, or if its sums were not saved.
-    pub fn fork(&self, memory: &Memory, len: usize, policy: SizedPolicy, measure_loss: bool) -> Option<Memory> {
-        memory.fork(len, policy, self.shape.heads, self.shape.head_dim, measure_loss)
-    }
-
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
     /// and states are the same however a text is split into reads.
     ///
@@ -213,11 +191,8 @@ impl LanguageModel {
         self.check_tokens(tokens)?;
         self.shape.check_length(memory.seen + tokens.len())?;
         let started = Instant::now();
-        let mut states = Vec::new();
-        let segment = self.segment * rayon::current_num_threads();
-        for segment in tokens.chunks(segment) {
-            states.push(self.read_segment(segment, memory)?);
-        }
+        let segments = tokens.chunks(self.segment * rayon::current_num_threads());
+        let states = segments.map(|tokens| self.read_segment(tokens, memory)).collect::<Result<Vec<_>>>()?;
         memory.scratch.stats.total += started.elapsed();
         joined(states)
     }
@@ -239,18 +214,6 @@ impl LanguageModel {
         Ok(self.embedding.index_select(&tokens, 0)?.to_dtype(compute)?)
     }
 
-    /// Ends a one-shot prompt, see [`MemoryPlan::one_shot`].
-    pub fn cut(&self, memory: &mut Memory) {
-        memory.cut(self.shape.heads, self.shape.head_dim);
-    }
-
-    /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
-    /// [`step`](Self::step). A bounded memory is then as large as its policy allows, and an unbounded one as large
-    /// as the text will be.
-    pub fn shrink_to_fit(&self, memory: &mut Memory, more: usize) {
-        memory.shrink_to_fit(more, self.shape.heads, self.shape.head_dim);
-    }
-
     /// Reads one token into each memory, with one product per matrix. The memories may have different lengths and
     /// policies. Returns the states, (texts, hidden). The bits of a text don't depend on the other texts.
     ///
@@ -264,40 +227,21 @@ impl LanguageModel {
         }
         let compute_f64 = memories.iter().any(|memory| memory.compute_f64);
         let compute = compute_type(&self.device, self.dtype, compute_f64);
-        let products = self.step_products(compute);
-        let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
         let angles = self.frequencies.angles(memories.iter().map(|memory| memory.seen as f64));
-        let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
-        let width = heads.heads * head_dim;
-        let mut x = self.embed(tokens, compute)?; // (texts, hidden)
-        for (index, layer) in self.layers.iter().enumerate() {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Interrupted.into());
-            }
-            let layer = layer.ready(products)?;
-            let [queries, keys, values] = layer.project(&x, eps)?;
-            let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
-            let mut mixed = vec![0.0; tokens.len() * width];
-            on_host([&queries, &keys, &values], |[queries, keys, values]| {
-                let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
-                texts.for_each(|(text, (mixed, memory))| {
-                    let norms = norms.as_deref().filter(|_| memory.compute_f64);
-                    let all = Projections { queries, keys, values, norms, rows: tokens.len() };
-                    let token = all.slice(&shape, text, 1);
-                    let Memory { layers, scratch, .. } = &mut **memory;
-                    let placed = RowAngles { angles: &angles, first: text };
-                    attend(&shape, &mut layers[index], token, placed, mixed, None, scratch);
-                });
-            })?;
-            let mixed = Tensor::from_vec(mixed, (tokens.len(), width), &Device::Cpu)?;
-            let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
-            x = layer.finish(&x, &mixed, eps)?;
-        }
+        let width = self.shape.heads.heads * self.shape.head_dim;
+        let x = self.embed(tokens, compute)?; // (texts, hidden)
+        let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
+            let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
+            texts.for_each(|(text, (mixed, memory))| {
+                let Memory { layers, scratch, .. } = &mut **memory;
+                attend(tokens.slice(text, 1), &mut layers[layer], mixed, None, scratch);
+            });
+        };
+        let (states, _) = self.forward(vec![x], self.step_products(compute), &angles, compute_f64, attention)?;
         for memory in memories {
             memory.seen += 1;
         }
-        let states = rms_norm(&x, &self.norm, eps)?;
-        Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
+        Ok(states)
     }
 
     /// The kind of products for a few rows.
@@ -321,70 +265,76 @@ impl LanguageModel {
         let threads = if self.device.is_cpu() { rayon::current_num_threads() } else { 1 };
         let part = rows.div_ceil(threads).next_multiple_of(BLOCK);
         let embed = |ids: &[u32]| self.embed(ids, compute);
-        let mut parts = tokens.chunks(part).map(embed).collect::<Result<Vec<_>>>()?; // (rows, hidden) each
+        let parts = tokens.chunks(part).map(embed).collect::<Result<Vec<_>>>()?; // (rows, hidden) each
         let positions = memory.seen..memory.seen + rows;
         let angles = self.frequencies.angles(positions.map(|position| position as f64));
         let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
-        for (index, layer) in self.layers.iter().enumerate() {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Interrupted.into());
-            }
-            parts = self
-                .read_layer(layer, index, &parts, &angles, lost.as_deref_mut(), memory)
-                .with_context(|| format!("layer {index}"))?;
-        }
+        let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
+            let lost = lost.as_deref_mut().map(|lost| &mut lost[tokens.first..][..tokens.rows]);
+            attend(tokens, &mut memory.layers[layer], mixed, lost, &mut memory.scratch);
+        };
+        let (states, dense) =
+            self.forward(parts, Products::Gemm(compute), &angles, memory.compute_f64, attention)?;
+        memory.scratch.stats.dense += dense;
+        memory.scratch.stats.dense_flops += 2 * (rows * self.shape.layers * self.shape.layer_weights()) as u64;
         memory.seen += rows;
         if let (Some(all), Some(lost)) = (&mut memory.lost, lost) {
             let share = 1.0 / (self.shape.layers * self.shape.heads.heads) as f32;
             all.extend(lost.iter().map(|lost| lost * share));
         }
-        let norm = |x: &Tensor| -> Result<Tensor> {
-            let states = rms_norm(x, &self.norm, self.shape.norm_eps)?;
-            Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
-        };
-        joined(parts.iter().map(norm).collect::<Result<Vec<_>>>()?)
+        Ok(states)
     }
 
-    fn read_layer(
+    /// Takes rows through all layers and the last norm: (rows, hidden). `parts` are their embeddings, (rows,
+    /// hidden) each, and `attention(layer, part, mixed)` computes the attention of a part. Also returns the time
+    /// that products with weights took.
+    fn forward(
         &self,
-        layer: &Layer,
-        index: usize,
-        parts: &[Tensor],
+        mut parts: Vec<Tensor>,
+        products: Products,
         angles: &Angles,
-        mut lost: Option<&mut [f32]>,
-        memory: &mut Memory,
-    ) -> Result<Vec<Tensor>> {
+        compute_f64: bool,
+        mut attention: impl FnMut(usize, Projections<'_>, &mut [f32]),
+    ) -> Result<(Tensor, Duration)> {
         let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
-        let clock = Instant::now();
-        let layer = layer.ready(Products::Gemm(parts[0].dtype()))?;
-        let projections = parts.par_iter().map(|x| layer.project(x, eps)).collect::<Result<Vec<_>>>()?; // (rows, heads * head_dim) each
-        let mut dense = clock.elapsed();
         let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
-        let mut mixed = Vec::with_capacity(parts.len());
-        let mut first = 0;
-        for [queries, keys, values] in &projections {
-            let (rows, width) = queries.dims2()?;
-            let mut out = vec![0.0; rows * width];
-            let norms = if memory.compute_f64 { Some(key_norms(keys, head_dim)?) } else { None };
-            on_host([queries, keys, values], |[queries, keys, values]| {
-                let tokens = Projections { queries, keys, values, norms: norms.as_deref(), rows };
-                let lost = lost.as_deref_mut().map(|lost| &mut lost[first..first + rows]);
-                let angles = RowAngles { angles, first };
-                attend(&shape, &mut memory.layers[index], tokens, angles, &mut out, lost, &mut memory.scratch);
-            })?;
-            mixed.push(Tensor::from_vec(out, (rows, width), &Device::Cpu)?);
-            first += rows;
+        let mut dense = Duration::ZERO;
+        for (index, layer) in self.layers.iter().enumerate() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Interrupted.into());
+            }
+            let clock = Instant::now();
+            let layer = layer.ready(products)?;
+            let project = |x: &Tensor| layer.project(x, eps);
+            let projections = parts.par_iter().map(project).collect::<Result<Vec<_>>>()?; // (rows, heads * head_dim) each
+            dense += clock.elapsed();
+            let mut mixed = Vec::with_capacity(parts.len());
+            let mut first = 0;
+            for [queries, keys, values] in &projections {
+                let (rows, width) = queries.dims2()?;
+                let mut out = vec![0.0; rows * width];
+                let norms = if compute_f64 { Some(key_norms(keys, head_dim)?) } else { None };
+                on_host([queries, keys, values], |[queries, keys, values]| {
+                    let (shape, norms) = (&shape, norms.as_deref());
+                    let part = Projections { shape, queries, keys, values, norms, angles, first, rows };
+                    attention(index, part, &mut out);
+                })?;
+                mixed.push(Tensor::from_vec(out, (rows, width), &Device::Cpu)?);
+                first += rows;
+            }
+            let clock = Instant::now();
+            let finish = |(x, mixed): (&Tensor, &Tensor)| {
+                let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
+                layer.finish(x, &mixed, eps)
+            };
+            parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>()?;
+            dense += clock.elapsed();
         }
-        let clock = Instant::now();
-        let finish = |(x, mixed): (&Tensor, &Tensor)| {
-            let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
-            layer.finish(x, &mixed, eps)
+        let norm = |x: &Tensor| -> Result<Tensor> {
+            let states = rms_norm(x, &self.norm, eps)?;
+            Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
         };
-        let parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>()?;
-        dense += clock.elapsed();
-        memory.scratch.stats.dense += dense;
-        memory.scratch.stats.dense_flops += 2 * (first * self.shape.layer_weights()) as u64;
-        Ok(parts)
+        Ok((joined(parts.iter().map(norm).collect::<Result<Vec<_>>>()?)?, dense))
     }
 
     /// Applies `map` to the logits of some rows at a time: (first row, logits in f32 of each of `states`, row
@@ -403,10 +353,8 @@ impl LanguageModel {
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
         let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
         let block = |start: usize| -> Result<R> {
-            let mut logits = Vec::with_capacity(N);
-            for states in states {
-                logits.push(head.forward(&states.narrow(0, start, at_once.min(rows - start))?)?); // (rows, vocab)
-            }
+            let logits = |states: &Tensor| head.forward(&states.narrow(0, start, at_once.min(rows - start))?);
+            let logits = states.into_iter().map(logits).collect::<Result<Vec<_>>>()?; // (rows, vocab) each
             on_host(std::array::from_fn(|i| &logits[i]), |logits| map(start, logits))?
         };
         if self.device.is_cpu() {
@@ -431,19 +379,4 @@ fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
 /// Parts of a text as one tensor: (rows, hidden)
 fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
     Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
-}
-
-/// Calls a function with the floats of some tensors, on the host in f32, without a copy if they are there already.
-fn on_host<const N: usize, R>(tensors: [&Tensor; N], call: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
-    let mut host = Vec::with_capacity(N);
-    for tensor in tensors {
-        host.push(tensor.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.contiguous()?);
-    }
-    let guards: Vec<_> = host.iter().map(Tensor::storage_and_layout).collect();
-    let mut slices: [&[f32]; N] = [&[]; N];
-    for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
-        let Storage::Cpu(storage) = &**storage else { bail!("a tensor moved to the host is not on the host") };
-        *slice = floats(storage, layout)?;
-    }
-    Ok(call(slices))
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::eviction::{CacheRule, Positions};
+use crate::eviction::{CacheRule, Positions, Score};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
@@ -63,7 +63,7 @@ impl Cell {
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
         let samples = self.task.generation().is_some_and(GenerationConfig::samples);
-        samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.is_random())
+        samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score == Score::Random)
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the

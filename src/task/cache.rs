@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::generation::Prefill;
-use crate::eviction::{CacheRule, Positions, Scope, SizedPolicy};
+use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
 
 /// The cache under which a sample is measured.
@@ -98,7 +98,7 @@ impl FullCachePrefix {
         for config in configs {
             let Some(policy) = config.sized() else { continue };
             let start = config.start(tokens.len());
-            if policy.score().accumulates() && start > 0 {
+            if policy.score() == Score::AccumulatedAttention && start > 0 {
                 watch.push(policy.scope());
                 marks.push(start);
             }

@@ -211,7 +211,7 @@ impl Generation<'_> {
             (CacheRule::Evict { .. }, Some(policy)) => {
                 let start = config.start(common);
                 if start > 0 {
-                    let fork = model.fork(&self.prefix_of(start)?.memory, start, policy, false);
+                    let fork = self.prefix_of(start)?.memory.fork(start, policy, false);
                     (fork.context("the full-cache prefix cannot be continued")?, start)
                 } else {
                     let plan = MemoryPlan {
@@ -277,13 +277,13 @@ impl Generation<'_> {
                 read = prompt.document;
             }
             peak = memory.bytes();
-            model.cut(&mut memory);
+            memory.cut();
         }
         let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
         let state = states.narrow(0, tokens.len() - read - 1, 1)?;
         if self.cuts_prompt() && config.query_aware {
             peak = memory.bytes();
-            model.cut(&mut memory);
+            memory.cut();
         }
         peak = peak.max(memory.bytes());
         Ok((PrefilledPrompt { memory, state, prompt: tokens, seed }, peak))

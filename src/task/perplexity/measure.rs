@@ -70,7 +70,7 @@ fn bounded(
     let start = config.start(sample.tokens.len());
     let measure_loss = config.compare && config.positions == Positions::Absolute;
     let fork = prefix.filter(|_| start > 0).and_then(|prefix| {
-        let memory = model.fork(&prefix.memory, start, policy, measure_loss)?;
+        let memory = prefix.memory.fork(start, policy, measure_loss)?;
         Some((memory, prefix.states.narrow(0, 0, start)))
     });
     let mut memory = match fork {

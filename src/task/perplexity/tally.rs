@@ -81,8 +81,8 @@ impl<'a> Tally<'a> {
                 *tokens += 1.0;
             }
         }
-        self.kl += scores.divergence.kl;
-        self.same_top += scores.divergence.same_top;
+        self.kl += scores.kl;
+        self.same_top += scores.same_top;
         self.scored += targets.len();
         Ok(())
     }

@@ -26,7 +26,7 @@ pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Re
     let plan = plan(task, config)?;
     let cache = {
         let mut memory = model.new_memory(&plan);
-        model.shrink_to_fit(&mut memory, task.length);
+        memory.shrink_to_fit(task.length);
         memory.bytes()
     };
     let batch = task.batch(model.weight_bytes(), cache)?;
@@ -100,7 +100,7 @@ impl Sequences {
             let clock = Instant::now();
             let mut memory = model.new_memory(plan);
             let states = model.read(&prompt, &mut memory)?; // (tokens, hidden)
-            model.shrink_to_fit(&mut memory, task.decoded());
+            memory.shrink_to_fit(task.decoded());
             read.prefill = clock.elapsed().as_secs_f64();
             read.next.extend(most_likely(model, &states.narrow(0, prompt.len() - 1, 1)?)?);
             read.first = clock.elapsed().as_secs_f64();
