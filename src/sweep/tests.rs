@@ -216,7 +216,7 @@ seed: 42
     assert_eq!(h2o.keep_recent.of(64), 7);
     let positions: Vec<_> = sweep.policies.iter().map(|policy| policy.positions).collect();
     assert_eq!((positions, sweep.seed), (vec![Positions::Slot, Positions::Squeezed], 42));
-    assert_eq!(sweep.tasks[0].dataset(), "emozilla/pg19-test");
+    assert_eq!(sweep.tasks[0].dataset, "emozilla/pg19-test");
     assert_eq!(
         sweep.tasks[0].to_string(),
         "task=perplexity\nlength=1024\nstride=512\nbos=false\ntail=keep\nbooks=3\nchunks_per_book=2\n\
@@ -238,7 +238,7 @@ fn every_setting_of_writing_is_read() {
         "",
     );
     let sweep = sweep(&yaml);
-    assert_eq!(sweep.tasks[0].dataset(), "./s");
+    assert_eq!(sweep.tasks[0].dataset, "./s");
     assert_eq!(
         sweep.tasks[0].to_string(),
         "task=squality\nsplit=validation\nprompt=paper\nlength=2048\ndocuments=3\nquestions=2\nmax_new_tokens=100\n\
@@ -255,7 +255,7 @@ fn every_setting_of_writing_is_read() {
 
 #[test]
 fn write_has_the_expected_defaults() {
-    let generation = |task: &str| sweep(&writes(task, "")).tasks[0].generation().unwrap().clone();
+    let generation = |task: &str| sweep(&writes(task, "")).tasks[0].generation.clone().unwrap();
     assert_eq!(generation("{squality: {dataset: ./s}}"), GenerationConfig::greedy(512));
     assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), GenerationConfig::greedy(128));
     assert_eq!(generation("{needle: {dataset: ./texts}}"), GenerationConfig::greedy(32));

@@ -59,3 +59,26 @@ fn one_key(schema: &mut Schema) {
     object.insert("minProperties".into(), json!(1));
     object.insert("maxProperties".into(), json!(1));
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use crate::task::data::Tail;
+    use crate::task::{Prefill, PromptStyle, Split};
+    use crate::yaml::schema::{Named, assert_words};
+
+    #[test]
+    fn the_schema_has_every_word() {
+        fn check<T: DeserializeOwned>(words: &[Named], name: fn(T) -> &'static str) {
+            assert_words::<T>(words);
+            for (word, _) in words {
+                assert_eq!(name(serde_json::from_value((*word).into()).unwrap()), *word);
+            }
+        }
+        check(Prefill::WORDS, Prefill::name);
+        check(Tail::WORDS, Tail::name);
+        check(Split::WORDS, Split::name);
+        check(PromptStyle::WORDS, PromptStyle::name);
+    }
+}

@@ -140,7 +140,7 @@ fn defaults_in_the_schema_are_those_of_the_program() {
             "" => parse(usual.to_string()),
             _ => parse(format!("models: [a/b]\npolicies: [full]\ntasks: [{{{task}: {{{needed}}}}}]\n")),
         };
-        assert_eq!(without.tasks[0].name(), task);
+        assert_eq!(without.tasks[0].name, task);
         for (key, schema) in schema["properties"].as_object().unwrap() {
             if let Some(default) = schema.get("default") {
                 assert_eq!(with(format!("{key}: {default}")), without, "{task}: {key}");

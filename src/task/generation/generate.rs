@@ -8,16 +8,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::config::{GenerationConfig, Prefill};
 use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
+use super::settings::Prefill;
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, clone_error};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::cost::{TokenCost, attended};
 use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples};
-use crate::task::spec::PrepareContext;
+use crate::task::spec::{PrepareContext, TaskSpec};
 
 /// The samples of a task that generates text.
 pub struct GenerationSamples {
@@ -28,13 +28,13 @@ pub struct GenerationSamples {
 impl GenerationSamples {
     /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
     pub fn prepare(
+        spec: &TaskSpec,
         context: &PrepareContext<'_>,
         requests: Vec<Request>,
         digest: String,
         scorer: Scorer,
-        config: &GenerationConfig,
     ) -> Result<PreparedTask> {
-        let prompts = EncodedPrompts::new(requests, context.files, config)?;
+        let prompts = EncodedPrompts::new(requests, context.files, spec.generation()?)?;
         // Another template means other prompts.
         let digest = match &prompts.template {
             Some(template) => format!("{digest} chat_template:{template}"),

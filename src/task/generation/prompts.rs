@@ -5,8 +5,8 @@ use std::ops::Range;
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 
-use super::config::GenerationConfig;
 use super::prompt::Prompt;
+use super::settings::GenerationConfig;
 use crate::lm::{ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
 
 /// One prompt, and what is known about its answer.

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
+use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::task::data::digest_of;
 use crate::task::embedded::Document;
 use crate::task::generation::{Prompt, Scorer};
+use crate::yaml::schema::{Named, setting};
 
 /// A benchmark of questions about documents.
 pub struct Benchmark {
@@ -101,22 +103,33 @@ pub enum Split {
 }
 
 impl PromptStyle {
+    /// The words in YAML, in the order of the variants.
+    pub const WORDS: &[Named] = &[
+        ("zeroscrolls", "ZeroSCROLLS' own: the instruction first, then the document under a header"),
+        ("paper", "the paper's: the document first, then the instruction"),
+    ];
+
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
-        match self {
-            PromptStyle::ZeroScrolls => "zeroscrolls",
-            PromptStyle::Paper => "paper",
-        }
+        PromptStyle::WORDS[self as usize].0
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        setting(PromptStyle::WORDS, "zeroscrolls", true)
     }
 }
 
 impl Split {
+    /// The words in YAML, in the order of the variants.
+    pub const WORDS: &[Named] = &[("validation", "called dev in the original releases"), ("test", "the test set")];
+
     /// The name in YAML and in ZeroSCROLLS' files.
     pub fn name(self) -> &'static str {
-        match self {
-            Split::Validation => "validation",
-            Split::Test => "test",
-        }
+        Split::WORDS[self as usize].0
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        setting(Split::WORDS, "test", true)
     }
 }
 

@@ -7,7 +7,6 @@ mod archive;
 mod benchmark;
 mod files;
 mod task;
-mod yaml;
 mod zeroscrolls;
 
 #[cfg(test)]
@@ -15,4 +14,4 @@ pub use benchmark::bare_prompt;
 pub use benchmark::{Benchmark, MakePrompt, PromptStyle, Question, Release, Split, Wording};
 pub use benchmark::{of_document, questions_digest};
 pub use files::{json_lines, nonblank, read_questions};
-pub use yaml::QuestionsYaml;
+pub use task::QuestionsYaml;

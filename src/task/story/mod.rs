@@ -1,28 +1,88 @@
 //! Stories on request: one prompt for each seed, the same for every policy.
 
 mod requests;
-mod yaml;
 
 use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 pub use requests::{STORY_REQUEST, request_of};
-pub use yaml::StoryYaml;
 
-use super::data::EMBEDDED;
-use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer};
+use super::data::{self, EMBEDDED, Texts};
+use super::embedded::MOST_EMBEDDED_PROMPTS;
+use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, Setting, Task, TaskSpec};
-use crate::eviction::CacheRule;
+use super::spec::{PrepareContext, Task, TaskSpec};
+use crate::lm::Real;
 use crate::metric;
+use crate::yaml::{Checker, ConfigError, Spanned};
+
+/// Stories on request, one for each seed; `tova-bench judge` compares those of a bounded cache with the full one's.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("type" = ["object", "null"]))]
+pub struct StoryYaml {
+    /// What is requested: `paper` (the paper's request), `embedded` (requests in the program), or a request of your own.
+    #[schemars(regex(pattern = r"\S"), extend("default" = "paper", "examples" = ["paper", "embedded"]))]
+    request: Option<Spanned<String>>,
+    /// How many stories, each from a seed of its own. At most 1,000 with `request: embedded`.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 100))]
+    stories: Option<Spanned<u64>>,
+    /// Tokens of request and story together.
+    #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
+    length: Option<Spanned<u64>>,
+    /// How stories are written; by default drawn at temperature 1.
+    #[serde(default)]
+    write: WriteYaml,
+}
+
+impl StoryYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+        let length = data::length(checker, &self.length)?;
+        let request = match self.request {
+            None => StoryRequest::Paper,
+            Some(request) => match request.value.as_str() {
+                "paper" => StoryRequest::Paper,
+                EMBEDDED => StoryRequest::Embedded,
+                text if text.trim().is_empty() => {
+                    return checker.refuse(
+                        request.referenced,
+                        format!("`{text}` asks for nothing"),
+                        "write what the story is about",
+                    );
+                }
+                text => StoryRequest::Text(text.to_string()),
+            },
+        };
+        if let (StoryRequest::Embedded, Some(stories)) = (&request, &self.stories)
+            && stories.value > MOST_EMBEDDED_PROMPTS as u64
+        {
+            return checker.refuse(
+                stories.referenced,
+                format!("`{EMBEDDED}` has no {} story requests", stories.value),
+                format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
+            );
+        }
+        let default = GenerationConfig {
+            // The paper does not say how its stories were drawn.
+            temperature: Real(1.0),
+            // Its request has a frame of its own.
+            chat_template: request != StoryRequest::Paper,
+            ..GenerationConfig::greedy(length.saturating_sub(256).max(1))
+        };
+        // As many as the paper has.
+        let stories = checker.limit("`stories`", &self.stories)?.unwrap_or(100);
+        let generation = self.write.check(checker, length, default)?;
+        Ok(Story { request, stories }.spec(length, generation))
+    }
+}
 
 /// Stories on request, one for each seed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 struct Story {
     request: StoryRequest,
     stories: usize,
-    /// Tokens of request and story together, BOS included.
-    length: usize,
-    generation: GenerationConfig,
 }
 
 /// What a story is requested with.
@@ -35,48 +95,24 @@ enum StoryRequest {
     Text(String),
 }
 
-impl Task for Story {
-    fn name(&self) -> &'static str {
-        "story"
-    }
-
-    fn dataset(&self) -> String {
-        let name = match &self.request {
-            StoryRequest::Paper => "paper",
-            StoryRequest::Embedded => EMBEDDED,
-            StoryRequest::Text(_) => "request",
+impl Story {
+    fn spec(self, length: usize, generation: GenerationConfig) -> TaskSpec {
+        let (dataset, request) = match &self.request {
+            StoryRequest::Paper => ("paper", None),
+            StoryRequest::Embedded => (EMBEDDED, None),
+            StoryRequest::Text(text) => ("request", Some(text.clone())),
         };
-        name.to_string()
+        let settings = vec![("stories", self.stories.to_string()), ("length", length.to_string())];
+        let generation = Some(generation);
+        TaskSpec { generation, request, ..TaskSpec::new("story", dataset, length, settings, self) }
     }
+}
 
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn canonical(&self) -> String {
-        format!("stories={}\nlength={}\n", self.stories, self.length)
-    }
-
-    fn generation(&self) -> Option<&GenerationConfig> {
-        Some(&self.generation)
-    }
-
-    fn row_settings(&self, mut settings: Vec<Setting>) -> Vec<Setting> {
-        if let StoryRequest::Text(text) = &self.request {
-            settings.push(("request", text.clone()));
-        }
-        settings
-    }
-
-    fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
-        let generation = self.generation.for_rule(rule)?;
-        Some(TaskSpec::new(Story { generation, ..self.clone() }))
-    }
-
-    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let (requests, digest) = self.requests();
+impl Task for Story {
+    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let (requests, digest) = self.requests(spec.length);
         let scorer = Scorer { score: diversity, needs_references: false, rescore: true };
-        GenerationSamples::prepare(context, requests, digest, scorer, &self.generation)
+        GenerationSamples::prepare(spec, context, requests, digest, scorer)
     }
 }
 

@@ -28,7 +28,7 @@ const SAMPLE: &str = "seed-";
 
 impl Story {
     /// The requests, and a digest of them.
-    pub(super) fn requests(&self) -> (Vec<Request>, String) {
+    pub(super) fn requests(&self, length: usize) -> (Vec<Request>, String) {
         let texts: Vec<String> = match &self.request {
             // The form that the paper's story model was tuned on.
             StoryRequest::Paper => {
@@ -47,7 +47,7 @@ impl Story {
                 cluster: name.clone(),
                 name,
                 prompt: Prompt { after: text, ..Prompt::default() },
-                length: self.length,
+                length,
                 seed: seed as u64,
                 ..Request::default()
             }
@@ -60,17 +60,17 @@ impl Story {
 mod tests {
     use super::*;
     use crate::task::generation::GenerationConfig;
-    use crate::task::spec::{Task, TaskSpec};
 
     #[test]
     fn a_row_has_the_request_of_its_story() {
         for request in [StoryRequest::Paper, StoryRequest::Embedded, StoryRequest::Text("Of a request=x.".into())]
         {
-            let story = Story { request, stories: 3, length: 99, generation: GenerationConfig::greedy(9) };
-            let (requests, _) = story.requests();
-            let (dataset, generation) = (story.dataset(), TaskSpec::new(story).generation_settings(Some("0123")));
+            let story = Story { request, stories: 3 };
+            let (requests, _) = story.requests(99);
+            let spec = story.spec(99, GenerationConfig::greedy(9));
+            let generation = spec.generation_settings(Some("0123"));
             for request in requests {
-                let found = request_of(&dataset, &request.name, generation.as_deref()).unwrap();
+                let found = request_of(&spec.dataset, &request.name, generation.as_deref()).unwrap();
                 assert!(request.prompt.after.contains(&found), "{found}");
             }
         }
