@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
@@ -139,25 +139,17 @@ struct Generation<'a> {
     prefix: Option<&'a FullCachePrefix>,
 }
 
-/// A cache that has read what all prompts of a batch begin with.
-struct CommonCache {
-    /// `None` if nothing is shared.
-    memory: Option<Memory>,
-    /// Tokens that it has read.
-    read: usize,
-}
-
 impl Generation<'_> {
     fn measure(&self, batch: &Batch<'_>) -> Measured {
         let started = Instant::now();
         let mut results = Vec::new();
         let (mut ready, mut starts) = (Vec::new(), Vec::new());
-        let common = match self.common_cache(batch.all.clone()) {
+        let (memory, common) = match self.common_cache(batch.all.clone()) {
             Ok(common) => common,
             Err(error) => return batch.samples.iter().map(|sample| (*sample, Err(clone_error(&error)))).collect(),
         };
         for &index in batch.samples {
-            match self.read_prompt(&self.prompts.prompts[index], &common) {
+            match self.read_prompt(&self.prompts.prompts[index], memory.as_ref(), common) {
                 Ok((start, peak)) => {
                     ready.push((index, peak, start.prompt.clone()));
                     starts.push(start);
@@ -198,8 +190,9 @@ impl Generation<'_> {
         self.prefix.filter(|_| own).map_or(0.0, |prefix| prefix.seconds)
     }
 
-    /// Reads what all prompts of a batch begin with.
-    fn common_cache(&self, batch: Range<usize>) -> Result<CommonCache> {
+    /// A cache that has read what all prompts of a batch begin with, and the number of these tokens. There is none if
+    /// nothing is shared.
+    fn common_cache(&self, batch: Range<usize>) -> Result<(Option<Memory>, usize)> {
         let Generation { model, config, .. } = *self;
         let common = self.prompts.common(batch.clone());
         let all = &self.prompts.prompts[batch];
@@ -207,25 +200,10 @@ impl Generation<'_> {
         let expect = longest + self.prompts.writing.max_new_tokens;
         let (mut memory, start) = match (config.rule, config.sized()) {
             // Each of its prompts is cut by itself.
-            (CacheRule::Truncate { .. }, _) => return Ok(CommonCache { memory: None, read: 0 }),
-            (CacheRule::Evict { .. }, Some(policy)) => {
-                let start = config.start(common);
-                if start > 0 {
-                    let fork = model.fork(&self.prefix_of(start)?.memory, start, policy, false);
-                    (fork.context("the full-cache prefix cannot be continued")?, start)
-                } else {
-                    let plan = MemoryPlan {
-                        positions: config.positions,
-                        seed: config.seed,
-                        one_shot: config.prefill == Prefill::OneShot,
-                        expect,
-                        ..MemoryPlan::bounded(policy)
-                    };
-                    (model.new_memory(&plan), 0)
-                }
-            }
+            (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
+            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, expect)?,
             _ if common > 0 => {
-                return Ok(CommonCache { memory: Some(self.prefix_of(common)?.memory.clone()), read: common });
+                return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
             }
             _ => (model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() }), 0),
         };
@@ -235,14 +213,7 @@ impl Generation<'_> {
         if common > start {
             model.read(&all[0].tokens[start..common], &mut memory)?;
         }
-        Ok(CommonCache { memory: Some(memory), read: common })
-    }
-
-    /// The full-cache prefix, which must have so many tokens.
-    fn prefix_of(&self, tokens: usize) -> Result<&FullCachePrefix> {
-        self.prefix
-            .filter(|prefix| prefix.read >= tokens)
-            .context("the full-cache prefix is shorter than this policy needs it")
+        Ok((Some(memory), common))
     }
 
     /// Whether a prompt that is read whole is cut at its document's end.
@@ -255,21 +226,25 @@ impl Generation<'_> {
     }
 
     /// Reads the rest of a prompt. Also returns the largest size of the cache so far, in bytes.
-    fn read_prompt(&self, prompt: &EncodedPrompt, common: &CommonCache) -> Result<(PrefilledPrompt, u64)> {
+    fn read_prompt(
+        &self,
+        prompt: &EncodedPrompt,
+        common: Option<&Memory>,
+        mut read: usize,
+    ) -> Result<(PrefilledPrompt, u64)> {
         let Generation { model, config, .. } = *self;
         let seed = config.seed.wrapping_add(prompt.request.seed);
         let tokens = match config.rule {
             CacheRule::Truncate { size } => self.prompts.truncated(prompt, size)?,
             _ => prompt.tokens.clone(),
         };
-        let mut memory = match &common.memory {
+        let mut memory = match common {
             Some(memory) => memory.clone(),
             None => {
                 let expect = tokens.len() + self.prompts.writing.max_new_tokens;
                 model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() })
             }
         };
-        let mut read = common.read;
         let mut peak = 0;
         if self.cuts_at_document() {
             if prompt.document > read {

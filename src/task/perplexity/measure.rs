@@ -5,10 +5,10 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::tally::Tally;
-use crate::eviction::{CacheRule, Positions, SizedPolicy};
+use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, Memory, MemoryPlan};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
@@ -27,11 +27,7 @@ pub fn measure(
 ) -> Result<SampleResult> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
-    let shared = || {
-        prefix
-            .filter(|prefix| prefix.read >= config.needs(tokens))
-            .context("the full-cache prefix is shorter than this policy needs it")
-    };
+    let shared = || FullCachePrefix::of(prefix, config.needs(tokens));
     let mut seconds = 0.0;
     let mut lost = None;
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
@@ -67,28 +63,10 @@ fn bounded(
     prefix: Option<&FullCachePrefix>,
     tally: &mut Tally<'_>,
 ) -> Result<Memory> {
-    let start = config.start(sample.tokens.len());
-    let measure_loss = config.compare && config.positions == Positions::Absolute;
-    let fork = prefix.filter(|_| start > 0).and_then(|prefix| {
-        let memory = model.fork(&prefix.memory, start, policy, measure_loss)?;
-        Some((memory, prefix.states.narrow(0, 0, start)))
-    });
-    let mut memory = match fork {
-        Some((memory, states)) => {
-            tally.add(&states?, 1)?;
-            memory
-        }
-        None if start > 0 => anyhow::bail!("the full-cache prefix cannot be continued at token {start}"),
-        None => {
-            let plan = MemoryPlan {
-                positions: config.positions,
-                seed: config.seed,
-                measure_loss,
-                ..MemoryPlan::bounded(policy)
-            };
-            model.new_memory(&plan)
-        }
-    };
+    let (mut memory, start) = config.bounded_memory(model, policy, prefix, sample.tokens.len(), 0)?;
+    if start > 0 {
+        tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
+    }
     for tokens in sample.tokens[start..].chunks(CHUNK) {
         let first = memory.seen() + 1;
         let states = model.read(tokens, &mut memory)?;

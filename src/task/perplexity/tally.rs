@@ -1,6 +1,5 @@
 //! The sums over a sample's scored tokens.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::Result;
@@ -21,13 +20,10 @@ pub(super) struct Tally<'a> {
     answers: Vec<usize>,
     /// Whether each token of the sample was the most likely one, where that was computed.
     hits: Vec<Option<bool>>,
-    nll: f64,
-    scored: usize,
+    /// Positions and NLLs of the scored tokens, ascending.
+    nlls: Vec<(usize, f64)>,
     kl: f64,
     same_top: u64,
-    /// NLL and tokens by octave of the position, and by piece of an octave.
-    octaves: BTreeMap<usize, [f64; 2]>,
-    pieces: BTreeMap<usize, [f64; 2]>,
 }
 
 impl<'a> Tally<'a> {
@@ -42,12 +38,9 @@ impl<'a> Tally<'a> {
             prefix,
             answers: sample.answer_tokens(),
             hits: vec![None; sample.tokens.len()],
-            nll: 0.0,
-            scored: 0,
+            nlls: Vec::new(),
             kl: 0.0,
             same_top: 0,
-            octaves: BTreeMap::new(),
-            pieces: BTreeMap::new(),
         }
     }
 
@@ -71,47 +64,40 @@ impl<'a> Tally<'a> {
         for (row, hit) in here.into_iter().zip(scores.hits) {
             self.hits[targets.start + row] = Some(hit);
         }
-        for (position, nll) in targets.clone().zip(scores.nll) {
-            let nll = f64::from(nll);
-            self.nll += nll;
-            let parts = [(&mut self.octaves, octave_of(position)), (&mut self.pieces, piece_of(position).start)];
-            for (sums, part) in parts {
-                let [sum, tokens] = sums.entry(part).or_default();
-                *sum += nll;
-                *tokens += 1.0;
-            }
-        }
+        self.nlls.extend(targets.zip(scores.nll.into_iter().map(f64::from)));
         self.kl += scores.divergence.kl;
         self.same_top += scores.divergence.same_top;
-        self.scored += targets.len();
         Ok(())
     }
 
     /// The metrics of everything that was scored.
     pub fn sums(self, config: &CacheConfig) -> Vec<MetricSum> {
-        let Tally { sample, nll, scored, .. } = self;
-        let weight = scored as f64;
-        let mut sums = vec![MetricSum::new("nll", nll, weight)];
-        let part = |slice: String, [nll, tokens]: [f64; 2]| MetricSum {
+        let sum = |nlls: &[(usize, f64)]| nlls.iter().fold(0.0, |sum, (_, nll)| sum + nll);
+        let part = |slice: String, nlls: &[(usize, f64)]| MetricSum {
             slice: Some(slice),
-            ..MetricSum::new("nll", nll, tokens)
+            ..MetricSum::new("nll", sum(nlls), nlls.len() as f64)
         };
+        let (nll, weight) = (sum(&self.nlls), self.nlls.len() as f64);
+        let mut sums = vec![MetricSum::new("nll", nll, weight)];
+        let octaves: Vec<_> = self.nlls.chunk_by(|(a, _), (b, _)| octave_of(*a) == octave_of(*b)).collect();
         // A single range would repeat the whole.
-        if self.octaves.len() > 1 {
-            sums.extend(self.octaves.into_iter().map(|(first, sums)| {
+        if octaves.len() > 1 {
+            sums.extend(octaves.into_iter().map(|nlls| {
+                let first = octave_of(nlls[0].0);
                 let name = if first == 0 { format!("0-{}", FIRST_RANGE - 1) } else { octave(first) };
-                part(format!("position:{name}"), sums)
+                part(format!("position:{name}"), nlls)
             }));
         }
         // Longer texts are drawn as a curve.
+        let sample = self.sample;
         if sample.tokens.len() > WHOLE_OCTAVES {
-            sums.extend(self.pieces.into_iter().map(|(first, sums)| {
-                let piece = piece_of(first);
-                part(format!("piece:{}-{}", piece.start, piece.end - 1), sums)
+            sums.extend(self.nlls.chunk_by(|(a, _), (b, _)| piece_of(*a) == piece_of(*b)).map(|nlls| {
+                let piece = piece_of(nlls[0].0);
+                part(format!("piece:{}-{}", piece.start, piece.end - 1), nlls)
             }));
         }
         // If some tokens of the words are not scored, the word-level figure would be too good.
-        if sample.words > 0 && scored == sample.scored.len() {
+        if sample.words > 0 && self.nlls.len() == sample.scored.len() {
             sums.push(MetricSum::new("nll_word", nll, sample.words as f64));
         }
         if config.compare && config.rule != CacheRule::Unbounded {
