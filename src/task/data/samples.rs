@@ -24,7 +24,7 @@ pub struct TextSample {
     pub scored: Range<usize>,
     /// Words that start in the scored part of the text.
     pub words: usize,
-    /// Facts told in the sample whose answers are scored, in the sample's tokens.
+    /// Facts stated in the sample whose answers are scored, in the sample's tokens.
     pub recalls: Vec<LocatedRecall>,
 }
 
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_recall_needs_its_fact_in_the_sample_and_its_answer_in_the_scored_part() {
         let recall = |told, answer| Recall { kind: "home", told, answer, choices: 2 };
-        let recalls = vec![recall(1, 2..4), recall(1, 6..7), recall(5, 7..9), recall(6, 7..8)];
+        let recalls = vec![recall(1, [2, 4]), recall(1, [6, 7]), recall(5, [7, 9]), recall(6, [7, 8])];
         let book = Book { name: "b".into(), text: TEXT.into(), recalls };
         let cut = |stride| {
             let settings = settings(5, stride, Bos::Always, Tail::Drop);
@@ -208,9 +208,9 @@ mod tests {
                 .map(|s| s.recalls.into_iter().map(|r| (r.told, r.answer)).collect::<Vec<_>>())
                 .collect::<Vec<_>>()
         };
-        // Text tokens 0..4 and 4..8 after BOS: one answer ends outside, one telling is in the first sample.
+        // Text tokens 0..4 and 4..8 after BOS: one answer ends outside, one fact is stated in the sample before.
         assert_eq!(cut(None), [vec![(1, 3..5)], vec![(2, 4..5)]]);
-        // 0..4, 2..6, 4..8, 6..10: the telling at 5 is in the last sample's past, and its answer crosses what the
+        // 0..4, 2..6, 4..8, 6..10: the fact stated at 5 is before the last sample, and its answer ends after what the
         // third scores.
         assert_eq!(cut(Some(2)), [vec![(1, 3..5)], vec![], vec![(2, 4..5)], vec![]]);
     }

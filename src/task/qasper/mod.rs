@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::embedded::{self, ArticleQuestion};
-use super::generation::F1;
-use super::questions::{Benchmark, MakePrompt, Question, QuestionsYaml, Release, Wording, of_document};
+use super::embedded;
+use super::generation::{F1, Request};
+use super::questions::{Benchmark, QuestionsYaml, Release, Wording};
 use super::spec::TaskSpec;
 use crate::yaml::{Checker, ConfigError};
 
@@ -47,11 +47,11 @@ pub static QASPER: Benchmark = Benchmark {
         matches: |keys| keys.iter().all(|key| key.contains(|c: char| c.is_ascii_digit())),
         read: release::read,
     },
-    embedded: embedded_questions,
+    embedded: embedded::articles,
 };
 
 /// For every question the reference that answers most questions, the alphabetically first of equals.
-fn commonest_answer(questions: &[Question]) -> Vec<String> {
+fn commonest_answer(questions: &[Request]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for question in questions {
         let different: BTreeSet<&str> = question.references.iter().map(String::as_str).collect();
@@ -60,10 +60,4 @@ fn commonest_answer(questions: &[Question]) -> Vec<String> {
     let commonest = counts.into_iter().rev().max_by_key(|(_, count)| *count);
     let commonest = commonest.map(|(answer, _)| answer.to_owned()).unwrap_or_default();
     vec![commonest; questions.len()]
-}
-
-/// Questions about the articles in the program.
-fn embedded_questions(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question> {
-    let question = |question: ArticleQuestion| (question.question, question.answers, Some(question.kind));
-    embedded::articles(documents, each).flat_map(|document| of_document(document, prompt, question)).collect()
 }

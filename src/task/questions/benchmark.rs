@@ -7,9 +7,10 @@ use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
 
+use super::files::nonblank;
 use crate::task::data::digest_of;
-use crate::task::embedded::Document;
-use crate::task::generation::{Prompt, Scorer};
+use crate::task::embedded::{Document, DocumentQuestion};
+use crate::task::generation::{Prompt, Request, Scorer};
 use crate::yaml::schema::{Named, setting};
 
 /// A benchmark of questions about documents.
@@ -21,11 +22,11 @@ pub struct Benchmark {
     pub max_new_tokens: usize,
     pub scorer: Scorer,
     /// An answer to each question that needs no reading, for comparison.
-    pub trivial: fn(&[Question]) -> Vec<String>,
+    pub trivial: fn(&[Request]) -> Vec<String>,
     /// The format of the original release.
     pub release: Release,
     /// Made-up questions in the program: about so many documents, so many each.
-    pub embedded: fn(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question>,
+    pub embedded: fn(documents: usize, each: usize) -> Vec<Document>,
 }
 
 /// The texts around document and question, as ZeroSCROLLS has them.
@@ -48,37 +49,7 @@ pub struct Release {
     /// Whether a file is in this format, by the keys of its first JSON object.
     pub matches: fn(keys: &BTreeSet<String>) -> bool,
     /// Reads the text of a file; errors call it `file`.
-    pub read: fn(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>>,
-}
-
-/// Makes the prompt of a question about a document.
-pub type MakePrompt<'a> = &'a dyn Fn(&str, &str) -> Prompt;
-
-/// The questions about a document in the program; `parts` gives the question, its references and its kind.
-pub fn of_document<Q>(
-    Document { name: cluster, text, questions }: Document<Q>,
-    prompt: MakePrompt<'_>,
-    parts: impl Fn(Q) -> (String, Vec<String>, Option<String>),
-) -> impl Iterator<Item = Question> {
-    questions.into_iter().zip(1..).map(move |(question, number)| {
-        let (question, references, kind) = parts(question);
-        let (name, prompt) = (format!("{cluster}#{number}"), prompt(&text, &question));
-        Question { name, cluster: cluster.clone(), prompt, references, kind }
-    })
-}
-
-/// A question with its prompt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Question {
-    /// Unique among the questions of a file.
-    pub name: String,
-    /// The name that questions about the same document share.
-    pub cluster: String,
-    pub prompt: Prompt,
-    /// Answers by people; empty if none are published.
-    pub references: Vec<String>,
-    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
-    pub kind: Option<String>,
+    pub read: fn(text: &str, file: &str) -> Result<Vec<Document>>,
 }
 
 /// Whose wording a prompt has.
@@ -137,6 +108,22 @@ impl Split {
 pub const QUESTION_HEADER: &str = "Question:\n";
 
 impl Benchmark {
+    /// The questions about some documents.
+    pub fn requests(&self, style: PromptStyle, documents: Vec<Document>) -> Vec<Request> {
+        let of_document = |Document { name: cluster, text, questions }| {
+            let request = move |question: DocumentQuestion| Request {
+                name: question.name,
+                cluster: String::clone(&cluster),
+                prompt: self.prompt(style, &text, &question.question),
+                references: nonblank([question.answers, question.summaries].concat()),
+                slices: question.kind.iter().map(|kind| format!("kind:{kind}")).collect(),
+                ..Request::default()
+            };
+            questions.into_iter().map(request)
+        };
+        documents.into_iter().flat_map(of_document).collect()
+    }
+
     /// The prompt of a question about a document.
     pub fn prompt(&self, style: PromptStyle, document: &str, question: &str) -> Prompt {
         let Wording { opening, instruction, document_header, separator } = self.wording;
@@ -170,25 +157,15 @@ impl PartialEq for Benchmark {
 }
 
 /// The digest of all prompts and references.
-pub fn questions_digest(questions: &[Question]) -> String {
-    let parts = questions.iter().flat_map(|Question { name, cluster, prompt, references, kind }| {
+pub fn questions_digest(questions: &[Request]) -> String {
+    let parts = questions.iter().flat_map(|Request { name, cluster, prompt, references, slices, .. }| {
         let Prompt { before, document, after, separator, header } = prompt;
-        let texts = [name, cluster, before, document, after, separator].map(String::as_str);
         let counts = format!("{header} {}", references.len());
-        let references = references.iter().map(String::as_str);
-        let kind = kind.as_deref().unwrap_or_default();
-        let mut parts: Vec<String> = texts.map(str::to_string).into();
-        parts.push(counts);
-        parts.extend(references.chain([kind]).map(str::to_string));
-        parts
+        let kind = slices.iter().find_map(|slice| slice.strip_prefix("kind:")).unwrap_or_default();
+        let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
+        texts.into_iter().chain(references.iter().cloned()).chain([kind.to_string()])
     });
     digest_of(parts)
-}
-
-/// A prompt of nothing but a document and a question.
-#[cfg(test)]
-pub fn bare_prompt(document: &str, question: &str) -> Prompt {
-    Prompt { document: document.into(), after: question.into(), ..Prompt::default() }
 }
 
 #[cfg(test)]
@@ -230,20 +207,20 @@ mod tests {
 
     #[test]
     fn the_digest_depends_on_every_part_and_its_border() {
-        let question = Question {
+        let question = Request {
             name: "a".into(),
             cluster: "c".into(),
             prompt: SQUALITY.prompt(PromptStyle::Paper, "A fox ran.", "Who ran?"),
             references: vec!["x".into(), "y".into()],
-            kind: None,
+            ..Request::default()
         };
         let one = questions_digest(std::slice::from_ref(&question));
         assert!(one.starts_with("sha256:") && one.len() == 7 + 16);
-        let changes: [fn(&mut Question); 7] = [
+        let changes: [fn(&mut Request); 7] = [
             |question| question.name.push('b'),
             |question| question.references = vec!["xy".into()],
             |question| question.cluster.push('d'),
-            |question| question.kind = Some("yes_no".into()),
+            |question| question.slices.push("kind:yes_no".into()),
             |question| question.prompt.separator.clear(),
             |question| question.prompt.header = 0,
             |question| question.prompt.document.push('!'),

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::benchmark::{Benchmark, PromptStyle, Question, Split};
+use super::benchmark::{Benchmark, PromptStyle, Split};
 use super::{archive, zeroscrolls};
 use crate::bounded_read;
 use crate::task::data::utf8;
+use crate::task::generation::Request;
 
 /// Reads the questions of a benchmark, in the order of the file.
 ///
@@ -25,7 +26,7 @@ pub fn read_questions(
     path: &Path,
     split: Split,
     style: PromptStyle,
-) -> Result<Vec<Question>> {
+) -> Result<Vec<Request>> {
     let found = if path.is_dir() { in_folder(benchmark, path, split)? } else { path.to_path_buf() };
     let mut file = found.display().to_string();
     let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
@@ -41,7 +42,7 @@ pub fn read_questions(
     let keys = first_keys(text, &file)
         .with_context(|| format!("{file} cannot be read; {}", readable_forms(benchmark)))?;
     let questions = if (benchmark.release.matches)(&keys) {
-        (benchmark.release.read)(text, &file, &|document, question| benchmark.prompt(style, document, question))?
+        benchmark.requests(style, (benchmark.release.read)(text, &file)?)
     } else if keys.contains("input") {
         zeroscrolls::questions(text, &file, benchmark, style)?
     } else {
@@ -50,7 +51,7 @@ pub fn read_questions(
     };
     ensure!(!questions.is_empty(), "{file} holds no question; {}", readable_forms(benchmark));
     let mut names = HashSet::new();
-    for Question { name, .. } in &questions {
+    for Request { name, .. } in &questions {
         ensure!(names.insert(name), "{file} has two questions named {name}; results could not tell them apart");
     }
     Ok(questions)
@@ -148,7 +149,7 @@ mod tests {
         format!("{{\n  \"2001.1\": {article}\n}}\n")
     }
 
-    fn read(benchmark: &Benchmark, path: &Path) -> Result<Vec<Question>> {
+    fn read(benchmark: &Benchmark, path: &Path) -> Result<Vec<Request>> {
         read_questions(benchmark, path, Split::Validation, PromptStyle::ZeroScrolls)
     }
 

@@ -9,9 +9,6 @@ mod files;
 mod task;
 mod zeroscrolls;
 
-#[cfg(test)]
-pub use benchmark::bare_prompt;
-pub use benchmark::{Benchmark, MakePrompt, PromptStyle, Question, Release, Split, Wording};
-pub use benchmark::{of_document, questions_digest};
-pub use files::{json_lines, nonblank, read_questions};
+pub use benchmark::{Benchmark, PromptStyle, Release, Split, Wording, questions_digest};
+pub use files::{json_lines, read_questions};
 pub use task::QuestionsYaml;

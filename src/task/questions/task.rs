@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::benchmark::{Benchmark, PromptStyle, Question, Split, questions_digest};
+use super::benchmark::{Benchmark, PromptStyle, Split, questions_digest};
 use super::files::read_questions;
 use crate::lm::source::{Hub, expand_home};
 use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, question_sources};
@@ -107,28 +107,20 @@ struct Questions {
 
 impl Task for Questions {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let mut questions = self.read(context)?;
-        limit(&mut questions, self.documents, self.questions);
-        let digest = questions_digest(&questions);
-        let trivial = (self.benchmark.trivial)(&questions);
-        let requests = questions.into_iter().zip(trivial).map(|(question, trivial)| Request {
-            trivial,
-            slices: question.kind.into_iter().map(|kind| format!("kind:{kind}")).collect(),
-            name: question.name,
-            cluster: question.cluster,
-            prompt: question.prompt,
-            references: question.references,
-            length: spec.length,
-            seed: 0,
-        });
-        let (requests, scorer) = (requests.collect(), self.benchmark.scorer);
-        GenerationSamples::prepare(spec, context, requests, digest, scorer)
+        let mut requests = self.read(context)?;
+        limit(&mut requests, self.documents, self.questions);
+        let digest = questions_digest(&requests);
+        let trivial = (self.benchmark.trivial)(&requests);
+        for (request, trivial) in requests.iter_mut().zip(trivial) {
+            (request.trivial, request.length) = (trivial, spec.length);
+        }
+        GenerationSamples::prepare(spec, context, requests, digest, self.benchmark.scorer)
     }
 }
 
 impl Questions {
     /// The questions, those about a document one after the other.
-    fn read(&self, context: &PrepareContext<'_>) -> Result<Vec<Question>> {
+    fn read(&self, context: &PrepareContext<'_>) -> Result<Vec<Request>> {
         let Questions { benchmark, split, prompt, .. } = *self;
         match &self.dataset {
             DataSource::Path(path) => read_questions(benchmark, &expand_home(path)?, split, prompt),
@@ -142,8 +134,7 @@ impl Questions {
             DataSource::Embedded => {
                 let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
                 let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
-                let prompt = |document: &str, question: &str| benchmark.prompt(prompt, document, question);
-                Ok((benchmark.embedded)(documents, each, &prompt))
+                Ok(benchmark.requests(prompt, (benchmark.embedded)(documents, each)))
             }
             DataSource::EmbeddedQuestions | DataSource::RandomWords => {
                 bail!("{} holds no questions for {}", self.dataset, benchmark.name)
@@ -153,7 +144,7 @@ impl Questions {
 }
 
 /// Keeps the first documents, and of each the first questions.
-fn limit(questions: &mut Vec<Question>, documents: Option<usize>, each: Option<usize>) {
+fn limit(questions: &mut Vec<Request>, documents: Option<usize>, each: Option<usize>) {
     // The number of each document, and how many of its questions were seen.
     let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
     questions.retain(|question| {

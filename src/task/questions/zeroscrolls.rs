@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::benchmark::{Benchmark, PromptStyle, QUESTION_HEADER, Question};
+use super::benchmark::{Benchmark, PromptStyle, QUESTION_HEADER, Wording};
 use super::files::{json_lines, nonblank};
-use crate::task::generation::Prompt;
+use crate::task::generation::{Prompt, Request};
 
 /// A line, without unused fields: `pid`, and `inner_docs_start_indices` of tasks with many documents.
 #[derive(Deserialize)]
@@ -37,14 +37,15 @@ struct Row {
 /// # Errors
 /// A line that is not a row, indices that are missing or do not fit the text, a row of another task, or an id with two
 /// prompts; file, line and id are named.
-pub fn questions(text: &str, file: &str, benchmark: &Benchmark, style: PromptStyle) -> Result<Vec<Question>> {
-    let mut questions: Vec<Question> = Vec::new();
+pub fn questions(text: &str, file: &str, benchmark: &Benchmark, style: PromptStyle) -> Result<Vec<Request>> {
+    let mut questions: Vec<Request> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut clusters: HashMap<String, String> = HashMap::new();
     for line in json_lines::<Row>(text, file) {
         let (place, row) = line?;
-        let parts = Parts::of(&row, benchmark).with_context(|| format!("{place}, id {}", row.id))?;
-        let (prompt, document) = (parts.prompt(benchmark, style), parts.document.to_string());
+        let place_and_id = || format!("{place}, id {}", row.id);
+        let (prompt, document) = prompt_of(&row, benchmark, style).with_context(place_and_id)?;
+        let document = document.to_string();
         let references = nonblank(row.outputs.unwrap_or_else(|| row.output.into_iter().collect()));
         if let Some(same) = known.get(&row.id) {
             let question = &mut questions[*same];
@@ -60,77 +61,53 @@ pub fn questions(text: &str, file: &str, benchmark: &Benchmark, style: PromptSty
         }
         let cluster = clusters.entry(document).or_insert_with(|| row.id.clone()).clone();
         known.insert(row.id.clone(), questions.len());
-        questions.push(Question { name: row.id, cluster, prompt, references, kind: None });
+        questions.push(Request { name: row.id, cluster, prompt, references, ..Request::default() });
     }
     Ok(questions)
 }
 
-/// A row's input, cut at its indices.
-struct Parts<'a> {
-    /// Up to the document, its header included.
-    before: &'a str,
-    document: &'a str,
-    /// Between document and question: a blank line.
-    gap: &'a str,
-    /// The question under its header.
-    query: &'a str,
-    /// The response header.
-    header: &'a str,
-    separator: Option<&'a str>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(row: &'a Row, benchmark: &Benchmark) -> Result<Parts<'a>> {
-        let input = row.input.as_str();
-        let [document_start, document_end, query_start, query_end] = places(row)?;
-        let header = benchmark.wording.document_header;
-        let name = benchmark.name;
-        ensure!(
-            input.starts_with(benchmark.wording.opening),
-            "this is no row of {name}, whose inputs begin \"{}\"; it begins {:?}",
-            benchmark.wording.opening,
-            input.chars().take(60).collect::<String>()
-        );
-        // The header may belong to the document, or to the text before it.
-        let lead = if input[document_start..document_end].starts_with(header) { header.len() } else { 0 };
-        let (before, document) = (&input[..document_start + lead], &input[document_start + lead..document_end]);
-        ensure!(
-            before.ends_with(header),
-            "document_start_index does not point to the header {:?} of {name}'s documents or behind it",
-            header.trim_end()
-        );
-        ensure!(!document.is_empty(), "the document is empty");
-        Ok(Parts {
-            before,
-            document,
-            gap: &input[document_end..query_start],
-            query: &input[query_start..query_end],
-            header: &input[query_end..],
-            separator: row.truncation_seperator.as_deref(),
-        })
+/// The prompt of a row, and its document.
+fn prompt_of<'a>(row: &'a Row, benchmark: &Benchmark, style: PromptStyle) -> Result<(Prompt, &'a str)> {
+    let input = row.input.as_str();
+    let [document_start, document_end, query_start, query_end] = places(row)?;
+    let Benchmark { name, wording: Wording { opening, document_header, .. }, .. } = benchmark;
+    ensure!(
+        input.starts_with(opening),
+        "this is no row of {name}, whose inputs begin \"{opening}\"; it begins {:?}",
+        input.chars().take(60).collect::<String>()
+    );
+    // The header may belong to the document, or to the text before it.
+    let has_header = input[document_start..document_end].starts_with(document_header);
+    let document_start = if has_header { document_start + document_header.len() } else { document_start };
+    let (before, document) = (&input[..document_start], &input[document_start..document_end]);
+    ensure!(
+        before.ends_with(document_header),
+        "document_start_index does not point to the header {:?} of {name}'s documents or behind it",
+        document_header.trim_end()
+    );
+    ensure!(!document.is_empty(), "the document is empty");
+    // The gap is a blank line, the header that of the answer.
+    let (gap, query, header) =
+        (&input[document_end..query_start], &input[query_start..query_end], &input[query_end..]);
+    let question = query.strip_prefix(QUESTION_HEADER).unwrap_or(query).trim();
+    let reworded = benchmark.prompt(style, document, question);
+    if style == PromptStyle::Paper {
+        return Ok((reworded, document));
     }
-
-    fn prompt(&self, benchmark: &Benchmark, style: PromptStyle) -> Prompt {
-        let Parts { before, document, gap, query, header, separator } = *self;
-        let question = query.strip_prefix(QUESTION_HEADER).unwrap_or(query).trim();
-        let reworded = benchmark.prompt(style, document, question);
-        if style == PromptStyle::Paper {
-            return reworded;
-        }
-        let separator = separator.map_or_else(|| [&reworded.separator, gap].concat(), str::to_string);
-        // A whole prompt has the gap before its question; a cut one has the separator, which ends with a gap.
-        let (separator, of_document, of_question) = match separator.strip_suffix(gap) {
-            Some(separator) => (separator, "", gap),
-            None => (separator.as_str(), gap, ""),
-        };
-        Prompt {
-            before: before.to_string(),
-            document: [document, of_document].concat(),
-            after: [of_question, query, header].concat(),
-            separator: separator.to_string(),
-            header: header.len(),
-        }
-    }
+    let separator = row.truncation_seperator.clone().unwrap_or_else(|| [&reworded.separator, gap].concat());
+    // A whole prompt has the gap before its question; a cut one has the separator, which ends with a gap.
+    let (separator, of_document, of_question) = match separator.strip_suffix(gap) {
+        Some(separator) => (separator, "", gap),
+        None => (separator.as_str(), gap, ""),
+    };
+    let prompt = Prompt {
+        before: before.to_string(),
+        document: [document, of_document].concat(),
+        after: [of_question, query, header].concat(),
+        separator: separator.to_string(),
+        header: header.len(),
+    };
+    Ok((prompt, document))
 }
 
 /// The four indices of a row, in bytes of its input.
@@ -192,7 +169,7 @@ mod tests {
         row
     }
 
-    fn read(rows: &[Value], style: PromptStyle) -> Result<Vec<Question>> {
+    fn read(rows: &[Value], style: PromptStyle) -> Result<Vec<Request>> {
         let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
         questions(&text, "test.jsonl", &SQUALITY, style)
     }
