@@ -142,7 +142,7 @@ impl Breakdown<'_> {
         let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
         Some(Chart::new(
             (format!("cache size {size}"), self.metric()),
-            ("distance to the telling (tokens)", Axis::of_sizes(&borders)),
+            ("tokens between the fact and the question", Axis::of_sizes(&borders)),
             Scale::Linear,
             lines.collect(),
             curve(full),

@@ -274,7 +274,8 @@ mod tests {
             assert!(names.contains(&format!("{by_distance}.{end}")), "{names:?}");
         }
         let svg = read(&out.join(format!("{by_distance}.svg")));
-        for word in ["cache size 64", "cache size 2048", "distance to the telling (tokens)", "chance", "embedded"]
+        for word in
+            ["cache size 64", "cache size 2048", "tokens between the fact and the question", "chance", "embedded"]
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }

@@ -61,6 +61,15 @@ impl CacheConfig {
         }
     }
 
+    /// Entries that a token attends to, on average over a text of `tokens`.
+    pub(super) fn attended(&self, tokens: usize) -> f64 {
+        match self.rule {
+            CacheRule::Evict { size, .. } if size < tokens => size as f64,
+            CacheRule::Truncate { size } => size.min(tokens) as f64 / 2.0,
+            _ => tokens as f64 / 2.0,
+        }
+    }
+
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
         match self.rule {
             CacheRule::Evict { policy, size } => policy.at(size).ok(),

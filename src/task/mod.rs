@@ -4,7 +4,6 @@
 //! `questions`. Which combinations of tasks, models and policies exist, and where results go, is not known here.
 
 mod cache;
-mod cost;
 mod data;
 pub(crate) mod embedded;
 mod generation;
@@ -21,12 +20,11 @@ mod story;
 mod timing;
 
 pub use cache::{CacheConfig, FullCachePrefix};
-pub use cost::TokenCost;
 pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, read_books, read_text};
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
 pub use generation::{GenerationConfig, Prefill, Prompt, Request};
 pub use perplexity::measure;
-pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile};
+pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use qasper::QASPER;
 pub use questions::{Benchmark, PromptStyle, Split, questions_digest, read_questions};
 pub use registry::TaskYaml;

@@ -15,8 +15,7 @@ use crate::eviction::CacheRule;
 use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, clone_error};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
-use crate::task::cost::{TokenCost, attended};
-use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples};
+use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples, TokenCost};
 use crate::task::spec::{PrepareContext, TaskSpec};
 
 /// The samples of a task that generates text.
@@ -112,7 +111,7 @@ impl Samples for GenerationSamples {
         TokenCost {
             shared: prefix_tokens(config, common),
             read,
-            attended: attended(config, longest),
+            attended: config.attended(longest),
             scored: 0,
             steps,
             side_by_side: count,

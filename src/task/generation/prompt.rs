@@ -117,10 +117,6 @@ mod tests {
         assert_eq!(text(&prompt.fit(room, &bytes).unwrap()), "Read. Tale:\nA fox ran.\n\nWho?\n\nAnswer:");
         let fitted = prompt.fit(room - 1, &bytes).unwrap();
         assert_eq!(text(&fitted), "Read. Tale:\nA fo[cut]\n\nWho?\n\nAnswer:");
-        // Words: the suffix is `[cut]\n`, `\n`, `Who?\n`, `\n` and `Answer:`.
-        let fitted = prompt.fit(8, &words).unwrap();
-        let expected = [words("Read. Tale:\nA ").unwrap(), words("[cut]\n\nWho?\n\nAnswer:").unwrap()].concat();
-        assert_eq!(fitted, expected);
     }
 
     #[test]
@@ -133,13 +129,6 @@ mod tests {
             assert!(message.contains(&needs) && message.contains(&left), "{message}");
         }
         assert_eq!(text(&prompt.fit(suffix + 1, &bytes).unwrap()), "R[cut]\n\nWho?\n\nAnswer:");
-    }
-
-    #[test]
-    fn the_header_can_be_left_out() {
-        let bare = prompt("A fox ran.").without_header();
-        assert_eq!(bare.whole(), "Read. Tale:\nA fox ran.\n\nWho?");
-        assert_eq!(bare.without_header(), bare);
     }
 
     #[test]

@@ -12,9 +12,8 @@ use serde::Deserialize;
 pub use measure::measure;
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::cost::{TokenCost, attended};
 use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
-use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
@@ -127,7 +126,7 @@ impl Samples for PerplexitySamples {
         TokenCost {
             shared: config.needs(tokens),
             read,
-            attended: attended(config, tokens),
+            attended: config.attended(tokens),
             scored: sample.scored.len(),
             ..TokenCost::default()
         }

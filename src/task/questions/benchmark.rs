@@ -175,34 +175,28 @@ mod tests {
 
     #[test]
     fn both_styles_word_for_word() {
-        let of = |benchmark: &Benchmark, style| {
-            let prompt = benchmark.prompt(style, "A fox ran.", "Who ran?");
-            assert!(prompt.without_header().whole().ends_with("\n\nQuestion:\nWho ran?"));
-            prompt.whole()
-        };
-        assert_eq!(
-            of(&SQUALITY, PromptStyle::ZeroScrolls),
-            "You are given a story and a question. Answer the question in a paragraph.\n\nStory:\nA fox ran.\n\n\
-             Question:\nWho ran?\n\nAnswer:\n"
-        );
-        assert_eq!(
-            of(&SQUALITY, PromptStyle::Paper),
-            "A fox ran.\n\nAnswer the question in a paragraph.\n\nQuestion:\nWho ran?\n\nAnswer:"
-        );
-        let instruction = "Answer the question as concisely as you can, using a single phrase or sentence if \
-            possible. If the question cannot be answered based on the information in the article, write \
-            \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \"unanswerable\".";
-        assert_eq!(
-            of(&QASPER, PromptStyle::ZeroScrolls),
-            format!(
-                "You are given a scientific article and a question. {instruction}\n\nArticle:\nA fox ran.\n\n\
-                 Question:\nWho ran?\n\nAnswer:\n"
-            )
-        );
-        assert_eq!(
-            of(&QASPER, PromptStyle::Paper),
-            format!("A fox ran.\n\n{instruction}\n\nQuestion:\nWho ran?\n\nAnswer:")
-        );
+        let paragraph = "Answer the question in a paragraph.";
+        let concise = "Answer the question as concisely as you can, using a single phrase or sentence if possible. If \
+                       the question cannot be answered based on the information in the article, write \
+                       \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \
+                       \"unanswerable\".";
+        let cases = [
+            (&SQUALITY, format!("You are given a story and a question. {paragraph}\n\nStory:\n"), paragraph),
+            (
+                &QASPER,
+                format!("You are given a scientific article and a question. {concise}\n\nArticle:\n"),
+                concise,
+            ),
+        ];
+        let question = "\n\nQuestion:\nWho ran?";
+        for (benchmark, before, instruction) in cases {
+            let prompt = |style| benchmark.prompt(style, "A fox ran.", "Who ran?");
+            let own = prompt(PromptStyle::ZeroScrolls);
+            assert_eq!(own.without_header().whole(), format!("{before}A fox ran.{question}"));
+            assert_eq!(own.whole(), format!("{before}A fox ran.{question}\n\nAnswer:\n"));
+            let paper = prompt(PromptStyle::Paper).whole();
+            assert_eq!(paper, format!("A fox ran.\n\n{instruction}{question}\n\nAnswer:"));
+        }
     }
 
     #[test]

@@ -141,32 +141,31 @@ fn places(row: &Row) -> Result<[usize; 4]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::task::{QASPER, SQUALITY};
+    use crate::task::SQUALITY;
 
     const DOCUMENT: &str = "Élan – 狐 ran 🦊 home.";
 
-    /// A row of a made-up story, its places found by counting characters.
-    fn row(id: &str, output: Value) -> Value {
-        let prompt = SQUALITY.prompt(PromptStyle::ZeroScrolls, DOCUMENT, "Who ran, ünd why?");
-        let input = prompt.whole();
+    /// A row of a made-up story with one field changed, its places found by counting characters.
+    pub(in crate::task) fn row(id: &str, field: &str, value: Value) -> Value {
+        let input = SQUALITY.prompt(PromptStyle::ZeroScrolls, DOCUMENT, "Who ran, ünd why?").whole();
         let at = |part: &str| input[..input.find(part).unwrap()].chars().count();
-        json!({
-            "id": id, "pid": format!("{id}_0"), "input": input, "output": output,
+        let mut row = json!({
+            "id": id, "pid": format!("{id}_0"), "input": input, "output": "A fox.",
             "document_start_index": at("Story:"), "document_end_index": at("\n\nQuestion:"),
             "query_start_index": at("Question:"), "query_end_index": at("\n\nAnswer:"),
             "truncation_seperator": "... [The rest of the story is omitted]\n\n",
             "inner_docs_start_indices": [1, 2],
-        })
-    }
-
-    fn changed(field: &str, value: Value) -> Value {
-        let mut row = row("a", json!("x"));
+        });
         row[field] = value;
         row
+    }
+
+    fn plain(id: &str) -> Value {
+        row(id, "pid", Value::Null)
     }
 
     fn read(rows: &[Value], style: PromptStyle) -> Result<Vec<Request>> {
@@ -174,61 +173,56 @@ mod tests {
         questions(&text, "test.jsonl", &SQUALITY, style)
     }
 
-    fn message(row: Value) -> String {
-        format!("{:#}", read(&[row], PromptStyle::ZeroScrolls).unwrap_err())
+    fn message(rows: &[Value]) -> String {
+        format!("{:#}", read(rows, PromptStyle::ZeroScrolls).unwrap_err())
     }
 
     #[test]
-    fn indices_count_characters() {
+    fn prompts_are_cut_at_the_indices() {
+        let behind_header = plain("a")["document_start_index"].as_u64().unwrap() + "Story:\n".len() as u64;
+        let same = [
+            plain("a"),
+            row("a", "document_start_index", json!(behind_header)),
+            row("a", "truncation_seperator", Value::Null),
+        ];
         for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
-            let found = read(&[row("a", json!("A fox."))], style).unwrap();
-            assert_eq!(found[0].prompt, SQUALITY.prompt(style, DOCUMENT, "Who ran, ünd why?"));
-            assert_eq!(found[0].references, ["A fox."]);
+            for row in &same {
+                let found = read(std::slice::from_ref(row), style).unwrap();
+                assert_eq!(found[0].prompt, SQUALITY.prompt(style, DOCUMENT, "Who ran, ünd why?"));
+                assert_eq!(found[0].references, ["A fox."]);
+            }
         }
-    }
-
-    #[test]
-    fn the_header_may_be_before_the_document() {
-        let behind = row("a", Value::Null)["document_start_index"].as_u64().unwrap() + "Story:\n".len() as u64;
-        let found = read(&[changed("document_start_index", json!(behind))], PromptStyle::ZeroScrolls).unwrap();
-        assert_eq!(found, read(&[row("a", json!("x"))], PromptStyle::ZeroScrolls).unwrap());
-        assert!(message(changed("document_start_index", json!(behind + 1))).contains("Story:"));
+        let found = message(&[row("a", "document_start_index", json!(behind_header + 1))]);
+        assert!(found.contains("Story:"), "{found}");
     }
 
     #[test]
     fn an_odd_separator_is_kept_as_it_is() {
-        let found = read(&[changed("truncation_seperator", json!(" [cut] "))], PromptStyle::ZeroScrolls).unwrap();
-        let prompt = &found[0].prompt;
-        assert_eq!(prompt.whole(), row("a", Value::Null)["input"].as_str().unwrap());
-        assert_eq!(
-            format!("{}{}", prompt.separator, prompt.after),
-            " [cut] Question:\nWho ran, ünd why?\n\nAnswer:\n"
-        );
+        let odd = row("a", "truncation_seperator", json!(" [cut] "));
+        let prompt = read(std::slice::from_ref(&odd), PromptStyle::ZeroScrolls).unwrap().remove(0).prompt;
+        assert_eq!(prompt.whole(), odd["input"].as_str().unwrap());
+        let cut = [prompt.separator.as_str(), &prompt.after].concat();
+        assert_eq!(cut, " [cut] Question:\nWho ran, ünd why?\n\nAnswer:\n");
         assert!(prompt.without_header().whole().ends_with("ünd why?"));
-        let found = read(&[changed("truncation_seperator", Value::Null)], PromptStyle::ZeroScrolls).unwrap();
-        assert_eq!(found, read(&[row("a", json!("x"))], PromptStyle::ZeroScrolls).unwrap());
     }
 
     #[test]
     fn rows_with_one_id_are_one_question() {
-        let rows = [row("a", json!("x")), row("b", Value::Null), row("a", json!("y")), row("c", json!(" "))];
+        let rows =
+            [plain("a"), row("b", "output", Value::Null), plain("a"), row("c", "outputs", json!([" ", "y", "z"]))];
         let found = read(&rows, PromptStyle::ZeroScrolls).unwrap();
-        let read_as: Vec<_> =
+        let found: Vec<_> =
             found.iter().map(|q| (q.name.as_str(), q.cluster.as_str(), q.references.len())).collect();
-        assert_eq!(read_as, [("a", "a", 2), ("b", "a", 0), ("c", "a", 0)]);
-        assert_eq!(
-            read(&[changed("outputs", json!(["x", "y"]))], PromptStyle::Paper).unwrap()[0].references.len(),
-            2
-        );
-        let mut other = row("a", json!("y"));
+        assert_eq!(found, [("a", "a", 2), ("b", "a", 0), ("c", "a", 2)]);
+        let mut other = plain("a");
         other["input"] = json!(other["input"].as_str().unwrap().replace("ran", "sat"));
-        let error = read(&[row("a", json!("x")), other], PromptStyle::ZeroScrolls).unwrap_err().to_string();
+        let error = message(&[plain("a"), other]);
         assert!(error.contains("test.jsonl, line 2") && error.contains("another prompt"), "{error}");
     }
 
     #[test]
     fn errors_name_the_bad_index() {
-        let characters = row("a", Value::Null)["input"].as_str().unwrap().chars().count();
+        let characters = plain("a")["input"].as_str().unwrap().chars().count();
         let cases = [
             ("document_start_index", json!(-1)),
             ("document_end_index", Value::Null),
@@ -238,18 +232,11 @@ mod tests {
             ("query_end_index", json!(i64::MAX)),
         ];
         for (field, value) in cases {
-            let message = message(changed(field, value));
+            let message = message(&[row("a", field, value)]);
             let parts = ["test.jsonl, line 1, id a", field, "expected 0 <=", &characters.to_string()];
             assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         }
-        let message = message(changed("query_end_index", json!("twelve")));
+        let message = message(&[row("a", "query_end_index", json!("twelve"))]);
         assert!(message.contains("test.jsonl, line 1") && message.contains("twelve"), "{message}");
-    }
-
-    #[test]
-    fn rows_of_another_task_are_refused() {
-        let text = row("a", json!("x")).to_string();
-        let error = questions(&text, "x", &QASPER, PromptStyle::ZeroScrolls).unwrap_err();
-        assert!(format!("{error:#}").contains("no row of qasper"), "{error:#}");
     }
 }

@@ -14,9 +14,8 @@ pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSamples;
 use super::cache::FullCachePrefix;
-use super::cost::TokenCost;
 use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
-use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::lm::LanguageModel;
 use crate::yaml::{Checker, ConfigError, Spanned};

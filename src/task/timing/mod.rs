@@ -9,9 +9,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::cache::FullCachePrefix;
-use super::cost::TokenCost;
 use super::data::{self, RANDOM_TOKENS, Texts};
-use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::format::Bytes;
 use crate::lm::LanguageModel;
