@@ -165,35 +165,24 @@ mod tests {
     const TEXT: &str = "aa bb cc d";
 
     #[test]
-    fn every_text_token_is_scored_after_bos() {
-        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Drop));
-        // "aa b", "b cc": the word bb starts in the first
-        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1)]);
-        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Keep));
-        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1), (3, 1..3, 1)]);
-    }
-
-    #[test]
-    fn the_first_token_is_not_scored_without_bos() {
-        let found = samples(TEXT, &settings(5, None, Bos::Never, Tail::Drop));
-        assert_eq!(found.iter().map(|s| (s.0, s.1.clone())).collect::<Vec<_>>(), [(5, 1..5), (5, 1..5)]);
-    }
-
-    #[test]
-    fn overlapping_samples_score_each_token_once() {
-        let found = samples(TEXT, &settings(5, Some(2), Bos::Always, Tail::Drop));
-        // text tokens 0..4, 2..6, 4..8, 6..10; of the later ones the last two are new
-        let scored: Vec<_> = found.iter().map(|s| s.1.clone()).collect();
-        assert_eq!(scored, [1..5, 3..5, 3..5, 3..5]);
-        let words: usize = found.iter().map(|s| s.2).sum();
-        assert_eq!(words, 4);
-    }
-
-    #[test]
-    fn a_stride_beyond_the_sample_skips_text() {
-        let found = samples(TEXT, &settings(3, Some(6), Bos::Always, Tail::Drop));
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[1].1, 1..3);
+    fn each_token_is_scored_once() {
+        let cases = [
+            // "aa b" and "b cc": the word bb starts in the first.
+            (settings(5, None, Bos::Always, Tail::Drop), &[(5, 1..5, 2), (5, 1..5, 1)][..]),
+            (settings(5, None, Bos::Always, Tail::Keep), &[(5, 1..5, 2), (5, 1..5, 1), (3, 1..3, 1)]),
+            // Without BOS, a sample's first token has nothing before it.
+            (settings(5, None, Bos::Never, Tail::Drop), &[(5, 1..5, 1), (5, 1..5, 2)]),
+            // Text tokens 0..4, 2..6, 4..8, 6..10; of the later ones the last two are new.
+            (
+                settings(5, Some(2), Bos::Always, Tail::Drop),
+                &[(5, 1..5, 2), (5, 3..5, 0), (5, 3..5, 1), (5, 3..5, 1)],
+            ),
+            // A stride beyond the sample skips text.
+            (settings(3, Some(6), Bos::Always, Tail::Drop), &[(3, 1..3, 1), (3, 1..3, 1)]),
+        ];
+        for (settings, expected) in cases {
+            assert_eq!(samples(TEXT, &settings), expected, "{settings:?}");
+        }
     }
 
     #[test]

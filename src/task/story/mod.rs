@@ -40,11 +40,11 @@ impl StoryYaml {
     /// Checks every value.
     pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let length = data::length(checker, &self.length)?;
-        let request = match self.request {
-            None => StoryRequest::Paper,
+        let (dataset, request) = match &self.request {
+            None => (PAPER, None),
             Some(request) => match request.value.as_str() {
-                "paper" => StoryRequest::Paper,
-                EMBEDDED => StoryRequest::Embedded,
+                PAPER => (PAPER, None),
+                EMBEDDED => (EMBEDDED, None),
                 text if text.trim().is_empty() => {
                     return checker.refuse(
                         request.referenced,
@@ -52,15 +52,15 @@ impl StoryYaml {
                         "write what the story is about",
                     );
                 }
-                text => StoryRequest::Text(text.to_string()),
+                text => ("request", Some(text.to_string())),
             },
         };
-        if let (StoryRequest::Embedded, Some(stories)) = (&request, &self.stories)
-            && stories.value > MOST_EMBEDDED_PROMPTS as u64
+        if let (EMBEDDED, Some(number)) = (dataset, &self.stories)
+            && number.value > MOST_EMBEDDED_PROMPTS as u64
         {
             return checker.refuse(
-                stories.referenced,
-                format!("`{EMBEDDED}` has no {} story requests", stories.value),
+                number.referenced,
+                format!("`{EMBEDDED}` has no {} story requests", number.value),
                 format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
             );
         }
@@ -68,49 +68,29 @@ impl StoryYaml {
             // The paper does not say how its stories were drawn.
             temperature: Real(1.0),
             // Its request has a frame of its own.
-            chat_template: request != StoryRequest::Paper,
+            chat_template: dataset != PAPER,
             ..GenerationConfig::greedy(length.saturating_sub(256).max(1))
         };
         // As many as the paper has.
         let stories = checker.limit("`stories`", &self.stories)?.unwrap_or(100);
-        let generation = self.write.check(checker, length, default)?;
-        Ok(Story { request, stories }.spec(length, generation))
+        let generation = Some(self.write.check(checker, length, default)?);
+        let settings = vec![("stories", stories.to_string()), ("length", length.to_string())];
+        let spec = TaskSpec::new("story", dataset, length, settings, Story { stories });
+        Ok(TaskSpec { generation, request, ..spec })
     }
 }
 
-/// Stories on request, one for each seed.
+/// The data set of the paper's request, table 4.
+const PAPER: &str = "paper";
+
 #[derive(Debug)]
 struct Story {
-    request: StoryRequest,
     stories: usize,
-}
-
-/// What a story is requested with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum StoryRequest {
-    /// The paper's request, table 4.
-    Paper,
-    /// Requests in the program, one for each story.
-    Embedded,
-    Text(String),
-}
-
-impl Story {
-    fn spec(self, length: usize, generation: GenerationConfig) -> TaskSpec {
-        let (dataset, request) = match &self.request {
-            StoryRequest::Paper => ("paper", None),
-            StoryRequest::Embedded => (EMBEDDED, None),
-            StoryRequest::Text(text) => ("request", Some(text.clone())),
-        };
-        let settings = vec![("stories", self.stories.to_string()), ("length", length.to_string())];
-        let generation = Some(generation);
-        TaskSpec { generation, request, ..TaskSpec::new("story", dataset, length, settings, self) }
-    }
 }
 
 impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let (requests, digest) = self.requests(spec.length);
+        let (requests, digest) = requests::requests(spec, self.stories);
         let scorer = Scorer { score: diversity, needs_references: false, rescore: true };
         GenerationSamples::prepare(spec, context, requests, digest, scorer)
     }
