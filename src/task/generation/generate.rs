@@ -18,60 +18,56 @@ use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples, TokenCost};
 use crate::task::spec::{PrepareContext, TaskSpec};
 
-/// The samples of a task that generates text.
-pub struct GenerationSamples {
-    prompts: EncodedPrompts,
+/// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
+pub fn prepare(
+    spec: &TaskSpec,
+    context: &PrepareContext<'_>,
+    requests: Vec<Request>,
+    digest: String,
     scorer: Scorer,
+) -> Result<PreparedTask> {
+    let prompts = EncodedPrompts::new(requests, context.files, spec.generation()?, scorer)?;
+    // Another template means other prompts.
+    let digest = match &prompts.template {
+        Some(template) => format!("{digest} chat_template:{template}"),
+        None => digest,
+    };
+    Ok(PreparedTask { bos: prompts.bos.is_some(), samples: Box::new(prompts), digest })
 }
 
-impl GenerationSamples {
-    /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
-    pub fn prepare(
-        spec: &TaskSpec,
-        context: &PrepareContext<'_>,
-        requests: Vec<Request>,
-        digest: String,
-        scorer: Scorer,
-    ) -> Result<PreparedTask> {
-        let prompts = EncodedPrompts::new(requests, context.files, spec.generation()?)?;
-        // Another template means other prompts.
-        let digest = match &prompts.template {
-            Some(template) => format!("{digest} chat_template:{template}"),
-            None => digest,
-        };
-        let bos = prompts.bos.is_some();
-        Ok(PreparedTask { samples: Box::new(GenerationSamples { prompts, scorer }), digest, bos })
-    }
-}
-
-impl Samples for GenerationSamples {
+impl Samples for EncodedPrompts {
     fn len(&self) -> usize {
-        self.prompts.prompts.len()
+        self.prompts.len()
     }
 
     fn name(&self, sample: usize) -> (&str, &str) {
-        let request = &self.prompts.prompts[sample].request;
+        let request = &self.prompts[sample].request;
         (&request.name, &request.cluster)
     }
 
     fn tokens(&self, sample: usize) -> usize {
-        self.prompts.prompts[sample].tokens.len() + self.prompts.writing.max_new_tokens
+        self.prompts[sample].tokens.len() + self.writing.max_new_tokens
     }
 
+    /// The tokens of a prompt that no other of its batch shares, its part of the shared ones, and the tokens that may be
+    /// written.
     fn work(&self, sample: usize) -> usize {
-        self.prompts.work(sample)
+        let batch = self.batches.partition_point(|batch| batch.end <= sample);
+        let batch = self.batches[batch].clone();
+        let common = self.common(batch.clone());
+        common / batch.len() + self.tokens(sample) - common
     }
 
     fn batches(&self) -> Vec<Range<usize>> {
-        self.prompts.batches.clone()
+        self.batches.clone()
     }
 
     fn request(&self, sample: usize) -> Option<&Request> {
-        Some(&self.prompts.prompts[sample].request)
+        Some(&self.prompts[sample].request)
     }
 
     fn template(&self) -> Option<&str> {
-        self.prompts.template.as_deref()
+        self.template.as_deref()
     }
 
     fn full_cache_tokens(&self, _: &[CacheConfig]) -> usize {
@@ -84,25 +80,24 @@ impl Samples for GenerationSamples {
         batch: Range<usize>,
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
-        let common = self.prompts.common(batch.clone());
+        let common = self.common(batch.clone());
         let needed = configs.iter().map(|config| prefix_tokens(config, common)).max().unwrap_or(0);
-        let tokens = self.prompts.prompts.get(batch.start).map_or(&[][..], |prompt| &prompt.tokens[..common]);
+        let tokens = self.prompts.get(batch.start).map_or(&[][..], |prompt| &prompt.tokens[..common]);
         FullCachePrefix::read_to(model, tokens, configs, needed)
     }
 
     fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured {
-        Generation { model, prompts: &self.prompts, scorer: self.scorer, config: &batch.config, prefix }
-            .measure(batch)
+        Generation { model, prompts: self, config: &batch.config, prefix }.measure(batch)
     }
 
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {
         let config = &batch.config;
-        let common = self.prompts.common(batch.all.clone());
+        let common = self.common(batch.all.clone());
         let count = batch.samples.len();
-        let lengths = batch.samples.iter().map(|sample| self.prompts.prompts[*sample].tokens.len());
+        let lengths = batch.samples.iter().map(|sample| self.prompts[*sample].tokens.len());
         let longest = lengths.clone().max().unwrap_or(0);
         let all: usize = lengths.clone().sum();
-        let steps = self.prompts.writing.max_new_tokens;
+        let steps = self.writing.max_new_tokens;
         let read = match config.rule {
             CacheRule::Truncate { size } => lengths.map(|length| length.min(size)).sum(),
             CacheRule::Unbounded => all - common * count,
@@ -133,7 +128,6 @@ fn prefix_tokens(config: &CacheConfig, common: usize) -> usize {
 struct Generation<'a> {
     model: &'a LanguageModel,
     prompts: &'a EncodedPrompts,
-    scorer: Scorer,
     config: &'a CacheConfig,
     prefix: Option<&'a FullCachePrefix>,
 }
@@ -268,14 +262,15 @@ impl Generation<'_> {
         let tokens = written.tokens.len() as f64;
         let output = Some(written.text.clone());
         let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
-        if self.scorer.rescore && !written.tokens.is_empty() {
+        let scorer = self.prompts.scorer;
+        if scorer.rescore && !written.tokens.is_empty() {
             let nll = self.full_cache_nll(prompt, &written.tokens)?;
             sums.push(MetricSum::new("nll_written", nll, tokens));
         }
-        if self.scorer.needs_references && request.references.is_empty() {
+        if scorer.needs_references && request.references.is_empty() {
             return Ok(sums);
         }
-        for (metric, value) in (self.scorer.score)(&written.text, request) {
+        for (metric, value) in (scorer.score)(&written.text, request) {
             let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
             sums.extend(slices.map(|slice| MetricSum { slice, ..MetricSum::new(metric, value, 1.0) }));
         }

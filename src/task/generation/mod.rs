@@ -8,7 +8,7 @@ mod prompts;
 mod scorer;
 mod settings;
 
-pub use generate::GenerationSamples;
+pub use generate::prepare;
 pub use prompt::Prompt;
 pub use prompts::Request;
 pub use scorer::{F1, ROUGE, Scorer};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::data::{self, DataSource, Texts, check_source, limit_embedded, text_sources};
-use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer, WriteYaml};
+use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::yaml::{Checker, ConfigError, Location, Spanned};
@@ -96,13 +96,9 @@ impl NeedleYaml {
 /// One fact in a long text, asked for at the end.
 #[derive(Clone, Debug)]
 struct Needle {
-    /// The texts that the fact is hidden in.
     dataset: DataSource,
-    /// Tokens of prompt and answer together, BOS included.
     lengths: Vec<usize>,
-    /// The position of the fact in the text, in percent from the start.
     depths: Vec<usize>,
-    /// Texts for every length and depth.
     texts: usize,
     /// `None`: one of many made-up facts.
     fact: Option<Fact>,
@@ -114,7 +110,7 @@ impl Task for Needle {
         let books = data::read_books(&self.dataset, Some(self.texts), context.hub, context.progress)?;
         let requests = requests::requests(self, &books, &tokenizer, spec.generation()?.max_new_tokens)?;
         let scorer = Scorer { score: found, needs_references: true, rescore: false };
-        GenerationSamples::prepare(spec, context, requests, data::digest(&books), scorer)
+        generation::prepare(spec, context, requests, data::digest(&books), scorer)
     }
 }
 

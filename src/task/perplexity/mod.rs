@@ -1,7 +1,6 @@
 //! Perplexity of long texts, and the recall of facts in texts where they are marked.
 
 mod measure;
-mod tally;
 
 use std::ops::Range;
 

@@ -4,30 +4,14 @@ mod release;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
 use super::embedded;
 use super::generation::{F1, Request};
-use super::questions::{Benchmark, QuestionsYaml, Release, Wording};
-use super::spec::TaskSpec;
-use crate::yaml::{Checker, ConfigError};
-
-/// QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct QasperYaml(QuestionsYaml);
-
-impl QasperYaml {
-    /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
-        self.0.check(&QASPER, checker)
-    }
-}
+use super::questions::{Benchmark, Release, Wording};
 
 /// QASPER (Dasigi et al. 2021), as in ZeroSCROLLS.
 pub static QASPER: Benchmark = Benchmark {
     name: "qasper",
+    about: "QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.",
     wording: Wording {
         opening: "You are given a scientific article and a question.",
         instruction: "Answer the question as concisely as you can, using a single phrase or sentence if possible. If \

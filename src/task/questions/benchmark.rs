@@ -17,6 +17,8 @@ use crate::yaml::schema::{Named, setting};
 pub struct Benchmark {
     /// The name in YAML, result rows and ZeroSCROLLS' files.
     pub name: &'static str,
+    /// What a sweep's schema says of it.
+    pub about: &'static str,
     pub wording: Wording,
     /// The most tokens of an answer, by default.
     pub max_new_tokens: usize,

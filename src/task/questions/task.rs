@@ -10,7 +10,7 @@ use super::benchmark::{Benchmark, PromptStyle, Split, questions_digest};
 use super::files::read_questions;
 use crate::lm::source::{Hub, expand_home};
 use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, question_sources};
-use crate::task::generation::{GenerationConfig, GenerationSamples, Request, WriteYaml};
+use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
 use crate::task::prepared::PreparedTask;
 use crate::task::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::yaml::{Checker, ConfigError, Spanned};
@@ -99,9 +99,8 @@ struct Questions {
     dataset: DataSource,
     split: Split,
     prompt: PromptStyle,
-    /// Only the first documents; `None`: all.
     documents: Option<usize>,
-    /// Only the first questions of each document; `None`: all.
+    /// Of each document.
     questions: Option<usize>,
 }
 
@@ -114,7 +113,7 @@ impl Task for Questions {
         for (request, trivial) in requests.iter_mut().zip(trivial) {
             (request.trivial, request.length) = (trivial, spec.length);
         }
-        GenerationSamples::prepare(spec, context, requests, digest, self.benchmark.scorer)
+        generation::prepare(spec, context, requests, digest, self.benchmark.scorer)
     }
 }
 

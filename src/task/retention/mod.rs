@@ -87,11 +87,8 @@ impl RetentionYaml {
 #[derive(Clone, Debug)]
 struct Retention {
     texts: Texts,
-    /// The number of samples, from the first, whose rows say when each token was evicted.
     maps: usize,
-    /// The layers of those rows; `None`: all.
     map_layers: Option<Vec<usize>>,
-    /// Whether the log of evictions is kept in files beside the rows. It changes none of them.
     eviction_log: bool,
 }
 

@@ -2,30 +2,14 @@
 
 mod release;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
 use super::embedded;
 use super::generation::{ROUGE, Request};
-use super::questions::{Benchmark, QuestionsYaml, Release, Wording};
-use super::spec::TaskSpec;
-use crate::yaml::{Checker, ConfigError};
-
-/// SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct SqualityYaml(QuestionsYaml);
-
-impl SqualityYaml {
-    /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
-        self.0.check(&SQUALITY, checker)
-    }
-}
+use super::questions::{Benchmark, Release, Wording};
 
 /// SQuALITY (Wang et al. 2022), as in ZeroSCROLLS.
 pub static SQUALITY: Benchmark = Benchmark {
     name: "squality",
+    about: "SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.",
     wording: Wording {
         opening: "You are given a story and a question.",
         instruction: "Answer the question in a paragraph.",

@@ -10,7 +10,7 @@ pub use requests::{STORY_REQUEST, request_of};
 
 use super::data::{self, EMBEDDED, Texts};
 use super::embedded::MOST_EMBEDDED_PROMPTS;
-use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer, WriteYaml};
+use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::lm::Real;
@@ -92,7 +92,7 @@ impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let (requests, digest) = requests::requests(spec, self.stories);
         let scorer = Scorer { score: diversity, needs_references: false, rescore: true };
-        GenerationSamples::prepare(spec, context, requests, digest, scorer)
+        generation::prepare(spec, context, requests, digest, scorer)
     }
 }
 

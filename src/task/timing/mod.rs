@@ -88,14 +88,11 @@ impl TimingYaml {
 /// Sequences of random tokens, decoded greedily from their prompts to a length.
 #[derive(Clone, Debug)]
 struct Timing {
-    /// Tokens of a sequence, the prompt's included.
     length: usize,
     prompt: usize,
-    /// The memory that the weights and the caches of all sequences may take together.
     memory: Bytes,
-    /// How often everything is measured; each repeat is a sample.
+    /// Each repeat is a sample.
     repeats: usize,
-    /// Steps decoded before the clock starts, in every repeat.
     warm_up: usize,
 }
 
