@@ -35,6 +35,12 @@ impl MetricSum {
     pub fn new(metric: &'static str, value: f64, weight: f64) -> MetricSum {
         MetricSum { metric, slice: None, value, weight, output: None }
     }
+
+    /// The same sum over a slice.
+    #[must_use]
+    pub fn of_slice(self, slice: Option<String>) -> MetricSum {
+        MetricSum { slice, ..self }
+    }
 }
 
 /// The words of a text as Python's `str.split()` finds them, which also splits at four separators of ASCII that

@@ -59,7 +59,7 @@ pub fn recall_sums(recalls: &[LocatedRecall], hits: &[Option<bool>]) -> Vec<Metr
     }
     let sums = sums.into_iter().flat_map(|(slice, [found, chance, measured])| {
         [("recall", found), ("recall_chance", chance)]
-            .map(|(metric, value)| MetricSum { slice: slice.clone(), ..MetricSum::new(metric, value, measured) })
+            .map(|(metric, value)| MetricSum::new(metric, value, measured).of_slice(slice.clone()))
     });
     sums.collect()
 }

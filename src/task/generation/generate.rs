@@ -272,7 +272,7 @@ impl Generation<'_> {
         }
         for (metric, value) in (scorer.score)(&written.text, request) {
             let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
-            sums.extend(slices.map(|slice| MetricSum { slice, ..MetricSum::new(metric, value, 1.0) }));
+            sums.extend(slices.map(|slice| MetricSum::new(metric, value, 1.0).of_slice(slice)));
         }
         Ok(sums)
     }

@@ -152,9 +152,8 @@ impl<'a> Tally<'a> {
     /// The metrics of everything that was scored.
     fn sums(self, config: &CacheConfig) -> Vec<MetricSum> {
         let sum = |nlls: &[(usize, f64)]| nlls.iter().fold(0.0, |sum, (_, nll)| sum + nll);
-        let part = |slice: String, nlls: &[(usize, f64)]| MetricSum {
-            slice: Some(slice),
-            ..MetricSum::new("nll", sum(nlls), nlls.len() as f64)
+        let part = |slice: String, nlls: &[(usize, f64)]| {
+            MetricSum::new("nll", sum(nlls), nlls.len() as f64).of_slice(Some(slice))
         };
         let (nll, weight) = (sum(&self.nlls), self.nlls.len() as f64);
         let mut sums = vec![MetricSum::new("nll", nll, weight)];

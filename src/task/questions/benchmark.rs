@@ -152,12 +152,6 @@ impl fmt::Debug for Benchmark {
     }
 }
 
-impl PartialEq for Benchmark {
-    fn eq(&self, other: &Benchmark) -> bool {
-        self.name == other.name
-    }
-}
-
 /// The digest of all prompts and references.
 pub fn questions_digest(questions: &[Request]) -> String {
     let parts = questions.iter().flat_map(|Request { name, cluster, prompt, references, slices, .. }| {
