@@ -38,10 +38,17 @@ impl CacheConfig {
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`.
     pub fn needs(&self, tokens: usize) -> usize {
         match self.rule {
-            CacheRule::Unbounded => tokens,
             CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => {
                 tokens
             }
+            _ => self.needs_to_go_on(tokens),
+        }
+    }
+
+    /// The same where more tokens follow the text.
+    pub(super) fn needs_to_go_on(&self, tokens: usize) -> usize {
+        match self.rule {
+            CacheRule::Unbounded => tokens,
             CacheRule::Truncate { .. } => 0,
             CacheRule::Evict { .. } => self.start(tokens),
         }

@@ -133,17 +133,10 @@ fn cut_book<T>(
 
 /// Bytes where a word starts: a character that is not a space, after one that is.
 fn word_starts(text: &str) -> Vec<usize> {
-    let mut starts = Vec::new();
-    let mut in_word = false;
-    for (at, c) in text.char_indices() {
-        if c.is_whitespace() {
-            in_word = false;
-        } else if !in_word {
-            in_word = true;
-            starts.push(at);
-        }
-    }
-    starts
+    let before = std::iter::once(' ').chain(text.chars());
+    let starts = text.char_indices().zip(before);
+    let starts = starts.filter(|((_, c), before)| before.is_whitespace() && !c.is_whitespace());
+    starts.map(|((at, _), _)| at).collect()
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Samples for EncodedPrompts {
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
         let common = self.common(batch.clone());
-        let needed = configs.iter().map(|config| prefix_tokens(config, common)).max().unwrap_or(0);
+        let needed = configs.iter().map(|config| config.needs_to_go_on(common)).max().unwrap_or(0);
         let tokens = self.prompts.get(batch.start).map_or(&[][..], |prompt| &prompt.tokens[..common]);
         FullCachePrefix::read_to(model, tokens, configs, needed)
     }
@@ -104,7 +104,7 @@ impl Samples for EncodedPrompts {
             CacheRule::Evict { .. } => common - config.start(common) + all - common * count,
         };
         TokenCost {
-            shared: prefix_tokens(config, common),
+            shared: config.needs_to_go_on(common),
             read,
             attended: config.attended(longest),
             scored: 0,
@@ -112,15 +112,6 @@ impl Samples for EncodedPrompts {
             side_by_side: count,
             read_again: if self.scorer.rescore { all + steps * count } else { 0 },
         }
-    }
-}
-
-/// Tokens of the full-cache prefix that a configuration needs, of the `common` ones of a batch.
-fn prefix_tokens(config: &CacheConfig, common: usize) -> usize {
-    match config.rule {
-        CacheRule::Unbounded => common,
-        CacheRule::Truncate { .. } => 0,
-        CacheRule::Evict { .. } => config.start(common),
     }
 }
 
