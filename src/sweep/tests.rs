@@ -363,14 +363,14 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
     refused(&swap("length: 128", "length: many"), "many", "whole number", "configs/");
     refused(&swap("length: 128", "stride: 0"), "0}", "0 cannot be `stride`", "from 1");
-    refused(&swap("length: 128", "bos: yes"), "bos", "unknown name `yes`", "auto");
+    refused(&swap("length: 128", "bos: yes"), "yes", "unknown name `yes`", "auto");
     refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
     refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
     refused(&swap("perplexity:", "perplexty:"), "perplexty", "unknown name `perplexty`", "`perplexity`");
     refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "appears twice", "keep one");
     refused(&swap("[64, 16]", "64"), "64", "a list was expected", "[one]");
     refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
-    refused(&swap("length: 128", "bos: null"), "bos", "", "auto");
+    refused(&swap("length: 128", "bos: null"), "null", "", "");
     refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
     refused(&(SMALL.to_string() + "positions: rotated\n"), "rotated", "unknown name `rotated`", "squeezed");
     refused(&swap("tova]", "tova@sloth]"), "tova@sloth", "unknown positions `sloth`", "did you mean `slot`");

@@ -80,16 +80,16 @@ mod tests {
         // Tokens of " the", " fox" and so on: the answer's first token begins with the space before it.
         let text = Tokens { ids: vec![7; 5], places: vec![0..3, 3..7, 7..11, 11..14, 14..17] };
         let recall = |told, answer| Recall { kind: "home", told, answer, choices: 4 };
-        let asked = |recall: Recall| {
-            locate(&[recall], &text).first().map(|asked| (asked.told, asked.answer.clone(), asked.distance()))
+        let located = |recall: Recall| {
+            locate(&[recall], &text).first().map(|found| (found.told, found.answer.clone(), found.distance()))
         };
-        assert_eq!(asked(recall(3, [8, 11])), Some((0, 2..3, 2)));
-        assert_eq!(asked(recall(4, [8, 12])), Some((1, 2..4, 1)));
-        assert_eq!(asked(recall(7, [14, 17])), Some((1, 4..5, 3)));
+        assert_eq!(located(recall(3, [8, 11])), Some((0, 2..3, 2)));
+        assert_eq!(located(recall(4, [8, 12])), Some((1, 2..4, 1)));
+        assert_eq!(located(recall(7, [14, 17])), Some((1, 4..5, 3)));
         // Fact and answer in one token.
-        assert_eq!(asked(recall(5, [6, 7])), None);
-        assert_eq!(asked(recall(0, [8, 11])), None);
-        // Every byte its own token: the count of bytes between.
+        assert_eq!(located(recall(5, [6, 7])), None);
+        assert_eq!(located(recall(0, [8, 11])), None);
+        // Where every byte is a token, places are those of bytes.
         let text = Tokenizer::bytes().unwrap().encode("Tarn. In Tarn").unwrap();
         assert_eq!(
             locate(&[recall(4, [9, 13])], &text)[0],
@@ -99,12 +99,12 @@ mod tests {
 
     #[test]
     fn sums_by_hand() {
-        let asked = |kind, told, answer, choices| LocatedRecall { kind, told, answer, choices };
+        let located = |kind, told, answer, choices| LocatedRecall { kind, told, answer, choices };
         let recalls = [
-            asked("home", 1, 4..6, 2),   // 3 tokens, found
-            asked("trade", 2, 4..7, 4),  // 2 tokens, its last token missed
-            asked("home", 3, 20..21, 4), // 17 tokens, found
-            asked("home", 3, 22..24, 8), // predicted in part only
+            located("home", 1, 4..6, 2),   // 3 tokens, found
+            located("trade", 2, 4..7, 4),  // 2 tokens, its last token missed
+            located("home", 3, 20..21, 4), // 17 tokens, found
+            located("home", 3, 22..24, 8), // predicted in part only
         ];
         let mut hits = vec![None; 30];
         for (token, hit) in [(4, true), (5, true), (6, false), (20, true), (22, true)] {

@@ -8,7 +8,7 @@ use crate::task::data::Book;
 use crate::task::embedded::stranger;
 use crate::task::generation::{Prompt, Request};
 
-/// A fact that the text does not tell, in words that any model knows and that the pocket model was trained on.
+/// A fact that the text does not state, in words that any model knows and that the pocket model was trained on.
 fn made_up(text: &str, number: usize) -> Fact {
     let (name, town) = stranger(text, number);
     Fact {

@@ -1,4 +1,4 @@
-//! Perplexity of long texts, and the recall of facts in texts where they are marked.
+//! Perplexity of long texts, and the recall of facts in texts that come with a list of them.
 
 mod measure;
 

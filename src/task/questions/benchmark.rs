@@ -27,7 +27,7 @@ pub struct Benchmark {
     pub trivial: fn(&[Request]) -> Vec<String>,
     /// The format of the original release.
     pub release: Release,
-    /// Made-up questions in the program: about so many documents, so many each.
+    /// Made-up questions in the program: `each` questions about each of `documents` texts.
     pub embedded: fn(documents: usize, each: usize) -> Vec<Document>,
 }
 
