@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tova_bench::lm::Tokenizer;
 use tova_bench::task::{
-    Benchmark, Prompt, PromptStyle, QASPER, Question, SQUALITY, Split, questions_digest, read_questions,
+    Benchmark, Prompt, PromptStyle, QASPER, Request, SQUALITY, Split, questions_digest, read_questions,
 };
 
 /// The folder of data sets, or `None` and a line that says what is skipped.
@@ -22,7 +22,7 @@ fn data(test: &str) -> Option<PathBuf> {
     data
 }
 
-fn read(benchmark: &Benchmark, path: &Path, style: PromptStyle) -> Vec<Question> {
+fn read(benchmark: &Benchmark, path: &Path, style: PromptStyle) -> Vec<Request> {
     read_questions(benchmark, path, Split::Validation, style).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
@@ -40,7 +40,7 @@ fn between(row: &Value, start: &str, end: &str) -> String {
 
 /// Checks that questions in ZeroSCROLLS' style are what the rows say; returns how many have characters of many
 /// bytes.
-fn compare_with_rows(found: &[Question], rows: &[Value], header: &str) -> usize {
+fn compare_with_rows(found: &[Request], rows: &[Value], header: &str) -> usize {
     assert_eq!(found.len(), rows.len());
     for (question, row) in found.iter().zip(rows) {
         let prompt = &question.prompt;
@@ -61,7 +61,7 @@ fn compare_with_rows(found: &[Question], rows: &[Value], header: &str) -> usize 
     rows.iter().filter(|row| !row["input"].as_str().unwrap().is_ascii()).count()
 }
 
-fn clusters(questions: &[Question]) -> usize {
+fn clusters(questions: &[Request]) -> usize {
     questions.iter().map(|question| &question.cluster).collect::<BTreeSet<_>>().len()
 }
 
@@ -76,7 +76,7 @@ fn squality_in_both_forms() {
         let expected: &[usize] = if split == Split::Validation { &[25] } else { &[52, 26] };
         assert!(expected.contains(&stories), "{stories} stories");
         assert_eq!(questions.len(), 5 * stories);
-        assert!(questions.iter().all(|question| question.references.len() == 4 && question.kind.is_none()));
+        assert!(questions.iter().all(|question| question.references.len() == 4 && question.slices.is_empty()));
         let digest = questions_digest(&questions);
         eprintln!("squality {}: {stories} stories, {} questions, {digest}", split.name(), questions.len());
     }
@@ -97,7 +97,7 @@ fn squality_in_both_forms() {
         })
         .collect();
     for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
-        let original: BTreeMap<String, Question> = read(&SQUALITY, &folder.join("dev.jsonl"), style)
+        let original: BTreeMap<String, Request> = read(&SQUALITY, &folder.join("dev.jsonl"), style)
             .into_iter()
             .map(|question| (question.name.clone(), question))
             .collect();
@@ -136,8 +136,8 @@ fn qasper_in_both_forms() {
         assert_eq!(row.references, references, "{}", row.name);
     }
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-    original.iter().for_each(|question| *kinds.entry(question.kind.as_deref().unwrap()).or_default() += 1);
-    assert!(kinds.keys().all(|kind| ["abstractive", "extractive", "unanswerable", "yes_no"].contains(kind)));
+    original.iter().for_each(|question| *kinds.entry(question.slices[0].as_str()).or_default() += 1);
+    assert!(kinds.keys().all(|kind| ["kind:abstractive", "kind:extractive", "kind:unanswerable", "kind:yes_no"].contains(kind)));
     eprintln!(
         "qasper train: {} articles, {} questions, {} references, {kinds:?}, {folded} with other references in the \
          rows, {wide} with characters of many bytes, {}",

@@ -1,7 +1,7 @@
 //! Sweeps and questions.
 
 use tova_bench::sweep::Sweep;
-use tova_bench::task::{Benchmark, PromptStyle, QASPER, Question, SQUALITY, Split, read_questions};
+use tova_bench::task::{Benchmark, PromptStyle, QASPER, Request, SQUALITY, Split, read_questions};
 
 use super::scratch;
 
@@ -48,7 +48,7 @@ fn questions(benchmark: &Benchmark, name: &str, input: &[u8]) {
 }
 
 /// What the rest of the program assumes of a question.
-fn sound(question: &Question) {
+fn sound(question: &Request) {
     let prompt = &question.prompt;
     assert!(
         prompt.header <= prompt.after.len() && prompt.after.is_char_boundary(prompt.after.len() - prompt.header)

@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
             model = Some(&group.model);
         }
         let samples = counted(group.samples.len(), "sample");
-        text += &format!("  {}: {}, {samples}\n", group.task.name(), group.task.dataset());
+        text += &format!("  {}: {}, {samples}\n", group.task.name, group.task.dataset);
     }
     print(&text)?;
     for missing in &prepared.unavailable {

@@ -100,8 +100,8 @@ fn describe_model_task(
         model_task.model,
         count(shape.parameters()),
         Bytes(model_task.files.weight_bytes()),
-        model_task.task.name(),
-        model_task.task.dataset(),
+        model_task.task.name,
+        model_task.task.dataset,
         counted(model_task.samples.len(), "sample"),
         count(model_task.samples.total_work() as u64),
         if model_task.bos { "yes" } else { "no" },
@@ -123,7 +123,7 @@ fn describe_model_task(
         let state = state(&cell.status, model_task.samples.len());
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(own));
     }
-    text + &match model_task.task.granted_memory() {
+    text + &match model_task.task.granted_memory {
         Some(memory) => format!("  memory: {memory} for weights and caches, set by the task\n"),
         None => format!(
             "  memory: the weights, and up to {} for each text read in parallel (at most {threads})\n",

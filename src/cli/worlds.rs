@@ -61,6 +61,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// One JSON value per line.
-fn lines<T: serde::Serialize>(texts: impl Iterator<Item = T>) -> Result<String> {
-    texts.map(|text| Ok(serde_json::to_string(&text)? + "\n")).collect()
+fn lines<T: serde::Serialize>(texts: impl IntoIterator<Item = T>) -> Result<String> {
+    texts.into_iter().map(|text| Ok(serde_json::to_string(&text)? + "\n")).collect()
 }

@@ -35,4 +35,10 @@ impl MetricSum {
     pub fn new(metric: &'static str, value: f64, weight: f64) -> MetricSum {
         MetricSum { metric, slice: None, value, weight, output: None }
     }
+
+    /// The same sum over a slice.
+    #[must_use]
+    pub fn of_slice(self, slice: Option<String>) -> MetricSum {
+        MetricSum { slice, ..self }
+    }
 }

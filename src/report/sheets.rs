@@ -90,7 +90,7 @@ pub(super) fn title_of_parts(parts: &Breakdown<'_>) -> String {
 
 pub(super) fn about_parts(parts: &Breakdown<'_>) -> &'static str {
     match parts.by {
-        "distance" => "Columns are tokens from the end of the telling to the answer.",
+        "distance" => "Columns are tokens from the last statement of the fact to the answer.",
         "position" => "Columns are tokens from the start of the sample.",
         "layer" => "Columns are layers of the model.",
         points::RUNNING => "Columns are tokens read; each number is over all of them.",

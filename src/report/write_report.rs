@@ -273,7 +273,8 @@ mod tests {
         let lines = 1 + 3 * (1 + 8 * 7) + 2 * 8 * 7 + 9 * (1 + 5 * 7);
         assert_eq!(read(&out.join("report.csv")).lines().count(), lines);
         let svg = read(&out.join(format!("figures/{by_distance}-linear.svg")));
-        for word in ["cache size 64", "cache size 2048", "distance to the telling (tokens)", "chance", "embedded"]
+        for word in
+            ["cache size 64", "cache size 2048", "tokens between the fact and the question", "chance", "embedded"]
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }

@@ -154,7 +154,7 @@ fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
     let cache = shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
     // Without room for one sequence the cell fails, and takes no time.
-    let granted = model_task.task.granted_memory();
+    let granted = model_task.task.granted_memory;
     let Some(batch) = granted.and_then(|memory| sequences_that_fit(memory, weights, cache)) else { return 0.0 };
     let flops = 2.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
     // A growing cache is half full on average.

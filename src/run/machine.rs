@@ -43,7 +43,7 @@ impl Machine {
 
 /// A timed task fills the memory that it grants, so the machine must have it.
 pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Result<()> {
-    let Some(granted) = model_task.task.granted_memory() else { return Ok(()) };
+    let Some(granted) = model_task.task.granted_memory else { return Ok(()) };
     let caches = granted.0.saturating_sub(model.weight_bytes());
     match available_memory() {
         Some(free) if caches > free => bail!(

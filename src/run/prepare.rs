@@ -42,9 +42,9 @@ impl NamedCell {
             rule: self.cell.rule,
             positions: self.cell.positions,
             prefill: task.prefill(),
-            query_aware: task.generation().is_none_or(|generation| generation.query_aware),
+            query_aware: task.generation.as_ref().is_none_or(|generation| generation.query_aware),
             seed: self.cell.seed,
-            compare: task.compares_to_full(),
+            compare: task.compare_to_full.unwrap_or(false),
         }
     }
 
@@ -114,7 +114,7 @@ pub fn prepare(
             Ok(model_task) => prepared.model_tasks.push(model_task),
             Err(error) => prepared.unavailable.push(Unavailable {
                 model: first.model.to_string(),
-                task: first.task.name().into(),
+                task: first.task.name.into(),
                 cells: cells.len(),
                 error,
             }),

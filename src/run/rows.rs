@@ -29,7 +29,7 @@ impl Provenance {
         let references = request.map(|request| &request.references).filter(|references| !references.is_empty());
         let references = references.map(|references| serde_json::Value::from(references.clone()).to_string());
         let (sample, cluster) = model_task.samples.name(sample);
-        let (stride, tail) = match cell.task.texts() {
+        let (stride, tail) = match &cell.task.texts {
             Some(texts) => (texts.stride(model_task.bos), texts.tail.name()),
             None => (0, ""),
         };
@@ -56,9 +56,9 @@ impl Provenance {
             cache_size: size.map(|size| size as u32),
             positions: cell.positions.name().into(),
             prefill: cell.task.prefill_name().into(),
-            task: cell.task.name().into(),
-            dataset: cell.task.dataset().into(),
-            length: cell.task.length() as u32,
+            task: cell.task.name.into(),
+            dataset: cell.task.dataset.as_str().into(),
+            length: cell.task.length as u32,
             stride: stride as u32,
             bos: model_task.bos,
             tail: tail.into(),

@@ -62,7 +62,7 @@ impl Cell {
 
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
-        let samples = self.task.generation().is_some_and(GenerationConfig::samples);
+        let samples = self.task.generation.as_ref().is_some_and(GenerationConfig::samples);
         samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score == Score::Random)
     }
 
@@ -99,6 +99,6 @@ impl Cell {
             ModelSource::Folder(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,
         };
-        CellName::new(id, self.task.name(), model.unwrap_or(&source), &self.label(), self.size())
+        CellName::new(id, self.task.name, model.unwrap_or(&source), &self.label(), self.size())
     }
 }

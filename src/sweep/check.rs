@@ -238,7 +238,7 @@ fn tasks(
     for Spanned { value: task, referenced } in entries.value {
         let task = task.check(checker)?;
         if truncates && task.is_timed() {
-            let name = task.name();
+            let name = task.name;
             return checker.refuse(
                 referenced,
                 format!("`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"),
@@ -255,6 +255,6 @@ fn tasks(
         tasks.push((task, referenced));
     }
     checker.distinct("tasks", entries.referenced, tasks, |task| {
-        format!("the same task ({} of {})", task.name(), task.dataset())
+        format!("the same task ({} of {})", task.name, task.dataset)
     })
 }

@@ -94,7 +94,7 @@ impl Sweep {
                     let sizes = if policy.rule == Rule::Full { &[0][..] } else { &self.cache_sizes };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
-                        if seen.insert(cell.canonical_text(&model.to_string(), &task.dataset())) {
+                        if seen.insert(cell.canonical_text(&model.to_string(), &task.dataset)) {
                             cells.push(cell);
                         }
                     }

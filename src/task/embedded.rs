@@ -3,10 +3,9 @@
 //! The files are in `datasets/embedded`; models/pocket/README.md says how they were generated. This module decompresses
 //! and parses them, and knows nothing of tasks or prompts.
 
-use std::ops::Range;
 use std::sync::LazyLock;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::data::Book;
 
@@ -22,46 +21,36 @@ pub struct Recall {
     pub kind: &'static str,
     /// Byte at which the latest statement of the fact ends; before `answer`.
     pub told: usize,
-    /// Bytes of the answer.
-    #[serde(serialize_with = "as_pair", deserialize_with = "from_pair")]
-    pub answer: Range<usize>,
+    /// The first byte of the answer, and the byte after it.
+    pub answer: [usize; 2],
     /// Values of this kind that the text has named before: guessing among them is right once in `choices` times.
     pub choices: u32,
 }
 
-fn as_pair<S: Serializer>(range: &Range<usize>, serializer: S) -> Result<S::Ok, S::Error> {
-    [range.start, range.end].serialize(serializer)
-}
-
-fn from_pair<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Range<usize>, D::Error> {
-    let [start, end] = Deserialize::deserialize(deserializer)?;
-    Ok(start..end)
-}
-
 /// A text with questions about it.
-#[derive(Serialize, Deserialize)]
-pub struct Document<Q> {
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
     pub name: String,
     pub text: String,
-    pub questions: Vec<Q>,
+    pub questions: Vec<DocumentQuestion>,
 }
 
-/// A question with a short answer.
-#[derive(Serialize, Deserialize)]
-pub struct ArticleQuestion {
+/// A question about a document. Its references are short answers or summaries.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DocumentQuestion {
+    /// Unique among the questions of a data set.
+    #[serde(skip)]
+    pub name: String,
     pub question: String,
-    /// Every accepted answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<String>,
-    /// The kind of fact asked for, or `unanswerable`.
-    pub kind: String,
-}
-
-/// A question answered by a paragraph.
-#[derive(Serialize, Deserialize)]
-pub struct StoryQuestion {
-    pub question: String,
-    /// Four reference summaries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub summaries: Vec<String>,
+    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`, or
+    /// the kind of fact asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
 }
 
 static BOOKS: LazyLock<String> =
@@ -95,24 +84,28 @@ pub fn quizzes(count: usize) -> impl Iterator<Item = Book> {
     parse(&QUIZZES, count)
 }
 
-/// Articles of about 3000 tokens with the first `questions` of their questions, a fifth of them unanswerable.
-pub fn articles(count: usize, questions: usize) -> impl Iterator<Item = Document<ArticleQuestion>> {
-    parse(&ARTICLES, count).map(move |article| first_questions(article, questions))
+/// Articles of about 3000 tokens with the first `each` of their questions, a fifth of them unanswerable.
+pub fn articles(count: usize, each: usize) -> Vec<Document> {
+    documents(&ARTICLES, count, each)
 }
 
-/// Stories of about 3000 tokens with the first `questions` of their questions.
-pub fn stories(count: usize, questions: usize) -> impl Iterator<Item = Document<StoryQuestion>> {
-    parse(&STORIES, count).map(move |story| first_questions(story, questions))
+/// Stories of about 3000 tokens with the first `each` of their questions.
+pub fn stories(count: usize, each: usize) -> Vec<Document> {
+    documents(&STORIES, count, each)
+}
+
+fn documents(lines: &'static str, count: usize, each: usize) -> Vec<Document> {
+    let mut documents: Vec<Document> = parse(lines, count).collect();
+    for Document { name, questions, .. } in &mut documents {
+        questions.truncate(each);
+        questions.iter_mut().zip(1..).for_each(|(question, number)| question.name = format!("{name}#{number}"));
+    }
+    documents
 }
 
 /// Requests to write a story.
 pub fn prompts(count: usize) -> impl Iterator<Item = String> {
     parse(&PROMPTS, count)
-}
-
-fn first_questions<Q>(mut document: Document<Q>, count: usize) -> Document<Q> {
-    document.questions.truncate(count);
-    document
 }
 
 /// The name of a person and of a town that do not occur in `text`, as long as there are unused names. Every `number`
@@ -150,17 +143,16 @@ mod tests {
     #[test]
     fn the_files_hold_as_many_texts_as_sweeps_may_ask_for() {
         let all = usize::MAX;
-        let counts =
-            [books(all).count(), quizzes(all).count(), articles(all, all).count(), stories(all, all).count()];
+        let counts = [books(all).count(), quizzes(all).count(), articles(all, all).len(), stories(all, all).len()];
         assert_eq!(counts, [MOST_EMBEDDED_BOOKS; 4]);
         assert_eq!(prompts(all).count(), MOST_EMBEDDED_PROMPTS);
     }
 
     #[test]
     fn documents_have_only_the_questions_asked_for() {
-        let questions = |most| articles(1, most).next().unwrap().questions.len();
+        let questions = |most| articles(1, most)[0].questions.len();
         assert_eq!((questions(3), questions(usize::MAX)), (3, 52));
-        assert!(stories(2, 4).all(|story| story.questions.len() == 4));
+        assert!(stories(2, 4).iter().all(|story| story.questions.len() == 4));
     }
 
     /// A change of these texts is a change of the data set: it needs new baselines and an entry in the changelog.

@@ -1,11 +1,9 @@
 //! The tasks: what a model is asked to do under a bounded cache, and how the results are measured.
 //!
-//! Each task is a folder with its settings in YAML, its samples and its measurement, behind the traits [`Task`] and
-//! [`Samples`]; `registry` lists them. Tasks that generate text share `generation`, question benchmarks also share
+//! Each task is a folder with its settings in YAML, which become a [`TaskSpec`], and its [`Samples`]; `registry` lists them. Tasks that generate text share `generation`, question benchmarks also share
 //! `questions`. Which combinations of tasks, models and policies exist, and where results go, is not known here.
 
 mod cache;
-mod cost;
 mod data;
 pub(crate) mod embedded;
 mod generation;
@@ -22,14 +20,13 @@ mod story;
 mod timing;
 
 pub use cache::{CacheConfig, FullCachePrefix};
-pub use cost::TokenCost;
 pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, read_books, read_text};
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
-pub use generation::{GenerationConfig, Prefill, Prompt};
+pub use generation::{GenerationConfig, Prefill, Prompt, Request};
 pub use perplexity::measure;
-pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile};
+pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use qasper::QASPER;
-pub use questions::{Benchmark, PromptStyle, Question, Split, questions_digest, read_questions};
+pub use questions::{Benchmark, PromptStyle, Split, questions_digest, read_questions};
 pub use registry::TaskYaml;
 pub use retention::Lifetimes;
 pub use spec::{PrepareContext, Task, TaskSpec};

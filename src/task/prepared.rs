@@ -5,7 +5,6 @@ use std::ops::Range;
 use anyhow::Result;
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::cost::TokenCost;
 use super::generation::Request;
 use crate::columns::Table;
 use crate::lm::LanguageModel;
@@ -87,6 +86,25 @@ pub struct Batch<'a> {
     /// Those to be measured.
     pub samples: &'a [usize],
     pub config: CacheConfig,
+}
+
+/// Tokens that the samples of one batch take under one cache configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TokenCost {
+    /// Tokens of the full-cache prefix; the configurations of a batch share it.
+    pub shared: usize,
+    /// Tokens read for this configuration alone.
+    pub read: usize,
+    /// Entries that a token of `read` attends to, on average.
+    pub attended: f64,
+    /// Tokens whose probabilities are computed from states that were read.
+    pub scored: usize,
+    /// Tokens generated one after the other, at most.
+    pub steps: usize,
+    /// Texts generated side by side.
+    pub side_by_side: usize,
+    /// Tokens read once more with the full cache, to score a generated text.
+    pub read_again: usize,
 }
 
 impl dyn Samples {

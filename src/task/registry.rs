@@ -4,18 +4,24 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
 use super::{needle, perplexity, qasper, retention, squality, story, timing};
 use crate::yaml::{Checker, ConfigError};
 
-/// Makes an enum of the tasks' settings, read from a map with one key: the task's name.
+/// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
+/// settings.
 macro_rules! registry {
-    ($($name:literal => $variant:ident($settings:ty),)+) => {
+    ($($name:literal => $variant:ident($settings:ty $(, $benchmark:path)?),)+) => {
         /// One task, named by its only key.
         #[derive(Debug, Deserialize, JsonSchema)]
         #[schemars(transform = one_key)]
         pub enum TaskYaml {
-            $(#[serde(rename = $name)] $variant($settings),)+
+            $(
+                $(#[schemars(description = $benchmark.about)])?
+                #[serde(rename = $name)]
+                $variant($settings),
+            )+
         }
 
         impl TaskYaml {
@@ -25,7 +31,7 @@ macro_rules! registry {
             /// A value out of its range, or two that contradict each other, with the place in the file.
             pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
                 match self {
-                    $(TaskYaml::$variant(settings) => settings.check(checker),)+
+                    $(TaskYaml::$variant(settings) => settings.check($(&$benchmark,)? checker),)+
                 }
             }
         }
@@ -35,8 +41,8 @@ macro_rules! registry {
 registry! {
     "perplexity" => Perplexity(perplexity::PerplexityYaml),
     "retention" => Retention(retention::RetentionYaml),
-    "squality" => Squality(squality::SqualityYaml),
-    "qasper" => Qasper(qasper::QasperYaml),
+    "squality" => Squality(QuestionsYaml, squality::SQUALITY),
+    "qasper" => Qasper(QuestionsYaml, qasper::QASPER),
     "story" => Story(story::StoryYaml),
     "needle" => Needle(needle::NeedleYaml),
     "timing" => Timing(timing::TimingYaml),
@@ -49,7 +55,11 @@ fn one_key(schema: &mut Schema) {
     let Some(Value::Array(choices)) = object.remove("oneOf") else { return };
     let mut properties = Map::new();
     for mut choice in choices {
-        if let Some(Value::Object(only)) = choice.get_mut("properties").map(Value::take) {
+        let description = choice.get_mut("description").map(Value::take);
+        if let Some(Value::Object(mut only)) = choice.get_mut("properties").map(Value::take) {
+            if let (Some(description), Some(settings)) = (description, only.values_mut().next()) {
+                settings["description"] = description;
+            }
             properties.extend(only);
         }
     }
@@ -58,4 +68,27 @@ fn one_key(schema: &mut Schema) {
     object.insert("additionalProperties".into(), json!(false));
     object.insert("minProperties".into(), json!(1));
     object.insert("maxProperties".into(), json!(1));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+
+    use crate::task::data::Tail;
+    use crate::task::{Prefill, PromptStyle, Split};
+    use crate::yaml::schema::{Named, assert_words};
+
+    #[test]
+    fn the_schema_has_every_word() {
+        fn check<T: DeserializeOwned>(words: &[Named], name: fn(T) -> &'static str) {
+            assert_words::<T>(words);
+            for (word, _) in words {
+                assert_eq!(name(serde_json::from_value((*word).into()).unwrap()), *word);
+            }
+        }
+        check(Prefill::WORDS, Prefill::name);
+        check(Tail::WORDS, Tail::name);
+        check(Split::WORDS, Split::name);
+        check(PromptStyle::WORDS, PromptStyle::name);
+    }
 }

@@ -1,9 +1,7 @@
 //! What every task has: settings with a meaning, and samples made of them for one model.
 
-use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::Deref;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -16,65 +14,39 @@ use crate::format::Bytes;
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, HubSettings};
 
-/// One checked entry of `tasks:`.
-pub trait Task: fmt::Debug + Comparable + Send + Sync {
+/// One checked entry of `tasks:`. `Display` gives the text that enters cell ids. Specs with the same text and the same
+/// data are equal.
+#[derive(Clone, Debug)]
+pub struct TaskSpec {
     /// The name in YAML, file names and result rows.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// Where the texts come from, as the sweep names it.
-    fn dataset(&self) -> String;
-
+    pub dataset: String,
     /// Tokens of the longest sample.
-    fn length(&self) -> usize;
-
-    /// The settings as `key=value` lines, which enter cell ids and so must not change. The data set is left out, as its
-    /// digest is part of the id; the name and the settings of `write:` are added for every task alike.
-    fn canonical(&self) -> String;
-
+    pub length: usize,
+    /// The task's own settings, which enter cell ids and so must not change. The data set is left out, as its digest is
+    /// part of the id.
+    pub settings: Vec<Setting>,
+    /// Whether each prediction is also compared with that of the full cache; `None` for tasks without this setting.
+    pub compare_to_full: Option<bool>,
     /// How the task generates text; `None` if it does not.
-    fn generation(&self) -> Option<&GenerationConfig> {
-        None
-    }
-
-    /// The texts that the task cuts into samples, for the columns `stride` and `tail`.
-    fn texts(&self) -> Option<&Texts> {
-        None
-    }
-
-    /// The settings shown in the column `generation`: those of generation, and the task's own around them.
-    fn row_settings(&self, of_generation: Vec<Setting>) -> Vec<Setting> {
-        of_generation
-    }
-
-    /// The task without the settings that have no effect under a cache rule; `None` if all of them have. Cells that
-    /// differ in nothing else are one cell.
-    fn for_rule(&self, _: CacheRule) -> Option<TaskSpec> {
-        None
-    }
-
-    /// Whether each prediction is also compared with that of the full cache.
-    fn compares_to_full(&self) -> bool {
-        false
-    }
-
+    pub generation: Option<GenerationConfig>,
+    /// How texts are cut into samples, for the columns `stride` and `tail`.
+    pub texts: Option<Texts>,
+    /// A request from the sweep file, for the column `generation`.
+    pub request: Option<String>,
     /// Memory that the weights and caches of a timed task fill; `None` for other tasks.
-    fn granted_memory(&self) -> Option<Bytes> {
-        None
-    }
+    pub granted_memory: Option<Bytes>,
+    pub(super) task: Arc<dyn Task>,
+}
 
-    /// Entries of a cache, per layer and key-value head.
-    fn cache_entries(&self, rule: CacheRule) -> usize {
-        match rule {
-            CacheRule::Unbounded => self.length(),
-            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => size.min(self.length()),
-        }
-    }
-
+/// What makes the samples of a task.
+pub trait Task: fmt::Debug + Send + Sync + 'static {
     /// Reads the task's texts and makes samples of them for a model.
     ///
     /// # Errors
     /// Texts that are missing or give no sample; the message names the file, the row or the sample.
-    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask>;
+    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask>;
 }
 
 /// A key and its value.
@@ -90,30 +62,48 @@ pub struct PrepareContext<'a> {
     pub machine: &'a str,
 }
 
-/// Equality of tasks whose types are not known.
-pub trait Comparable: Any {
-    fn equals(&self, other: &dyn Any) -> bool;
-}
-
-impl<T: PartialEq + Any> Comparable for T {
-    fn equals(&self, other: &dyn Any) -> bool {
-        other.downcast_ref::<T>() == Some(self)
-    }
-}
-
-/// A task that can be cloned and compared. `Display` gives its canonical text.
-#[derive(Clone, Debug)]
-pub struct TaskSpec(Arc<dyn Task>);
-
 impl TaskSpec {
-    pub fn new(task: impl Task) -> TaskSpec {
-        TaskSpec(Arc::new(task))
+    /// A task that neither generates text nor cuts texts into samples.
+    pub fn new(
+        name: &'static str,
+        dataset: impl fmt::Display,
+        length: usize,
+        settings: Vec<Setting>,
+        task: impl Task,
+    ) -> TaskSpec {
+        TaskSpec {
+            name,
+            dataset: dataset.to_string(),
+            length,
+            settings,
+            compare_to_full: None,
+            generation: None,
+            texts: None,
+            request: None,
+            granted_memory: None,
+            task: Arc::new(task),
+        }
     }
 
-    /// The task without the settings that have no effect under a cache rule.
+    /// A task on samples cut from texts.
+    pub fn of_texts(name: &'static str, texts: &Texts, task: impl Task) -> TaskSpec {
+        let spec = TaskSpec::new(name, &texts.dataset, texts.length, texts.settings(), task);
+        TaskSpec { texts: Some(texts.clone()), ..spec }
+    }
+
+    /// The task without the settings that have no effect under a cache rule. Cells that differ in nothing else are one
+    /// cell.
     #[must_use]
     pub fn for_rule(&self, rule: CacheRule) -> TaskSpec {
-        self.0.for_rule(rule).unwrap_or_else(|| self.clone())
+        let mut spec = self.clone();
+        if rule == CacheRule::Unbounded {
+            // The full cache would be compared with itself.
+            spec.compare_to_full = self.compare_to_full.map(|_| false);
+        }
+        if let (Some(generation), false) = (&mut spec.generation, matches!(rule, CacheRule::Evict { .. })) {
+            (generation.prefill, generation.query_aware) = (Prefill::Stream, true);
+        }
+        spec
     }
 
     /// Reads the task's texts and makes samples of them for a model.
@@ -122,52 +112,69 @@ impl TaskSpec {
     /// As [`Task::prepare`]; the message also names the data set. A model with too few positions.
     pub fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let files = context.files;
-        files.shape.check_length(self.length()).with_context(|| format!("model {}", files.source))?;
-        self.0.prepare(context).with_context(|| format!("data set {}", self.dataset()))
+        files.shape.check_length(self.length).with_context(|| format!("model {}", files.source))?;
+        self.task.prepare(self, context).with_context(|| format!("data set {}", self.dataset))
+    }
+
+    /// How the task generates text.
+    ///
+    /// # Errors
+    /// A task that does not.
+    pub fn generation(&self) -> Result<&GenerationConfig> {
+        self.generation.as_ref().with_context(|| format!("the task {} generates no text", self.name))
     }
 
     /// Whether time is what is measured. Such a task runs alone, with the whole machine, and its results are those of
     /// this machine only. It has no texts that the policy `truncate` could cut.
     pub fn is_timed(&self) -> bool {
-        self.granted_memory().is_some()
+        self.granted_memory.is_some()
+    }
+
+    /// Entries of a cache, per layer and key-value head.
+    pub fn cache_entries(&self, rule: CacheRule) -> usize {
+        match rule {
+            CacheRule::Unbounded => self.length,
+            // While its newest entry attends, a cache that is timed holds one more.
+            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => {
+                size.saturating_add(usize::from(self.is_timed())).min(self.length)
+            }
+        }
     }
 
     /// How prompts enter the cache.
     pub fn prefill(&self) -> Prefill {
-        self.generation().map_or(Prefill::Stream, |generation| generation.prefill)
+        self.generation.as_ref().map_or(Prefill::Stream, |generation| generation.prefill)
     }
 
     /// The same for the column `prefill`, which also says where a prompt that was read whole is cut.
     pub fn prefill_name(&self) -> &'static str {
-        match self.generation() {
+        match self.generation {
             Some(GenerationConfig { prefill: Prefill::OneShot, query_aware: false, .. }) => "one_shot_document",
             _ => self.prefill().name(),
         }
     }
 
-    /// The column `generation`: the settings of prompt and generation as one text, with the digest of the chat template
-    /// around the prompts. `None` if the task has no such settings.
+    /// The column `generation`: the settings of prompt and generation, or of timing, as one text, with the digest of the
+    /// chat template around the prompts. `None` if the task has no such settings.
     pub fn generation_settings(&self, template: Option<&str>) -> Option<String> {
-        let mut of_generation = self.generation().map(GenerationConfig::canonical).unwrap_or_default();
-        of_generation.extend(template.map(|digest| ("template", digest.to_string())));
-        let settings = self.row_settings(of_generation).into_iter();
-        let settings: Vec<String> = settings.map(|(key, value)| format!("{key}={value}")).collect();
-        (!settings.is_empty()).then(|| settings.join(" "))
+        let own = self.settings.iter().filter(|(key, _)| SHOWN_SETTINGS.contains(key)).cloned();
+        let of_generation = self.generation.iter().flat_map(GenerationConfig::canonical);
+        // The request comes last, as it may contain anything.
+        let texts = [("template", template), ("request", self.request.as_deref())];
+        let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text?.to_string())));
+        let settings = own.chain(of_generation).chain(texts).map(|(key, value)| format!("{key}={value}"));
+        let settings = settings.collect::<Vec<_>>().join(" ");
+        (!settings.is_empty()).then_some(settings)
     }
 }
 
-impl Deref for TaskSpec {
-    type Target = dyn Task;
-
-    fn deref(&self) -> &dyn Task {
-        &*self.0
-    }
-}
+/// The settings of prompts and of timing that the column `generation` shows; `length` has a column of its own.
+const SHOWN_SETTINGS: [&str; 4] = ["prompt", "memory", "repeats", "warm_up"];
 
 impl PartialEq for TaskSpec {
     fn eq(&self, other: &TaskSpec) -> bool {
-        let other: &dyn Any = &*other.0;
-        self.0.equals(other)
+        let data = |spec: &TaskSpec| (spec.dataset.clone(), spec.request.clone(), spec.to_string());
+        data(self) == data(other)
     }
 }
 
@@ -181,16 +188,17 @@ impl Hash for TaskSpec {
 
 impl fmt::Display for TaskSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "task={}\n{}", self.name(), self.canonical())?;
-        let Some(generation) = self.generation() else { return Ok(()) };
-        for (key, value) in generation.canonical() {
-            writeln!(f, "{key}={value}")?;
+        let mut settings = self.settings.clone();
+        settings.extend(self.compare_to_full.map(|compare| ("compare_to_full", compare.to_string())));
+        if let Some(generation) = &self.generation {
+            settings.extend(generation.canonical());
+            settings.push(("prefill", generation.prefill.name().to_string()));
+            if generation.prefill == Prefill::OneShot {
+                settings.push(("query_aware", generation.query_aware.to_string()));
+            }
         }
-        writeln!(f, "prefill={}", generation.prefill.name())?;
-        if generation.prefill == Prefill::OneShot {
-            writeln!(f, "query_aware={}", generation.query_aware)?;
-        }
-        Ok(())
+        writeln!(f, "task={}", self.name)?;
+        settings.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
     }
 }
 

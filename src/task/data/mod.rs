@@ -10,10 +10,8 @@ pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
 pub(super) use samples::cut_with;
 pub use samples::{TextSample, cut, resolve_bos};
-#[cfg(test)]
-pub(super) use settings::Bos;
 pub use settings::Texts;
-pub(super) use settings::{BosYaml, Tail, TextKeys, length, tails};
+pub(super) use settings::{Bos, Tail, TextKeys, length};
 pub use source::DataSource;
 pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, question_sources, text_sources};
 pub use texts::{Book, digest, read_books, read_text};

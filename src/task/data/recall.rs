@@ -1,4 +1,5 @@
-//! Recall of facts that a text told before: where the answers are in tokens, and how many were predicted.
+//! Recall of facts that a text states before it needs them: where the answers are in tokens, and how many were
+//! predicted.
 //!
 //! A recall is found if every token of its answer was the most likely one, given the true text before it.
 
@@ -13,7 +14,7 @@ use crate::task::embedded::Recall;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocatedRecall {
     pub kind: &'static str,
-    /// The last token of the sentence that told the fact.
+    /// The last token of the latest statement of the fact.
     pub told: usize,
     /// The tokens that overlap the answer: a space before it may be part of the first.
     pub answer: Range<usize>,
@@ -31,16 +32,17 @@ impl LocatedRecall {
 pub fn locate(recalls: &[Recall], text: &Tokens) -> Vec<LocatedRecall> {
     let places = &text.places;
     let located = recalls.iter().filter_map(|recall| {
-        let first = places.partition_point(|place| place.end <= recall.answer.start);
-        let end = places.partition_point(|place| place.start < recall.answer.end);
-        let told = places.partition_point(|place| place.start < recall.told).checked_sub(1)?;
-        let Recall { kind, choices, .. } = *recall;
+        let Recall { kind, told, answer: [start, end], choices } = *recall;
+        let first = places.partition_point(|place| place.end <= start);
+        let end = places.partition_point(|place| place.start < end);
+        let told = places.partition_point(|place| place.start < told).checked_sub(1)?;
         (told < first && first < end).then_some(LocatedRecall { kind, told, answer: first..end, choices })
     });
     located.collect()
 }
 
-/// The metrics of the recalls whose answer was predicted: over all of them, by kind and by distance. `hits` says of each
+/// The metrics of the recalls whose answer was predicted: over all of them, by kind and by the tokens
+/// between fact and answer. `hits` says of each
 /// token whether it was the most likely one, and is `None` for tokens that were not predicted.
 pub fn recall_sums(recalls: &[LocatedRecall], hits: &[Option<bool>]) -> Vec<MetricSum> {
     let mut sums: BTreeMap<Option<String>, [f64; 3]> = BTreeMap::new();
@@ -57,7 +59,7 @@ pub fn recall_sums(recalls: &[LocatedRecall], hits: &[Option<bool>]) -> Vec<Metr
     }
     let sums = sums.into_iter().flat_map(|(slice, [found, chance, measured])| {
         [("recall", found), ("recall_chance", chance)]
-            .map(|(metric, value)| MetricSum { slice: slice.clone(), ..MetricSum::new(metric, value, measured) })
+            .map(|(metric, value)| MetricSum::new(metric, value, measured).of_slice(slice.clone()))
     });
     sums.collect()
 }
@@ -78,31 +80,31 @@ mod tests {
         // Tokens of " the", " fox" and so on: the answer's first token begins with the space before it.
         let text = Tokens { ids: vec![7; 5], places: vec![0..3, 3..7, 7..11, 11..14, 14..17] };
         let recall = |told, answer| Recall { kind: "home", told, answer, choices: 4 };
-        let asked = |recall: Recall| {
-            locate(&[recall], &text).first().map(|asked| (asked.told, asked.answer.clone(), asked.distance()))
+        let located = |recall: Recall| {
+            locate(&[recall], &text).first().map(|found| (found.told, found.answer.clone(), found.distance()))
         };
-        assert_eq!(asked(recall(3, 8..11)), Some((0, 2..3, 2)));
-        assert_eq!(asked(recall(4, 8..12)), Some((1, 2..4, 1)));
-        assert_eq!(asked(recall(7, 14..17)), Some((1, 4..5, 3)));
-        // Telling and answer in one token.
-        assert_eq!(asked(recall(5, 6..7)), None);
-        assert_eq!(asked(recall(0, 8..11)), None);
-        // Every byte its own token: the count of bytes between.
+        assert_eq!(located(recall(3, [8, 11])), Some((0, 2..3, 2)));
+        assert_eq!(located(recall(4, [8, 12])), Some((1, 2..4, 1)));
+        assert_eq!(located(recall(7, [14, 17])), Some((1, 4..5, 3)));
+        // Fact and answer in one token.
+        assert_eq!(located(recall(5, [6, 7])), None);
+        assert_eq!(located(recall(0, [8, 11])), None);
+        // Where every byte is a token, places are those of bytes.
         let text = Tokenizer::bytes().unwrap().encode("Tarn. In Tarn").unwrap();
         assert_eq!(
-            locate(&[recall(4, 9..13)], &text)[0],
+            locate(&[recall(4, [9, 13])], &text)[0],
             LocatedRecall { kind: "home", told: 3, answer: 9..13, choices: 4 }
         );
     }
 
     #[test]
     fn sums_by_hand() {
-        let asked = |kind, told, answer, choices| LocatedRecall { kind, told, answer, choices };
+        let located = |kind, told, answer, choices| LocatedRecall { kind, told, answer, choices };
         let recalls = [
-            asked("home", 1, 4..6, 2),   // 3 tokens, found
-            asked("trade", 2, 4..7, 4),  // 2 tokens, its last token missed
-            asked("home", 3, 20..21, 4), // 17 tokens, found
-            asked("home", 3, 22..24, 8), // predicted in part only
+            located("home", 1, 4..6, 2),   // 3 tokens, found
+            located("trade", 2, 4..7, 4),  // 2 tokens, its last token missed
+            located("home", 3, 20..21, 4), // 17 tokens, found
+            located("home", 3, 22..24, 8), // predicted in part only
         ];
         let mut hits = vec![None; 30];
         for (token, hit) in [(4, true), (5, true), (6, false), (20, true), (22, true)] {

@@ -24,7 +24,7 @@ pub struct TextSample {
     pub scored: Range<usize>,
     /// Words that start in the scored part of the text.
     pub words: usize,
-    /// Facts told in the sample whose answers are scored, in the sample's tokens.
+    /// Facts stated in the sample whose answers are scored, in the sample's tokens.
     pub recalls: Vec<LocatedRecall>,
 }
 
@@ -133,17 +133,10 @@ fn cut_book<T>(
 
 /// Bytes where a word starts: a character that is not a space, after one that is.
 fn word_starts(text: &str) -> Vec<usize> {
-    let mut starts = Vec::new();
-    let mut in_word = false;
-    for (at, c) in text.char_indices() {
-        if c.is_whitespace() {
-            in_word = false;
-        } else if !in_word {
-            in_word = true;
-            starts.push(at);
-        }
-    }
-    starts
+    let before = std::iter::once(' ').chain(text.chars());
+    let starts = text.char_indices().zip(before);
+    let starts = starts.filter(|((_, c), before)| before.is_whitespace() && !c.is_whitespace());
+    starts.map(|((at, _), _)| at).collect()
 }
 
 #[cfg(test)]
@@ -165,41 +158,30 @@ mod tests {
     const TEXT: &str = "aa bb cc d";
 
     #[test]
-    fn every_text_token_is_scored_after_bos() {
-        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Drop));
-        // "aa b", "b cc": the word bb starts in the first
-        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1)]);
-        let found = samples(TEXT, &settings(5, None, Bos::Always, Tail::Keep));
-        assert_eq!(found, [(5, 1..5, 2), (5, 1..5, 1), (3, 1..3, 1)]);
-    }
-
-    #[test]
-    fn the_first_token_is_not_scored_without_bos() {
-        let found = samples(TEXT, &settings(5, None, Bos::Never, Tail::Drop));
-        assert_eq!(found.iter().map(|s| (s.0, s.1.clone())).collect::<Vec<_>>(), [(5, 1..5), (5, 1..5)]);
-    }
-
-    #[test]
-    fn overlapping_samples_score_each_token_once() {
-        let found = samples(TEXT, &settings(5, Some(2), Bos::Always, Tail::Drop));
-        // text tokens 0..4, 2..6, 4..8, 6..10; of the later ones the last two are new
-        let scored: Vec<_> = found.iter().map(|s| s.1.clone()).collect();
-        assert_eq!(scored, [1..5, 3..5, 3..5, 3..5]);
-        let words: usize = found.iter().map(|s| s.2).sum();
-        assert_eq!(words, 4);
-    }
-
-    #[test]
-    fn a_stride_beyond_the_sample_skips_text() {
-        let found = samples(TEXT, &settings(3, Some(6), Bos::Always, Tail::Drop));
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[1].1, 1..3);
+    fn each_token_is_scored_once() {
+        let cases = [
+            // "aa b" and "b cc": the word bb starts in the first.
+            (settings(5, None, Bos::Always, Tail::Drop), &[(5, 1..5, 2), (5, 1..5, 1)][..]),
+            (settings(5, None, Bos::Always, Tail::Keep), &[(5, 1..5, 2), (5, 1..5, 1), (3, 1..3, 1)]),
+            // Without BOS, a sample's first token has nothing before it.
+            (settings(5, None, Bos::Never, Tail::Drop), &[(5, 1..5, 1), (5, 1..5, 2)]),
+            // Text tokens 0..4, 2..6, 4..8, 6..10; of the later ones the last two are new.
+            (
+                settings(5, Some(2), Bos::Always, Tail::Drop),
+                &[(5, 1..5, 2), (5, 3..5, 0), (5, 3..5, 1), (5, 3..5, 1)],
+            ),
+            // A stride beyond the sample skips text.
+            (settings(3, Some(6), Bos::Always, Tail::Drop), &[(3, 1..3, 1), (3, 1..3, 1)]),
+        ];
+        for (settings, expected) in cases {
+            assert_eq!(samples(TEXT, &settings), expected, "{settings:?}");
+        }
     }
 
     #[test]
     fn a_recall_needs_its_fact_in_the_sample_and_its_answer_in_the_scored_part() {
         let recall = |told, answer| Recall { kind: "home", told, answer, choices: 2 };
-        let recalls = vec![recall(1, 2..4), recall(1, 6..7), recall(5, 7..9), recall(6, 7..8)];
+        let recalls = vec![recall(1, [2, 4]), recall(1, [6, 7]), recall(5, [7, 9]), recall(6, [7, 8])];
         let book = Book { name: "b".into(), text: TEXT.into(), recalls };
         let cut = |stride| {
             let settings = settings(5, stride, Bos::Always, Tail::Drop);
@@ -208,9 +190,9 @@ mod tests {
                 .map(|s| s.recalls.into_iter().map(|r| (r.told, r.answer)).collect::<Vec<_>>())
                 .collect::<Vec<_>>()
         };
-        // Text tokens 0..4 and 4..8 after BOS: one answer ends outside, one telling is in the first sample.
+        // Text tokens 0..4 and 4..8 after BOS: one answer ends outside, one fact is stated in the sample before.
         assert_eq!(cut(None), [vec![(1, 3..5)], vec![(2, 4..5)]]);
-        // 0..4, 2..6, 4..8, 6..10: the telling at 5 is in the last sample's past, and its answer crosses what the
+        // 0..4, 2..6, 4..8, 6..10: the fact stated at 5 is before the last sample, and its answer ends after what the
         // third scores.
         assert_eq!(cut(Some(2)), [vec![(1, 3..5)], vec![], vec![(2, 4..5)], vec![]]);
     }

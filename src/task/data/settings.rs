@@ -1,36 +1,35 @@
 //! How long texts are cut into samples: the settings that `perplexity` and `retention` share.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Error, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 
 use super::source::{DataSource, TEXT_FORMS, check_source, limit_embedded};
 use super::texts::{Book, read_books};
-use crate::task::spec::{PrepareContext, limit_text};
+use crate::task::spec::{PrepareContext, Setting, limit_text};
 use crate::yaml::schema::{Named, setting};
 use crate::yaml::{Checker, ConfigError, Spanned};
 
 /// Whether a sample starts with the tokenizer's BOS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Bos {
     /// As the model's tokenizer does.
     #[default]
+    #[serde(rename = "auto")]
     Auto,
+    #[serde(rename = "true", alias = "True", alias = "TRUE")]
     Always,
+    #[serde(rename = "false", alias = "False", alias = "FALSE")]
     Never,
 }
 
 impl Bos {
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
-        match self {
-            Bos::Auto => "auto",
-            Bos::Always => "true",
-            Bos::Never => "false",
-        }
+        ["auto", "true", "false"][self as usize]
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"enum": ["auto", true, false], "default": "auto"})
     }
 }
 
@@ -43,19 +42,17 @@ pub enum Tail {
     Keep,
 }
 
-const TAILS: &[Named] = &[("drop", "it is left out"), ("keep", "it is a sample of its own")];
-
-pub fn tails(_: &mut SchemaGenerator) -> Schema {
-    setting(TAILS, "drop", false)
-}
-
 impl Tail {
+    /// The words in YAML, in the order of the variants.
+    pub const WORDS: &[Named] = &[("drop", "it is left out"), ("keep", "it is a sample of its own")];
+
     /// The name in YAML, cell ids and result rows.
     pub fn name(self) -> &'static str {
-        match self {
-            Tail::Drop => "drop",
-            Tail::Keep => "keep",
-        }
+        Tail::WORDS[self as usize].0
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        setting(Tail::WORDS, "drop", false)
     }
 }
 
@@ -108,17 +105,16 @@ impl Texts {
         read_books(&self.dataset, self.books, context.hub, context.progress)
     }
 
-    /// The lines that enter cell ids.
-    pub fn canonical(&self) -> String {
-        format!(
-            "length={}\nstride={}\nbos={}\ntail={}\nbooks={}\nchunks_per_book={}\n",
-            self.length,
-            self.canonical_stride(),
-            self.bos.name(),
-            self.tail.name(),
-            limit_text(self.books),
-            limit_text(self.chunks_per_book),
-        )
+    /// The settings that enter cell ids.
+    pub fn settings(&self) -> Vec<Setting> {
+        vec![
+            ("length", self.length.to_string()),
+            ("stride", self.canonical_stride()),
+            ("bos", self.bos.name().to_string()),
+            ("tail", self.tail.name().to_string()),
+            ("books", limit_text(self.books)),
+            ("chunks_per_book", limit_text(self.chunks_per_book)),
+        ]
     }
 }
 
@@ -127,7 +123,7 @@ pub struct TextKeys {
     pub dataset: Spanned<String>,
     pub length: Option<Spanned<u64>>,
     pub stride: Option<Spanned<u64>>,
-    pub bos: BosYaml,
+    pub bos: Bos,
     pub tail: Tail,
     pub books: Option<Spanned<u64>>,
     pub chunks_per_book: Option<Spanned<u64>>,
@@ -141,7 +137,7 @@ impl TextKeys {
             dataset,
             length: length(checker, &self.length)?,
             stride: checker.limit("`stride`", &self.stride)?,
-            bos: self.bos.0,
+            bos: self.bos,
             tail: self.tail,
             chunks_per_book: checker.limit("`chunks_per_book`", &self.chunks_per_book)?,
         })
@@ -153,51 +149,5 @@ pub fn length(checker: Checker<'_>, length: &Option<Spanned<u64>>) -> Result<usi
     match length {
         Some(length) => checker.count("`length`", length, 2),
         None => Ok(Texts::DEFAULT_LENGTH),
-    }
-}
-
-/// `auto`, `true` or `false`.
-#[derive(Debug, Default)]
-pub struct BosYaml(pub Bos);
-
-impl<'de> Deserialize<'de> for BosYaml {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Word;
-        impl Visitor<'_> for Word {
-            type Value = BosYaml;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("auto, true or false")
-            }
-            fn visit_bool<E: Error>(self, bos: bool) -> Result<BosYaml, E> {
-                Ok(BosYaml(if bos { Bos::Always } else { Bos::Never }))
-            }
-            fn visit_str<E: Error>(self, word: &str) -> Result<BosYaml, E> {
-                match word {
-                    "auto" => Ok(BosYaml(Bos::Auto)),
-                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
-                }
-            }
-        }
-        deserializer.deserialize_any(Word)
-    }
-}
-
-impl JsonSchema for BosYaml {
-    fn schema_name() -> Cow<'static, str> {
-        "Bos".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"enum": ["auto", true, false], "default": "auto"})
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_schema_has_every_word() {
-        crate::yaml::schema::assert_words::<Tail>(TAILS);
     }
 }

@@ -11,17 +11,26 @@ use crate::task::embedded::MOST_EMBEDDED_BOOKS;
 use crate::yaml::schema::{HUB_PART, Named, one_of};
 use crate::yaml::{Checker, ConfigError, Spanned};
 
-/// Seeded random words.
-const RANDOM_WORDS: &str = "random-words";
-
 /// What `timing` decodes from: random tokens, no data set.
 pub const RANDOM_TOKENS: &str = "random-tokens";
 
 /// Texts in the program, in which the recall of facts is measured too.
 pub const EMBEDDED: &str = "embedded";
 
-/// Articles in the program, with questions and answers below them.
-const EMBEDDED_QUESTIONS: &str = "embedded-questions";
+/// The data sets that need no files, with what they are.
+const NAMED: [(&str, DataSource, &str); 3] = [
+    (
+        EMBEDDED,
+        DataSource::Embedded,
+        "books of made-up worlds in the program, where recall of facts is measured too",
+    ),
+    (
+        "embedded-questions",
+        DataSource::EmbeddedQuestions,
+        "articles of the same worlds with questions and answers below them",
+    ),
+    ("random-words", DataSource::RandomWords, "random words made from a seed"),
+];
 
 /// What long texts can be read from.
 pub const TEXT_FORMS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set \
@@ -45,11 +54,11 @@ impl FromStr for DataSource {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<DataSource> {
+        if let Some((_, source, _)) = NAMED.iter().find(|(name, ..)| *name == text) {
+            return Ok(source.clone());
+        }
         let path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start));
         Ok(match text {
-            RANDOM_WORDS => DataSource::RandomWords,
-            EMBEDDED => DataSource::Embedded,
-            EMBEDDED_QUESTIONS => DataSource::EmbeddedQuestions,
             "." | ".." => DataSource::Path(text.to_string()),
             _ if path || text.ends_with(".parquet") => DataSource::Path(text.to_string()),
             _ => DataSource::Hub(text.parse()?),
@@ -60,11 +69,11 @@ impl FromStr for DataSource {
 impl fmt::Display for DataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DataSource::RandomWords => f.write_str(RANDOM_WORDS),
-            DataSource::Embedded => f.write_str(EMBEDDED),
-            DataSource::EmbeddedQuestions => f.write_str(EMBEDDED_QUESTIONS),
             DataSource::Path(path) => f.write_str(path),
             DataSource::Hub(repo) => write!(f, "{repo}"),
+            named => {
+                f.write_str(NAMED.iter().find(|(_, source, _)| source == named).map_or("", |(name, ..)| name))
+            }
         }
     }
 }
@@ -76,7 +85,7 @@ pub fn check_source(
     forms: &str,
 ) -> Result<DataSource, ConfigError> {
     dataset.value.parse().or_else(|_| {
-        let near = did_you_mean(&dataset.value, [EMBEDDED, EMBEDDED_QUESTIONS, RANDOM_WORDS]);
+        let near = did_you_mean(&dataset.value, NAMED.map(|(name, ..)| name));
         checker.refuse(
             dataset.referenced,
             format!("`{}` names no data set", dataset.value),
@@ -107,11 +116,7 @@ pub fn limit_embedded(
 
 /// The schema of a data set of long texts.
 pub fn text_sources(_: &mut SchemaGenerator) -> Schema {
-    data_sources(&[
-        (EMBEDDED, "books of made-up worlds in the program, where recall of facts is measured too"),
-        (EMBEDDED_QUESTIONS, "articles of the same worlds with questions and answers below them"),
-        (RANDOM_WORDS, "random words made from a seed"),
-    ])
+    data_sources(&NAMED.map(|(name, _, meaning)| (name, meaning)))
 }
 
 /// The schema of a data set of questions.

@@ -21,7 +21,7 @@ use crate::task::embedded::{self, Recall};
 pub struct Book {
     pub name: String,
     pub text: String,
-    /// Facts that the text tells and later needs again; empty where they are not known.
+    /// Facts that the text states and later needs again; empty where they are not known.
     pub recalls: Vec<Recall>,
 }
 
@@ -121,16 +121,16 @@ fn books_of_tables(files: &[PathBuf], limit: usize) -> Result<Vec<Book>> {
 /// The digest of names, texts and their recalls.
 pub fn digest(books: &[Book]) -> String {
     let parts = books.iter().flat_map(|Book { name, text, recalls }| {
-        let recalls = recalls
-            .iter()
-            .map(|Recall { kind, told, answer, choices }| format!("{kind} {told} {answer:?} {choices}").into());
+        let recalls = recalls.iter().map(|Recall { kind, told, answer: [start, end], choices }| {
+            format!("{kind} {told} {start}..{end} {choices}").into()
+        });
         [Cow::from(name), Cow::from(text)].into_iter().chain(recalls)
     });
     digest_of(parts)
 }
 
-/// The digest of a data set, which enters cell ids: `sha256:` and 16 hex digits over some parts. Each part is hashed with its length, so that moving a border between two
-/// parts changes the digest.
+/// The digest of a data set's parts, which enters cell ids: `sha256:` and 16 hex digits. Each part is hashed with its
+/// length, so that moving a border between two parts changes the digest.
 pub fn digest_of<P: AsRef<str>>(parts: impl IntoIterator<Item = P>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -202,9 +202,9 @@ mod tests {
         assert_ne!(one, digest(&[book("ab", "c")]));
         assert_ne!(one, digest(&[book("a", "bd")]));
         assert_eq!(one, digest(&[book("a", "bc")]));
-        let asks = |choices| Recall { kind: "home", told: 0, answer: 1..2, choices };
-        let asking = |choices| digest(&[Book { recalls: vec![asks(choices)], ..book("a", "bc") }]);
-        assert!(asking(2) != one && asking(2) != asking(3));
+        let recall = |choices| Recall { kind: "home", told: 0, answer: [1, 2], choices };
+        let recalling = |choices| digest(&[Book { recalls: vec![recall(choices)], ..book("a", "bc") }]);
+        assert!(recalling(2) != one && recalling(2) != recalling(3));
     }
 
     #[test]
@@ -215,10 +215,10 @@ mod tests {
         assert_eq!(two, all[..2]);
         for book in &all {
             assert!(!book.recalls.is_empty(), "{}", book.name);
-            // The answer is where it is said to be, after the fact was told.
-            for Recall { told, answer, choices, .. } in &book.recalls {
-                assert!(*told <= answer.start && *choices > 0, "{}: {answer:?}", book.name);
-                assert!(!book.text[answer.clone()].trim().is_empty(), "{}: {answer:?}", book.name);
+            // The answer is a part of the text, after the statement of the fact.
+            for Recall { told, answer: [start, end], choices, .. } in &book.recalls {
+                assert!(told <= start && *choices > 0, "{}: {start}", book.name);
+                assert!(!book.text[*start..*end].trim().is_empty(), "{}: {start}", book.name);
             }
         }
     }

@@ -6,73 +6,68 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::config::{GenerationConfig, Prefill};
 use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
+use super::settings::Prefill;
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, clone_error};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
-use crate::task::cost::{TokenCost, attended};
-use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples};
-use crate::task::spec::PrepareContext;
+use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples, TokenCost};
+use crate::task::spec::{PrepareContext, TaskSpec};
 
-/// The samples of a task that generates text.
-pub struct GenerationSamples {
-    prompts: EncodedPrompts,
+/// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
+pub fn prepare(
+    spec: &TaskSpec,
+    context: &PrepareContext<'_>,
+    requests: Vec<Request>,
+    digest: String,
     scorer: Scorer,
+) -> Result<PreparedTask> {
+    let prompts = EncodedPrompts::new(requests, context.files, spec.generation()?, scorer)?;
+    // Another template means other prompts.
+    let digest = match &prompts.template {
+        Some(template) => format!("{digest} chat_template:{template}"),
+        None => digest,
+    };
+    Ok(PreparedTask { bos: prompts.bos.is_some(), samples: Box::new(prompts), digest })
 }
 
-impl GenerationSamples {
-    /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
-    pub fn prepare(
-        context: &PrepareContext<'_>,
-        requests: Vec<Request>,
-        digest: String,
-        scorer: Scorer,
-        config: &GenerationConfig,
-    ) -> Result<PreparedTask> {
-        let prompts = EncodedPrompts::new(requests, context.files, config)?;
-        // Another template means other prompts.
-        let digest = match &prompts.template {
-            Some(template) => format!("{digest} chat_template:{template}"),
-            None => digest,
-        };
-        let bos = prompts.bos.is_some();
-        Ok(PreparedTask { samples: Box::new(GenerationSamples { prompts, scorer }), digest, bos })
-    }
-}
-
-impl Samples for GenerationSamples {
+impl Samples for EncodedPrompts {
     fn len(&self) -> usize {
-        self.prompts.prompts.len()
+        self.prompts.len()
     }
 
     fn name(&self, sample: usize) -> (&str, &str) {
-        let request = &self.prompts.prompts[sample].request;
+        let request = &self.prompts[sample].request;
         (&request.name, &request.cluster)
     }
 
     fn tokens(&self, sample: usize) -> usize {
-        self.prompts.prompts[sample].tokens.len() + self.prompts.writing.max_new_tokens
+        self.prompts[sample].tokens.len() + self.writing.max_new_tokens
     }
 
+    /// The tokens of a prompt that no other of its batch shares, its part of the shared ones, and the tokens that may be
+    /// written.
     fn work(&self, sample: usize) -> usize {
-        self.prompts.work(sample)
+        let batch = self.batches.partition_point(|batch| batch.end <= sample);
+        let batch = self.batches[batch].clone();
+        let common = self.common(batch.clone());
+        common / batch.len() + self.tokens(sample) - common
     }
 
     fn batches(&self) -> Vec<Range<usize>> {
-        self.prompts.batches.clone()
+        self.batches.clone()
     }
 
     fn request(&self, sample: usize) -> Option<&Request> {
-        Some(&self.prompts.prompts[sample].request)
+        Some(&self.prompts[sample].request)
     }
 
     fn template(&self) -> Option<&str> {
-        self.prompts.template.as_deref()
+        self.template.as_deref()
     }
 
     fn full_cache_tokens(&self, _: &[CacheConfig]) -> usize {
@@ -85,34 +80,33 @@ impl Samples for GenerationSamples {
         batch: Range<usize>,
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
-        let common = self.prompts.common(batch.clone());
-        let needed = configs.iter().map(|config| prefix_tokens(config, common)).max().unwrap_or(0);
-        let tokens = self.prompts.prompts.get(batch.start).map_or(&[][..], |prompt| &prompt.tokens[..common]);
+        let common = self.common(batch.clone());
+        let needed = configs.iter().map(|config| config.needs_to_go_on(common)).max().unwrap_or(0);
+        let tokens = self.prompts.get(batch.start).map_or(&[][..], |prompt| &prompt.tokens[..common]);
         FullCachePrefix::read_to(model, tokens, configs, needed)
     }
 
     fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured {
-        Generation { model, prompts: &self.prompts, scorer: self.scorer, config: &batch.config, prefix }
-            .measure(batch)
+        Generation { model, prompts: self, config: &batch.config, prefix }.measure(batch)
     }
 
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {
         let config = &batch.config;
-        let common = self.prompts.common(batch.all.clone());
+        let common = self.common(batch.all.clone());
         let count = batch.samples.len();
-        let lengths = batch.samples.iter().map(|sample| self.prompts.prompts[*sample].tokens.len());
+        let lengths = batch.samples.iter().map(|sample| self.prompts[*sample].tokens.len());
         let longest = lengths.clone().max().unwrap_or(0);
         let all: usize = lengths.clone().sum();
-        let steps = self.prompts.writing.max_new_tokens;
+        let steps = self.writing.max_new_tokens;
         let read = match config.rule {
             CacheRule::Truncate { size } => lengths.map(|length| length.min(size)).sum(),
             CacheRule::Unbounded => all - common * count,
             CacheRule::Evict { .. } => common - config.start(common) + all - common * count,
         };
         TokenCost {
-            shared: prefix_tokens(config, common),
+            shared: config.needs_to_go_on(common),
             read,
-            attended: attended(config, longest),
+            attended: config.attended(longest),
             scored: 0,
             steps,
             side_by_side: count,
@@ -121,30 +115,12 @@ impl Samples for GenerationSamples {
     }
 }
 
-/// Tokens of the full-cache prefix that a configuration needs, of the `common` ones of a batch.
-fn prefix_tokens(config: &CacheConfig, common: usize) -> usize {
-    match config.rule {
-        CacheRule::Unbounded => common,
-        CacheRule::Truncate { .. } => 0,
-        CacheRule::Evict { .. } => config.start(common),
-    }
-}
-
 /// What generating under one cache configuration needs.
 struct Generation<'a> {
     model: &'a LanguageModel,
     prompts: &'a EncodedPrompts,
-    scorer: Scorer,
     config: &'a CacheConfig,
     prefix: Option<&'a FullCachePrefix>,
-}
-
-/// A cache that has read what all prompts of a batch begin with.
-struct CommonCache {
-    /// `None` if nothing is shared.
-    memory: Option<Memory>,
-    /// Tokens that it has read.
-    read: usize,
 }
 
 impl Generation<'_> {
@@ -152,12 +128,12 @@ impl Generation<'_> {
         let started = Instant::now();
         let mut results = Vec::new();
         let (mut ready, mut starts) = (Vec::new(), Vec::new());
-        let common = match self.common_cache(batch.all.clone()) {
+        let (memory, common) = match self.common_cache(batch.all.clone()) {
             Ok(common) => common,
             Err(error) => return batch.samples.iter().map(|sample| (*sample, Err(clone_error(&error)))).collect(),
         };
         for &index in batch.samples {
-            match self.read_prompt(&self.prompts.prompts[index], &common) {
+            match self.read_prompt(&self.prompts.prompts[index], memory.as_ref(), common) {
                 Ok((start, peak)) => {
                     ready.push((index, peak, start.prompt.clone()));
                     starts.push(start);
@@ -198,8 +174,9 @@ impl Generation<'_> {
         self.prefix.filter(|_| own).map_or(0.0, |prefix| prefix.seconds)
     }
 
-    /// Reads what all prompts of a batch begin with.
-    fn common_cache(&self, batch: Range<usize>) -> Result<CommonCache> {
+    /// A cache that has read what all prompts of a batch begin with, and the number of these tokens. There is none if
+    /// nothing is shared.
+    fn common_cache(&self, batch: Range<usize>) -> Result<(Option<Memory>, usize)> {
         let Generation { model, config, .. } = *self;
         let common = self.prompts.common(batch.clone());
         let all = &self.prompts.prompts[batch];
@@ -207,25 +184,10 @@ impl Generation<'_> {
         let expect = longest + self.prompts.writing.max_new_tokens;
         let (mut memory, start) = match (config.rule, config.sized()) {
             // Each of its prompts is cut by itself.
-            (CacheRule::Truncate { .. }, _) => return Ok(CommonCache { memory: None, read: 0 }),
-            (CacheRule::Evict { .. }, Some(policy)) => {
-                let start = config.start(common);
-                if start > 0 {
-                    let fork = self.prefix_of(start)?.memory.fork(start, policy, false);
-                    (fork.context("the full-cache prefix cannot be continued")?, start)
-                } else {
-                    let plan = MemoryPlan {
-                        positions: config.positions,
-                        seed: config.seed,
-                        one_shot: config.prefill == Prefill::OneShot,
-                        expect,
-                        ..MemoryPlan::bounded(policy)
-                    };
-                    (model.new_memory(&plan), 0)
-                }
-            }
+            (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
+            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, expect)?,
             _ if common > 0 => {
-                return Ok(CommonCache { memory: Some(self.prefix_of(common)?.memory.clone()), read: common });
+                return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
             }
             _ => (model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() }), 0),
         };
@@ -235,14 +197,7 @@ impl Generation<'_> {
         if common > start {
             model.read(&all[0].tokens[start..common], &mut memory)?;
         }
-        Ok(CommonCache { memory: Some(memory), read: common })
-    }
-
-    /// The full-cache prefix, which must have so many tokens.
-    fn prefix_of(&self, tokens: usize) -> Result<&FullCachePrefix> {
-        self.prefix
-            .filter(|prefix| prefix.read >= tokens)
-            .context("the full-cache prefix is shorter than this policy needs it")
+        Ok((Some(memory), common))
     }
 
     /// Whether a prompt that is read whole is cut at its document's end.
@@ -255,21 +210,25 @@ impl Generation<'_> {
     }
 
     /// Reads the rest of a prompt. Also returns the largest size of the cache so far, in bytes.
-    fn read_prompt(&self, prompt: &EncodedPrompt, common: &CommonCache) -> Result<(PrefilledPrompt, u64)> {
+    fn read_prompt(
+        &self,
+        prompt: &EncodedPrompt,
+        common: Option<&Memory>,
+        mut read: usize,
+    ) -> Result<(PrefilledPrompt, u64)> {
         let Generation { model, config, .. } = *self;
         let seed = config.seed.wrapping_add(prompt.request.seed);
         let tokens = match config.rule {
             CacheRule::Truncate { size } => self.prompts.truncated(prompt, size)?,
             _ => prompt.tokens.clone(),
         };
-        let mut memory = match &common.memory {
+        let mut memory = match common {
             Some(memory) => memory.clone(),
             None => {
                 let expect = tokens.len() + self.prompts.writing.max_new_tokens;
                 model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() })
             }
         };
-        let mut read = common.read;
         let mut peak = 0;
         if self.cuts_at_document() {
             if prompt.document > read {
@@ -294,16 +253,17 @@ impl Generation<'_> {
         let tokens = written.tokens.len() as f64;
         let output = Some(written.text.clone());
         let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
-        if self.scorer.rescore && !written.tokens.is_empty() {
+        let scorer = self.prompts.scorer;
+        if scorer.rescore && !written.tokens.is_empty() {
             let nll = self.full_cache_nll(prompt, &written.tokens)?;
             sums.push(MetricSum::new("nll_written", nll, tokens));
         }
-        if self.scorer.needs_references && request.references.is_empty() {
+        if scorer.needs_references && request.references.is_empty() {
             return Ok(sums);
         }
-        for (metric, value) in (self.scorer.score)(&written.text, request) {
+        for (metric, value) in (scorer.score)(&written.text, request) {
             let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
-            sums.extend(slices.map(|slice| MetricSum { slice, ..MetricSum::new(metric, value, 1.0) }));
+            sums.extend(slices.map(|slice| MetricSum::new(metric, value, 1.0).of_slice(slice)));
         }
         Ok(sums)
     }

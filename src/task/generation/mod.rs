@@ -2,16 +2,14 @@
 //!
 //! Tasks bring their prompts as [`Request`]s, and their metrics as a [`Scorer`].
 
-mod config;
 mod generate;
 mod prompt;
 mod prompts;
 mod scorer;
-mod yaml;
+mod settings;
 
-pub use config::{GenerationConfig, Prefill};
-pub use generate::GenerationSamples;
+pub use generate::prepare;
 pub use prompt::Prompt;
 pub use prompts::Request;
 pub use scorer::{F1, ROUGE, Scorer};
-pub use yaml::WriteYaml;
+pub use settings::{GenerationConfig, Prefill, WriteYaml};

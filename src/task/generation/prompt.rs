@@ -106,40 +106,21 @@ mod tests {
         }
     }
 
-    fn text(tokens: &[u32]) -> String {
-        String::from_utf8(tokens.iter().map(|token| *token as u8).collect()).unwrap()
-    }
-
     #[test]
     fn a_document_that_does_not_fit_loses_its_end() {
         let prompt = prompt("A fox ran.");
-        let room = prompt.whole().len();
-        assert_eq!(text(&prompt.fit(room, &bytes).unwrap()), "Read. Tale:\nA fox ran.\n\nWho?\n\nAnswer:");
-        let fitted = prompt.fit(room - 1, &bytes).unwrap();
-        assert_eq!(text(&fitted), "Read. Tale:\nA fo[cut]\n\nWho?\n\nAnswer:");
-        // Words: the suffix is `[cut]\n`, `\n`, `Who?\n`, `\n` and `Answer:`.
-        let fitted = prompt.fit(8, &words).unwrap();
-        let expected = [words("Read. Tale:\nA ").unwrap(), words("[cut]\n\nWho?\n\nAnswer:").unwrap()].concat();
-        assert_eq!(fitted, expected);
-    }
-
-    #[test]
-    fn no_room_is_an_error_with_the_numbers() {
-        let prompt = prompt("A fox ran.");
-        let suffix = "[cut]\n\nWho?\n\nAnswer:".len();
-        for room in [0, 5, suffix] {
-            let message = prompt.fit(room, &bytes).unwrap_err().to_string();
-            let (needs, left) = (format!("needs {suffix} tokens"), format!("and {room} are left"));
-            assert!(message.contains(&needs) && message.contains(&left), "{message}");
+        let (room, suffix) = (prompt.whole().len(), "[cut]\n\nWho?\n\nAnswer:".len());
+        let cases = [
+            (room, "Read. Tale:\nA fox ran.\n\nWho?\n\nAnswer:"),
+            (room - 1, "Read. Tale:\nA fo[cut]\n\nWho?\n\nAnswer:"),
+            (suffix + 1, "R[cut]\n\nWho?\n\nAnswer:"),
+        ];
+        for (room, expected) in cases {
+            assert_eq!(prompt.fit(room, &bytes).unwrap(), bytes(expected).unwrap());
         }
-        assert_eq!(text(&prompt.fit(suffix + 1, &bytes).unwrap()), "R[cut]\n\nWho?\n\nAnswer:");
-    }
-
-    #[test]
-    fn the_header_can_be_left_out() {
-        let bare = prompt("A fox ran.").without_header();
-        assert_eq!(bare.whole(), "Read. Tale:\nA fox ran.\n\nWho?");
-        assert_eq!(bare.without_header(), bare);
+        let message = prompt.fit(suffix, &bytes).unwrap_err().to_string();
+        let (needs, left) = (format!("needs {suffix} tokens"), format!("and {suffix} are left"));
+        assert!(message.contains(&needs) && message.contains(&left), "{message}");
     }
 
     #[test]

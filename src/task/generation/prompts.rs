@@ -5,8 +5,9 @@ use std::ops::Range;
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 
-use super::config::GenerationConfig;
 use super::prompt::Prompt;
+use super::scorer::Scorer;
+use super::settings::GenerationConfig;
 use crate::lm::{ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
 
 /// One prompt, and what is known about its answer.
@@ -50,6 +51,7 @@ pub struct EncodedPrompts {
     pub tokenizer: Tokenizer,
     /// What prompts start with, if the model has it.
     pub bos: Option<u32>,
+    pub scorer: Scorer,
 }
 
 /// The most prompts answered side by side, as each holds a cache of its own.
@@ -60,7 +62,12 @@ impl EncodedPrompts {
     ///
     /// # Errors
     /// A model without a tokenizer, a chat template that fails, or a length without room for a prompt; the request is named.
-    pub fn new(requests: Vec<Request>, files: &ModelFiles, config: &GenerationConfig) -> Result<EncodedPrompts> {
+    pub fn new(
+        requests: Vec<Request>,
+        files: &ModelFiles,
+        config: &GenerationConfig,
+        scorer: Scorer,
+    ) -> Result<EncodedPrompts> {
         ensure!(!requests.is_empty(), "there are no requests");
         let (tokenizer, writing) = (files.tokenizer()?, config.writing(files.stop_tokens()?));
         let template = if config.chat_template { files.chat_template()? } else { None };
@@ -95,16 +102,7 @@ impl EncodedPrompts {
             }
         }
         let template = template.as_ref().map(ChatTemplate::digest);
-        Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer, bos })
-    }
-
-    /// The tokens of a prompt that no other of its batch shares, its part of the shared ones, and the tokens that may be
-    /// written.
-    pub fn work(&self, index: usize) -> usize {
-        let batch = self.batches.partition_point(|batch| batch.end <= index);
-        let batch = self.batches[batch].clone();
-        let common = self.common(batch.clone());
-        common / batch.len() + self.prompts[index].tokens.len() - common + self.writing.max_new_tokens
+        Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer, bos, scorer })
     }
 
     /// Tokens that all prompts of a batch begin with. Each prompt has at least one more.

@@ -1,81 +1,116 @@
 //! Needle in a haystack: one fact in a long text, asked for at the end.
 
 mod requests;
-mod yaml;
 
 use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-pub use yaml::NeedleYaml;
-
-use super::data::{self, DataSource};
-use super::generation::{GenerationConfig, GenerationSamples, Request, Scorer};
+use super::data::{self, DataSource, Texts, check_source, limit_embedded, text_sources};
+use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
-use crate::eviction::CacheRule;
+use crate::yaml::{Checker, ConfigError, Location, Spanned};
 
-/// One fact in a long text, asked for at the end.
-#[derive(Clone, Debug, PartialEq)]
-struct Needle {
-    /// The texts that the fact is hidden in.
-    dataset: DataSource,
-    /// Tokens of prompt and answer together, BOS included.
-    lengths: Vec<usize>,
-    /// The position of the fact in the text, in percent from the start.
-    depths: Vec<usize>,
-    /// Texts for every length and depth.
-    texts: usize,
-    /// `None`: one of many made-up facts.
+/// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NeedleYaml {
+    /// The texts around the fact: `embedded`, a folder of `.txt` files or a `.parquet` file (starting with `./`, `../`
+    /// or `/`), or a hub data set.
+    #[schemars(schema_with = "text_sources")]
+    dataset: Spanned<String>,
+    /// Lengths of prompt and answer together, in tokens; each is measured. By default only 4,096.
+    #[serde(default)]
+    #[schemars(inner(range(min = 2, max = u32::MAX)))]
+    #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [Texts::DEFAULT_LENGTH]))]
+    lengths: Vec<Spanned<u64>>,
+    /// The positions of the fact, in percent of the text: 0 is its beginning, 100 its end.
+    #[serde(default)]
+    #[schemars(inner(range(min = 0, max = 100)))]
+    #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [0, 25, 50, 75, 100]))]
+    depths: Vec<Spanned<u64>>,
+    /// How many texts for each length and depth.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 10))]
+    texts: Option<Spanned<u64>>,
+    /// A fact of your own; null: one of many made-up facts.
+    #[schemars(extend("default" = null))]
     fact: Option<Fact>,
-    generation: GenerationConfig,
+    /// How answers are written; by default greedily, at most 32 tokens.
+    #[serde(default)]
+    write: WriteYaml,
 }
 
-/// A fact to hide, the question about it, and what an answer must contain.
-#[derive(Clone, Debug, PartialEq)]
+/// A fact to hide and to ask for.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Fact {
+    /// The sentence put into the text.
     needle: String,
+    /// The question at the end.
     question: String,
+    /// What an answer must contain to count as right.
     answer: String,
 }
 
-impl Task for Needle {
-    fn name(&self) -> &'static str {
-        "needle"
-    }
-
-    fn dataset(&self) -> String {
-        self.dataset.to_string()
-    }
-
-    fn length(&self) -> usize {
-        self.lengths.iter().copied().max().unwrap_or(0)
-    }
-
-    fn canonical(&self) -> String {
-        let Needle { lengths, depths, texts, .. } = self;
-        let mut text = format!("lengths={lengths:?}\ndepths={depths:?}\ntexts={texts}\n");
-        if let Some(Fact { needle, question, answer }) = &self.fact {
-            for (key, value) in [("needle", needle), ("question", question), ("answer", answer)] {
-                text += &format!("{key}={}\n", value.escape_default());
-            }
+impl NeedleYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+        let forms =
+            "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
+        let dataset = check_source(checker, &self.dataset, forms)?;
+        let lengths = match &*self.lengths {
+            [] => vec![Texts::DEFAULT_LENGTH],
+            lengths => checker.distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 2)?,
+        };
+        let depths = match &*self.depths {
+            [] => vec![0, 25, 50, 75, 100],
+            depths => checker.distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
+        };
+        if let Some(depth) = self.depths.iter().find(|depth| depth.value > 100) {
+            return checker.refuse(
+                depth.referenced,
+                format!("a depth of {} percent is beyond the text", depth.value),
+                "write depths from 0 (the text's beginning) to 100 (its end)",
+            );
         }
-        text
+        let shortest = lengths.iter().copied().min().unwrap_or(0);
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let texts = limit_embedded(checker, &dataset, "`texts`", &self.texts)?.unwrap_or(10);
+        let generation = Some(self.write.check(checker, shortest, GenerationConfig::greedy(32))?);
+        let mut settings = vec![
+            ("lengths", format!("{lengths:?}")),
+            ("depths", format!("{depths:?}")),
+            ("texts", texts.to_string()),
+        ];
+        if let Some(Fact { needle, question, answer }) = &self.fact {
+            let parts = [("needle", needle), ("question", question), ("answer", answer)];
+            settings.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));
+        }
+        let name = dataset.to_string();
+        let task = Needle { dataset, lengths, depths, texts, fact: self.fact };
+        Ok(TaskSpec { generation, ..TaskSpec::new("needle", name, longest, settings, task) })
     }
+}
 
-    fn generation(&self) -> Option<&GenerationConfig> {
-        Some(&self.generation)
-    }
+/// One fact in a long text, asked for at the end.
+#[derive(Clone, Debug)]
+struct Needle {
+    dataset: DataSource,
+    lengths: Vec<usize>,
+    depths: Vec<usize>,
+    texts: usize,
+    /// `None`: one of many made-up facts.
+    fact: Option<Fact>,
+}
 
-    fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
-        let generation = self.generation.for_rule(rule)?;
-        Some(TaskSpec::new(Needle { generation, ..self.clone() }))
-    }
-
-    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+impl Task for Needle {
+    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let tokenizer = context.files.tokenizer()?;
         let books = data::read_books(&self.dataset, Some(self.texts), context.hub, context.progress)?;
-        let requests = requests::requests(self, &books, &tokenizer)?;
+        let requests = requests::requests(self, &books, &tokenizer, spec.generation()?.max_new_tokens)?;
         let scorer = Scorer { score: found, needs_references: true, rescore: false };
-        GenerationSamples::prepare(context, requests, data::digest(&books), scorer, &self.generation)
+        generation::prepare(spec, context, requests, data::digest(&books), scorer)
     }
 }
 

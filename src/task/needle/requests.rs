@@ -8,7 +8,7 @@ use crate::task::data::Book;
 use crate::task::embedded::stranger;
 use crate::task::generation::{Prompt, Request};
 
-/// A fact that the text does not tell, in words that any model knows and that the pocket model was trained on.
+/// A fact that the text does not state, in words that any model knows and that the pocket model was trained on.
 fn made_up(text: &str, number: usize) -> Fact {
     let (name, town) = stranger(text, number);
     Fact {
@@ -22,7 +22,12 @@ fn made_up(text: &str, number: usize) -> Fact {
 ///
 /// # Errors
 /// A text shorter than a length; the book is named.
-pub fn requests(task: &Needle, books: &[Book], tokenizer: &Tokenizer) -> Result<Vec<Request>> {
+pub fn requests(
+    task: &Needle,
+    books: &[Book],
+    tokenizer: &Tokenizer,
+    max_new_tokens: usize,
+) -> Result<Vec<Request>> {
     let mut requests = Vec::new();
     for (number, book) in books.iter().enumerate() {
         let tokens = tokenizer.encode(&book.text)?;
@@ -37,7 +42,7 @@ pub fn requests(task: &Needle, books: &[Book], tokenizer: &Tokenizer) -> Result<
         let parts = [&prompt.before, &prompt.after, &fact.needle];
         let spent = parts.iter().map(|part| Ok(tokenizer.encode(part)?.ids.len())).sum::<Result<usize>>()?;
         for &length in &task.lengths {
-            let room = length.saturating_sub(spent + task.generation.max_new_tokens + JOINTS);
+            let room = length.saturating_sub(spent + max_new_tokens + JOINTS);
             ensure!(room > 0, "a length of {length} leaves no room for a text; use a larger one");
             ensure!(
                 tokens.ids.len() >= room,
@@ -91,7 +96,6 @@ fn sentence_ends(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::generation::GenerationConfig;
 
     #[test]
     fn the_fact_is_at_its_depth() {
@@ -103,10 +107,9 @@ mod tests {
             depths: vec![0, 50, 100],
             texts: 1,
             fact: None,
-            generation: GenerationConfig::greedy(20),
         };
         let tokenizer = Tokenizer::bytes().unwrap();
-        let requests = requests(&task, std::slice::from_ref(&book), &tokenizer).unwrap();
+        let requests = requests(&task, std::slice::from_ref(&book), &tokenizer, 20).unwrap();
         assert_eq!(requests.len(), 6);
         for request in &requests {
             let whole = request.prompt.whole();
@@ -122,6 +125,6 @@ mod tests {
             assert!(document.find(needle).unwrap() == 0 || document.contains(&format!(". {needle}")));
         }
         let long = Needle { lengths: vec![10_000], ..task };
-        assert!(super::requests(&long, &[book], &tokenizer).unwrap_err().to_string().contains("b has "));
+        assert!(super::requests(&long, &[book], &tokenizer, 20).unwrap_err().to_string().contains("b has "));
     }
 }

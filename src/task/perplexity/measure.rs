@@ -3,16 +3,16 @@
 //! The bounded cache continues from the shared [`FullCachePrefix`]. It scores the tokens it has read before it reads on,
 //! so a long text takes no more memory than a short one.
 
+use std::ops::Range;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::tally::Tally;
-use crate::eviction::{CacheRule, Positions, SizedPolicy};
-use crate::lm::{LanguageModel, Memory, MemoryPlan};
+use crate::eviction::{CacheRule, SizedPolicy};
+use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
-use crate::task::data::TextSample;
+use crate::task::data::{TextSample, octave, recall_sums};
 use crate::task::prepared::{CHUNK, SampleResult};
 
 /// Measures one sample.
@@ -27,11 +27,7 @@ pub fn measure(
 ) -> Result<SampleResult> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
-    let shared = || {
-        prefix
-            .filter(|prefix| prefix.read >= config.needs(tokens))
-            .context("the full-cache prefix is shorter than this policy needs it")
-    };
+    let shared = || FullCachePrefix::of(prefix, config.needs(tokens));
     let mut seconds = 0.0;
     let mut lost = None;
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
@@ -67,28 +63,10 @@ fn bounded(
     prefix: Option<&FullCachePrefix>,
     tally: &mut Tally<'_>,
 ) -> Result<Memory> {
-    let start = config.start(sample.tokens.len());
-    let measure_loss = config.compare && config.positions == Positions::Absolute;
-    let fork = prefix.filter(|_| start > 0).and_then(|prefix| {
-        let memory = prefix.memory.fork(start, policy, measure_loss)?;
-        Some((memory, prefix.states.narrow(0, 0, start)))
-    });
-    let mut memory = match fork {
-        Some((memory, states)) => {
-            tally.add(&states?, 1)?;
-            memory
-        }
-        None if start > 0 => anyhow::bail!("the full-cache prefix cannot be continued at token {start}"),
-        None => {
-            let plan = MemoryPlan {
-                positions: config.positions,
-                seed: config.seed,
-                measure_loss,
-                ..MemoryPlan::bounded(policy)
-            };
-            model.new_memory(&plan)
-        }
-    };
+    let (mut memory, start) = config.bounded_memory(model, policy, prefix, sample.tokens.len(), 0)?;
+    if start > 0 {
+        tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
+    }
     for tokens in sample.tokens[start..].chunks(CHUNK) {
         let first = memory.seen() + 1;
         let states = model.read(tokens, &mut memory)?;
@@ -113,4 +91,121 @@ fn pieces(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mut T
         bytes = bytes.max(memory.bytes());
     }
     Ok(bytes)
+}
+
+/// The sums so far.
+struct Tally<'a> {
+    model: &'a LanguageModel,
+    sample: &'a TextSample,
+    /// The full cache's states, if predictions are compared with them.
+    prefix: Option<&'a FullCachePrefix>,
+    /// Tokens that answer a recall.
+    answers: Vec<usize>,
+    /// Whether each token of the sample was the most likely one, where that was computed.
+    hits: Vec<Option<bool>>,
+    /// Positions and NLLs of the scored tokens, ascending.
+    nlls: Vec<(usize, f64)>,
+    kl: f64,
+    same_top: u64,
+}
+
+impl<'a> Tally<'a> {
+    fn new(model: &'a LanguageModel, sample: &'a TextSample, prefix: Option<&'a FullCachePrefix>) -> Tally<'a> {
+        Tally {
+            model,
+            sample,
+            prefix,
+            answers: sample.answer_tokens(),
+            hits: vec![None; sample.tokens.len()],
+            nlls: Vec::new(),
+            kl: 0.0,
+            same_top: 0,
+        }
+    }
+
+    /// Scores the tokens that some states predict: those from `first` on, as far as they are to be scored.
+    fn add(&mut self, states: &Tensor, first: usize) -> Result<()> {
+        let Tally { model, sample, .. } = *self;
+        let end = (first + states.dim(0)?).min(sample.scored.end);
+        let targets = first.max(sample.scored.start)..end;
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let expected = &sample.tokens[targets.clone()];
+        let states = states.narrow(0, targets.start - first, targets.len())?;
+        let unbounded = match self.prefix {
+            Some(prefix) => Some(prefix.states.narrow(0, targets.start - 1, targets.len())?),
+            None => None,
+        };
+        let here = self.answers.iter().filter(|token| targets.contains(token));
+        let here: Vec<usize> = here.map(|token| token - targets.start).collect();
+        let scores = model.score(&states, expected, &here, unbounded.as_ref())?;
+        for (row, hit) in here.into_iter().zip(scores.hits) {
+            self.hits[targets.start + row] = Some(hit);
+        }
+        self.nlls.extend(targets.zip(scores.nll.into_iter().map(f64::from)));
+        self.kl += scores.kl;
+        self.same_top += scores.same_top;
+        Ok(())
+    }
+
+    /// The metrics of everything that was scored.
+    fn sums(self, config: &CacheConfig) -> Vec<MetricSum> {
+        let sum = |nlls: &[(usize, f64)]| nlls.iter().fold(0.0, |sum, (_, nll)| sum + nll);
+        let part = |slice: String, nlls: &[(usize, f64)]| {
+            MetricSum::new("nll", sum(nlls), nlls.len() as f64).of_slice(Some(slice))
+        };
+        let (nll, weight) = (sum(&self.nlls), self.nlls.len() as f64);
+        let mut sums = vec![MetricSum::new("nll", nll, weight)];
+        let octaves: Vec<_> = self.nlls.chunk_by(|(a, _), (b, _)| octave_of(*a) == octave_of(*b)).collect();
+        // A single range would repeat the whole.
+        if octaves.len() > 1 {
+            sums.extend(octaves.into_iter().map(|nlls| {
+                let first = octave_of(nlls[0].0);
+                let name = if first == 0 { format!("0-{}", FIRST_RANGE - 1) } else { octave(first) };
+                part(format!("position:{name}"), nlls)
+            }));
+        }
+        // Longer texts are drawn as a curve.
+        let sample = self.sample;
+        if sample.tokens.len() > WHOLE_OCTAVES {
+            sums.extend(self.nlls.chunk_by(|(a, _), (b, _)| piece_of(*a) == piece_of(*b)).map(|nlls| {
+                let piece = piece_of(nlls[0].0);
+                part(format!("piece:{}-{}", piece.start, piece.end - 1), nlls)
+            }));
+        }
+        // If some tokens of the words are not scored, the word-level figure would be too good.
+        if sample.words > 0 && self.nlls.len() == sample.scored.len() {
+            sums.push(MetricSum::new("nll_word", nll, sample.words as f64));
+        }
+        if config.compare && config.rule != CacheRule::Unbounded {
+            sums.push(MetricSum::new("kl_to_full", self.kl, weight));
+            sums.push(MetricSum::new("top1_agreement", self.same_top as f64, weight));
+        }
+        sums.extend(recall_sums(&sample.recalls, &self.hits));
+        sums
+    }
+}
+
+/// The first positions of a sample are one range; octaves of a few tokens would say little and cost rows.
+const FIRST_RANGE: usize = 128;
+
+/// Below this position a piece is an octave, beyond it a sixteenth of one.
+const WHOLE_OCTAVES: usize = 4096;
+
+/// The first position of the octave that holds a position.
+fn octave_of(position: usize) -> usize {
+    if position < FIRST_RANGE { 0 } else { 1 << position.ilog2() }
+}
+
+/// The piece that holds a position: few enough for a row each, fine enough for a curve over tens of thousands of tokens.
+fn piece_of(position: usize) -> Range<usize> {
+    let start = octave_of(position);
+    let length = if start == 0 { FIRST_RANGE } else { start };
+    if position < WHOLE_OCTAVES {
+        return start..start + length;
+    }
+    let length = length / 16;
+    let start = position / length * length;
+    start..start + length
 }

@@ -1,7 +1,6 @@
-//! Perplexity of long texts, and the recall of facts in texts where they are marked.
+//! Perplexity of long texts, and the recall of facts in texts that come with a list of them.
 
 mod measure;
-mod tally;
 
 use std::ops::Range;
 
@@ -12,9 +11,8 @@ use serde::Deserialize;
 pub use measure::measure;
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::cost::{TokenCost, attended};
-use super::data::{self, BosYaml, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, tails, text_sources};
-use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
+use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
@@ -36,10 +34,11 @@ pub struct PerplexityYaml {
     stride: Option<Spanned<u64>>,
     /// Whether each sample starts with BOS; auto: as the tokenizer does.
     #[serde(default)]
-    bos: BosYaml,
+    #[schemars(schema_with = "Bos::schema")]
+    bos: Bos,
     /// What happens to a book's last, shorter sample.
     #[serde(default)]
-    #[schemars(schema_with = "tails")]
+    #[schemars(schema_with = "Tail::schema")]
     tail: Tail,
     /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
@@ -58,56 +57,23 @@ impl PerplexityYaml {
     pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
         let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, compare_to_full } = self;
         let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check(checker)?;
-        Ok(TaskSpec::new(Perplexity { texts, compare_to_full }))
+        let spec = TaskSpec::of_texts("perplexity", &texts, Perplexity(texts.clone()));
+        Ok(TaskSpec { compare_to_full: Some(compare_to_full), ..spec })
     }
 }
 
 /// Perplexity of long texts.
-#[derive(Clone, Debug, PartialEq)]
-struct Perplexity {
-    texts: Texts,
-    /// Whether each prediction is also compared with that of the full cache.
-    compare_to_full: bool,
-}
+#[derive(Debug)]
+struct Perplexity(Texts);
 
 impl Task for Perplexity {
-    fn name(&self) -> &'static str {
-        "perplexity"
-    }
-
-    fn dataset(&self) -> String {
-        self.texts.dataset.to_string()
-    }
-
-    fn length(&self) -> usize {
-        self.texts.length
-    }
-
-    fn canonical(&self) -> String {
-        format!("{}compare_to_full={}\n", self.texts.canonical(), self.compare_to_full)
-    }
-
-    fn texts(&self) -> Option<&Texts> {
-        Some(&self.texts)
-    }
-
-    fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
-        // The full cache would be compared with itself.
-        let plain = || TaskSpec::new(Perplexity { compare_to_full: false, ..self.clone() });
-        (rule == CacheRule::Unbounded).then(plain)
-    }
-
-    fn compares_to_full(&self) -> bool {
-        self.compare_to_full
-    }
-
-    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+    fn prepare(&self, _: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let tokenizer = context.files.tokenizer()?;
-        let books = self.texts.read(context)?;
+        let books = self.0.read(context)?;
         Ok(PreparedTask {
-            samples: Box::new(PerplexitySamples(cut(&books, &self.texts, &tokenizer)?)),
+            samples: Box::new(PerplexitySamples(cut(&books, &self.0, &tokenizer)?)),
             digest: data::digest(&books),
-            bos: resolve_bos(&self.texts, &tokenizer)?.is_some(),
+            bos: resolve_bos(&self.0, &tokenizer)?.is_some(),
         })
     }
 }
@@ -159,7 +125,7 @@ impl Samples for PerplexitySamples {
         TokenCost {
             shared: config.needs(tokens),
             read,
-            attended: attended(config, tokens),
+            attended: config.attended(tokens),
             scored: sample.scored.len(),
             ..TokenCost::default()
         }

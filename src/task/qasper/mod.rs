@@ -4,30 +4,14 @@ mod release;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use super::embedded::{self, ArticleQuestion};
-use super::generation::F1;
-use super::questions::{Benchmark, MakePrompt, Question, QuestionsYaml, Release, Wording, of_document};
-use super::spec::TaskSpec;
-use crate::yaml::{Checker, ConfigError};
-
-/// QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct QasperYaml(QuestionsYaml);
-
-impl QasperYaml {
-    /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
-        self.0.check(&QASPER, checker)
-    }
-}
+use super::embedded;
+use super::generation::{F1, Request};
+use super::questions::{Benchmark, Release, Wording};
 
 /// QASPER (Dasigi et al. 2021), as in ZeroSCROLLS.
 pub static QASPER: Benchmark = Benchmark {
     name: "qasper",
+    about: "QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.",
     wording: Wording {
         opening: "You are given a scientific article and a question.",
         instruction: "Answer the question as concisely as you can, using a single phrase or sentence if possible. If \
@@ -47,11 +31,11 @@ pub static QASPER: Benchmark = Benchmark {
         matches: |keys| keys.iter().all(|key| key.contains(|c: char| c.is_ascii_digit())),
         read: release::read,
     },
-    embedded: embedded_questions,
+    embedded: embedded::articles,
 };
 
 /// For every question the reference that answers most questions, the alphabetically first of equals.
-fn commonest_answer(questions: &[Question]) -> Vec<String> {
+fn commonest_answer(questions: &[Request]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for question in questions {
         let different: BTreeSet<&str> = question.references.iter().map(String::as_str).collect();
@@ -60,10 +44,4 @@ fn commonest_answer(questions: &[Question]) -> Vec<String> {
     let commonest = counts.into_iter().rev().max_by_key(|(_, count)| *count);
     let commonest = commonest.map(|(answer, _)| answer.to_owned()).unwrap_or_default();
     vec![commonest; questions.len()]
-}
-
-/// Questions about the articles in the program.
-fn embedded_questions(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question> {
-    let question = |question: ArticleQuestion| (question.question, question.answers, Some(question.kind));
-    embedded::articles(documents, each).flat_map(|document| of_document(document, prompt, question)).collect()
 }

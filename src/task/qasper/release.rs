@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use crate::task::questions::{MakePrompt, Question, nonblank};
+use crate::task::embedded::{Document, DocumentQuestion};
 
 #[derive(Deserialize)]
 struct Article {
@@ -78,105 +78,93 @@ impl Answer {
     }
 }
 
-/// The questions of a file, named by `question_id`, with a reference from each annotator and the kind of the first. Errors
+/// The articles of a file. Questions are named by `question_id`, with a reference from each annotator and the kind of the first. Errors
 /// call the text `file`.
 ///
 /// # Errors
 /// A text that is not such an object, or an annotation without an answer; the question is named.
-pub fn read(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>> {
+pub fn read(text: &str, file: &str) -> Result<Vec<Document>> {
     let articles: IndexMap<String, Article> =
         serde_json::from_str(text).with_context(|| format!("{file} is no object of QASPER articles"))?;
-    let mut questions = Vec::new();
-    for (id, article) in articles {
-        let document = article.text();
-        for question in article.qas {
-            let answers = question.answers.iter().map(|annotation| annotation.answer.read());
+    let document = |(id, article): (String, Article)| -> Result<Document> {
+        let text = article.text();
+        let question = |question: ArticleQuestion| -> Result<DocumentQuestion> {
+            let ArticleQuestion { question, question_id: name, answers } = question;
+            let answers = answers.iter().map(|annotation| annotation.answer.read());
             let answers: Vec<(String, &str)> = answers.collect::<Option<_>>().with_context(|| {
-                let name = &question.question_id;
                 format!("{file}: an annotation of question {name} (article {id}) holds no answer")
             })?;
-            questions.push(Question {
-                name: question.question_id,
-                cluster: id.clone(),
-                prompt: prompt(&document, question.question.trim()),
+            Ok(DocumentQuestion {
+                name,
+                question: question.trim().to_string(),
                 kind: answers.first().map(|(_, kind)| kind.to_string()),
-                references: nonblank(answers.into_iter().map(|(text, _)| text)),
-            });
-        }
-    }
-    Ok(questions)
+                answers: answers.into_iter().map(|(text, _)| text).collect(),
+                ..DocumentQuestion::default()
+            })
+        };
+        let questions = article.qas.into_iter().map(question).collect::<Result<_>>()?;
+        Ok(Document { name: id, text, questions })
+    };
+    articles.into_iter().map(document).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::task::questions::bare_prompt;
+    use serde_json::{Value, json};
 
-    /// An article with a question for each list of answers.
-    fn file(answers: serde_json::Value) -> String {
-        let asked: Vec<serde_json::Value> = answers
-            .as_array()
-            .unwrap()
-            .iter()
-            .enumerate()
-            .map(|(i, answers)| {
-                let answers = answers.as_array().unwrap().iter();
-                let answers: Vec<_> = answers.map(|answer| serde_json::json!({"answer": answer})).collect();
-                serde_json::json!({"question": format!("Why {i}?"), "question_id": format!("q{i}"),
-                    "answers": answers})
-            })
-            .collect();
-        let sections = serde_json::json!([
+    use super::*;
+
+    /// An article with a question for each list of answers. The id of the second article would come first in an order of
+    /// names.
+    fn file(answers: &[Value]) -> String {
+        let question = |(i, answers): (usize, &Value)| {
+            let answers = answers.as_array().unwrap().iter().map(|answer| json!({"answer": answer}));
+            json!({"question": " Why? ", "question_id": format!("q{i}"), "answers": answers.collect::<Vec<_>>()})
+        };
+        let sections = json!([
             {"section_name": "Hunting", "paragraphs": ["Foxes run.", "", " ", "Owls – fly. "]},
             {"section_name": null, "paragraphs": []},
             {"section_name": "Hunting ::: Prey", "paragraphs": ["Mice."]},
         ]);
-        let article = serde_json::json!({"title": "On foxes", "abstract": "We run.", "full_text": sections,
-            "qas": asked, "figures_and_tables": []});
-        // The second id would come first in an order of names.
-        let second = serde_json::json!({"title": "", "abstract": "", "full_text": [], "qas": []});
+        let questions: Vec<Value> = answers.iter().enumerate().map(question).collect();
+        let article = json!({"title": "On foxes", "abstract": "We run.", "full_text": sections, "qas": questions});
+        let second = json!({"title": "", "abstract": "", "full_text": [], "qas": [], "figures_and_tables": []});
         format!("{{\"2001.1\": {article}, \"1001.2\": {second}}}")
     }
 
     #[test]
-    fn an_article_is_one_text() {
-        let text = file(serde_json::json!([[{"yes_no": true}]]));
-        let found = read(&text, "x", &bare_prompt).unwrap();
-        let document = "On foxes\n\nWe run.\n\nHunting\nFoxes run.\nOwls – fly. \n\n\n\n\nHunting ::: Prey\nMice.";
-        assert_eq!((found[0].prompt.document.as_str(), found[0].prompt.after.as_str()), (document, "Why 0?"));
-        assert_eq!((found[0].name.as_str(), found[0].cluster.as_str()), ("q0", "2001.1"));
-    }
-
-    #[test]
-    fn answers_as_the_evaluator_reads_them() {
-        let text = file(serde_json::json!([
+    fn articles_are_texts_with_answers_as_the_evaluator_reads_them() {
+        let cases = [
             // The first that holds wins.
-            [{"unanswerable": true, "extractive_spans": ["a"]}],
-            [{"unanswerable": false, "extractive_spans": ["a", "b"], "free_form_answer": "c", "yes_no": null}],
-            [{"extractive_spans": [], "free_form_answer": "c", "yes_no": true}, {"unanswerable": true}],
-            [{"free_form_answer": "", "yes_no": true}, {"yes_no": false}],
-            [],
-        ]));
-        let found = read(&text, "x", &bare_prompt).unwrap();
-        let read: Vec<(Vec<&str>, Option<&str>)> = found
-            .iter()
-            .map(|question| (question.references.iter().map(String::as_str).collect(), question.kind.as_deref()))
-            .collect();
-        let expected = [
-            (vec!["Unanswerable"], Some("unanswerable")),
-            (vec!["a, b"], Some("extractive")),
-            (vec!["c", "Unanswerable"], Some("abstractive")),
-            (vec!["Yes", "No"], Some("yes_no")),
-            (vec![], None),
+            (json!([{"unanswerable": true, "extractive_spans": ["a"]}]), &["Unanswerable"][..], "unanswerable"),
+            (
+                json!([{"unanswerable": false, "extractive_spans": ["a", "b"], "free_form_answer": "c", "yes_no": null}]),
+                &["a, b"],
+                "extractive",
+            ),
+            (
+                json!([{"extractive_spans": [], "free_form_answer": "c", "yes_no": true}, {"unanswerable": true}]),
+                &["c", "Unanswerable"],
+                "abstractive",
+            ),
+            (json!([{"free_form_answer": "", "yes_no": true}, {"yes_no": false}]), &["Yes", "No"], "yes_no"),
+            (json!([]), &[], ""),
         ];
-        assert_eq!(read, expected);
+        let found = read(&file(&cases.each_ref().map(|(answers, ..)| answers.clone())), "x").unwrap();
+        let text = "On foxes\n\nWe run.\n\nHunting\nFoxes run.\nOwls – fly. \n\n\n\n\nHunting ::: Prey\nMice.";
+        assert_eq!((found[0].name.as_str(), found[0].text.as_str()), ("2001.1", text));
+        assert_eq!(found[1].name, "1001.2");
+        assert_eq!((found[0].questions[0].name.as_str(), found[0].questions[0].question.as_str()), ("q0", "Why?"));
+        for (question, (_, answers, kind)) in found[0].questions.iter().zip(cases) {
+            assert_eq!(question.answers, answers);
+            assert_eq!(question.kind.as_deref().unwrap_or_default(), kind);
+        }
     }
 
     #[test]
-    fn an_annotation_without_an_answer_is_named() {
-        let text = file(serde_json::json!([[{"yes_no": true}], [{"free_form_answer": ""}]]));
-        let message = |text: &str| format!("{:#}", read(text, "dev.json", &bare_prompt).unwrap_err());
-        let found = message(&text);
+    fn broken_articles_are_named() {
+        let message = |text: &str| format!("{:#}", read(text, "dev.json").unwrap_err());
+        let found = message(&file(&[json!([{"yes_no": true}]), json!([{"free_form_answer": ""}])]));
         assert!(["dev.json", "q1", "2001.1"].iter().all(|part| found.contains(part)), "{found}");
         let found = message("{\"1\": {\n\"title\": 1}}");
         assert!(found.contains("dev.json") && found.contains("line 2"), "{found}");

@@ -53,31 +53,26 @@ pub mod tests {
 
     #[test]
     fn a_file_is_unpacked_within_the_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("x.zip");
+        let file = tempfile::NamedTempFile::new().unwrap();
         let text = "An owl saw a fox. ".repeat(50);
         let packed = archive("b/c.txt", &text);
         assert!(packed.len() < text.len() / 2);
-        std::fs::write(&file, &packed).unwrap();
-        let unpacked = |name: &str, most: usize| unpack(&file, &["a".into(), name.into()], most as u64);
-        let (name, bytes) = unpacked("b/c.txt", text.len()).unwrap();
-        assert_eq!((name.as_str(), bytes.as_slice()), ("b/c.txt", text.as_bytes()));
-        let message = unpacked("b/c.txt", text.len() - 1).unwrap_err().to_string();
-        assert!(message.contains("unpacks to more than") && message.contains("x.zip"), "{message}");
-        let message = unpacked("c.txt", text.len()).unwrap_err().to_string();
-        assert!(message.contains("neither a nor c.txt, but b/c.txt"), "{message}");
-    }
-
-    #[test]
-    fn a_damaged_archive_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("x.zip");
-        let text = "An owl saw a fox. ".repeat(50);
-        let packed = archive("c.txt", &text);
-        std::fs::write(&file, &packed[..packed.len() - 30]).unwrap();
-        let message = |most| format!("{:#}", unpack(&file, &["c.txt".into()], most).unwrap_err());
-        assert!(message(1000).contains("cannot read the archive"));
-        std::fs::write(&file, "no archive").unwrap();
-        assert!(message(1000).contains("cannot read the archive"));
+        let unpacked = |archive: &[u8], name: &str, most: usize| {
+            std::fs::write(file.path(), archive).unwrap();
+            unpack(file.path(), &["a".into(), name.into()], most as u64)
+        };
+        let found = unpacked(&packed, "b/c.txt", text.len()).unwrap();
+        assert_eq!(found, ("b/c.txt".to_string(), text.clone().into_bytes()));
+        let mistakes = [
+            (&packed[..], "b/c.txt", text.len() - 1, "unpacks to more than"),
+            (&packed, "c.txt", text.len(), "neither a nor c.txt, but b/c.txt"),
+            (&packed[..packed.len() - 30], "b/c.txt", text.len(), "cannot read the archive"),
+            (b"no archive", "b/c.txt", text.len(), "cannot read the archive"),
+        ];
+        for (archive, name, most, expected) in mistakes {
+            let message = format!("{:#}", unpacked(archive, name, most).unwrap_err());
+            assert!(message.contains(expected), "{message}");
+            assert!(message.contains(file.path().to_str().unwrap()), "{message}");
+        }
     }
 }

@@ -4,26 +4,31 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
+use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
 
+use super::files::nonblank;
 use crate::task::data::digest_of;
-use crate::task::embedded::Document;
-use crate::task::generation::{Prompt, Scorer};
+use crate::task::embedded::{Document, DocumentQuestion};
+use crate::task::generation::{Prompt, Request, Scorer};
+use crate::yaml::schema::{Named, setting};
 
 /// A benchmark of questions about documents.
 pub struct Benchmark {
     /// The name in YAML, result rows and ZeroSCROLLS' files.
     pub name: &'static str,
+    /// What a sweep's schema says of it.
+    pub about: &'static str,
     pub wording: Wording,
     /// The most tokens of an answer, by default.
     pub max_new_tokens: usize,
     pub scorer: Scorer,
     /// An answer to each question that needs no reading, for comparison.
-    pub trivial: fn(&[Question]) -> Vec<String>,
+    pub trivial: fn(&[Request]) -> Vec<String>,
     /// The format of the original release.
     pub release: Release,
-    /// Made-up questions in the program: about so many documents, so many each.
-    pub embedded: fn(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question>,
+    /// Made-up questions in the program: `each` questions about each of `documents` texts.
+    pub embedded: fn(documents: usize, each: usize) -> Vec<Document>,
 }
 
 /// The texts around document and question, as ZeroSCROLLS has them.
@@ -46,37 +51,7 @@ pub struct Release {
     /// Whether a file is in this format, by the keys of its first JSON object.
     pub matches: fn(keys: &BTreeSet<String>) -> bool,
     /// Reads the text of a file; errors call it `file`.
-    pub read: fn(text: &str, file: &str, prompt: MakePrompt<'_>) -> Result<Vec<Question>>,
-}
-
-/// Makes the prompt of a question about a document.
-pub type MakePrompt<'a> = &'a dyn Fn(&str, &str) -> Prompt;
-
-/// The questions about a document in the program; `parts` gives the question, its references and its kind.
-pub fn of_document<Q>(
-    Document { name: cluster, text, questions }: Document<Q>,
-    prompt: MakePrompt<'_>,
-    parts: impl Fn(Q) -> (String, Vec<String>, Option<String>),
-) -> impl Iterator<Item = Question> {
-    questions.into_iter().zip(1..).map(move |(question, number)| {
-        let (question, references, kind) = parts(question);
-        let (name, prompt) = (format!("{cluster}#{number}"), prompt(&text, &question));
-        Question { name, cluster: cluster.clone(), prompt, references, kind }
-    })
-}
-
-/// A question with its prompt.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Question {
-    /// Unique among the questions of a file.
-    pub name: String,
-    /// The name that questions about the same document share.
-    pub cluster: String,
-    pub prompt: Prompt,
-    /// Answers by people; empty if none are published.
-    pub references: Vec<String>,
-    /// The kind of question, where the data have one: QASPER's `extractive`, `abstractive`, `yes_no`, `unanswerable`.
-    pub kind: Option<String>,
+    pub read: fn(text: &str, file: &str) -> Result<Vec<Document>>,
 }
 
 /// Whose wording a prompt has.
@@ -101,22 +76,33 @@ pub enum Split {
 }
 
 impl PromptStyle {
+    /// The words in YAML, in the order of the variants.
+    pub const WORDS: &[Named] = &[
+        ("zeroscrolls", "ZeroSCROLLS' own: the instruction first, then the document under a header"),
+        ("paper", "the paper's: the document first, then the instruction"),
+    ];
+
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
-        match self {
-            PromptStyle::ZeroScrolls => "zeroscrolls",
-            PromptStyle::Paper => "paper",
-        }
+        PromptStyle::WORDS[self as usize].0
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        setting(PromptStyle::WORDS, "zeroscrolls", true)
     }
 }
 
 impl Split {
+    /// The words in YAML, in the order of the variants.
+    pub const WORDS: &[Named] = &[("validation", "called dev in the original releases"), ("test", "the test set")];
+
     /// The name in YAML and in ZeroSCROLLS' files.
     pub fn name(self) -> &'static str {
-        match self {
-            Split::Validation => "validation",
-            Split::Test => "test",
-        }
+        Split::WORDS[self as usize].0
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        setting(Split::WORDS, "test", true)
     }
 }
 
@@ -124,6 +110,22 @@ impl Split {
 pub const QUESTION_HEADER: &str = "Question:\n";
 
 impl Benchmark {
+    /// The questions about some documents.
+    pub fn requests(&self, style: PromptStyle, documents: Vec<Document>) -> Vec<Request> {
+        let of_document = |Document { name: cluster, text, questions }| {
+            let request = move |question: DocumentQuestion| Request {
+                name: question.name,
+                cluster: String::clone(&cluster),
+                prompt: self.prompt(style, &text, &question.question),
+                references: nonblank([question.answers, question.summaries].concat()),
+                slices: question.kind.iter().map(|kind| format!("kind:{kind}")).collect(),
+                ..Request::default()
+            };
+            questions.into_iter().map(request)
+        };
+        documents.into_iter().flat_map(of_document).collect()
+    }
+
     /// The prompt of a question about a document.
     pub fn prompt(&self, style: PromptStyle, document: &str, question: &str) -> Prompt {
         let Wording { opening, instruction, document_header, separator } = self.wording;
@@ -150,32 +152,16 @@ impl fmt::Debug for Benchmark {
     }
 }
 
-impl PartialEq for Benchmark {
-    fn eq(&self, other: &Benchmark) -> bool {
-        self.name == other.name
-    }
-}
-
 /// The digest of all prompts and references.
-pub fn questions_digest(questions: &[Question]) -> String {
-    let parts = questions.iter().flat_map(|Question { name, cluster, prompt, references, kind }| {
+pub fn questions_digest(questions: &[Request]) -> String {
+    let parts = questions.iter().flat_map(|Request { name, cluster, prompt, references, slices, .. }| {
         let Prompt { before, document, after, separator, header } = prompt;
-        let texts = [name, cluster, before, document, after, separator].map(String::as_str);
         let counts = format!("{header} {}", references.len());
-        let references = references.iter().map(String::as_str);
-        let kind = kind.as_deref().unwrap_or_default();
-        let mut parts: Vec<String> = texts.map(str::to_string).into();
-        parts.push(counts);
-        parts.extend(references.chain([kind]).map(str::to_string));
-        parts
+        let kind = slices.iter().find_map(|slice| slice.strip_prefix("kind:")).unwrap_or_default();
+        let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
+        texts.into_iter().chain(references.iter().cloned()).chain([kind.to_string()])
     });
     digest_of(parts)
-}
-
-/// A prompt of nothing but a document and a question.
-#[cfg(test)]
-pub fn bare_prompt(document: &str, question: &str) -> Prompt {
-    Prompt { document: document.into(), after: question.into(), ..Prompt::default() }
 }
 
 #[cfg(test)]
@@ -185,52 +171,46 @@ mod tests {
 
     #[test]
     fn both_styles_word_for_word() {
-        let of = |benchmark: &Benchmark, style| {
-            let prompt = benchmark.prompt(style, "A fox ran.", "Who ran?");
-            assert!(prompt.without_header().whole().ends_with("\n\nQuestion:\nWho ran?"));
-            prompt.whole()
-        };
-        assert_eq!(
-            of(&SQUALITY, PromptStyle::ZeroScrolls),
-            "You are given a story and a question. Answer the question in a paragraph.\n\nStory:\nA fox ran.\n\n\
-             Question:\nWho ran?\n\nAnswer:\n"
-        );
-        assert_eq!(
-            of(&SQUALITY, PromptStyle::Paper),
-            "A fox ran.\n\nAnswer the question in a paragraph.\n\nQuestion:\nWho ran?\n\nAnswer:"
-        );
-        let instruction = "Answer the question as concisely as you can, using a single phrase or sentence if \
-            possible. If the question cannot be answered based on the information in the article, write \
-            \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \"unanswerable\".";
-        assert_eq!(
-            of(&QASPER, PromptStyle::ZeroScrolls),
-            format!(
-                "You are given a scientific article and a question. {instruction}\n\nArticle:\nA fox ran.\n\n\
-                 Question:\nWho ran?\n\nAnswer:\n"
-            )
-        );
-        assert_eq!(
-            of(&QASPER, PromptStyle::Paper),
-            format!("A fox ran.\n\n{instruction}\n\nQuestion:\nWho ran?\n\nAnswer:")
-        );
+        let paragraph = "Answer the question in a paragraph.";
+        let concise = "Answer the question as concisely as you can, using a single phrase or sentence if possible. If \
+                       the question cannot be answered based on the information in the article, write \
+                       \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \
+                       \"unanswerable\".";
+        let cases = [
+            (&SQUALITY, format!("You are given a story and a question. {paragraph}\n\nStory:\n"), paragraph),
+            (
+                &QASPER,
+                format!("You are given a scientific article and a question. {concise}\n\nArticle:\n"),
+                concise,
+            ),
+        ];
+        let question = "\n\nQuestion:\nWho ran?";
+        for (benchmark, before, instruction) in cases {
+            let prompt = |style| benchmark.prompt(style, "A fox ran.", "Who ran?");
+            let own = prompt(PromptStyle::ZeroScrolls);
+            assert_eq!(own.without_header().whole(), format!("{before}A fox ran.{question}"));
+            assert_eq!(own.whole(), format!("{before}A fox ran.{question}\n\nAnswer:\n"));
+            let paper = prompt(PromptStyle::Paper).whole();
+            assert_eq!(paper, format!("A fox ran.\n\n{instruction}{question}\n\nAnswer:"));
+        }
     }
 
     #[test]
     fn the_digest_depends_on_every_part_and_its_border() {
-        let question = Question {
+        let question = Request {
             name: "a".into(),
             cluster: "c".into(),
             prompt: SQUALITY.prompt(PromptStyle::Paper, "A fox ran.", "Who ran?"),
             references: vec!["x".into(), "y".into()],
-            kind: None,
+            ..Request::default()
         };
         let one = questions_digest(std::slice::from_ref(&question));
         assert!(one.starts_with("sha256:") && one.len() == 7 + 16);
-        let changes: [fn(&mut Question); 7] = [
+        let changes: [fn(&mut Request); 7] = [
             |question| question.name.push('b'),
             |question| question.references = vec!["xy".into()],
             |question| question.cluster.push('d'),
-            |question| question.kind = Some("yes_no".into()),
+            |question| question.slices.push("kind:yes_no".into()),
             |question| question.prompt.separator.clear(),
             |question| question.prompt.header = 0,
             |question| question.prompt.document.push('!'),

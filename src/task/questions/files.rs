@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::benchmark::{Benchmark, PromptStyle, Question, Split};
+use super::benchmark::{Benchmark, PromptStyle, Split};
 use super::{archive, zeroscrolls};
 use crate::bounded_read;
 use crate::task::data::utf8;
+use crate::task::generation::Request;
 
 /// Reads the questions of a benchmark, in the order of the file.
 ///
@@ -25,7 +26,7 @@ pub fn read_questions(
     path: &Path,
     split: Split,
     style: PromptStyle,
-) -> Result<Vec<Question>> {
+) -> Result<Vec<Request>> {
     let found = if path.is_dir() { in_folder(benchmark, path, split)? } else { path.to_path_buf() };
     let mut file = found.display().to_string();
     let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
@@ -41,7 +42,7 @@ pub fn read_questions(
     let keys = first_keys(text, &file)
         .with_context(|| format!("{file} cannot be read; {}", readable_forms(benchmark)))?;
     let questions = if (benchmark.release.matches)(&keys) {
-        (benchmark.release.read)(text, &file, &|document, question| benchmark.prompt(style, document, question))?
+        benchmark.requests(style, (benchmark.release.read)(text, &file)?)
     } else if keys.contains("input") {
         zeroscrolls::questions(text, &file, benchmark, style)?
     } else {
@@ -50,7 +51,7 @@ pub fn read_questions(
     };
     ensure!(!questions.is_empty(), "{file} holds no question; {}", readable_forms(benchmark));
     let mut names = HashSet::new();
-    for Question { name, .. } in &questions {
+    for Request { name, .. } in &questions {
         ensure!(names.insert(name), "{file} has two questions named {name}; results could not tell them apart");
     }
     Ok(questions)
@@ -121,39 +122,30 @@ pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
+    use super::archive::tests::archive;
+    use super::zeroscrolls::tests::row;
     use super::*;
     use crate::task::{QASPER, SQUALITY};
 
-    fn row(id: &str, output: &str) -> String {
-        let prompt = SQUALITY.prompt(PromptStyle::ZeroScrolls, "A fox ran.", "Who ran?");
-        let (start, end, length) = (prompt.before.len(), prompt.before.len() + 10, prompt.whole().len());
-        json!({"id": id, "pid": id, "input": prompt.whole(), "output": output, "document_start_index": start,
-            "document_end_index": end, "query_start_index": end + 2, "query_end_index": length - prompt.header,
-            "truncation_seperator": "... [The rest of the story is omitted]\n\n"})
-        .to_string()
+    fn rows() -> String {
+        row("a", "pid", Value::Null).to_string()
     }
 
     fn story() -> String {
-        let asked = json!([{"question_text": "Who ran?", "question_number": 1, "responses": [
-            {"response_text": "A fox."}]}]);
-        json!({"metadata": {"passage_id": "7"}, "document": "A fox ran.", "questions": asked}).to_string()
+        let question = json!([{"question_text": "Who ran?", "question_number": 1}]);
+        json!({"metadata": {"passage_id": "7"}, "document": "A fox ran.", "questions": question}).to_string()
     }
 
     fn article() -> String {
-        let asked =
-            json!([{"question": "Who ran?", "question_id": "q", "answers": [{"answer": {"yes_no": true}}]}]);
-        let article = json!({"title": "On foxes", "abstract": "We run.", "full_text": [], "qas": asked});
+        let question = json!([{"question": "Who ran?", "question_id": "q", "answers": []}]);
+        let article = json!({"title": "On foxes", "abstract": "We run.", "full_text": [], "qas": question});
         format!("{{\n  \"2001.1\": {article}\n}}\n")
     }
 
-    fn read(benchmark: &Benchmark, path: &Path) -> Result<Vec<Question>> {
+    fn read(benchmark: &Benchmark, path: &Path) -> Result<Vec<Request>> {
         read_questions(benchmark, path, Split::Validation, PromptStyle::ZeroScrolls)
-    }
-
-    fn message(benchmark: &Benchmark, path: &Path) -> String {
-        format!("{:#}", read(benchmark, path).unwrap_err())
     }
 
     /// A folder with one file.
@@ -167,13 +159,11 @@ mod tests {
 
     #[test]
     fn formats_are_recognised_by_their_contents() {
-        let rows = row("a", "A fox.");
-        let zip = |name| archive::tests::archive(name, &rows);
         let cases = [
-            (&SQUALITY, "squality/validation.jsonl", rows.clone().into_bytes(), "a"),
-            (&SQUALITY, "validation.jsonl", format!("\u{feff}\n{rows}\n\n").into_bytes(), "a"),
-            (&SQUALITY, "squality.zip", zip("squality/validation.jsonl"), "a"),
-            (&SQUALITY, "squality.zip", zip("validation.jsonl"), "a"),
+            (&SQUALITY, "squality/validation.jsonl", rows().into_bytes(), "a"),
+            (&SQUALITY, "validation.jsonl", format!("\u{feff}\n{}\n\n", rows()).into_bytes(), "a"),
+            (&SQUALITY, "squality.zip", archive("squality/validation.jsonl", &rows()), "a"),
+            (&SQUALITY, "squality.zip", archive("validation.jsonl", &rows()), "a"),
             (&SQUALITY, "dev.jsonl", story().into_bytes(), "7#1"),
             (&SQUALITY, "v1-3/txt/dev.jsonl", story().into_bytes(), "7#1"),
             (&QASPER, "qasper-dev-v0.3.json", article().into_bytes(), "q"),
@@ -189,35 +179,29 @@ mod tests {
 
     #[test]
     fn missing_and_foreign_files_are_named() {
-        let empty = tempfile::tempdir().unwrap();
-        let found = message(&QASPER, empty.path());
-        assert!(["qasper.zip", "qasper-dev-v0.3.json"].iter().all(|name| found.contains(name)), "{found}");
-        assert!(message(&QASPER, &empty.path().join("no.json")).contains("no.json"));
-        let other = folder("squality.zip", archive::tests::archive("squality/test.jsonl", "{}"));
-        let found = message(&SQUALITY, other.path());
-        assert!(
-            found.contains("squality.zip holds neither") && found.contains("but squality/test.jsonl"),
-            "{found}"
-        );
-        let cases = [
-            (&QASPER, story(), "objects of document, metadata, questions"),
-            (&SQUALITY, article(), "objects of 2001.1"),
-            (&QASPER, row("a", "x"), "no row of qasper"),
-            (&QASPER, "{\"text\": \"x\"}".into(), "objects of text; what can be read"),
-            (&QASPER, "{}".into(), "holds no question"),
-            (&SQUALITY, " \n".into(), "is empty"),
-            (&SQUALITY, "[1]".into(), "does not begin with a JSON object"),
-            (&SQUALITY, format!("{}\n\n{{\n", story()), "x.json, line 3"),
-            (&SQUALITY, format!("{}\n{}\n", story(), story()), "two questions named 7#1"),
+        let cases: [(&Benchmark, &str, Vec<u8>, &str); 12] = [
+            (&QASPER, "x.json", story().into(), "objects of document, metadata, questions"),
+            (&SQUALITY, "x.json", article().into(), "objects of 2001.1"),
+            (&QASPER, "x.json", rows().into(), "no row of qasper"),
+            (&QASPER, "x.json", "{\"text\": \"x\"}".into(), "objects of text; what can be read"),
+            (&QASPER, "x.json", "{}".into(), "holds no question"),
+            (&SQUALITY, "x.json", " \n".into(), "is empty"),
+            (&SQUALITY, "x.json", "[1]".into(), "does not begin with a JSON object"),
+            (&SQUALITY, "x.json", format!("{}\n\n{{\n", story()).into(), "x.json, line 3"),
+            (&SQUALITY, "x.json", format!("{}\n{}\n", story(), story()).into(), "two questions named 7#1"),
+            (&SQUALITY, "x.json", b"{\"\xff".into(), "byte 2"),
+            (&SQUALITY, "x.jsonl", format!("\n{}\n{}\n", &story()[..60], story()).into(), "x.jsonl, line 2: "),
+            (&SQUALITY, "x.zip", archive("squality/test.jsonl", "{}"), "but squality/test.jsonl"),
         ];
-        for (benchmark, contents, expected) in cases {
-            let folder = folder("x.json", contents);
-            let found = message(benchmark, &folder.path().join("x.json"));
-            assert!(found.contains(expected) && found.contains("x.json"), "{expected}: {found}");
+        for (benchmark, name, contents, expected) in cases {
+            let folder = folder(name, contents);
+            let found = format!("{:#}", read(benchmark, &folder.path().join(name)).unwrap_err());
+            assert!(found.contains(expected) && found.contains(name), "{expected}: {found}");
         }
-        let broken = folder("dev.jsonl", format!("\n{}\n{}\n", &story()[..60], story()));
-        assert!(message(&SQUALITY, broken.path()).contains("dev.jsonl, line 2: "));
-        let folder = folder("x.json", b"{\"\xff");
-        assert!(message(&SQUALITY, &folder.path().join("x.json")).contains("byte 2"));
+        let empty = tempfile::tempdir().unwrap();
+        for (path, names) in [("", ["qasper.zip", "qasper-dev-v0.3.json"]), ("no.json", ["no.json", ""])] {
+            let found = format!("{:#}", read(&QASPER, &empty.path().join(path)).unwrap_err());
+            assert!(names.iter().all(|name| found.contains(name)), "{found}");
+        }
     }
 }

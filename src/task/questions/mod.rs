@@ -7,12 +7,8 @@ mod archive;
 mod benchmark;
 mod files;
 mod task;
-mod yaml;
 mod zeroscrolls;
 
-#[cfg(test)]
-pub use benchmark::bare_prompt;
-pub use benchmark::{Benchmark, MakePrompt, PromptStyle, Question, Release, Split, Wording};
-pub use benchmark::{of_document, questions_digest};
-pub use files::{json_lines, nonblank, read_questions};
-pub use yaml::QuestionsYaml;
+pub use benchmark::{Benchmark, PromptStyle, Release, Split, Wording, questions_digest};
+pub use files::{json_lines, read_questions};
+pub use task::QuestionsYaml;

@@ -1,17 +1,91 @@
-//! The task of a question benchmark.
+//! The task of a question benchmark: its settings, and the requests made of its questions.
 
 use std::collections::HashMap;
 
 use anyhow::{Result, bail};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::benchmark::{Benchmark, PromptStyle, Question, Split, questions_digest};
+use super::benchmark::{Benchmark, PromptStyle, Split, questions_digest};
 use super::files::read_questions;
-use crate::eviction::CacheRule;
 use crate::lm::source::{Hub, expand_home};
-use crate::task::data::DataSource;
-use crate::task::generation::{GenerationConfig, GenerationSamples, Request};
+use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, question_sources};
+use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
 use crate::task::prepared::PreparedTask;
-use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
+use crate::task::spec::{PrepareContext, Task, TaskSpec, limit_text};
+use crate::yaml::{Checker, ConfigError, Spanned};
+
+/// Questions about documents.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuestionsYaml {
+    /// Where documents and questions come from: `embedded`, a file or folder of the original release or of
+    /// ZeroSCROLLS (starting with `./`, `../` or `/`), or a hub data set with ZeroSCROLLS' archives, such as
+    /// `tau/zero_scrolls`.
+    #[schemars(schema_with = "question_sources")]
+    dataset: Spanned<String>,
+    /// Which published part of the benchmark.
+    #[serde(default)]
+    #[schemars(schema_with = "Split::schema")]
+    split: Option<Split>,
+    /// Whose wording the prompts have.
+    #[serde(default)]
+    #[schemars(schema_with = "PromptStyle::schema")]
+    prompt: Option<PromptStyle>,
+    /// Tokens of prompt and answer together; a prompt that is too long loses its document's end.
+    #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
+    length: Option<Spanned<u64>>,
+    /// Only the first documents; null: all of them. At most 64 of the embedded ones.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    documents: Option<Spanned<u64>>,
+    /// Only the first questions of each document; null: all of them.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    questions: Option<Spanned<u64>>,
+    /// How answers are written; by default greedily, with the benchmark's own limit of tokens.
+    #[serde(default)]
+    write: WriteYaml,
+}
+
+impl QuestionsYaml {
+    /// Checks the settings of a benchmark.
+    ///
+    /// # Errors
+    /// A value out of its range, or a data set without questions.
+    pub fn check(self, benchmark: &'static Benchmark, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+        let name = benchmark.name;
+        let forms = format!(
+            "embedded, a file or folder of {name} (starting with ./, ../ or /), or a hub data set with {name}.zip, \
+             such as tau/zero_scrolls"
+        );
+        let dataset = check_source(checker, &self.dataset, &forms)?;
+        if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
+            return checker.refuse(
+                self.dataset.referenced,
+                format!("`{dataset}` holds no questions for {name}"),
+                format!("use {forms}"),
+            );
+        }
+        let length = data::length(checker, &self.length)?;
+        let default = GenerationConfig::greedy(benchmark.max_new_tokens);
+        let generation = Some(self.write.check(checker, length, default)?);
+        let task = Questions {
+            benchmark,
+            documents: limit_embedded(checker, &dataset, "`documents`", &self.documents)?,
+            dataset,
+            split: self.split.unwrap_or(Split::Test),
+            prompt: self.prompt.unwrap_or(PromptStyle::ZeroScrolls),
+            questions: checker.limit("`questions`", &self.questions)?,
+        };
+        let settings = vec![
+            ("split", task.split.name().to_string()),
+            ("prompt", task.prompt.name().to_string()),
+            ("length", length.to_string()),
+            ("documents", limit_text(task.documents)),
+            ("questions", limit_text(task.questions)),
+        ];
+        Ok(TaskSpec { generation, ..TaskSpec::new(name, task.dataset.clone(), length, settings, task) })
+    }
+}
 
 /// Documents of `embedded` unless the sweep sets another number.
 const EMBEDDED_DOCUMENTS: usize = 8;
@@ -19,81 +93,33 @@ const EMBEDDED_DOCUMENTS: usize = 8;
 const EMBEDDED_QUESTIONS: usize = 8;
 
 /// Questions about documents, answered in writing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Questions {
-    pub benchmark: &'static Benchmark,
-    pub dataset: DataSource,
-    pub split: Split,
-    pub prompt: PromptStyle,
-    /// Tokens of prompt and answer together, BOS included; the document's end is cut to fit.
-    pub length: usize,
-    /// Only the first documents; `None`: all.
-    pub documents: Option<usize>,
-    /// Only the first questions of each document; `None`: all.
-    pub questions: Option<usize>,
-    pub generation: GenerationConfig,
+#[derive(Debug)]
+struct Questions {
+    benchmark: &'static Benchmark,
+    dataset: DataSource,
+    split: Split,
+    prompt: PromptStyle,
+    documents: Option<usize>,
+    /// Of each document.
+    questions: Option<usize>,
 }
 
 impl Task for Questions {
-    fn name(&self) -> &'static str {
-        self.benchmark.name
-    }
-
-    fn dataset(&self) -> String {
-        self.dataset.to_string()
-    }
-
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn canonical(&self) -> String {
-        format!(
-            "split={}\nprompt={}\nlength={}\ndocuments={}\nquestions={}\n",
-            self.split.name(),
-            self.prompt.name(),
-            self.length,
-            limit_text(self.documents),
-            limit_text(self.questions),
-        )
-    }
-
-    fn generation(&self) -> Option<&GenerationConfig> {
-        Some(&self.generation)
-    }
-
-    fn row_settings(&self, of_generation: Vec<Setting>) -> Vec<Setting> {
-        [vec![("prompt", self.prompt.name().to_string())], of_generation].concat()
-    }
-
-    fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
-        let generation = self.generation.for_rule(rule)?;
-        Some(TaskSpec::new(Questions { generation, ..self.clone() }))
-    }
-
-    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let mut questions = self.read(context)?;
-        limit(&mut questions, self.documents, self.questions);
-        let digest = questions_digest(&questions);
-        let trivial = (self.benchmark.trivial)(&questions);
-        let requests = questions.into_iter().zip(trivial).map(|(question, trivial)| Request {
-            trivial,
-            slices: question.kind.into_iter().map(|kind| format!("kind:{kind}")).collect(),
-            name: question.name,
-            cluster: question.cluster,
-            prompt: question.prompt,
-            references: question.references,
-            length: self.length,
-            seed: 0,
-        });
-        let (requests, scorer) = (requests.collect(), self.benchmark.scorer);
-        GenerationSamples::prepare(context, requests, digest, scorer, &self.generation)
+    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let mut requests = self.read(context)?;
+        limit(&mut requests, self.documents, self.questions);
+        let digest = questions_digest(&requests);
+        let trivial = (self.benchmark.trivial)(&requests);
+        for (request, trivial) in requests.iter_mut().zip(trivial) {
+            (request.trivial, request.length) = (trivial, spec.length);
+        }
+        generation::prepare(spec, context, requests, digest, self.benchmark.scorer)
     }
 }
 
 impl Questions {
     /// The questions, those about a document one after the other.
-    fn read(&self, context: &PrepareContext<'_>) -> Result<Vec<Question>> {
+    fn read(&self, context: &PrepareContext<'_>) -> Result<Vec<Request>> {
         let Questions { benchmark, split, prompt, .. } = *self;
         match &self.dataset {
             DataSource::Path(path) => read_questions(benchmark, &expand_home(path)?, split, prompt),
@@ -107,8 +133,7 @@ impl Questions {
             DataSource::Embedded => {
                 let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
                 let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
-                let prompt = |document: &str, question: &str| benchmark.prompt(prompt, document, question);
-                Ok((benchmark.embedded)(documents, each, &prompt))
+                Ok(benchmark.requests(prompt, (benchmark.embedded)(documents, each)))
             }
             DataSource::EmbeddedQuestions | DataSource::RandomWords => {
                 bail!("{} holds no questions for {}", self.dataset, benchmark.name)
@@ -118,7 +143,7 @@ impl Questions {
 }
 
 /// Keeps the first documents, and of each the first questions.
-fn limit(questions: &mut Vec<Question>, documents: Option<usize>, each: Option<usize>) {
+fn limit(questions: &mut Vec<Request>, documents: Option<usize>, each: Option<usize>) {
     // The number of each document, and how many of its questions were seen.
     let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
     questions.retain(|question| {

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::benchmark::{Benchmark, PromptStyle, QUESTION_HEADER, Question};
+use super::benchmark::{Benchmark, PromptStyle, QUESTION_HEADER, Wording};
 use super::files::{json_lines, nonblank};
-use crate::task::generation::Prompt;
+use crate::task::generation::{Prompt, Request};
 
 /// A line, without unused fields: `pid`, and `inner_docs_start_indices` of tasks with many documents.
 #[derive(Deserialize)]
@@ -37,14 +37,15 @@ struct Row {
 /// # Errors
 /// A line that is not a row, indices that are missing or do not fit the text, a row of another task, or an id with two
 /// prompts; file, line and id are named.
-pub fn questions(text: &str, file: &str, benchmark: &Benchmark, style: PromptStyle) -> Result<Vec<Question>> {
-    let mut questions: Vec<Question> = Vec::new();
+pub fn questions(text: &str, file: &str, benchmark: &Benchmark, style: PromptStyle) -> Result<Vec<Request>> {
+    let mut questions: Vec<Request> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut clusters: HashMap<String, String> = HashMap::new();
     for line in json_lines::<Row>(text, file) {
         let (place, row) = line?;
-        let parts = Parts::of(&row, benchmark).with_context(|| format!("{place}, id {}", row.id))?;
-        let (prompt, document) = (parts.prompt(benchmark, style), parts.document.to_string());
+        let place_and_id = || format!("{place}, id {}", row.id);
+        let (prompt, document) = prompt_of(&row, benchmark, style).with_context(place_and_id)?;
+        let document = document.to_string();
         let references = nonblank(row.outputs.unwrap_or_else(|| row.output.into_iter().collect()));
         if let Some(same) = known.get(&row.id) {
             let question = &mut questions[*same];
@@ -60,77 +61,53 @@ pub fn questions(text: &str, file: &str, benchmark: &Benchmark, style: PromptSty
         }
         let cluster = clusters.entry(document).or_insert_with(|| row.id.clone()).clone();
         known.insert(row.id.clone(), questions.len());
-        questions.push(Question { name: row.id, cluster, prompt, references, kind: None });
+        questions.push(Request { name: row.id, cluster, prompt, references, ..Request::default() });
     }
     Ok(questions)
 }
 
-/// A row's input, cut at its indices.
-struct Parts<'a> {
-    /// Up to the document, its header included.
-    before: &'a str,
-    document: &'a str,
-    /// Between document and question: a blank line.
-    gap: &'a str,
-    /// The question under its header.
-    query: &'a str,
-    /// The response header.
-    header: &'a str,
-    separator: Option<&'a str>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(row: &'a Row, benchmark: &Benchmark) -> Result<Parts<'a>> {
-        let input = row.input.as_str();
-        let [document_start, document_end, query_start, query_end] = places(row)?;
-        let header = benchmark.wording.document_header;
-        let name = benchmark.name;
-        ensure!(
-            input.starts_with(benchmark.wording.opening),
-            "this is no row of {name}, whose inputs begin \"{}\"; it begins {:?}",
-            benchmark.wording.opening,
-            input.chars().take(60).collect::<String>()
-        );
-        // The header may belong to the document, or to the text before it.
-        let lead = if input[document_start..document_end].starts_with(header) { header.len() } else { 0 };
-        let (before, document) = (&input[..document_start + lead], &input[document_start + lead..document_end]);
-        ensure!(
-            before.ends_with(header),
-            "document_start_index does not point to the header {:?} of {name}'s documents or behind it",
-            header.trim_end()
-        );
-        ensure!(!document.is_empty(), "the document is empty");
-        Ok(Parts {
-            before,
-            document,
-            gap: &input[document_end..query_start],
-            query: &input[query_start..query_end],
-            header: &input[query_end..],
-            separator: row.truncation_seperator.as_deref(),
-        })
+/// The prompt of a row, and its document.
+fn prompt_of<'a>(row: &'a Row, benchmark: &Benchmark, style: PromptStyle) -> Result<(Prompt, &'a str)> {
+    let input = row.input.as_str();
+    let [document_start, document_end, query_start, query_end] = places(row)?;
+    let Benchmark { name, wording: Wording { opening, document_header, .. }, .. } = benchmark;
+    ensure!(
+        input.starts_with(opening),
+        "this is no row of {name}, whose inputs begin \"{opening}\"; it begins {:?}",
+        input.chars().take(60).collect::<String>()
+    );
+    // The header may belong to the document, or to the text before it.
+    let has_header = input[document_start..document_end].starts_with(document_header);
+    let document_start = if has_header { document_start + document_header.len() } else { document_start };
+    let (before, document) = (&input[..document_start], &input[document_start..document_end]);
+    ensure!(
+        before.ends_with(document_header),
+        "document_start_index does not point to the header {:?} of {name}'s documents or behind it",
+        document_header.trim_end()
+    );
+    ensure!(!document.is_empty(), "the document is empty");
+    // The gap is a blank line, the header that of the answer.
+    let (gap, query, header) =
+        (&input[document_end..query_start], &input[query_start..query_end], &input[query_end..]);
+    let question = query.strip_prefix(QUESTION_HEADER).unwrap_or(query).trim();
+    let reworded = benchmark.prompt(style, document, question);
+    if style == PromptStyle::Paper {
+        return Ok((reworded, document));
     }
-
-    fn prompt(&self, benchmark: &Benchmark, style: PromptStyle) -> Prompt {
-        let Parts { before, document, gap, query, header, separator } = *self;
-        let question = query.strip_prefix(QUESTION_HEADER).unwrap_or(query).trim();
-        let reworded = benchmark.prompt(style, document, question);
-        if style == PromptStyle::Paper {
-            return reworded;
-        }
-        let separator = separator.map_or_else(|| [&reworded.separator, gap].concat(), str::to_string);
-        // A whole prompt has the gap before its question; a cut one has the separator, which ends with a gap.
-        let (separator, of_document, of_question) = match separator.strip_suffix(gap) {
-            Some(separator) => (separator, "", gap),
-            None => (separator.as_str(), gap, ""),
-        };
-        Prompt {
-            before: before.to_string(),
-            document: [document, of_document].concat(),
-            after: [of_question, query, header].concat(),
-            separator: separator.to_string(),
-            header: header.len(),
-        }
-    }
+    let separator = row.truncation_seperator.clone().unwrap_or_else(|| [&reworded.separator, gap].concat());
+    // A whole prompt has the gap before its question; a cut one has the separator, which ends with a gap.
+    let (separator, of_document, of_question) = match separator.strip_suffix(gap) {
+        Some(separator) => (separator, "", gap),
+        None => (separator.as_str(), gap, ""),
+    };
+    let prompt = Prompt {
+        before: before.to_string(),
+        document: [document, of_document].concat(),
+        after: [of_question, query, header].concat(),
+        separator: separator.to_string(),
+        header: header.len(),
+    };
+    Ok((prompt, document))
 }
 
 /// The four indices of a row, in bytes of its input.
@@ -164,94 +141,88 @@ fn places(row: &Row) -> Result<[usize; 4]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::task::{QASPER, SQUALITY};
+    use crate::task::SQUALITY;
 
     const DOCUMENT: &str = "Élan – 狐 ran 🦊 home.";
 
-    /// A row of a made-up story, its places found by counting characters.
-    fn row(id: &str, output: Value) -> Value {
-        let prompt = SQUALITY.prompt(PromptStyle::ZeroScrolls, DOCUMENT, "Who ran, ünd why?");
-        let input = prompt.whole();
+    /// A row of a made-up story with one field changed, its places found by counting characters.
+    pub(in crate::task) fn row(id: &str, field: &str, value: Value) -> Value {
+        let input = SQUALITY.prompt(PromptStyle::ZeroScrolls, DOCUMENT, "Who ran, ünd why?").whole();
         let at = |part: &str| input[..input.find(part).unwrap()].chars().count();
-        json!({
-            "id": id, "pid": format!("{id}_0"), "input": input, "output": output,
+        let mut row = json!({
+            "id": id, "pid": format!("{id}_0"), "input": input, "output": "A fox.",
             "document_start_index": at("Story:"), "document_end_index": at("\n\nQuestion:"),
             "query_start_index": at("Question:"), "query_end_index": at("\n\nAnswer:"),
             "truncation_seperator": "... [The rest of the story is omitted]\n\n",
             "inner_docs_start_indices": [1, 2],
-        })
-    }
-
-    fn changed(field: &str, value: Value) -> Value {
-        let mut row = row("a", json!("x"));
+        });
         row[field] = value;
         row
     }
 
-    fn read(rows: &[Value], style: PromptStyle) -> Result<Vec<Question>> {
+    fn plain(id: &str) -> Value {
+        row(id, "pid", Value::Null)
+    }
+
+    fn read(rows: &[Value], style: PromptStyle) -> Result<Vec<Request>> {
         let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
         questions(&text, "test.jsonl", &SQUALITY, style)
     }
 
-    fn message(row: Value) -> String {
-        format!("{:#}", read(&[row], PromptStyle::ZeroScrolls).unwrap_err())
+    fn message(rows: &[Value]) -> String {
+        format!("{:#}", read(rows, PromptStyle::ZeroScrolls).unwrap_err())
     }
 
     #[test]
-    fn indices_count_characters() {
+    fn prompts_are_cut_at_the_indices() {
+        let behind_header = plain("a")["document_start_index"].as_u64().unwrap() + "Story:\n".len() as u64;
+        let same = [
+            plain("a"),
+            row("a", "document_start_index", json!(behind_header)),
+            row("a", "truncation_seperator", Value::Null),
+        ];
         for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
-            let found = read(&[row("a", json!("A fox."))], style).unwrap();
-            assert_eq!(found[0].prompt, SQUALITY.prompt(style, DOCUMENT, "Who ran, ünd why?"));
-            assert_eq!(found[0].references, ["A fox."]);
+            for row in &same {
+                let found = read(std::slice::from_ref(row), style).unwrap();
+                assert_eq!(found[0].prompt, SQUALITY.prompt(style, DOCUMENT, "Who ran, ünd why?"));
+                assert_eq!(found[0].references, ["A fox."]);
+            }
         }
-    }
-
-    #[test]
-    fn the_header_may_be_before_the_document() {
-        let behind = row("a", Value::Null)["document_start_index"].as_u64().unwrap() + "Story:\n".len() as u64;
-        let found = read(&[changed("document_start_index", json!(behind))], PromptStyle::ZeroScrolls).unwrap();
-        assert_eq!(found, read(&[row("a", json!("x"))], PromptStyle::ZeroScrolls).unwrap());
-        assert!(message(changed("document_start_index", json!(behind + 1))).contains("Story:"));
+        let found = message(&[row("a", "document_start_index", json!(behind_header + 1))]);
+        assert!(found.contains("Story:"), "{found}");
     }
 
     #[test]
     fn an_odd_separator_is_kept_as_it_is() {
-        let found = read(&[changed("truncation_seperator", json!(" [cut] "))], PromptStyle::ZeroScrolls).unwrap();
-        let prompt = &found[0].prompt;
-        assert_eq!(prompt.whole(), row("a", Value::Null)["input"].as_str().unwrap());
-        assert_eq!(
-            format!("{}{}", prompt.separator, prompt.after),
-            " [cut] Question:\nWho ran, ünd why?\n\nAnswer:\n"
-        );
+        let odd = row("a", "truncation_seperator", json!(" [cut] "));
+        let prompt = read(std::slice::from_ref(&odd), PromptStyle::ZeroScrolls).unwrap().remove(0).prompt;
+        assert_eq!(prompt.whole(), odd["input"].as_str().unwrap());
+        let cut = [prompt.separator.as_str(), &prompt.after].concat();
+        assert_eq!(cut, " [cut] Question:\nWho ran, ünd why?\n\nAnswer:\n");
         assert!(prompt.without_header().whole().ends_with("ünd why?"));
-        let found = read(&[changed("truncation_seperator", Value::Null)], PromptStyle::ZeroScrolls).unwrap();
-        assert_eq!(found, read(&[row("a", json!("x"))], PromptStyle::ZeroScrolls).unwrap());
     }
 
     #[test]
     fn rows_with_one_id_are_one_question() {
-        let rows = [row("a", json!("x")), row("b", Value::Null), row("a", json!("y")), row("c", json!(" "))];
+        let rows =
+            [plain("a"), row("b", "output", Value::Null), plain("a"), row("c", "outputs", json!([" ", "y", "z"]))];
         let found = read(&rows, PromptStyle::ZeroScrolls).unwrap();
-        let read_as: Vec<_> =
+        let found: Vec<_> =
             found.iter().map(|q| (q.name.as_str(), q.cluster.as_str(), q.references.len())).collect();
-        assert_eq!(read_as, [("a", "a", 2), ("b", "a", 0), ("c", "a", 0)]);
-        assert_eq!(
-            read(&[changed("outputs", json!(["x", "y"]))], PromptStyle::Paper).unwrap()[0].references.len(),
-            2
-        );
-        let mut other = row("a", json!("y"));
+        assert_eq!(found, [("a", "a", 2), ("b", "a", 0), ("c", "a", 2)]);
+        let mut other = plain("a");
         other["input"] = json!(other["input"].as_str().unwrap().replace("ran", "sat"));
-        let error = read(&[row("a", json!("x")), other], PromptStyle::ZeroScrolls).unwrap_err().to_string();
+        let error = message(&[plain("a"), other]);
         assert!(error.contains("test.jsonl, line 2") && error.contains("another prompt"), "{error}");
     }
 
     #[test]
     fn errors_name_the_bad_index() {
-        let characters = row("a", Value::Null)["input"].as_str().unwrap().chars().count();
+        let characters = plain("a")["input"].as_str().unwrap().chars().count();
         let cases = [
             ("document_start_index", json!(-1)),
             ("document_end_index", Value::Null),
@@ -261,18 +232,11 @@ mod tests {
             ("query_end_index", json!(i64::MAX)),
         ];
         for (field, value) in cases {
-            let message = message(changed(field, value));
+            let message = message(&[row("a", field, value)]);
             let parts = ["test.jsonl, line 1, id a", field, "expected 0 <=", &characters.to_string()];
             assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         }
-        let message = message(changed("query_end_index", json!("twelve")));
+        let message = message(&[row("a", "query_end_index", json!("twelve"))]);
         assert!(message.contains("test.jsonl, line 1") && message.contains("twelve"), "{message}");
-    }
-
-    #[test]
-    fn rows_of_another_task_are_refused() {
-        let text = row("a", json!("x")).to_string();
-        let error = questions(&text, "x", &QASPER, PromptStyle::ZeroScrolls).unwrap_err();
-        assert!(format!("{error:#}").contains("no row of qasper"), "{error:#}");
     }
 }

@@ -53,19 +53,18 @@ const CONTRACTED: [&str; 15] = [
 
 /// The class of every byte of a text: that of the character it belongs to.
 pub(super) fn of_bytes(text: &str) -> Vec<Class> {
-    let mut reader = Reader { text: text.char_indices().collect(), classes: Vec::new(), in_single_quotes: false };
+    let mut reader = Reader { text: text.chars().collect(), classes: Vec::new(), in_single_quotes: false };
     let mut bytes = Vec::with_capacity(text.len());
     for at in 0..reader.text.len() {
         let class = reader.class(at);
         reader.classes.push(class);
-        let length = reader.text[at].1.len_utf8();
-        bytes.extend(std::iter::repeat_n(class, length));
+        bytes.extend(std::iter::repeat_n(class, reader.text[at].len_utf8()));
     }
     bytes
 }
 
 struct Reader {
-    text: Vec<(usize, char)>,
+    text: Vec<char>,
     /// Those of the characters so far.
     classes: Vec<Class>,
     /// Whether a single quote was opened and not closed in this paragraph; an apostrophe after s then closes it.
@@ -74,15 +73,15 @@ struct Reader {
 
 impl Reader {
     fn char(&self, at: usize) -> Option<char> {
-        self.text.get(at).map(|(_, c)| *c)
+        self.text.get(at).copied()
     }
 
     fn before(&self, at: usize) -> Option<char> {
-        at.checked_sub(1).and_then(|at| self.char(at))
+        self.char(at.checked_sub(1)?)
     }
 
     fn class(&mut self, at: usize) -> Class {
-        let c = self.text[at].1;
+        let c = self.text[at];
         let (before, after) = (self.before(at), self.char(at + 1));
         match c {
             '\n' | '\r' => {
@@ -113,7 +112,7 @@ impl Reader {
     }
 
     fn letter(&self, at: usize, c: char, after: Option<char>) -> Class {
-        let before = at.checked_sub(1).map(|at| (self.text[at].1, self.classes[at]));
+        let before = at.checked_sub(1).map(|at| (self.text[at], self.classes[at]));
         let ends = !after.is_some_and(char::is_alphanumeric);
         match before {
             Some(('\'' | '\u{2019}', Class::Possessive)) if ends && matches!(c, 's' | 'S') => Class::Possessive,
@@ -156,7 +155,7 @@ impl Reader {
 
     /// Whether the word before an apostrophe is one whose `'s` is a verb.
     fn is_contracted(&self, at: usize) -> bool {
-        let letters = self.text[..at].iter().rev().map(|(_, c)| *c).take_while(|c| c.is_alphabetic());
+        let letters = self.text[..at].iter().rev().copied().take_while(|c| c.is_alphabetic());
         let word: String = letters.flat_map(char::to_lowercase).collect::<Vec<_>>().into_iter().rev().collect();
         CONTRACTED.contains(&word.as_str())
     }
@@ -190,14 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn classes_have_their_names() {
-        let names = [(Class::First, "first"), (Class::Dash, "dash"), (Class::WordRest, "word_rest")];
-        assert!(names.into_iter().all(|(class, name)| class.name() == name));
-    }
-
-    #[test]
-    fn bytes_have_the_class_of_their_character() {
+    fn bytes_have_the_class_of_their_character_and_classes_their_names() {
         assert_eq!(of_bytes("é’").len(), 5);
         assert_eq!(of_bytes("é")[..], [Class::WordStart; 2]);
+        assert_eq!([Class::First, Class::Dash, Class::WordRest].map(Class::name), ["first", "dash", "word_rest"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Labels each token of a sample with its class, its part of tagger and its bytes in the book.
+//! Labels each token of a sample with its class, its part of speech and its bytes in the book.
 //!
 //! Classes and tags belong to characters. A token has those of its first character that is not a space, so that tokenizers
 //! with and without leading spaces agree. A token without such a character is a space or a newline.
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn without_bos_the_first_token_is_a_class_and_keeps_its_tag() {
         let LabelledSample { labels, .. } = labelled("The dog's", Bos::Never);
-        assert_eq!((labels[0].class, labels[0].tag.map(Tag::name)), (Class::First, Some("DET")));
+        assert_eq!((labels[0].class, labels[0].tag.as_ref().map(Tag::name)), (Class::First, Some("DET")));
         assert_eq!(labels[7].class, Class::Possessive);
         assert_eq!(labels[8].class, Class::Possessive);
     }

@@ -100,76 +100,55 @@ impl Lifetimes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
 
-    /// Evictions of a cache of `size` over `tokens` tokens in two layers of `groups`, by an arbitrary choice.
-    fn log(tokens: usize, size: usize, groups: usize, choices: &[usize]) -> Vec<Vec<Eviction>> {
-        let mut choices = choices.iter().cycle();
-        let mut layers = vec![Vec::new(); 2];
-        for layer in &mut layers {
-            let mut kept = vec![Vec::new(); groups];
-            for step in 0..tokens {
-                for (group, kept) in kept.iter_mut().enumerate() {
-                    kept.push(step);
-                    if kept.len() > size {
-                        let victim = kept.remove(choices.next().unwrap() % kept.len());
-                        layer.push(Eviction { step: step as u32, group: group as u32, victim: victim as u32 });
-                    }
-                }
-            }
-        }
-        layers
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// The obvious way: the set of kept tokens, step by step.
+        /// The obvious way: caches of `size` that evict by an arbitrary choice, counted step by step.
         #[test]
         fn lifetimes_are_counted_steps(
             tokens in 1usize..60, size in 1usize..70, groups in 1usize..4,
             choices in prop::collection::vec(0usize..1000, 1..50), cut in 0usize..60,
         ) {
-            let log = log(tokens, size, groups, &choices);
-            let mut lifetimes = Lifetimes::new(2, groups, tokens);
-            // However the log is cut into pieces.
-            let piece = |early: bool| -> Vec<Vec<Eviction>> {
-                let of = |layer: &Vec<Eviction>| layer.iter().filter(|e| ((e.step as usize) < cut) == early).copied().collect();
-                log.iter().map(of).collect()
-            };
-            lifetimes.add(&piece(true));
-            lifetimes.add(&piece(false));
-            let mut all = vec![0.0; tokens];
-            for (layer, log) in log.iter().enumerate() {
-                let (mut steps, mut recent, mut kept) = (vec![0u64; tokens], 0u64, 0u64);
+            let mut choices = choices.iter().cycle();
+            // However the log is cut into pieces: (pieces)(layers)(evictions)
+            let mut logs = vec![vec![Vec::new(); 2]; 2];
+            let mut counted = vec![(vec![0.0; tokens], 0, 0); 2];
+            for (layer, (steps, recent, kept)) in counted.iter_mut().enumerate() {
                 for group in 0..groups {
-                    let mut there: BTreeSet<usize> = BTreeSet::new();
+                    let mut cache = Vec::new();
                     for step in 0..tokens {
-                        there.insert(step);
-                        there.iter().for_each(|token| steps[*token] += 1);
-                        for e in log.iter().filter(|e| e.step as usize == step && e.group as usize == group) {
-                            prop_assert!(there.remove(&(e.victim as usize)));
+                        cache.push(step);
+                        cache.iter().for_each(|token| steps[*token] += 1.0);
+                        if cache.len() > size {
+                            let victim = cache.remove(choices.next().unwrap() % cache.len());
+                            let (step, group, victim) = (step as u32, group as u32, victim as u32);
+                            logs[usize::from(step as usize >= cut)][layer].push(Eviction { step, group, victim });
                         }
                         if step >= size {
-                            // Window's cache after this step.
-                            let window: BTreeSet<usize> = (step + 1 - size..=step).collect();
-                            recent += there.intersection(&window).count() as u64;
-                            kept += there.len() as u64;
+                            // Window keeps the newest tokens.
+                            *recent += cache.iter().filter(|token| **token + size > step).count();
+                            *kept += cache.len();
                         }
                     }
                 }
-                let mean: Vec<f64> = steps.iter().map(|steps| *steps as f64 / groups as f64).collect();
-                all.iter_mut().zip(&mean).for_each(|(sum, steps)| *sum += steps);
-                prop_assert_eq!(lifetimes.of_layer(layer), mean);
-                prop_assert!((lifetimes.recent(layer, size) - recent as f64 / groups as f64).abs() < 1e-9);
-                prop_assert!((lifetimes.kept(size) - kept as f64 / groups as f64).abs() < 1e-9);
+            }
+            let mut lifetimes = Lifetimes::new(2, groups, tokens);
+            logs.iter().for_each(|log| lifetimes.add(log));
+            let mut all = vec![0.0; tokens];
+            let mean = |sum: f64| sum / groups as f64;
+            for (layer, (steps, recent, kept)) in counted.into_iter().enumerate() {
+                let steps: Vec<f64> = steps.into_iter().map(mean).collect();
+                all.iter_mut().zip(&steps).for_each(|(sum, steps)| *sum += steps);
                 // The counting identity of arXiv 2401.06104, table 5.
                 let identity: usize = (1..=tokens).map(|t| t.min(size + 1)).sum();
-                prop_assert!((lifetimes.of_layer(layer).iter().sum::<f64>() - identity as f64).abs() < 1e-6);
+                prop_assert!((steps.iter().sum::<f64>() - identity as f64).abs() < 1e-6);
+                prop_assert_eq!(lifetimes.of_layer(layer), steps);
+                prop_assert!((lifetimes.recent(layer, size) - mean(recent as f64)).abs() < 1e-9);
+                prop_assert!((lifetimes.kept(size) - mean(kept as f64)).abs() < 1e-9);
             }
             prop_assert_eq!(lifetimes.by_token(), all);
         }

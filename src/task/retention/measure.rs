@@ -84,7 +84,7 @@ fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
     let layers = lifetimes.layers() as f64;
     let mut sums = Vec::new();
     let mut push = |slice: Option<String>, steps: f64, tokens: f64| {
-        sums.push(MetricSum { slice, ..MetricSum::new("lifetime", steps, tokens) });
+        sums.push(MetricSum::new("lifetime", steps, tokens).of_slice(slice));
     };
     let steps = lifetimes.by_token();
     push(None, steps.iter().sum(), steps.len() as f64 * layers);
@@ -120,9 +120,8 @@ fn recent_shares(lifetimes: &Lifetimes, size: usize) -> Vec<MetricSum> {
     let kept = lifetimes.kept(size);
     let of_layers: Vec<f64> = (0..lifetimes.layers()).map(|layer| lifetimes.recent(layer, size)).collect();
     let whole = MetricSum::new("recent_share", of_layers.iter().sum(), kept * of_layers.len() as f64);
-    let of_layer = |(layer, recent): (usize, &f64)| MetricSum {
-        slice: Some(format!("layer:{layer}")),
-        ..MetricSum::new("recent_share", *recent, kept)
+    let of_layer = |(layer, recent): (usize, &f64)| {
+        MetricSum::new("recent_share", *recent, kept).of_slice(Some(format!("layer:{layer}")))
     };
     std::iter::once(whole).chain(of_layers.iter().enumerate().map(of_layer)).collect()
 }
@@ -138,13 +137,8 @@ fn by_token(lifetimes: &Lifetimes, tokens: &[u32], pieces: &BTreeMap<u32, String
         *sum += steps / layers;
     }
     // A tenth of a step is precise enough for a mean.
-    let json: serde_json::Map<String, serde_json::Value> = table
-        .into_iter()
-        .map(|(text, (occurrences, sum))| {
-            (text.to_owned(), serde_json::json!([occurrences, (10.0 * sum).round() / 10.0]))
-        })
-        .collect();
-    let output = Some(serde_json::Value::Object(json).to_string());
+    table.values_mut().for_each(|(_, sum)| *sum = (10.0 * *sum).round() / 10.0);
+    let output = Some(serde_json::to_string(&table).expect("a map of texts and numbers is JSON"));
     MetricSum { output, ..MetricSum::new("lifetime_by_token", steps.iter().sum(), steps.len() as f64 * layers) }
 }
 
@@ -158,12 +152,8 @@ fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<MetricSum> {
                 if groups.len() == 1 { format!("layer:{layer}") } else { format!("layer:{layer} head:{head}") };
             let steps: u64 = (0..left.len()).map(|token| lifetimes.steps(left, token)).sum();
             let list: Vec<String> = left.iter().map(u32::to_string).collect();
-            let (output, slice) = (Some(list.join(" ")), Some(slice));
-            sums.push(MetricSum {
-                slice,
-                output,
-                ..MetricSum::new("kept_until", steps as f64, left.len() as f64)
-            });
+            let sum = MetricSum::new("kept_until", steps as f64, left.len() as f64).of_slice(Some(slice));
+            sums.push(MetricSum { output: Some(list.join(" ")), ..sum });
         }
     }
     sums

@@ -14,9 +14,8 @@ pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSamples;
 use super::cache::FullCachePrefix;
-use super::cost::TokenCost;
-use super::data::{self, BosYaml, Tail, TextKeys, Texts, resolve_bos, tails, text_sources};
-use super::prepared::{Batch, Measured, PreparedTask, Samples};
+use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
+use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::lm::LanguageModel;
 use crate::yaml::{Checker, ConfigError, Spanned};
@@ -37,10 +36,11 @@ pub struct RetentionYaml {
     stride: Option<Spanned<u64>>,
     /// Whether each sample starts with BOS; auto: as the tokenizer does.
     #[serde(default)]
-    bos: BosYaml,
+    #[schemars(schema_with = "Bos::schema")]
+    bos: Bos,
     /// What happens to a book's last, shorter sample.
     #[serde(default)]
-    #[schemars(schema_with = "tails")]
+    #[schemars(schema_with = "Tail::schema")]
     tail: Tail,
     /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
@@ -73,48 +73,27 @@ impl RetentionYaml {
                 Some(layers)
             }
         };
-        let maps = self.maps.as_ref().map(|maps| checker.count("`maps`", maps, 0)).transpose()?;
-        let eviction_log = self.eviction_log;
-        Ok(TaskSpec::new(Retention { texts, maps: maps.unwrap_or(1), map_layers, eviction_log }))
+        let maps = self.maps.as_ref().map(|maps| checker.count("`maps`", maps, 0)).transpose()?.unwrap_or(1);
+        let layers = map_layers.as_ref().filter(|_| maps > 0);
+        let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
+        let task = Retention { texts: texts.clone(), maps, map_layers, eviction_log: self.eviction_log };
+        let mut spec = TaskSpec::of_texts("retention", &texts, task);
+        spec.settings.extend([("maps", maps.to_string()), ("map_layers", layers)]);
+        Ok(spec)
     }
 }
 
 /// Which tokens of long texts a cache keeps, and for how long.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Retention {
     texts: Texts,
-    /// The number of samples, from the first, whose rows say when each token was evicted.
     maps: usize,
-    /// The layers of those rows; `None`: all.
     map_layers: Option<Vec<usize>>,
-    /// Whether the log of evictions is kept in files beside the rows. It changes none of them.
     eviction_log: bool,
 }
 
 impl Task for Retention {
-    fn name(&self) -> &'static str {
-        "retention"
-    }
-
-    fn dataset(&self) -> String {
-        self.texts.dataset.to_string()
-    }
-
-    fn length(&self) -> usize {
-        self.texts.length
-    }
-
-    fn canonical(&self) -> String {
-        let layers = self.map_layers.as_ref().filter(|_| self.maps > 0);
-        let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
-        format!("{}maps={}\nmap_layers={layers}\n", self.texts.canonical(), self.maps)
-    }
-
-    fn texts(&self) -> Option<&Texts> {
-        Some(&self.texts)
-    }
-
-    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+    fn prepare(&self, _: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let files = context.files;
         let tokenizer = files.tokenizer()?;
         let layers = files.shape.layers;

@@ -8,31 +8,19 @@ use std::sync::Arc;
 
 use harper_brill::{BrillTagger, FreqDict, Tagger as _, UPOS, brill_tagger};
 
-/// A part of speech, or `unknown`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tag(u8);
-
-/// The names in result rows after `tag:`, in the tagger's order.
-const NAMES: [&str; 17] = [
-    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
-    "SYM", "VERB", "unknown",
-];
+/// A part of speech; `None`: unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(Option<UPOS>);
 
 impl Tag {
-    const UNKNOWN: Tag = Tag(16);
-
-    fn of(tag: UPOS) -> Tag {
-        Tag(tag as u8)
-    }
-
-    /// Its index in the order of tables.
+    /// Its place in the order of tables, where unknown words come last.
     pub fn index(self) -> usize {
-        usize::from(self.0)
+        self.0.map_or(usize::MAX, |tag| tag as usize)
     }
 
-    /// The name in result rows after `tag:`.
-    pub fn name(self) -> &'static str {
-        NAMES[usize::from(self.0)]
+    /// The name in result rows after `tag:`, as Universal Dependencies have it.
+    pub fn name(&self) -> &str {
+        self.0.as_ref().map_or("unknown", UPOS::as_ref)
     }
 }
 
@@ -67,13 +55,12 @@ impl Tagger {
             .map(|(at, (place, tag))| {
                 let word = &words[at];
                 let tag = match tag {
-                    Some(tag) => Tag::of(tag),
                     // The tagger's dictionary is small. Of the words it lacks, these two kinds can be recognised by their form.
-                    None if word.starts_with(char::is_numeric) => Tag::of(UPOS::NUM),
-                    None if word.starts_with(char::is_uppercase) && first != Some(at) => Tag::of(UPOS::PROPN),
-                    None => Tag::UNKNOWN,
+                    None if word.starts_with(char::is_numeric) => Some(UPOS::NUM),
+                    None if word.starts_with(char::is_uppercase) && first != Some(at) => Some(UPOS::PROPN),
+                    tag => tag,
                 };
-                (place, tag)
+                (place, Tag(tag))
             })
             .collect()
     }
@@ -216,34 +203,13 @@ mod tests {
     fn words_have_tags_and_spaces_have_none() {
         let text = "The old dog’s tail quickly hurt Zzyzx, in 1885; she couldn't xqzt.";
         let bytes = Tagger::new().of_bytes(text);
-        let of = |word: &str| bytes[text.find(word).unwrap()].map(Tag::name);
-        let expected = [
-            ("The", "DET"),
-            ("old", "ADJ"),
-            ("dog", "NOUN"),
-            ("’s", "PART"),
-            ("quickly", "ADV"),
-            ("Zzyzx", "PROPN"),
-            (",", "PUNCT"),
-            ("in", "ADP"),
-            ("1885", "NUM"),
-            ("she", "PRON"),
-            ("could", "AUX"),
-            ("n't", "PART"),
-            ("xqzt", "unknown"),
-        ];
-        for (word, tag) in expected {
+        let of = |word: &str| bytes[text.find(word).unwrap()].as_ref().map(Tag::name);
+        let words =
+            ["The", "old", "dog", "’s", "quickly", "Zzyzx", ",", "in", "1885", "she", "could", "n't", "xqzt"];
+        let tags = "DET ADJ NOUN PART ADV PROPN PUNCT ADP NUM PRON AUX PART unknown";
+        for (word, tag) in words.into_iter().zip(tags.split(' ')) {
             assert_eq!(of(word), Some(tag), "{word}");
         }
         assert_eq!(of(" "), None);
-    }
-
-    #[test]
-    fn names_are_the_tagger_s() {
-        for (tag, name) in [(UPOS::ADJ, "ADJ"), (UPOS::NOUN, "NOUN"), (UPOS::PUNCT, "PUNCT"), (UPOS::VERB, "VERB")]
-        {
-            assert_eq!(Tag::of(tag).name(), name);
-            assert_eq!(tag.as_ref(), name);
-        }
     }
 }

@@ -2,30 +2,14 @@
 
 mod release;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use super::embedded::{self, StoryQuestion};
-use super::generation::ROUGE;
-use super::questions::{Benchmark, MakePrompt, Question, QuestionsYaml, Release, Wording, of_document};
-use super::spec::TaskSpec;
-use crate::yaml::{Checker, ConfigError};
-
-/// SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct SqualityYaml(QuestionsYaml);
-
-impl SqualityYaml {
-    /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
-        self.0.check(&SQUALITY, checker)
-    }
-}
+use super::embedded;
+use super::generation::{ROUGE, Request};
+use super::questions::{Benchmark, Release, Wording};
 
 /// SQuALITY (Wang et al. 2022), as in ZeroSCROLLS.
 pub static SQUALITY: Benchmark = Benchmark {
     name: "squality",
+    about: "SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.",
     wording: Wording {
         opening: "You are given a story and a question.",
         instruction: "Answer the question in a paragraph.",
@@ -41,22 +25,16 @@ pub static SQUALITY: Benchmark = Benchmark {
         matches: |keys| keys.contains("questions"),
         read: release::read,
     },
-    embedded: embedded_questions,
+    embedded: embedded::stories,
 };
 
 /// The first words of each document, as many as its references have on average.
-fn first_words(questions: &[Question]) -> Vec<String> {
+fn first_words(questions: &[Request]) -> Vec<String> {
     let words = |text: &String| text.split_whitespace().count();
-    let first_words = |question: &Question| {
+    let first_words = |question: &Request| {
         let references = question.references.iter().map(words).sum::<usize>();
         let count = references.checked_div(question.references.len()).unwrap_or(0);
         question.prompt.document.split_whitespace().take(count).collect::<Vec<_>>().join(" ")
     };
     questions.iter().map(first_words).collect()
-}
-
-/// Questions about the stories in the program.
-fn embedded_questions(documents: usize, each: usize, prompt: MakePrompt<'_>) -> Vec<Question> {
-    let question = |question: StoryQuestion| (question.question, question.summaries, None);
-    embedded::stories(documents, each).flat_map(|document| of_document(document, prompt, question)).collect()
 }

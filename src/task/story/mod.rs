@@ -1,81 +1,97 @@
 //! Stories on request: one prompt for each seed, the same for every policy.
 
 mod requests;
-mod yaml;
 
 use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 pub use requests::{STORY_REQUEST, request_of};
-pub use yaml::StoryYaml;
 
-use super::data::EMBEDDED;
-use super::generation::{GenerationConfig, GenerationSamples, Scorer};
+use super::data::{self, EMBEDDED, Texts};
+use super::embedded::MOST_EMBEDDED_PROMPTS;
+use super::generation::{self, GenerationConfig, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, Setting, Task, TaskSpec};
-use crate::eviction::CacheRule;
+use super::spec::{PrepareContext, Task, TaskSpec};
+use crate::lm::Real;
 use crate::metric;
+use crate::yaml::{Checker, ConfigError, Spanned};
 
-/// Stories on request, one for each seed.
-#[derive(Clone, Debug, PartialEq)]
-struct Story {
-    request: StoryRequest,
-    stories: usize,
-    /// Tokens of request and story together, BOS included.
-    length: usize,
-    generation: GenerationConfig,
+/// Stories on request, one for each seed; `tova-bench judge` compares those of a bounded cache with the full one's.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("type" = ["object", "null"]))]
+pub struct StoryYaml {
+    /// What is requested: `paper` (the paper's request), `embedded` (requests in the program), or a request of your own.
+    #[schemars(regex(pattern = r"\S"), extend("default" = "paper", "examples" = ["paper", "embedded"]))]
+    request: Option<Spanned<String>>,
+    /// How many stories, each from a seed of its own. At most 1,000 with `request: embedded`.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 100))]
+    stories: Option<Spanned<u64>>,
+    /// Tokens of request and story together.
+    #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
+    length: Option<Spanned<u64>>,
+    /// How stories are written; by default drawn at temperature 1.
+    #[serde(default)]
+    write: WriteYaml,
 }
 
-/// What a story is requested with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum StoryRequest {
-    /// The paper's request, table 4.
-    Paper,
-    /// Requests in the program, one for each story.
-    Embedded,
-    Text(String),
+impl StoryYaml {
+    /// Checks every value.
+    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+        let length = data::length(checker, &self.length)?;
+        let (dataset, request) = match &self.request {
+            None => (PAPER, None),
+            Some(request) => match request.value.as_str() {
+                PAPER => (PAPER, None),
+                EMBEDDED => (EMBEDDED, None),
+                text if text.trim().is_empty() => {
+                    return checker.refuse(
+                        request.referenced,
+                        format!("`{text}` asks for nothing"),
+                        "write what the story is about",
+                    );
+                }
+                text => ("request", Some(text.to_string())),
+            },
+        };
+        if let (EMBEDDED, Some(number)) = (dataset, &self.stories)
+            && number.value > MOST_EMBEDDED_PROMPTS as u64
+        {
+            return checker.refuse(
+                number.referenced,
+                format!("`{EMBEDDED}` has no {} story requests", number.value),
+                format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
+            );
+        }
+        let default = GenerationConfig {
+            // The paper does not say how its stories were drawn.
+            temperature: Real(1.0),
+            // Its request has a frame of its own.
+            chat_template: dataset != PAPER,
+            ..GenerationConfig::greedy(length.saturating_sub(256).max(1))
+        };
+        // As many as the paper has.
+        let stories = checker.limit("`stories`", &self.stories)?.unwrap_or(100);
+        let generation = Some(self.write.check(checker, length, default)?);
+        let settings = vec![("stories", stories.to_string()), ("length", length.to_string())];
+        let spec = TaskSpec::new("story", dataset, length, settings, Story { stories });
+        Ok(TaskSpec { generation, request, ..spec })
+    }
+}
+
+/// The data set of the paper's request, table 4.
+const PAPER: &str = "paper";
+
+#[derive(Debug)]
+struct Story {
+    stories: usize,
 }
 
 impl Task for Story {
-    fn name(&self) -> &'static str {
-        "story"
-    }
-
-    fn dataset(&self) -> String {
-        let name = match &self.request {
-            StoryRequest::Paper => "paper",
-            StoryRequest::Embedded => EMBEDDED,
-            StoryRequest::Text(_) => "request",
-        };
-        name.to_string()
-    }
-
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn canonical(&self) -> String {
-        format!("stories={}\nlength={}\n", self.stories, self.length)
-    }
-
-    fn generation(&self) -> Option<&GenerationConfig> {
-        Some(&self.generation)
-    }
-
-    fn row_settings(&self, mut settings: Vec<Setting>) -> Vec<Setting> {
-        if let StoryRequest::Text(text) = &self.request {
-            settings.push(("request", text.clone()));
-        }
-        settings
-    }
-
-    fn for_rule(&self, rule: CacheRule) -> Option<TaskSpec> {
-        let generation = self.generation.for_rule(rule)?;
-        Some(TaskSpec::new(Story { generation, ..self.clone() }))
-    }
-
-    fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let (requests, digest) = self.requests();
+    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let (requests, digest) = requests::requests(spec, self.stories);
         let scorer = Scorer { score: |text, _| metric::diversity(text), needs_references: false, rescore: true };
-        GenerationSamples::prepare(context, requests, digest, scorer, &self.generation)
+        generation::prepare(spec, context, requests, digest, scorer)
     }
 }

@@ -1,9 +1,10 @@
 //! The requests of stories, and how result rows name them.
 
-use super::{Story, StoryRequest};
+use super::PAPER;
 use crate::task::data::{EMBEDDED, digest_of};
 use crate::task::embedded;
 use crate::task::generation::{Prompt, Request};
+use crate::task::spec::TaskSpec;
 
 /// The paper's request for a story, word for word (table 4), as judges see it.
 pub const STORY_REQUEST: &str = "Write a very long story (at least 4,000 words). The story should include at least 20 \
@@ -14,7 +15,7 @@ pub const STORY_REQUEST: &str = "Write a very long story (at least 4,000 words).
 /// does not have it.
 pub fn request_of(dataset: &str, sample: &str, generation: Option<&str>) -> Option<String> {
     match dataset {
-        "paper" => Some(STORY_REQUEST.to_owned()),
+        PAPER => Some(STORY_REQUEST.to_owned()),
         EMBEDDED => {
             let number: usize = sample.strip_prefix(SAMPLE)?.parse().ok()?;
             embedded::prompts(number.checked_add(1)?).nth(number)
@@ -26,51 +27,45 @@ pub fn request_of(dataset: &str, sample: &str, generation: Option<&str>) -> Opti
 /// Samples are named by this and a number, which is added to the seed.
 const SAMPLE: &str = "seed-";
 
-impl Story {
-    /// The requests, and a digest of them.
-    pub(super) fn requests(&self) -> (Vec<Request>, String) {
-        let texts: Vec<String> = match &self.request {
-            // The form that the paper's story model was tuned on.
-            StoryRequest::Paper => {
-                vec![format!("### Instruction:\n{STORY_REQUEST}\n\n### Response:\n"); self.stories]
-            }
-            StoryRequest::Text(text) => vec![text.clone(); self.stories],
-            // The pocket model was trained on stories that follow their request after a blank line.
-            StoryRequest::Embedded => {
-                embedded::prompts(self.stories).map(|request| format!("{request}\n\n")).collect()
-            }
-        };
-        let digest = digest_of(&texts);
-        let request = |(seed, text): (usize, String)| {
-            let name = format!("{SAMPLE}{seed}");
-            Request {
-                cluster: name.clone(),
-                name,
-                prompt: Prompt { after: text, ..Prompt::default() },
-                length: self.length,
-                seed: seed as u64,
-                ..Request::default()
-            }
-        };
-        (texts.into_iter().enumerate().map(request).collect(), digest)
-    }
+/// The requests of a task, and a digest of them.
+pub(super) fn requests(spec: &TaskSpec, stories: usize) -> (Vec<Request>, String) {
+    let texts: Vec<String> = match (spec.dataset.as_str(), &spec.request) {
+        (_, Some(request)) => vec![request.clone(); stories],
+        // The pocket model was trained on stories that follow their request after a blank line.
+        (EMBEDDED, _) => embedded::prompts(stories).map(|request| format!("{request}\n\n")).collect(),
+        // The form that the paper's story model was tuned on.
+        _ => vec![format!("### Instruction:\n{STORY_REQUEST}\n\n### Response:\n"); stories],
+    };
+    let digest = digest_of(&texts);
+    let request = |(seed, text): (usize, String)| {
+        let name = format!("{SAMPLE}{seed}");
+        Request {
+            cluster: name.clone(),
+            name,
+            prompt: Prompt { after: text, ..Prompt::default() },
+            length: spec.length,
+            seed: seed as u64,
+            ..Request::default()
+        }
+    };
+    (texts.into_iter().enumerate().map(request).collect(), digest)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Story;
     use super::*;
     use crate::task::generation::GenerationConfig;
-    use crate::task::spec::{Task, TaskSpec};
 
     #[test]
     fn a_row_has_the_request_of_its_story() {
-        for request in [StoryRequest::Paper, StoryRequest::Embedded, StoryRequest::Text("Of a request=x.".into())]
-        {
-            let story = Story { request, stories: 3, length: 99, generation: GenerationConfig::greedy(9) };
-            let (requests, _) = story.requests();
-            let (dataset, generation) = (story.dataset(), TaskSpec::new(story).generation_settings(Some("0123")));
-            for request in requests {
-                let found = request_of(&dataset, &request.name, generation.as_deref()).unwrap();
+        for (dataset, request) in [(PAPER, None), (EMBEDDED, None), ("request", Some("Of a request=x.".into()))] {
+            let generation = Some(GenerationConfig::greedy(9));
+            let spec = TaskSpec::new("story", dataset, 99, Vec::new(), Story { stories: 3 });
+            let spec = TaskSpec { generation, request, ..spec };
+            let generation = spec.generation_settings(Some("0123"));
+            for request in requests(&spec, 3).0 {
+                let found = request_of(dataset, &request.name, generation.as_deref()).unwrap();
                 assert!(request.prompt.after.contains(&found), "{found}");
             }
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::settings::Timing;
+use super::Timing;
 use crate::eviction::CacheRule;
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor, resident_bytes};
 use crate::metric::MetricSum;
