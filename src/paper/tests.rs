@@ -35,28 +35,11 @@ fn answers(task: &str, metrics: &[&str], template: bool, scores: &[(&str, Option
     all
 }
 
-/// Verdicts on a hundred pairs at each size of Figure 6, as the paper has them.
+/// Verdicts and stories as the paper has them.
 fn judged() -> Vec<Row> {
-    let mut all = Vec::new();
-    for (size, shares) in numbers::FIGURE_6 {
-        for (metric, share) in ["judge_win", "judge_tie", "judge_loss"].into_iter().zip(shares) {
-            all.extend(one("tova", Some(size), share, 100.0).into_iter().map(|row| Row {
-                task: "judge".into(),
-                dataset: "paper judged by gpt-4-0613".into(),
-                metric: metric.into(),
-                ..row
-            }));
-        }
-    }
-    for (size, tokens) in numbers::STORY_LENGTH {
-        let policy = if size.is_some() { "tova" } else { "full" };
-        all.extend(one(policy, size, tokens, 1.0).into_iter().map(|row| Row {
-            task: "story".into(),
-            metric: "new_tokens".into(),
-            ..row
-        }));
-    }
-    all
+    let rows = numbers::ROWS.iter().filter(|row| row.task == "judge" || row.task == "story");
+    let dataset = |row: &Row| if row.task == "judge" { "paper judged by gpt-4-0613" } else { "pg19" };
+    rows.map(|row| Row { model: LLAMA.into(), dataset: dataset(row).into(), ..row.clone() }).collect()
 }
 
 /// A text of 16,384 tokens in pieces, in nats per token: of TOVA all alike, of Window+4 rising.
@@ -186,21 +169,17 @@ fn the_terminal_lists_measured_claims_and_the_report_all() {
 
 #[test]
 fn moving_one_number_turns_its_claim() {
-    // TOVA's 512 becomes 7.60: 0.44 from full, and still below Window+4's 7.73.
-    let moved = table_3(LLAMA, 1.0, 100).into_iter().map(|row| match (row.policy.as_str(), row.cache_size) {
-        ("tova", Some(512)) => Row { value: row.value + 4095.0 * (7.60f64 / 7.41).ln(), ..row },
-        _ => row,
-    });
-    let found = verdicts(&moved.collect::<Vec<_>>());
-    assert!(found[0].1.starts_with("not held") && found[0].2 == "+0.44", "{:?}", found[0]);
-    assert!(found[1].1.starts_with("held") && found[1].2 == "+0.13", "{:?}", found[1]);
-    // At 7.80 it is behind Window+4 by 0.07.
-    let moved = table_3(LLAMA, 1.0, 100).into_iter().map(|row| match (row.policy.as_str(), row.cache_size) {
-        ("tova", Some(512)) => Row { value: row.value + 4095.0 * (7.80f64 / 7.41).ln(), ..row },
-        _ => row,
-    });
-    let found = verdicts(&moved.collect::<Vec<_>>());
-    assert!(found[1].1.starts_with("not held") && found[1].2 == "-0.07", "{:?}", found[1]);
+    // TOVA's 512 becomes 7.60: 0.44 from full, and still below Window+4's 7.73; then 7.80, which is 0.07 above it.
+    for (moved, claim, verdict, number) in
+        [(7.60, 0, "not held", "+0.44"), (7.60, 1, "held", "+0.13"), (7.80, 1, "not held", "-0.07")]
+    {
+        let rows = table_3(LLAMA, 1.0, 100).into_iter().map(|row| match (row.policy.as_str(), row.cache_size) {
+            ("tova", Some(512)) => Row { value: row.value + 4095.0 * f64::ln(moved / 7.41), ..row },
+            _ => row,
+        });
+        let found = &verdicts(&rows.collect::<Vec<_>>())[claim];
+        assert!(found.1.starts_with(verdict) && found.2 == number, "{found:?}");
+    }
 }
 
 #[test]
