@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::endpoint::Endpoint;
-use super::key::Key;
+use super::endpoint::{Endpoint, Key};
 use super::pairing::{PairedCell, pair};
 use super::rows::Counts;
 use super::workers::Workers;
