@@ -28,7 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The judge's answer, and what it cost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) text: String,
     /// As counted by the server; 0 if it does not say.

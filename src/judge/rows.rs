@@ -17,6 +17,7 @@
 use std::collections::HashMap;
 
 use super::Settings;
+use super::client::Answer;
 use super::pairing::{JUDGE, Pair, PairedCell};
 use super::verdict::{Verdict, result_of};
 use crate::ledger::{Row, Text, date};
@@ -31,9 +32,8 @@ pub(super) struct Call {
     /// Where the bounded cache's story was shown: 0 first, 1 second.
     pub(super) place: usize,
     pub(super) verdict: Verdict,
-    pub(super) answer: String,
-    pub(super) prompt_tokens: u32,
-    pub(super) new_tokens: u32,
+    /// The last answer, with the tokens of all attempts.
+    pub(super) answer: Answer,
     pub(super) seconds: f64,
 }
 
@@ -69,9 +69,9 @@ pub(super) fn rows(
     let (value, weight) = call.verdict.map_or((0.0, 0.0), |value| (value, 1.0));
     let mut rows = vec![Row {
         slice: Some(SHOWN[call.place].into()),
-        output: Some(call.answer),
-        prompt_tokens: call.prompt_tokens,
-        new_tokens: call.new_tokens,
+        output: Some(call.answer.text),
+        prompt_tokens: call.answer.prompt_tokens,
+        new_tokens: call.answer.new_tokens,
         seconds: call.seconds,
         ..row(VERDICT, value, weight)
     }];

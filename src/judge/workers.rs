@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use super::client::{CallError, Client};
+use super::client::{Answer, CallError, Client};
 use super::pairing::{Pair, PairedCell};
 use super::rows::{Call, rows, verdicts};
 use super::verdict::{Verdict, verdict_in};
@@ -126,8 +126,8 @@ impl<'a> Workers<'a> {
             };
             self.failures.store(0, Ordering::Relaxed);
             known[place] = Some(call.verdict);
-            let (readable, tokens) =
-                (call.verdict.is_some(), u64::from(call.prompt_tokens) + u64::from(call.new_tokens));
+            let readable = call.verdict.is_some();
+            let tokens = u64::from(call.answer.prompt_tokens) + u64::from(call.answer.new_tokens);
             let rows = rows(self.settings, cell, pair, call, known[1 - place]);
             journal.append(2 * index + place, rows).map_err(|error| {
                 let full = is_disk_full(&error);
@@ -143,17 +143,16 @@ impl<'a> Workers<'a> {
         let started = Instant::now();
         let mut shown = [pair.story(), &pair.full];
         shown.rotate_right(place);
-        let mut call =
-            Call { place, verdict: None, answer: String::new(), prompt_tokens: 0, new_tokens: 0, seconds: 0.0 };
+        let mut call = Call { place, verdict: None, answer: Answer::default(), seconds: 0.0 };
         for attempt in 0..ATTEMPTS {
             let question = prompt::question(&pair.request, shown[0], shown[1], attempt > 0);
             let waiting = |cause: &str, wait| (self.observe)(Event::Waiting(cause, wait));
-            let answer = self.client.ask(&question, &|| self.is_ending(), &waiting)?;
+            let mut answer = self.client.ask(&question, &|| self.is_ending(), &waiting)?;
             // Unreadable answers cost tokens too.
-            call.prompt_tokens = call.prompt_tokens.saturating_add(answer.prompt_tokens);
-            call.new_tokens = call.new_tokens.saturating_add(answer.new_tokens);
-            call.answer = answer.text;
-            call.verdict = verdict_in(&call.answer, place);
+            answer.prompt_tokens = answer.prompt_tokens.saturating_add(call.answer.prompt_tokens);
+            answer.new_tokens = answer.new_tokens.saturating_add(call.answer.new_tokens);
+            call.verdict = verdict_in(&answer.text, place);
+            call.answer = answer;
             if call.verdict.is_some() {
                 break;
             }
