@@ -88,47 +88,49 @@ pub(super) fn panel_like(panel: &Panel) -> Option<&'static Panel> {
     RESULTS.panels.iter().find(|paper| paper.metric == panel.metric && key(paper) == key(panel))
 }
 
+/// A number as the row of a sample.
+pub(super) fn row(task: &str, metric: &str, policy: &str, size: Option<u32>, value: f64, weight: f64) -> Row {
+    Row {
+        task: task.into(),
+        metric: metric.into(),
+        policy: policy.into(),
+        cache_size: size,
+        length: LENGTH,
+        positions: "absolute".into(),
+        sample: "paper".into(),
+        cluster: "paper".into(),
+        value,
+        weight,
+        ..Row::default()
+    }
+}
+
 fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut add = |task: &str, metric: &str, size: Option<u32>, policy: &str, value: f64, weight: f64| {
-        rows.push(Row {
-            task: task.into(),
-            metric: metric.into(),
-            policy: policy.into(),
-            cache_size: size,
-            length: LENGTH,
-            positions: "absolute".into(),
-            sample: "paper".into(),
-            cluster: "paper".into(),
-            value,
-            weight,
-            ..Row::default()
-        });
-    };
     let Numbers { table_1, table_3, table_5, figure_6, story_length } = &*NUMBERS;
     for speed in table_1 {
         let (policy, size) = if speed.size == LENGTH { ("full", None) } else { (TOVA, Some(speed.size)) };
-        add("timing", "decode_batch", size, policy, 1.0, speed.throughput);
-        add("timing", "cache_bytes", size, policy, 1e9 * speed.memory, 1.0);
+        rows.push(row("timing", "decode_batch", policy, size, 1.0, speed.throughput));
+        rows.push(row("timing", "cache_bytes", policy, size, 1e9 * speed.memory, 1.0));
     }
     // Perplexity is pooled from nats.
-    table_3.each(|size, policy, value| add("perplexity", "nll", size, policy, value.ln(), 1.0));
+    table_3.each(|policy, size, value| rows.push(row("perplexity", "nll", policy, size, value.ln(), 1.0)));
     for (size, steps) in TABLE_5_SIZES.into_iter().zip(table_5[0].2) {
-        add("retention", "lifetime", Some(size), TOVA, steps, 1.0);
+        rows.push(row("retention", "lifetime", TOVA, Some(size), steps, 1.0));
     }
-    figure_6.each(|size, metric, share| add("judge", metric, size, TOVA, share, 100.0));
-    story_length.each(|size, policy, tokens| add("story", "new_tokens", size, policy, tokens, 1.0));
+    figure_6.each(|metric, size, share| rows.push(row("judge", metric, TOVA, size, share, 100.0)));
+    story_length.each(|policy, size, tokens| rows.push(row("story", "new_tokens", policy, size, tokens, 1.0)));
     rows
 }
 
 impl BySize {
-    /// Calls a function with each number, its size and the name of its line.
-    fn each(&self, mut f: impl FnMut(Option<u32>, &str, f64)) {
+    /// Calls a function with the name of the line, the size and the value of each number.
+    fn each(&self, mut f: impl FnMut(&str, Option<u32>, f64)) {
         if let Some(full) = self.full {
-            f(None, "full", full);
+            f("full", None, full);
         }
         for (name, values) in &self.rows {
-            self.sizes.iter().zip(values).for_each(|(size, value)| f(Some(*size), name, *value));
+            self.sizes.iter().zip(values).for_each(|(size, value)| f(name, Some(*size), *value));
         }
     }
 }
