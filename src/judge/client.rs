@@ -124,7 +124,9 @@ impl<'a> Client<'a> {
         if let Some(key) = &self.settings.key {
             request = request.header("authorization", key.header());
         }
-        let mut response = request.send(body.to_string().as_bytes()).map_err(|error| self.unreachable(&error))?;
+        // Nobody listens, the connection broke, or the time is over.
+        let unreachable = |error: ureq::Error| self.failure("cannot be reached", &error.to_string());
+        let mut response = request.send(body.to_string().as_bytes()).map_err(unreachable)?;
         let status = response.status().as_u16();
         let after =
             response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
@@ -133,19 +135,15 @@ impl<'a> Client<'a> {
             // The message of an incomplete body is still useful.
             return Err(self.error_of(status, &body.unwrap_or_default(), after));
         }
-        self.answer(&body.map_err(|error| self.unreachable(&error))?)
+        self.answer(&body.map_err(unreachable)?)
     }
 
     fn answer(&self, bytes: &[u8]) -> Result<Answer, CallError> {
-        let malformed = |what: &str| {
-            let text = self.shown(&as_text(bytes), LONGEST_MESSAGE);
-            let cause = format!("the judge at {} sent {what}: {text}", self.host());
-            CallError::Transient { cause, after: None }
-        };
-        let answer: Value = serde_json::from_slice(bytes).map_err(|_| malformed("no JSON"))?;
+        let malformed = |what: &str| self.failure(what, &as_text(bytes));
+        let answer: Value = serde_json::from_slice(bytes).map_err(|_| malformed("sent no JSON"))?;
         let message = &answer["choices"][0]["message"];
         if !message.is_object() {
-            return Err(malformed("no message"));
+            return Err(malformed("sent no message"));
         }
         let tokens = |name: &str| answer["usage"][name].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
         Ok(Answer {
@@ -156,11 +154,10 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// No response: nobody listens, the connection broke, or the time is over.
-    fn unreachable(&self, error: &ureq::Error) -> CallError {
-        let error = self.shown(&error.to_string(), LONGEST_MESSAGE);
-        let cause = format!("the judge at {} cannot be reached: {error}", self.host());
-        CallError::Transient { cause, after: None }
+    /// A failure that may pass, with the text that came instead of an answer.
+    fn failure(&self, what: &str, text: &str) -> CallError {
+        let text = self.shown(text, LONGEST_MESSAGE);
+        CallError::Transient { cause: format!("the judge at {} {what}: {text}", self.host()), after: None }
     }
 
     /// The error of a response with another status than 200.

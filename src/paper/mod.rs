@@ -28,6 +28,8 @@ use crate::report::retention::{self, Section};
 use crate::report::scene::Scene;
 use crate::report::{self, Format, Grid, Panel, RUNNING, Results, SeriesKey, Sheet, Written, table};
 pub use exhibit::Exhibit;
+#[cfg(test)]
+pub(crate) use numbers::ROWS;
 use published::Paper;
 
 /// Where and how exhibits are drawn.

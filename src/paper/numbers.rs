@@ -70,7 +70,7 @@ pub(super) static NUMBERS: LazyLock<Numbers> =
     LazyLock::new(|| serde_json::from_str(include_str!("numbers.json")).expect("the file is part of the program"));
 
 /// The numbers as rows of one sample each.
-pub(super) static ROWS: LazyLock<Vec<Row>> = LazyLock::new(rows);
+pub(crate) static ROWS: LazyLock<Vec<Row>> = LazyLock::new(rows);
 
 /// The results of these rows.
 pub(super) static RESULTS: LazyLock<Results<'static>> = LazyLock::new(|| {
