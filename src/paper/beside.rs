@@ -10,15 +10,15 @@ use crate::report::throughput::{self, Throughput};
 use crate::report::{Entry, Estimate, Grid, Line, Panel, Sheet, table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
-pub(super) fn panel_like(panel: &Panel) -> Option<(&'static Panel, Vec<u32>)> {
+pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<u32>)> {
     let paper = numbers::panel_like(panel)?;
     let measured = panel.sizes();
     let both: Vec<u32> = paper.sizes().into_iter().filter(|size| measured.contains(size)).collect();
     (!both.is_empty()).then_some((paper, both))
 }
 
-/// Why the paper's numbers are not laid over.
-pub(super) fn why_not(title: &str, length: u32) -> String {
+/// Why there are no differences to the paper's numbers.
+pub(super) fn not_compared(title: &str, length: u32) -> String {
     match length {
         LENGTH => format!("the paper prints no number of the policies and sizes of {title}"),
         _ => format!(
@@ -35,7 +35,7 @@ fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
 
 /// A panel minus Table 3.
 pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
-    let (paper, sizes) = panel_like(panel)?;
+    let (paper, sizes) = panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let cell = |size: &u32| {
             // The full cache has no size, so its value is shown under every one.

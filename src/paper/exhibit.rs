@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::numbers::{NUMBERS, TABLE_2_LENGTH};
 use super::{Evidence, Pieces, figures, tables};
 
-/// A figure or a table that rows can redraw: a place in [`SOURCES`].
+/// A figure or a table that rows can redraw: an index into [`SOURCES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exhibit(usize);
 

@@ -56,7 +56,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
 
 /// The paper's Table 3 at the sizes and of the policies that a panel has.
 fn printed(panel: &Panel) -> Option<Printed> {
-    let (paper, sizes) = beside::panel_like(panel)?;
+    let (paper, sizes) = beside::panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let here = |size: &&u32| panel.point(policy, Some(**size)).is_some();
         let spot = |size: &u32| Some((f64::from(*size), paper.point(policy, Some(*size))?.estimate.value));

@@ -150,7 +150,7 @@ impl Pieces {
     fn compare(&mut self, differences: Option<Sheet>, title: &str, length: u32) {
         match differences {
             Some(sheet) => self.differences.push(sheet),
-            None => self.notes.push(beside::why_not(title, length)),
+            None => self.notes.push(beside::not_compared(title, length)),
         }
     }
 }
