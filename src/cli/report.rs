@@ -11,7 +11,7 @@ use super::error::UsageError;
 use super::output::print;
 use super::results::complete_rows;
 use crate::ledger::{Only, Row, select};
-use crate::paper::{self, Exhibit, Unknown};
+use crate::paper::{self, Exhibit};
 use crate::report::{Distance, FORMATS, Format, Options};
 
 /// Draw tables and curves from results; no model is needed
@@ -85,8 +85,7 @@ fn exhibits(names: &[String]) -> Result<Vec<Exhibit>> {
     for text in names {
         match text.trim() {
             "all" => exhibits.extend(Exhibit::all()),
-            _ => exhibits
-                .push(Exhibit::parse(text).map_err(|error| UsageError::new(error.to_string(), Unknown::hint()))?),
+            _ => exhibits.push(Exhibit::parse(text).map_err(|error| UsageError::new(error, Exhibit::HINT))?),
         }
     }
     exhibits.sort();

@@ -1,9 +1,12 @@
-//! One request to the judge, in the form of OpenAI's chat completions.
+//! Questions to the judge, in the form of OpenAI's chat completions, with retries.
 //!
-//! Knows the protocol and which failures are transient; [`super::retry`] repeats those. Whatever a server sends is cut to
-//! a limit and stripped of control characters and of the key before it is shown or stored.
+//! Knows the protocol and which failures are transient. Whatever a server sends is cut to a limit and stripped of control
+//! characters and of the key before it is shown or stored.
+//!
+//! Waits double from half a second; each is shortened at random by up to half, so that threads that failed together do not
+//! come back together. A server's `Retry-After` is honoured, with a random addition for the same reason.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ureq::Agent;
@@ -17,9 +20,15 @@ const MOST_TOKENS: u32 = 32;
 /// Characters kept of an answer, and of a server's error message.
 const LONGEST_ANSWER: usize = 2000;
 const LONGEST_MESSAGE: usize = 300;
+/// The wait after the first failure, before it is shortened at random.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait, unless the server asks for a longer one.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// A request of the server to wait longer than this counts as a failure.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The judge's answer, and what it cost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) text: String,
     /// As counted by the server; 0 if it does not say.
@@ -61,11 +70,46 @@ impl<'a> Client<'a> {
         Client { agent, settings }
     }
 
+    /// Asks until there is an answer; transient failures are retried as often as the settings say.
+    ///
+    /// When `is_ending` becomes true, waits end too. `waiting` is called before every wait.
+    pub(super) fn ask(
+        &self,
+        question: &str,
+        is_ending: &dyn Fn() -> bool,
+        waiting: &dyn Fn(&str, Duration),
+    ) -> Result<Answer, CallError> {
+        let retries = self.settings.retries;
+        for failures in 0.. {
+            if is_ending() {
+                break;
+            }
+            let (cause, after) = match self.request(question) {
+                Err(CallError::Transient { cause, after }) => (cause, after),
+                end => return end,
+            };
+            if failures == retries {
+                let times = if retries == 0 { String::new() } else { format!(" (asked {} times)", retries + 1) };
+                return Err(CallError::Transient { cause: cause + &times, after });
+            }
+            let Some(wait) = wait(failures, after, fastrand::f64()) else {
+                let cause = format!("{cause}; it asks to wait longer than {} s", LONGEST_RETRY_AFTER.as_secs());
+                return Err(CallError::Transient { cause, after });
+            };
+            waiting(&cause, wait);
+            let until = Instant::now() + wait;
+            while Instant::now() < until && !is_ending() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Err(CallError::Interrupted)
+    }
+
     fn host(&self) -> &str {
         self.settings.endpoint.host()
     }
 
-    pub(super) fn ask(&self, question: &str) -> Result<Answer, CallError> {
+    fn request(&self, question: &str) -> Result<Answer, CallError> {
         let body = json!({
             "model": self.settings.model,
             "messages": [{"role": "user", "content": question}],
@@ -80,7 +124,9 @@ impl<'a> Client<'a> {
         if let Some(key) = &self.settings.key {
             request = request.header("authorization", key.header());
         }
-        let mut response = request.send(body.to_string().as_bytes()).map_err(|error| self.unreachable(&error))?;
+        // Nobody listens, the connection broke, or the time is over.
+        let unreachable = |error: ureq::Error| self.failure("cannot be reached", &error.to_string());
+        let mut response = request.send(body.to_string().as_bytes()).map_err(unreachable)?;
         let status = response.status().as_u16();
         let after =
             response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
@@ -89,19 +135,15 @@ impl<'a> Client<'a> {
             // The message of an incomplete body is still useful.
             return Err(self.error_of(status, &body.unwrap_or_default(), after));
         }
-        self.answer(&body.map_err(|error| self.unreachable(&error))?)
+        self.answer(&body.map_err(unreachable)?)
     }
 
     fn answer(&self, bytes: &[u8]) -> Result<Answer, CallError> {
-        let malformed = |what: &str| {
-            let text = self.shown(&as_text(bytes), LONGEST_MESSAGE);
-            let cause = format!("the judge at {} sent {what}: {text}", self.host());
-            CallError::Transient { cause, after: None }
-        };
-        let answer: Value = serde_json::from_slice(bytes).map_err(|_| malformed("no JSON"))?;
+        let malformed = |what: &str| self.failure(what, &as_text(bytes));
+        let answer: Value = serde_json::from_slice(bytes).map_err(|_| malformed("sent no JSON"))?;
         let message = &answer["choices"][0]["message"];
         if !message.is_object() {
-            return Err(malformed("no message"));
+            return Err(malformed("sent no message"));
         }
         let tokens = |name: &str| answer["usage"][name].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
         Ok(Answer {
@@ -112,11 +154,10 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// No response: nobody listens, the connection broke, or the time is over.
-    fn unreachable(&self, error: &ureq::Error) -> CallError {
-        let error = self.shown(&error.to_string(), LONGEST_MESSAGE);
-        let cause = format!("the judge at {} cannot be reached: {error}", self.host());
-        CallError::Transient { cause, after: None }
+    /// A failure that may pass, with the text that came instead of an answer.
+    fn failure(&self, what: &str, text: &str) -> CallError {
+        let text = self.shown(text, LONGEST_MESSAGE);
+        CallError::Transient { cause: format!("the judge at {} {what}: {text}", self.host()), after: None }
     }
 
     /// The error of a response with another status than 200.
@@ -173,6 +214,18 @@ fn as_text(bytes: &[u8]) -> String {
     match serde_json::from_slice::<Value>(bytes) {
         Ok(value) => value.to_string(),
         Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+/// The wait after a failure that `failures` came before; `None` if the server asks for too long a wait. `random` is from 0
+/// to 1.
+fn wait(failures: u32, after: Option<Duration>, random: f64) -> Option<Duration> {
+    let longest = (FIRST_WAIT * 2u32.pow(failures.min(16))).min(LONGEST_WAIT);
+    let own = longest.mul_f64(1.0 - random / 2.0);
+    match after {
+        Some(after) if after > LONGEST_RETRY_AFTER => None,
+        Some(after) => Some(own.max(after + FIRST_WAIT.mul_f64(random))),
+        None => Some(own),
     }
 }
 
@@ -245,5 +298,24 @@ mod tests {
             assert!(matches!(&error, CallError::Transient { after: None, .. }), "{error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn waits_grow_up_to_a_limit() {
+        let seconds = |failures, random| wait(failures, None, random).unwrap().as_secs_f64();
+        assert_eq!([0, 1, 2, 3].map(|failures| seconds(failures, 0.0)), [0.5, 1.0, 2.0, 4.0]);
+        assert_eq!([0, 1, 2, 3].map(|failures| seconds(failures, 1.0)), [0.25, 0.5, 1.0, 2.0]);
+        assert_eq!([7, 40, u32::MAX].map(|failures| seconds(failures, 0.0)), [60.0, 60.0, 60.0]);
+    }
+
+    #[test]
+    fn retry_after_is_honoured() {
+        let after = |seconds| Some(Duration::from_secs(seconds));
+        for random in [0.0, 0.5, 1.0] {
+            let wait = wait(0, after(3), random).unwrap().as_secs_f64();
+            assert!((3.0..=3.5).contains(&wait), "{wait}");
+        }
+        assert_eq!(wait(3, after(0), 0.0), after(4), "the own wait is the longer one");
+        assert_eq!(wait(0, after(3600), 0.0), None);
     }
 }

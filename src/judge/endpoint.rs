@@ -1,10 +1,14 @@
-//! The address of an OpenAI-compatible server.
+//! Where the judge is, and the key for it.
+//!
+//! The key goes into one header and nowhere else: `Debug` does not show it, and it is removed from whatever a server sends back.
 
-use anyhow::{Result, anyhow};
-use ureq::http::Uri;
+use std::fmt;
 
-/// A base URL such as `https://api.openai.com/v1`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use anyhow::{Result, anyhow, ensure};
+use ureq::http::{HeaderValue, Uri};
+
+/// The base URL of an OpenAI-compatible server, such as `https://api.openai.com/v1`.
+#[derive(Clone, Debug)]
 pub struct Endpoint(Uri);
 
 impl Endpoint {
@@ -42,6 +46,43 @@ impl Endpoint {
     }
 }
 
+#[derive(Clone)]
+pub struct Key(String);
+
+impl Key {
+    /// Surrounding whitespace is dropped, since keys often come from files; `None` if nothing is left. `variable` is the
+    /// environment variable the text comes from.
+    ///
+    /// # Errors
+    /// Characters that keys cannot have; the key is not shown.
+    pub fn new(text: &str, variable: &str) -> Result<Option<Key>> {
+        let secret = text.trim();
+        // Without quotes and backslashes a key looks the same inside JSON, but for its slashes.
+        ensure!(
+            secret.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\')),
+            "the key in {variable} has characters that no key has\nhint: write it again, on one line and without quotes"
+        );
+        Ok((!secret.is_empty()).then(|| Key(secret.to_string())))
+    }
+
+    /// The value of the `authorization` header, marked as not to be logged.
+    pub(super) fn header(&self) -> HeaderValue {
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", self.0)).expect("the key is printable ASCII");
+        header.set_sensitive(true);
+        header
+    }
+
+    pub(super) fn redact(&self, text: &str) -> String {
+        text.replace(&self.0, "[key]").replace(&self.0.replace('/', "\\/"), "[key]")
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(hidden)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,25 +91,13 @@ mod tests {
     fn base_urls_are_checked_and_never_shown() {
         let endpoint = Endpoint::new(" https://api.openai.com/v1/ ").unwrap();
         assert_eq!(endpoint.completions(), "https://api.openai.com/v1/chat/completions");
-        assert_eq!(endpoint.host(), "api.openai.com");
         assert_eq!(Endpoint::new("http://localhost:8000").unwrap().host(), "localhost:8000");
-        for wrong in [
-            "",
-            "api.openai.com",
-            "ftp://x",
-            "https://",
-            "http:///x",
-            "https://u:secret@x",
-            "https://secret/a@x",
-            "https://x y",
-        ] {
+        for wrong in "|api.openai.com|ftp://x|https://|http:///x|https://u:secret@x|https://secret/a@x|https://x y"
+            .split('|')
+        {
             let error = format!("{:#}", Endpoint::new(wrong).unwrap_err());
             assert!(error.contains("hint:") && !error.contains("secret"), "{error}");
         }
-    }
-
-    #[test]
-    fn unencrypted_endpoints_are_recognized() {
         for (url, unencrypted) in [
             ("http://localhost:8000/v1", false),
             ("http://127.0.0.1/v1", false),
@@ -78,6 +107,25 @@ mod tests {
             ("http://10.0.0.7:8000/v1", true),
         ] {
             assert_eq!(Endpoint::new(url).unwrap().is_unencrypted(), unencrypted, "{url}");
+        }
+    }
+
+    #[test]
+    fn keys_are_never_shown() {
+        let key = Key::new(" sk-a/b\n", "V").unwrap().unwrap();
+        let header = key.header();
+        assert_eq!(header.to_str().unwrap(), "Bearer sk-a/b");
+        for shown in [format!("{key:?}"), format!("{header:?}")] {
+            assert!(!shown.contains("sk-"), "{shown}");
+        }
+        for echo in ["no sk-a/b here", r#"{"k": "sk-a/b"}"#, r#"{"k": "sk-a\/b"}"#] {
+            let shown = key.redact(echo);
+            assert!(shown.contains("[key]") && !shown.contains("sk-"), "{shown}");
+        }
+        assert!(Key::new(" \n", "V").unwrap().is_none());
+        for wrong in ["sk-se cret", "\"sk-secret\""] {
+            let error = format!("{:#}", Key::new(wrong, "MY_KEY").unwrap_err());
+            assert!(error.contains("MY_KEY") && !error.contains("cret"), "{error}");
         }
     }
 }

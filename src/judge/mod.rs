@@ -15,18 +15,15 @@
 
 mod client;
 mod endpoint;
-mod key;
 mod pairing;
 mod prompt;
-mod retry;
 mod rows;
 mod run;
 mod verdict;
 mod wilson;
 mod workers;
 
-pub use endpoint::Endpoint;
-pub use key::Key;
+pub use endpoint::{Endpoint, Key};
 pub use pairing::JUDGE;
 pub use prompt::PROMPT_VERSION;
 pub use rows::Counts;

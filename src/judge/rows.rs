@@ -14,37 +14,27 @@
 //! win, tie or loss; rates are over the other pairs. A verdict's row holds the answer, the tokens of all attempts, and
 //! the seconds.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result};
+use std::collections::HashMap;
 
 use super::Settings;
+use super::client::Answer;
 use super::pairing::{JUDGE, Pair, PairedCell};
-use super::verdict::{Order, PairResult, Verdict};
+use super::verdict::{Verdict, result_of};
 use crate::ledger::{Row, Text, date};
 
 const VERDICT: &str = "verdict";
-const RESULTS: [(&str, PairResult); 3] =
-    [("judge_win", PairResult::Win), ("judge_tie", PairResult::Tie), ("judge_loss", PairResult::Loss)];
+const RESULTS: [&str; 3] = ["judge_win", "judge_tie", "judge_loss"];
 const UNREADABLE: &str = "judge_unreadable";
+const SHOWN: [&str; 2] = ["shown:first", "shown:second"];
 
 /// A question and its answer.
-#[derive(Debug)]
 pub(super) struct Call {
-    pub(super) order: Order,
+    /// Where the bounded cache's story was shown: 0 first, 1 second.
+    pub(super) place: usize,
     pub(super) verdict: Verdict,
-    pub(super) answer: String,
-    pub(super) prompt_tokens: u32,
-    pub(super) new_tokens: u32,
+    /// The last answer, with the tokens of all attempts.
+    pub(super) answer: Answer,
     pub(super) seconds: f64,
-}
-
-impl Call {
-    /// A call without a readable answer so far.
-    pub(super) fn unreadable(order: Order) -> Call {
-        let (verdict, answer) = (Verdict::Unreadable, String::new());
-        Call { order, verdict, answer, prompt_tokens: 0, new_tokens: 0, seconds: 0.0 }
-    }
 }
 
 /// The rows of a call; and those of its pair, if the verdict of the other order is known.
@@ -52,7 +42,7 @@ pub(super) fn rows(
     settings: &Settings,
     cell: &PairedCell,
     pair: &Pair,
-    call: &Call,
+    call: Call,
     other: Option<Verdict>,
 ) -> Vec<Row> {
     let row = |metric: &str, value: f64, weight: f64| Row {
@@ -75,43 +65,38 @@ pub(super) fn rows(
         date: date(),
         ..pair.bounded.clone()
     };
-    let (value, weight) = call.verdict.value_and_weight();
+    // Without weight, an unreadable verdict does not move the mean.
+    let (value, weight) = call.verdict.map_or((0.0, 0.0), |value| (value, 1.0));
     let mut rows = vec![Row {
-        slice: Some(call.order.slice().into()),
-        output: Some(call.answer.clone()),
-        prompt_tokens: call.prompt_tokens,
-        new_tokens: call.new_tokens,
+        slice: Some(SHOWN[call.place].into()),
+        output: Some(call.answer.text),
+        prompt_tokens: call.answer.prompt_tokens,
+        new_tokens: call.answer.new_tokens,
         seconds: call.seconds,
         ..row(VERDICT, value, weight)
     }];
     if let Some(other) = other {
-        let result = PairResult::of(call.verdict, other);
-        let flag = |holds: bool| if holds { 1.0 } else { 0.0 };
-        if result != PairResult::Unreadable {
-            rows.extend(RESULTS.map(|(metric, kind)| row(metric, flag(kind == result), 1.0)));
-        }
-        rows.push(row(UNREADABLE, flag(result == PairResult::Unreadable), 1.0));
+        let result = result_of(call.verdict, other);
+        let flags = result.into_iter().flat_map(|flags| RESULTS.into_iter().zip(flags));
+        rows.extend(flags.map(|(metric, flag)| row(metric, flag, 1.0)));
+        rows.push(row(UNREADABLE, if result.is_none() { 1.0 } else { 0.0 }, 1.0));
     }
     rows
 }
 
-/// The verdicts among rows, by sample and group.
-///
-/// # Errors
-/// A value that is no verdict: rows of another program.
-pub(super) fn verdicts(rows: &[Row]) -> Result<BTreeMap<(&str, &str), Verdict>> {
-    let verdicts = rows.iter().filter(|row| row.metric == VERDICT);
-    verdicts
-        .map(|row| {
-            let verdict = Verdict::from_value_and_weight(row.value, row.weight)
-                .with_context(|| format!("{} in cell {} has a value that is no verdict", row.sample, row.cell))?;
-            Ok(((row.sample.as_str(), row.slice.as_deref().unwrap_or_default()), verdict))
-        })
-        .collect()
+/// The verdicts on each pair among a cell's rows, with its story shown first and second.
+pub(super) fn verdicts(rows: &[Row], pairs: &[Pair]) -> Vec<[Option<Verdict>; 2]> {
+    let verdicts = rows.iter().filter(|row| row.metric == VERDICT).map(|row| {
+        let place = (row.sample.as_str(), row.slice.as_deref().unwrap_or_default());
+        (place, (row.weight > 0.0).then_some(row.value))
+    });
+    let verdicts: HashMap<(&str, &str), Verdict> = verdicts.collect();
+    let of = |pair: &Pair| SHOWN.map(|shown| verdicts.get(&(pair.bounded.sample.as_str(), shown)).copied());
+    pairs.iter().map(of).collect()
 }
 
 /// The verdicts of one cell, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub wins: usize,
     pub ties: usize,
@@ -126,7 +111,7 @@ pub struct Counts {
 impl Counts {
     pub(super) fn of(rows: &[Row]) -> Counts {
         let count = |metric: &str| rows.iter().filter(|row| row.metric == metric && row.value == 1.0).count();
-        let [wins, ties, losses] = RESULTS.map(|(metric, _)| count(metric));
+        let [wins, ties, losses] = RESULTS.map(count);
         let verdicts = rows.iter().filter(|row| row.metric == VERDICT);
         Counts {
             wins,

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::endpoint::Endpoint;
-use super::key::Key;
+use super::endpoint::{Endpoint, Key};
 use super::pairing::{PairedCell, pair};
 use super::rows::Counts;
 use super::workers::Workers;
@@ -102,8 +101,27 @@ pub fn judge(
         observe(Event::Message(format!("warning: {why}")));
     }
     let workers = Workers::new(settings, stop, observe);
-    let selected = select(&pairing.cells, settings.limit);
-    announce(ledger, &selected, observe)?;
+    let (mut room, mut selected, mut done) = (settings.limit.unwrap_or(usize::MAX), Vec::new(), 0);
+    for cell in &pairing.cells {
+        let take = cell.pairs.len().min(room);
+        room -= take;
+        // A cell of identical stories has nothing to ask, but is still reported.
+        if take == 0 && !cell.pairs.is_empty() {
+            continue;
+        }
+        selected.push((cell, take));
+        done += match ledger.status(&cell.name)? {
+            Status::Done => 2 * take,
+            Status::Partial { samples } | Status::Failed { samples, .. } => samples.min(2 * take),
+            Status::Missing => 0,
+        };
+        if cell.unmatched > 0 {
+            let (Row { model, policy, .. }, unmatched) = (&cell.head, cell.unmatched);
+            let text = format!("warning: stories without a counterpart: {unmatched} of {model}, {policy}");
+            observe(Event::Message(text));
+        }
+    }
+    observe(Event::Started { pairs: selected.iter().map(|(_, take)| take).sum(), done });
     for (cell, take) in selected {
         let counts = judge_cell(ledger, &workers, cell, take, &mut outcome)?;
         let open = cell.pairs.len() - counts.pairs() - counts.unreadable;
@@ -111,46 +129,6 @@ pub fn judge(
     }
     outcome.interrupted = stop.load(Ordering::Relaxed);
     Ok(outcome)
-}
-
-/// The cells to look at, with how many pairs of each.
-fn select(cells: &[PairedCell], limit: Option<usize>) -> Vec<(&PairedCell, usize)> {
-    let mut room = limit.unwrap_or(usize::MAX);
-    let mut selected = Vec::new();
-    for cell in cells {
-        let take = cell.pairs.len().min(room);
-        room -= take;
-        // A cell of identical stories has nothing to ask, but is still reported.
-        if take > 0 || cell.pairs.is_empty() {
-            selected.push((cell, take));
-        }
-    }
-    selected
-}
-
-/// Tells the observer how much there is to do.
-fn announce(
-    ledger: &Ledger,
-    selected: &[(&PairedCell, usize)],
-    observe: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<()> {
-    let (mut pairs, mut done) = (0, 0);
-    for (cell, take) in selected {
-        pairs += take;
-        done += match ledger.status(&cell.name)? {
-            Status::Done => 2 * take,
-            Status::Partial { samples } | Status::Failed { samples, .. } => samples.min(2 * take),
-            Status::Missing => 0,
-        };
-        if cell.unmatched > 0 {
-            let Row { model, policy, .. } = &cell.head;
-            let unmatched = cell.unmatched;
-            let text = format!("warning: stories without a counterpart: {unmatched} of {model}, {policy}");
-            observe(Event::Message(text));
-        }
-    }
-    observe(Event::Started { pairs, done });
-    Ok(())
 }
 
 /// Judges `take` pairs of a cell, and counts all verdicts it has then.

@@ -4,13 +4,27 @@
 //! (B)** is better`). Two choices, none, or a sentence that would have to be understood (`not (A)`, `(A) is worse`) are
 //! unreadable.
 
-/// One option of the question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Choice {
-    A,
-    B,
-    /// Both are of equal quality.
-    C,
+/// What an answer says of the bounded cache's story: 1 if it is preferred, 0.5 if both are equal, 0 if it is not; `None` if the
+/// answer cannot be read.
+pub(super) type Verdict = Option<f64>;
+
+/// The verdict in an answer to a question that shows the bounded cache's story first (0) or second (1).
+pub(super) fn verdict_in(answer: &str, place: usize) -> Verdict {
+    Some(match (choice_in(answer)?, place) {
+        ('c', _) => 0.5,
+        ('a', 0) | ('b', 1) => 1.0,
+        _ => 0.0,
+    })
+}
+
+/// The result of a pair for the bounded cache's story, as wins, ties and losses; `None` if an answer could not be read. Only a
+/// story that is preferred in both orders wins.
+pub(super) fn result_of(one: Verdict, other: Verdict) -> Option<[f64; 3]> {
+    Some(match (one?, other?) {
+        (1.0, 1.0) => [1.0, 0.0, 0.0],
+        (0.0, 0.0) => [0.0, 0.0, 1.0],
+        _ => [0.0, 1.0, 0.0],
+    })
 }
 
 /// Words around a choice that do not change it.
@@ -19,7 +33,7 @@ const FILLERS: &str = "the response responses answer option choice verdict prefe
                        quality one";
 
 /// The choice in an answer; `None` if there is none, or more than one.
-pub(super) fn choice_in(answer: &str) -> Option<Choice> {
+pub(super) fn choice_in(answer: &str) -> Option<char> {
     let clauses = answer.split(['\n', '.', ',', ';', ':', '!', '\u{2013}', '\u{2014}']);
     let mut read = clauses.map(choices_of).filter(|clause| clause.as_ref().is_none_or(|found| !found.is_empty()));
     // The first clause must be a choice; an explanation may follow, but no other choice.
@@ -34,16 +48,16 @@ pub(super) fn choice_in(answer: &str) -> Option<Choice> {
 }
 
 /// The choices in a clause; `None` if it has any word that is neither a choice nor a filler.
-fn choices_of(clause: &str) -> Option<Vec<Choice>> {
+fn choices_of(clause: &str) -> Option<Vec<char>> {
     let clause: String = clause.to_lowercase().replace(['[', '{', '<'], "(").replace([']', '}', '>'], ")");
     let clause = clause.replace(['*', '_', '"', '\'', '`', '#', '\u{201c}', '\u{201d}'], "");
     // `Response(A)` has two words.
     let clause = clause.replace('(', " (").replace(')', ") ");
     let bracketed = |word: &str| word.starts_with('(') && word.ends_with(')');
     let letter = |word: &str| match word.trim_matches(['(', ')']) {
-        "a" => Some(Choice::A),
-        "b" => Some(Choice::B),
-        "c" => Some(Choice::C),
+        "a" => Some('a'),
+        "b" => Some('b'),
+        "c" => Some('c'),
         _ => None,
     };
     let is_filler = |word: &str| {
@@ -55,87 +69,13 @@ fn choices_of(clause: &str) -> Option<Vec<Choice>> {
     for word in clause.split_whitespace() {
         match letter(word) {
             // Beside a bracketed choice, a bare `a` is an article.
-            Some(Choice::A) if has_brackets && !bracketed(word) => {}
+            Some('a') if has_brackets && !bracketed(word) => {}
             Some(choice) => found.push(choice),
             None if is_filler(word) => {}
             None => return None,
         }
     }
     Some(found)
-}
-
-/// Where the bounded cache's story is shown in a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    First,
-    Second,
-}
-
-impl Order {
-    pub(super) const BOTH: [Order; 2] = [Order::First, Order::Second];
-
-    pub(super) fn slice(self) -> &'static str {
-        match self {
-            Order::First => "shown:first",
-            Order::Second => "shown:second",
-        }
-    }
-}
-
-/// What one call says of the bounded cache's story.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Preferred,
-    Equal,
-    NotPreferred,
-    Unreadable,
-}
-
-impl Verdict {
-    pub(super) fn of(choice: Choice, order: Order) -> Verdict {
-        match (choice, order) {
-            (Choice::C, _) => Verdict::Equal,
-            (Choice::A, Order::First) | (Choice::B, Order::Second) => Verdict::Preferred,
-            (Choice::A, Order::Second) | (Choice::B, Order::First) => Verdict::NotPreferred,
-        }
-    }
-
-    /// Value and weight of its row; without weight, an unreadable verdict does not move the mean.
-    pub(super) fn value_and_weight(self) -> (f64, f64) {
-        match self {
-            Verdict::Preferred => (1.0, 1.0),
-            Verdict::Equal => (0.5, 1.0),
-            Verdict::NotPreferred => (0.0, 1.0),
-            Verdict::Unreadable => (0.0, 0.0),
-        }
-    }
-
-    pub(super) fn from_value_and_weight(value: f64, weight: f64) -> Option<Verdict> {
-        let all = [Verdict::Preferred, Verdict::Equal, Verdict::NotPreferred, Verdict::Unreadable];
-        all.into_iter().find(|verdict| verdict.value_and_weight() == (value, weight))
-    }
-}
-
-/// The result of a pair for the bounded cache's story.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PairResult {
-    Win,
-    Tie,
-    Loss,
-    /// One of the two answers could not be read.
-    Unreadable,
-}
-
-impl PairResult {
-    /// Only a story that is preferred in both orders wins.
-    pub(super) fn of(one: Verdict, other: Verdict) -> PairResult {
-        match (one, other) {
-            (Verdict::Unreadable, _) | (_, Verdict::Unreadable) => PairResult::Unreadable,
-            (Verdict::Preferred, Verdict::Preferred) => PairResult::Win,
-            (Verdict::NotPreferred, Verdict::NotPreferred) => PairResult::Loss,
-            _ => PairResult::Tie,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -145,12 +85,12 @@ mod tests {
     #[test]
     fn answers_are_read_in_many_forms() {
         for (answers, choice) in [
-            ("(A)|A|a| (a).\n|[A]|Response (A)|response a|**(A)**|\"A\"|A)|Answer: (A)|Response(A)", Choice::A),
-            ("My final answer is (A)!|Response (A) is better.|(A) is a better response", Choice::A),
-            ("(A)\n\nThe first story has more twists than Response (B) does.", Choice::A),
-            ("(A): it has more characters, and (B) repeats itself", Choice::A),
-            ("(B)|b|Option B.|I would choose (B).|(B) is a better response|{B}", Choice::B),
-            ("(C)|c|(C) equal quality|Both are of equal quality: (C)|C, equally good", Choice::C),
+            ("(A)|A|a| (a).\n|[A]|Response (A)|response a|**(A)**|\"A\"|A)|Answer: (A)|Response(A)", 'a'),
+            ("My final answer is (A)!|Response (A) is better.|(A) is a better response", 'a'),
+            ("(A)\n\nThe first story has more twists than Response (B) does.", 'a'),
+            ("(A): it has more characters, and (B) repeats itself", 'a'),
+            ("(B)|b|Option B.|I would choose (B).|(B) is a better response|{B}", 'b'),
+            ("(C)|c|(C) equal quality|Both are of equal quality: (C)|C, equally good", 'c'),
         ] {
             for answer in answers.split('|') {
                 assert_eq!(choice_in(answer), Some(choice), "{answer:?}");
@@ -173,35 +113,28 @@ mod tests {
 
     #[test]
     fn verdicts_follow_the_story_not_its_position() {
-        let of = |choice| Order::BOTH.map(|order| Verdict::of(choice, order));
-        let all = [Verdict::Preferred, Verdict::Equal, Verdict::NotPreferred, Verdict::Unreadable];
-        let [preferred, equal, not_preferred, _] = all;
-        assert_eq!(of(Choice::A), [preferred, not_preferred]);
-        assert_eq!(of(Choice::B), [not_preferred, preferred]);
-        assert_eq!(of(Choice::C), [equal, equal]);
-        for verdict in all {
-            let (value, weight) = verdict.value_and_weight();
-            assert_eq!(Verdict::from_value_and_weight(value, weight), Some(verdict));
-        }
-        assert_eq!(Verdict::from_value_and_weight(0.25, 1.0), None);
+        let of = |answer| [0, 1].map(|place| verdict_in(answer, place));
+        assert_eq!(of("(A)"), [Some(1.0), Some(0.0)]);
+        assert_eq!(of("(B)"), [Some(0.0), Some(1.0)]);
+        assert_eq!(of("(C)"), [Some(0.5), Some(0.5)]);
+        assert_eq!(of("?"), [None, None]);
     }
 
     #[test]
     fn only_the_same_preference_in_both_orders_decides() {
-        use Verdict::{Equal, NotPreferred, Preferred, Unreadable};
+        let (preferred, equal, not_preferred, unreadable) = (Some(1.0), Some(0.5), Some(0.0), None);
+        let [win, tie, loss] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]].map(Some);
         for (one, other, result) in [
-            (Preferred, Preferred, PairResult::Win),
-            (NotPreferred, NotPreferred, PairResult::Loss),
-            (Preferred, NotPreferred, PairResult::Tie),
-            (Preferred, Equal, PairResult::Tie),
-            (NotPreferred, Equal, PairResult::Tie),
-            (Equal, Equal, PairResult::Tie),
-            (Unreadable, Preferred, PairResult::Unreadable),
-            (Unreadable, Equal, PairResult::Unreadable),
-            (Unreadable, Unreadable, PairResult::Unreadable),
+            (preferred, preferred, win),
+            (not_preferred, not_preferred, loss),
+            (preferred, not_preferred, tie),
+            (preferred, equal, tie),
+            (not_preferred, equal, tie),
+            (equal, equal, tie),
+            (unreadable, preferred, None),
+            (unreadable, unreadable, None),
         ] {
-            assert_eq!(PairResult::of(one, other), result);
-            assert_eq!(PairResult::of(other, one), result);
+            assert_eq!((result_of(one, other), result_of(other, one)), (result, result));
         }
     }
 }

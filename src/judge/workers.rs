@@ -1,4 +1,4 @@
-//! Threads that ask the judge about the pairs of one cell, and write down every verdict before they take the next call.
+//! Threads that ask the judge about the pairs of one cell, and write down every verdict before the next question.
 //!
 //! Knows which calls a journal lacks and when to give up. Which cells there are is decided in [`super::run`].
 
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 
-use super::client::{CallError, Client};
-use super::pairing::PairedCell;
+use super::client::{Answer, CallError, Client};
+use super::pairing::{Pair, PairedCell};
 use super::rows::{Call, rows, verdicts};
-use super::verdict::{Order, Verdict, choice_in};
-use super::{Event, Settings, prompt, retry};
+use super::verdict::{Verdict, verdict_in};
+use super::{Event, Settings, prompt};
 use crate::ledger::{Journal, is_disk_full};
 
 /// How often a question is asked before its answers count as unreadable; with a reminder from the second time on.
@@ -31,15 +31,6 @@ pub(super) struct Workers<'a> {
     fatal: Mutex<Option<anyhow::Error>>,
     /// Calls that failed since the last answer.
     failures: AtomicUsize,
-}
-
-/// The state of one cell.
-struct State<'a> {
-    cell: &'a PairedCell,
-    journal: &'a Journal,
-    /// The known verdicts of every pair, by [`Order`].
-    known: Mutex<Vec<[Option<Verdict>; 2]>>,
-    failed: Mutex<BTreeMap<usize, String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,25 +59,19 @@ impl<'a> Workers<'a> {
         take: usize,
         journal: &Journal,
     ) -> Result<BTreeMap<usize, String>> {
-        let rows = journal.rows()?;
-        let written = verdicts(&rows)?;
-        let known = cell.pairs.iter().map(|pair| {
-            Order::BOTH.map(|order| written.get(&(pair.bounded.sample.as_str(), order.slice())).copied())
-        });
-        let known: Vec<[Option<Verdict>; 2]> = known.collect();
-        let calls: Vec<(usize, Order)> = (0..take)
-            .flat_map(|pair| Order::BOTH.map(|order| (pair, order)))
-            .filter(|&(pair, order)| known[pair][order as usize].is_none())
-            .collect();
-        let state = State { cell, journal, known: Mutex::new(known), failed: Mutex::new(BTreeMap::new()) };
+        let known = verdicts(&journal.rows()?, &cell.pairs[..take]);
+        let open: Vec<_> = known.into_iter().enumerate().filter(|(_, known)| known.contains(&None)).collect();
         let next = AtomicUsize::new(0);
+        let failed = Mutex::new(BTreeMap::new());
         std::thread::scope(|scope| {
-            for _ in 0..self.settings.concurrency.min(calls.len()) {
+            for _ in 0..self.settings.concurrency.min(open.len()) {
                 scope.spawn(|| {
-                    while !self.is_ending()
-                        && let Some(&(pair, order)) = calls.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        self.perform(&state, pair, order);
+                    while let Some(&(index, known)) = open.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        match self.judge_pair(cell, index, known, journal) {
+                            Ok(None) => {}
+                            Ok(Some(why)) => drop(lock(&failed).insert(index, why)),
+                            Err(error) => drop(lock(&self.fatal).get_or_insert(error)),
+                        }
                     }
                 });
             }
@@ -94,91 +79,85 @@ impl<'a> Workers<'a> {
         if let Some(error) = lock(&self.fatal).take() {
             return Err(error);
         }
-        if lock(&state.known).iter().flatten().all(Option::is_some) {
+        if journal.done().len() == 2 * cell.pairs.len() {
             journal.complete(2 * cell.pairs.len())?;
         }
-        Ok(state.failed.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn is_ending(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || lock(&self.fatal).is_some()
     }
 
-    fn end(&self, error: anyhow::Error) {
-        lock(&self.fatal).get_or_insert(error);
-    }
-
-    /// One call, from the question to its row.
-    fn perform(&self, state: &State, pair: usize, order: Order) {
-        let error = match self.call(state.cell, pair, order) {
-            Ok(call) => {
-                self.failures.store(0, Ordering::Relaxed);
-                if let Err(error) = self.write_down(state, pair, &call) {
-                    let full = is_disk_full(&error);
-                    self.end(error.context(if full { "the disk is full" } else { "cannot write the results" }));
-                }
-                return;
+    /// Asks for a pair's missing verdicts and writes each down; the second brings the pair's result. Returns why a call failed.
+    fn judge_pair(
+        &self,
+        cell: &PairedCell,
+        index: usize,
+        mut known: [Option<Verdict>; 2],
+        journal: &Journal,
+    ) -> Result<Option<String>> {
+        let pair = &cell.pairs[index];
+        let mut failed = None;
+        for place in [0, 1] {
+            if known[place].is_some() {
+                continue;
             }
-            Err(error) => error,
-        };
-        let gone = match &error {
-            CallError::Interrupted => return,
-            CallError::Fatal(message) => return self.end(anyhow!("{message}")),
-            CallError::Pair(_) => false,
-            CallError::Transient { .. } => self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= GONE_AFTER,
-        };
-        let (cell, sample) = (state.cell.name.stem(), &state.cell.pairs[pair].bounded.sample);
-        (self.observe)(Event::Message(format!("failed: {cell}: {sample}: {error}")));
-        if gone {
-            self.end(anyhow!(
-                "{GONE_AFTER} calls in a row had no answer; the last: {error}\n\
-                 hint: verdicts so far are kept; once the judge answers, run the same command again to continue"
-            ));
+            let call = match self.call(pair, place) {
+                Ok(call) => call,
+                Err(CallError::Interrupted) => break,
+                Err(CallError::Fatal(message)) => bail!(message),
+                Err(error) => {
+                    (self.observe)(Event::Message(format!(
+                        "failed: {}: {}: {error}",
+                        cell.name.stem(),
+                        pair.bounded.sample
+                    )));
+                    let is_transient = matches!(error, CallError::Transient { .. });
+                    if is_transient && self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= GONE_AFTER {
+                        bail!(
+                            "{GONE_AFTER} calls in a row had no answer; the last: {error}\n\
+                             hint: verdicts so far are kept; once the judge answers, run the same command again to continue"
+                        );
+                    }
+                    failed = Some(error.to_string());
+                    continue;
+                }
+            };
+            self.failures.store(0, Ordering::Relaxed);
+            known[place] = Some(call.verdict);
+            let readable = call.verdict.is_some();
+            let tokens = u64::from(call.answer.prompt_tokens) + u64::from(call.answer.new_tokens);
+            let rows = rows(self.settings, cell, pair, call, known[1 - place]);
+            journal.append(2 * index + place, rows).map_err(|error| {
+                let full = is_disk_full(&error);
+                error.context(if full { "the disk is full" } else { "cannot write the results" })
+            })?;
+            (self.observe)(Event::Judged { cell: &cell.head, readable, tokens });
         }
-        lock(&state.failed).insert(pair, error.to_string());
+        Ok(failed)
     }
 
     /// Asks until an answer can be read, up to [`ATTEMPTS`] times.
-    fn call(&self, cell: &PairedCell, pair: usize, order: Order) -> Result<Call, CallError> {
+    fn call(&self, pair: &Pair, place: usize) -> Result<Call, CallError> {
         let started = Instant::now();
-        let pair = &cell.pairs[pair];
-        let (first, second) = match order {
-            Order::First => (pair.story(), pair.full.as_str()),
-            Order::Second => (pair.full.as_str(), pair.story()),
-        };
-        let mut call = Call::unreadable(order);
+        let mut shown = [pair.story(), &pair.full];
+        shown.rotate_right(place);
+        let mut call = Call { place, verdict: None, answer: Answer::default(), seconds: 0.0 };
         for attempt in 0..ATTEMPTS {
-            let question = prompt::question(&pair.request, first, second, attempt > 0);
+            let question = prompt::question(&pair.request, shown[0], shown[1], attempt > 0);
             let waiting = |cause: &str, wait| (self.observe)(Event::Waiting(cause, wait));
-            let retries = self.settings.retries;
-            let answer = retry::ask(&self.client, &question, retries, &|| self.is_ending(), &waiting)?;
+            let mut answer = self.client.ask(&question, &|| self.is_ending(), &waiting)?;
             // Unreadable answers cost tokens too.
-            call.prompt_tokens = call.prompt_tokens.saturating_add(answer.prompt_tokens);
-            call.new_tokens = call.new_tokens.saturating_add(answer.new_tokens);
-            call.answer = answer.text;
-            if let Some(choice) = choice_in(&call.answer) {
-                call.verdict = Verdict::of(choice, order);
+            answer.prompt_tokens = answer.prompt_tokens.saturating_add(call.answer.prompt_tokens);
+            answer.new_tokens = answer.new_tokens.saturating_add(call.answer.new_tokens);
+            call.verdict = verdict_in(&answer.text, place);
+            call.answer = answer;
+            if call.verdict.is_some() {
                 break;
             }
         }
         call.seconds = started.elapsed().as_secs_f64();
         Ok(call)
-    }
-
-    /// Writes the rows of a call, and of its pair if both calls are answered, as one line of the journal.
-    fn write_down(&self, state: &State, index: usize, call: &Call) -> Result<()> {
-        // Locked until the line is written: of a pair's two calls that end at once, exactly one is the second.
-        let mut known = lock(&state.known);
-        let other = known[index][1 - call.order as usize];
-        let rows = rows(self.settings, state.cell, &state.cell.pairs[index], call, other);
-        state.journal.append(2 * index + call.order as usize, rows)?;
-        known[index][call.order as usize] = Some(call.verdict);
-        drop(known);
-        (self.observe)(Event::Judged {
-            cell: &state.cell.head,
-            readable: call.verdict != Verdict::Unreadable,
-            tokens: u64::from(call.prompt_tokens) + u64::from(call.new_tokens),
-        });
-        Ok(())
     }
 }

@@ -2,158 +2,142 @@
 //!
 //! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 
-use super::{Evidence, Exhibit, TOVA, numbers, tag_map, titles};
+use super::numbers::{self, LENGTH, MODEL, STORY_MODEL, TagSteps};
+use super::published::{speed, table_5_column};
+use super::{Evidence, Exhibit, TOVA, sheet, titles};
 use crate::report::retention::Section;
-use crate::report::{Entry, Grid, Line, Panel, Sheet, table};
+use crate::report::throughput::{self, Throughput};
+use crate::report::{Entry, Estimate, Grid, Line, Panel, Sheet, table};
 
-/// The paper's sizes that a panel has, with their places in its Table 3; `None` where samples are of another length.
-pub(super) fn sizes(panel: &Panel) -> Option<Vec<(usize, u32)>> {
+/// The paper's panel of what a panel measures, and the sizes that both have, at least one.
+pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<u32>)> {
+    let paper = numbers::panel_like(panel)?;
     let measured = panel.sizes();
-    let both = numbers::TABLE_3_SIZES.into_iter().enumerate().filter(|(_, size)| measured.contains(size));
-    let both: Vec<(usize, u32)> = both.collect();
-    (panel.key.length == numbers::LENGTH && !both.is_empty()).then_some(both)
+    let both: Vec<u32> = paper.sizes().into_iter().filter(|size| measured.contains(size)).collect();
+    (!both.is_empty()).then_some((paper, both))
 }
 
-/// Why the paper's numbers are not laid over.
-pub(super) fn other_length(title: &str, length: u32) -> String {
-    format!(
-        "the paper's numbers are of {} tokens, and {title} is of {length}, so they are not laid over it",
-        numbers::LENGTH
-    )
-}
-
-/// The same for those of several panels that have another length.
-pub(super) fn of_another_length(panels: &[Panel]) -> Vec<String> {
-    let others = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.key.length != numbers::LENGTH);
-    others.map(|(panel, title)| other_length(&title, panel.key.length)).collect()
-}
-
-/// Each panel minus Table 3.
-pub(super) fn perplexity(panels: &[Panel]) -> Vec<Sheet> {
-    let mut sheets = Vec::new();
-    for (panel, title) in panels.iter().zip(titles(panels)) {
-        let Some(sizes) = sizes(panel) else { continue };
-        let row = |policy: &str| match policy {
-            "full" => Some([numbers::TABLE_3_FULL; 7]),
-            _ => numbers::TABLE_3.iter().find(|(known, _)| *known == policy).map(|(_, row)| *row),
-        };
-        let line = |policy: &str| {
-            let theirs = row(policy)?;
-            let cell = |(at, size): &(usize, u32)| {
-                let point = panel.shown_at(policy, Some(*size))?;
-                let own = point.estimate;
-                let difference = own.value - theirs[*at];
-                let spread = own.interval.map(|i| panel.metric.show_spread(i.half_width(), own.value));
-                let number = panel.metric.show_difference(difference);
-                Some(Entry { spread, partial: !point.complete, ..Entry::plain(number) })
-            };
-            Some(Line { name: policy.to_owned(), cells: sizes.iter().map(cell).collect() })
-        };
-        sheets.push(Sheet {
-            title: format!("Perplexity minus the paper's Table 3 \u{B7} {title}"),
-            about: format!(
-                "What was measured minus the paper's numbers, which are {}'s on PG-19; ± is half of the 95 % interval of \
-                 what was measured. Of another model or other texts the shape compares, not the level.",
-                numbers::MODEL
-            ),
-            corner: "policy",
-            grid: Grid {
-                columns: sizes.iter().map(|(_, size)| size.to_string()).collect(),
-                lines: panel.policies().into_iter().filter_map(line).collect(),
-            },
-            notes: Vec::new(),
-        });
-    }
-    sheets
-}
-
-/// Figure 6's shares, and the lengths of stories.
-pub(super) fn judged(evidence: &Evidence<'_>, endings: &[Vec<Panel>; 3]) -> Vec<Sheet> {
-    let mut sheets = Vec::new();
-    let sizes = numbers::FIGURE_6.map(|(size, _)| size);
-    let difference = |own: f64, theirs: f64, spread: Option<f64>| Entry {
-        spread: spread.map(|half| format!("±{half:.1}")),
-        ..Entry::plain(table::signed(own - theirs, 1))
-    };
-    let sheet = |title: String, what: &str, columns: Vec<String>, lines: Vec<Line>| Sheet {
-        title,
-        about: format!(
-            "What was measured minus {what} (TOVA, {}); ± is half of the 95 % interval of what was measured.",
-            numbers::STORY_MODEL
+/// Why there are no differences to the paper's numbers.
+pub(super) fn not_compared(title: &str, length: u32) -> String {
+    match length {
+        LENGTH => format!("the paper prints no number of the policies and sizes of {title}"),
+        _ => format!(
+            "the paper's numbers are of {LENGTH} tokens, and {title} is of {length}, so they are not laid over it"
         ),
-        corner: "cache size",
-        grid: Grid { columns, lines },
-        notes: Vec::new(),
-    };
-    for (wins, title) in endings[0].iter().zip(titles(&endings[0])) {
-        if wins.key.length != numbers::LENGTH {
-            continue;
-        }
-        let line = |(name, ending): (&str, usize)| {
-            let panel = endings[ending].iter().find(|panel| panel.key == wins.key);
-            let cell = |(size, shares): &(u32, [f64; 3])| {
-                let own = panel?.point(TOVA, Some(*size))?.estimate;
-                Some(difference(own.value, shares[ending], own.interval.map(|i| i.half_width())))
-            };
-            Line { name: name.to_owned(), cells: numbers::FIGURE_6.iter().map(cell).collect() }
-        };
-        let lines: Vec<Line> = [("TOVA preferred", 0), ("equal", 1), ("full preferred", 2)].map(line).into();
-        if lines.iter().flat_map(|line| &line.cells).any(Option::is_some) {
-            let title = format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}");
-            sheets.push(sheet(title, "the paper's shares", sizes.iter().map(u32::to_string).collect(), lines));
-        }
     }
-    let written = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
-    for (panel, title) in written.iter().zip(titles(&written)) {
-        if panel.key.length != numbers::LENGTH {
-            continue;
-        }
-        let cell = |(size, tokens): &(Option<u32>, f64)| {
-            let own = panel.point(if size.is_some() { TOVA } else { "full" }, *size)?.estimate;
-            Some(difference(own.value, *tokens, own.interval.map(|i| i.half_width())))
-        };
-        let size =
-            |(size, _): &(Option<u32>, f64)| size.map_or_else(|| "full".to_owned(), |size| size.to_string());
-        let columns = numbers::STORY_LENGTH.iter().map(size).collect();
-        let line = Line { name: "tokens".to_owned(), cells: numbers::STORY_LENGTH.iter().map(cell).collect() };
-        let title = format!("Tokens of a story minus the paper's \u{B7} {title}");
-        sheets.push(sheet(title, "the paper's mean lengths", columns, vec![line]));
-    }
-    sheets
 }
 
-/// Steps by tag minus the first rows of Table 5; `None` where no size or length is the paper's.
-pub(super) fn steps(exhibit: Exhibit, section: &Section<'_>, most: usize) -> Option<Sheet> {
-    let measured = section.sizes_of(TOVA);
-    let length = section.key().length;
-    let sizes: Vec<(usize, u32)> = numbers::TABLE_5_SIZES
-        .into_iter()
-        .enumerate()
-        .filter(|(_, size)| measured.contains(size) && tag_map::is_compared(length, *size))
-        .collect();
-    let line = |(tag, theirs): &(&str, [u16; 4])| {
-        let cell = |(at, size): &(usize, u32)| {
-            let own = section.steps(tag_map::slice(tag), TOVA, *size)?;
-            let spread = own.interval.map(|interval| format!("±{:.0}", interval.half_width()));
-            Some(Entry { spread, ..Entry::plain(table::signed(own.value - f64::from(theirs[*at]), 0)) })
+/// A difference with so many digits, and half of the measured interval.
+fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
+    let spread = own.interval.map(|interval| format!("±{:.digits$}", interval.half_width()));
+    Entry { spread, ..Entry::plain(table::signed(own.value - theirs, digits)) }
+}
+
+/// A panel minus Table 3.
+pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
+    let (paper, sizes) = panel_and_sizes(panel)?;
+    let line = |policy: &str| {
+        let cell = |size: &u32| {
+            // The full cache has no size, so its value is shown under every one.
+            let own = panel.shown_at(policy, Some(*size))?;
+            let theirs = paper.shown_at(policy, Some(*size))?.estimate.value;
+            let Estimate { value, interval } = own.estimate;
+            Some(Entry {
+                spread: interval.map(|interval| panel.metric.show_spread(interval.half_width(), value)),
+                partial: !own.complete,
+                ..Entry::plain(panel.metric.show_difference(value - theirs))
+            })
         };
-        let name = match tag_map::slice(tag) {
+        Line { name: policy.to_owned(), cells: sizes.iter().map(cell).collect() }
+    };
+    let known = panel.policies().into_iter().filter(|policy| paper.policies().contains(policy));
+    let about = format!(
+        "What was measured minus the paper's numbers, which are {MODEL}'s on PG-19; ± is half of the 95 % interval of \
+         what was measured. Of another model or other texts the shape compares, not the level."
+    );
+    let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: known.map(line).collect() };
+    Some(sheet(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
+}
+
+/// A setting's wins, ties and losses minus Figure 6; `None` where no size or length is the paper's.
+pub(super) fn preferences(panels: &[Panel; 3], title: &str) -> Option<Sheet> {
+    let title = format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}");
+    let names = ["TOVA preferred", "equal", "full preferred"];
+    by_size(title, "the paper's shares", &names, panels, &[256, 512, 1024].map(Some))
+}
+
+/// The lengths of stories minus those of Figure 6.
+pub(super) fn story_lengths(evidence: &Evidence<'_>) -> Vec<Sheet> {
+    let panels = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
+    let sizes = [None, Some(256), Some(512), Some(1024)];
+    let sheet = |(panel, title): (&Panel, String)| {
+        let title = format!("Tokens of a story minus the paper's \u{B7} {title}");
+        by_size(title, "the paper's mean lengths", &["tokens"], std::slice::from_ref(panel), &sizes)
+    };
+    panels.iter().zip(titles(&panels)).filter_map(sheet).collect()
+}
+
+/// Panels minus the paper's, each a line over cache sizes: of TOVA, and without a size of the full cache.
+fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &[Option<u32>]) -> Option<Sheet> {
+    let line = |(name, panel): (&&str, &Panel)| {
+        let cell = |size: &Option<u32>| {
+            let point = |panel: &Panel| panel.point(size.map_or("full", |_| TOVA), *size).cloned();
+            Some(minus(point(panel)?.estimate, point(numbers::panel_like(panel)?)?.estimate.value, 1))
+        };
+        Line { name: (*name).to_owned(), cells: sizes.iter().map(cell).collect() }
+    };
+    let columns = sizes.iter().map(|size| size.map_or_else(|| "full".to_owned(), |size| size.to_string()));
+    let grid = Grid { columns: columns.collect(), lines: names.iter().zip(panels).map(line).collect() };
+    let about = format!(
+        "What was measured minus {what} (TOVA, {STORY_MODEL}); ± is half of the 95 % interval of what was measured."
+    );
+    let is_measured = grid.lines.iter().flat_map(|line| &line.cells).any(Option::is_some);
+    is_measured.then(|| sheet(title, about, "cache size", grid))
+}
+
+/// What was measured minus Table 1; `None` where it has none of the sizes.
+pub(super) fn speeds(table: &Throughput, title: &str) -> Option<Sheet> {
+    let lines = table.lines().iter().filter_map(|line| {
+        let paper = speed(&table.key, &line.policy, line.size)?;
+        let cell = |own: Option<f64>, theirs: f64, digits: usize| {
+            Some(minus(Estimate { value: own?, interval: None }, theirs, digits))
+        };
+        let cells = vec![
+            cell(line.median("cache_bytes").map(|bytes| bytes / 1e9), paper.memory, 3),
+            cell(line.median("batch"), f64::from(paper.batch), 0),
+            cell(table.relative(&line.policy, line.size).0, paper.throughput, 2),
+        ];
+        Some(Line { name: line.name(), cells })
+    });
+    let grid =
+        Grid { columns: ["cache (GB)", "batch", "relative"].map(str::to_owned).to_vec(), lines: lines.collect() };
+    let about = format!(
+        "What was measured minus the paper's numbers ({MODEL} in bfloat16 on a V100): of another model or another machine \
+         only relative throughput compares."
+    );
+    let title = format!("Table 1 minus the paper's \u{B7} {title}");
+    (!grid.lines.is_empty()).then(|| sheet(title, about, throughput::CORNER, grid))
+}
+
+/// Steps by tag minus lines of Table 5; `None` where no size or length is the paper's.
+pub(super) fn steps(exhibit: Exhibit, section: &Section<'_>, lines: &[TagSteps]) -> Option<Sheet> {
+    let column = |size: u32| Some((size, table_5_column(section.key().length, size)?));
+    let sizes: Vec<(u32, usize)> = section.sizes_of(TOVA).into_iter().filter_map(column).collect();
+    let line = |TagSteps(tag, slice, theirs): &TagSteps| {
+        let cell =
+            |&(size, column): &(u32, usize)| Some(minus(section.steps(slice, TOVA, size)?, theirs[column], 0));
+        let name = match slice.as_str() {
             "" => "all tokens".to_owned(),
             slice => format!("{tag} ({})", slice.replace(':', " ")),
         };
         Line { name, cells: sizes.iter().map(cell).collect() }
     };
-    let lines = numbers::TABLE_5[..most].iter().map(line).filter(|line| line.cells.iter().any(Option::is_some));
-    let lines: Vec<Line> = lines.collect();
-    (!sizes.is_empty() && !lines.is_empty()).then(|| Sheet {
-        title: format!("Steps kept minus the paper's {exhibit} \u{B7} {}", section.title()),
-        about: format!(
-            "What was measured of the class or tag in brackets minus the paper's number of the Penn tag (TOVA, {}); ± is half of \
-             the 95 % interval of what was measured.",
-            numbers::MODEL
-        ),
-        corner: "tag",
-        grid: Grid { columns: sizes.iter().map(|(_, size)| size.to_string()).collect(), lines },
-        notes: Vec::new(),
-    })
+    let lines = lines.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
+    let grid = Grid { columns: sizes.iter().map(|(size, _)| size.to_string()).collect(), lines };
+    let about = format!(
+        "What was measured of the class or tag in brackets minus the paper's number of the Penn tag (TOVA, {MODEL}); ± is \
+         half of the 95 % interval of what was measured."
+    );
+    let title = format!("Steps kept minus the paper's {exhibit} \u{B7} {}", section.title());
+    (!grid.lines.is_empty()).then(|| sheet(title, about, "tag", grid))
 }

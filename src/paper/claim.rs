@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use super::claims::CLAIMS;
+use super::{Evidence, numbers};
 use crate::report::{Entry, Estimate, Grid, Interval, Line, Sheet, escape, table};
 
 /// What a number must be for the claim to hold.
@@ -36,18 +38,44 @@ pub(super) struct Observation {
 /// The title of a key, and what was observed there.
 pub(super) type Finding = (String, Observation);
 
-/// A claim with what was found for it.
-#[derive(Clone)]
+/// A statement of the paper.
 pub(super) struct Claim {
-    pub(super) statement: String,
-    pub(super) threshold: Threshold,
-    pub(super) unit: Unit,
-    /// The same number from the paper's own tables, where they have it.
-    pub(super) printed: Option<f64>,
     /// The sweep that measures it.
-    pub(super) sweep: &'static str,
+    sweep: &'static str,
+    statement: &'static str,
+    threshold: Threshold,
+    unit: Unit,
+    measure: fn(&Evidence<'_>) -> Vec<Finding>,
+}
+
+/// A claim with what was found for it.
+pub(super) struct Checked {
+    claim: &'static Claim,
+    /// The same number from the paper's own tables, where they have it.
+    printed: Option<f64>,
     /// One for each key that measured it.
-    pub(super) findings: Vec<Finding>,
+    findings: Vec<Finding>,
+}
+
+pub(super) const fn claim(
+    sweep: &'static str,
+    statement: &'static str,
+    threshold: Threshold,
+    unit: Unit,
+    measure: fn(&Evidence<'_>) -> Vec<Finding>,
+) -> Claim {
+    Claim { sweep, statement, threshold, unit, measure }
+}
+
+/// All claims, measured.
+pub(super) fn check(rows: &Evidence<'_>) -> Vec<Checked> {
+    let paper = Evidence::of(&numbers::RESULTS);
+    let check = |claim: &'static Claim| Checked {
+        claim,
+        printed: (claim.measure)(&paper).first().map(|(_, observed)| observed.estimate.value),
+        findings: (claim.measure)(rows),
+    };
+    CLAIMS.iter().map(check).collect()
 }
 
 impl Threshold {
@@ -98,24 +126,6 @@ impl Claim {
         Some(format!("[{}, {}]", self.unit.show(low), self.unit.show(high)))
     }
 
-    fn line(&self, finding: Option<&Finding>, with_title: bool) -> Line {
-        let estimate = finding.map(|(_, observed)| &observed.estimate);
-        let verdict = |of: &Estimate| self.verdict(of).to_owned() + &self.warning(of);
-        let measured =
-            |of: &Estimate| Entry { spread: self.interval(of), ..Entry::plain(self.unit.show(of.value)) };
-        let mut cells = vec![
-            Some(Entry::plain(estimate.map_or_else(|| "not measured".to_owned(), verdict))),
-            estimate.map(measured),
-            Some(Entry::plain(self.threshold.show(self.unit))),
-            self.printed.map(|value| Entry::plain(self.unit.show(value))),
-            finding.map(|(_, observed)| Entry::plain(&observed.at)),
-        ];
-        if with_title {
-            cells.push(finding.map(|(title, _)| Entry::plain(title)));
-        }
-        Line { name: self.statement.clone(), cells }
-    }
-
     /// The verdict, the statement and its numbers in one line.
     fn sentence(&self, Observation { estimate, at }: &Observation) -> String {
         let verdict = format!("{}:", self.verdict(estimate));
@@ -130,16 +140,37 @@ impl Claim {
     }
 }
 
+impl Checked {
+    fn line(&self, finding: Option<&Finding>, with_title: bool) -> Line {
+        let claim = self.claim;
+        let estimate = finding.map(|(_, observed)| observed.estimate);
+        let verdict = |of: Estimate| claim.verdict(&of).to_owned() + &claim.warning(&of);
+        let number =
+            |of: Estimate| Entry { spread: claim.interval(&of), ..Entry::plain(claim.unit.show(of.value)) };
+        let mut cells = vec![
+            Some(Entry::plain(estimate.map_or_else(|| "not measured".to_owned(), verdict))),
+            estimate.map(number),
+            Some(Entry::plain(claim.threshold.show(claim.unit))),
+            self.printed.map(|value| Entry::plain(claim.unit.show(value))),
+            finding.map(|(_, observed)| Entry::plain(&observed.at)),
+        ];
+        if with_title {
+            cells.push(finding.map(|(title, _)| Entry::plain(title)));
+        }
+        Line { name: claim.statement.to_owned(), cells }
+    }
+}
+
 /// The titles of the keys that findings are of.
-fn titles(claims: &[Claim]) -> BTreeSet<&str> {
+fn titles(claims: &[Checked]) -> BTreeSet<&str> {
     claims.iter().flat_map(|claim| &claim.findings).map(|(title, _)| title.as_str()).collect()
 }
 
 /// How many were measured, and how many of them held.
-fn counted(claims: &[Claim]) -> String {
+fn counted(claims: &[Checked]) -> String {
     let verdicts: Vec<bool> = claims
         .iter()
-        .flat_map(|claim| claim.findings.iter().map(|(_, of)| claim.threshold.holds(of.estimate.value)))
+        .flat_map(|claim| claim.findings.iter().map(|(_, of)| claim.claim.threshold.holds(of.estimate.value)))
         .collect();
     let (all, missing) = (claims.len(), claims.iter().filter(|claim| claim.findings.is_empty()).count());
     let (total, held) = (verdicts.len(), verdicts.iter().filter(|held| **held).count());
@@ -150,7 +181,7 @@ fn counted(claims: &[Claim]) -> String {
 }
 
 /// All claims as a table, with the sweeps that would measure those that were not; `None` where none was.
-pub(super) fn sheet(claims: &[Claim]) -> Option<Sheet> {
+pub(super) fn sheet(claims: &[Checked]) -> Option<Sheet> {
     let titles = titles(claims);
     // Where everything is of one key, its title is said once, above.
     let with_title = titles.len() > 1;
@@ -167,9 +198,10 @@ pub(super) fn sheet(claims: &[Claim]) -> Option<Sheet> {
             lines.push(claim.line(None, with_title));
         }
     }
-    let missing: Vec<&Claim> = claims.iter().filter(|claim| claim.findings.is_empty()).collect();
+    let missing = claims.iter().filter(|claim| claim.findings.is_empty()).map(|checked| checked.claim);
+    let missing: Vec<&Claim> = missing.collect();
     let note = |of_sweep: &[&Claim]| {
-        let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement.as_str()).collect();
+        let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement).collect();
         format!("{} measures what was not: {}", of_sweep[0].sweep, statements.join("; "))
     };
     let counted = counted(claims);
@@ -187,7 +219,7 @@ pub(super) fn sheet(claims: &[Claim]) -> Option<Sheet> {
 }
 
 /// Those that were measured, a line each; empty where none was.
-pub(super) fn text(claims: &[Claim]) -> String {
+pub(super) fn text(claims: &[Checked]) -> String {
     let titles = titles(claims);
     if titles.is_empty() {
         return String::new();
@@ -199,7 +231,7 @@ pub(super) fn text(claims: &[Claim]) -> String {
         }
         for claim in claims {
             for (_, observed) in claim.findings.iter().filter(|(known, _)| known == title) {
-                text.push_str(&format!("  {}\n", escape::plain(&claim.sentence(observed))));
+                text.push_str(&format!("  {}\n", escape::plain(&claim.claim.sentence(observed))));
             }
         }
     }
@@ -213,14 +245,7 @@ mod tests {
     #[test]
     fn the_value_decides_and_the_interval_is_shown() {
         let unit = Unit { digits: 2, suffix: "", signed: true };
-        let claim = Claim {
-            statement: "near".to_owned(),
-            threshold: Threshold::AtMost(0.4),
-            unit,
-            printed: None,
-            sweep: "",
-            findings: Vec::new(),
-        };
+        let claim = claim("", "near", Threshold::AtMost(0.4), unit, |_| Vec::new());
         let words = |value, low, high| {
             let estimate = Estimate { value, interval: Some(Interval { low, high }) };
             claim.verdict(&estimate).to_owned() + &claim.warning(&estimate)

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::bars::{self, Bar, Stack};
-use super::{Evidence, Exhibit, Pieces, TOVA, beside, numbers, titles};
+use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, beside, numbers, titles};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Printed};
 use crate::report::series_style::SeriesStyles;
@@ -22,18 +22,12 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     let mut panels = evidence.panels_of("perplexity", "nll", &|policy| OF_PERPLEXITY.contains(&policy));
     // Very long texts are Figure 7's.
     panels.retain(|panel| !evidence.is_long(&panel.key));
-    if panels.is_empty() {
-        return Err(format!(
-            "no perplexity of {} was measured on texts of a usual length",
-            OF_PERPLEXITY.join(", ")
-        ));
-    }
     let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
-    if evidence.beside_paper {
-        pieces.differences = beside::perplexity(&panels);
-        pieces.notes.extend(beside::of_another_length(&panels));
+    for (panel, title) in panels.iter().zip(titles(&panels)).filter(|_| evidence.beside_paper) {
+        pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
     }
-    Ok(pieces)
+    let policies = OF_PERPLEXITY.join(", ");
+    pieces.or_missing(&format!("no perplexity of {policies} was measured on texts of a usual length"))
 }
 
 /// Panels over the cache size on as many pages as they need.
@@ -51,25 +45,24 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
             }
         };
         let charts: Vec<Chart> = panels.iter().zip(*titles).map(chart).collect();
-        let title = format!("{exhibit}, redrawn: {}", exhibit.source().shows);
         let page = evidence.page(charts.len());
         let end = if pages.len() > 1 { format!("page-{}", number + 1) } else { String::new() };
-        pieces.scenes.push((end, page.curves(&title, &charts, &styles, Some(NAMES))));
+        pieces.scenes.push((end, page.curves(&exhibit.title(), &charts, &styles, Some(NAMES))));
     }
     pieces
 }
 
 /// The paper's Table 3 at the sizes and of the policies that a panel has.
 fn printed(panel: &Panel) -> Option<Printed> {
-    let sizes = beside::sizes(panel)?;
-    let source = format!("paper: {}", numbers::MODEL);
-    let line = |(policy, values): &(&str, [f64; 7])| {
-        let here = |size: &&(usize, u32)| panel.point(policy, Some(size.1)).is_some();
-        let spots = sizes.iter().filter(here).map(|(at, size)| (f64::from(*size), values[*at])).collect();
-        ((*policy).to_owned(), spots)
+    let (paper, sizes) = beside::panel_and_sizes(panel)?;
+    let line = |policy: &str| {
+        let here = |size: &&u32| panel.point(policy, Some(**size)).is_some();
+        let spot = |size: &u32| Some((f64::from(*size), paper.point(policy, Some(*size))?.estimate.value));
+        (policy.to_owned(), sizes.iter().filter(here).filter_map(spot).collect())
     };
-    let lines = numbers::TABLE_3.iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
-    Some(Printed { lines: lines.collect(), full: panel.full().map(|_| numbers::TABLE_3_FULL), source })
+    let lines = paper.policies().into_iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
+    let full = panel.full().and(paper.full()).map(|point| point.estimate.value);
+    Some(Printed { lines: lines.collect(), full, source: format!("paper: {}", numbers::MODEL) })
 }
 
 /// SQuALITY or QASPER of one kind of models.
@@ -94,11 +87,7 @@ pub(super) fn questions(
             models.join(", ")
         ));
     }
-    let mut pieces = charts(exhibit, evidence, &panels, false);
-    if evidence.beside_paper {
-        pieces.notes.push("the paper prints no numbers of this figure, so none are laid over".to_owned());
-    }
-    Ok(pieces)
+    Ok(charts(exhibit, evidence, &panels, false))
 }
 
 /// Whether a model was asked as one tuned on instructions: through its chat template, or by its name.
@@ -110,29 +99,32 @@ pub(super) fn is_instructed(key: &SeriesKey) -> bool {
 }
 
 pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    let endings = ["judge_win", "judge_tie", "judge_loss"]
-        .map(|metric| evidence.panels_of("judge", metric, &|policy| policy != "full"));
+    let endings = ["judge_win", "judge_tie", "judge_loss"];
+    let [wins, ties, losses] =
+        endings.map(|metric| evidence.panels_of("judge", metric, &|policy| policy != "full"));
+    let with_others = |(wins, title): (&Panel, String)| {
+        let of_same = |panels: &[Panel]| panels.iter().find(|panel| panel.key == wins.key).cloned();
+        Some((title, [wins.clone(), of_same(&ties)?, of_same(&losses)?]))
+    };
+    let settings: Vec<(String, [Panel; 3])> = wins.iter().zip(titles(&wins)).filter_map(with_others).collect();
+    let mut pieces = Pieces::default();
     let mut stacks = Vec::new();
-    let mut notes = Vec::new();
-    for (wins, title) in endings[0].iter().zip(titles(&endings[0])) {
-        let ties = endings[1].iter().find(|panel| panel.key == wins.key);
-        let losses = endings[2].iter().find(|panel| panel.key == wins.key);
-        let compared = evidence.beside_paper && wins.key.length == numbers::LENGTH;
-        if evidence.beside_paper && !compared {
-            notes.push(beside::other_length(&title, wins.key.length));
+    for (title, panels) in &settings {
+        if evidence.beside_paper {
+            pieces.compare(beside::preferences(panels, title), title, panels[0].key.length);
         }
-        for policy in wins.policies().into_iter().filter(|policy| *policy != "full") {
+        for policy in panels[0].policies().into_iter().filter(|policy| *policy != "full") {
             let bar = |size: u32| {
                 let share = |panel: Option<&Panel>| Some(panel?.point(policy, Some(size))?.estimate.value);
-                let printed =
-                    numbers::FIGURE_6.iter().find(|(known, _)| *known == size && compared && policy == TOVA);
+                let shares =
+                    |[win, tie, loss]: [Option<&Panel>; 3]| Some([share(win)?, share(tie)?, share(loss)?]);
                 Some(Bar {
                     size: size.to_string(),
-                    measured: [share(Some(wins))?, share(ties)?, share(losses)?],
-                    printed: printed.map(|(_, shares)| *shares),
+                    measured: shares(panels.each_ref().map(Some))?,
+                    printed: shares(panels.each_ref().map(numbers::panel_like)).filter(|_| evidence.beside_paper),
                 })
             };
-            let bars: Vec<Bar> = wins.sizes().into_iter().filter_map(bar).collect();
+            let bars: Vec<Bar> = panels[0].sizes().into_iter().filter_map(bar).collect();
             let title = format!("{title} \u{B7} {}", escape::plain(policy));
             stacks.extend((!bars.is_empty()).then(|| Stack { title, policy: escape::plain(policy), bars }));
         }
@@ -141,11 +133,13 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
         return Err("no story was judged".to_owned());
     }
     let page = evidence.page(stacks.len());
-    let title = format!("{exhibit}, redrawn: {}", exhibit.source().shows);
     let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders";
-    let scene = bars::scene(&title, &stacks, &page, numbers::STORY_MODEL, caption);
-    let differences = if evidence.beside_paper { beside::judged(evidence, &endings) } else { Vec::new() };
-    Ok(Pieces { scenes: vec![(String::new(), scene)], differences, notes, ..Pieces::default() })
+    let scene = bars::scene(&exhibit.title(), &stacks, &page, numbers::STORY_MODEL, caption);
+    pieces.scenes.push((String::new(), scene));
+    if evidence.beside_paper {
+        pieces.differences.extend(beside::story_lengths(evidence));
+    }
+    Ok(pieces)
 }
 
 pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
@@ -169,18 +163,10 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         let Some(charts) = charts.filter(|charts| !charts.is_empty()) else { continue };
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
-        let long = format!("{exhibit}, redrawn: {}: {title}", exhibit.source().shows);
+        let long = format!("{}: {title}", exhibit.title());
         pieces.scenes.push((end_of(&title, running.len()), page.curves(&long, &charts, &styles, Some(&caption))));
     }
-    if pieces.scenes.is_empty() {
-        return Err("no text is longer than 4,096 tokens and was read by window+4 or tova".to_owned());
-    }
-    if evidence.beside_paper {
-        pieces
-            .notes
-            .push("the paper prints no numbers of this figure; the claims say what it says of them".to_owned());
-    }
-    Ok(pieces)
+    pieces.or_missing("no text is longer than 4,096 tokens and was read by window+4 or tova")
 }
 
 /// The end of a file name, which tells several keys apart.
@@ -189,63 +175,45 @@ fn end_of(title: &str, keys: usize) -> String {
 }
 
 /// Maps of some layers; an empty range is the last layer.
-pub(super) fn maps(exhibit: Exhibit, evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Pieces, String> {
+pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Pieces, String> {
     let kept = evidence.kept();
     let mut pieces = Pieces::default();
     let mut deepest = None;
     for section in &kept {
-        let Some((size, all)) = section.maps_of(TOVA) else { continue };
-        let last = all.last().map(|map| map.layer);
+        let Some((size, mut maps)) = section.maps_of(TOVA) else { continue };
+        let last = maps.last().map(|map| map.layer);
         deepest = deepest.max(last);
-        let wanted =
-            |map: &heatmap::Map| layers.contains(&map.layer) || (layers.is_empty() && Some(map.layer) == last);
-        let maps: Vec<heatmap::Map> = all.into_iter().filter(wanted).collect();
-        let Some(last) = maps.last() else { continue };
-        let end = end_of(section.title(), kept.len());
-        let what = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
-        let what = if maps.len() == 1 { format!("{what} \u{B7} layer {}", last.layer) } else { what };
+        maps.retain(|map| layers.contains(&map.layer) || (layers.is_empty() && Some(map.layer) == last));
+        let mut what = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
+        if let [only] = &maps[..] {
+            what.push_str(&format!(" \u{B7} layer {}", only.layer));
+        }
         for (number, page) in maps.chunks(heatmap::MOST).enumerate() {
             let columns = evidence.columns.unwrap_or(if page.len() > 2 { 2 } else { 1 });
             let (width, abreast) = match columns {
                 // Four make a square.
-                1 => (super::COLUMN, if page.len() == 4 { 2 } else { page.len().min(3) }),
-                _ => (super::TWO_COLUMNS, page.len().min(5)),
+                1 => (COLUMN, if page.len() == 4 { 2 } else { page.len().min(3) }),
+                _ => (TWO_COLUMNS, page.len().min(5)),
             };
-            let end = match number {
-                0 => end.clone(),
-                _ => [end.as_str(), &format!("page-{}", number + 1)].join("-").trim_matches('-').to_owned(),
-            };
+            let page_number = (number > 0).then(|| format!("page-{}", number + 1));
+            let end = [Some(end_of(section.title(), kept.len())), page_number].into_iter().flatten();
+            let end = end.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
             pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast)));
         }
     }
-    match (pieces.scenes.is_empty(), deepest) {
-        (false, _) => Ok(pieces),
-        (true, Some(deepest)) => Err(format!("the deepest layer that was mapped is {deepest}")),
-        (true, None) => {
-            Err("no map of what tova keeps was made (`maps:` of the task says of how many samples)".to_owned())
-        }
-    }
-    .map(|mut pieces| {
-        if evidence.beside_paper {
-            pieces.notes.push(format!("the paper prints no numbers of {exhibit}, so none are laid over"));
-        }
-        pieces
+    pieces.or_missing(&match deepest {
+        Some(deepest) => format!("the deepest layer that was mapped is {deepest}"),
+        None => "no map of what tova keeps was made (`maps:` of the task says of how many samples)".to_owned(),
     })
 }
 
 pub(super) fn places(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let kept = evidence.kept();
     let mut pieces = Pieces::default();
-    let width = if evidence.columns == Some(2) { super::TWO_COLUMNS } else { super::COLUMN };
+    let width = if evidence.columns == Some(2) { TWO_COLUMNS } else { COLUMN };
     for section in &kept {
         let scene = section.places_of(TOVA, width);
         pieces.scenes.extend(scene.map(|scene| (end_of(section.title(), kept.len()), scene)));
     }
-    if pieces.scenes.is_empty() {
-        return Err("no steps that tova keeps a token were measured".to_owned());
-    }
-    if evidence.beside_paper {
-        pieces.notes.push("the paper prints no numbers of this figure, so none are laid over".to_owned());
-    }
-    Ok(pieces)
+    pieces.or_missing("no steps that tova keeps a token were measured")
 }

@@ -1,46 +1,18 @@
 //! How the paper's claims are measured: gaps to the full cache, leads over other policies, rises over long texts.
 //!
 //! Losses and leads are positive where the sentence of the claim says "worse" and "better", whichever way a metric improves.
-//! The paper's Table 3 is a panel that the same functions measure.
+//! The paper's own numbers are measured by the same functions.
 
 use super::claim::{Finding, Observation};
 use super::published::Paper;
 use super::{Evidence, TOVA, numbers, titles};
-use crate::metric::{Better, Metric};
+use crate::metric::Better;
 use crate::report::retention::Section;
-use crate::report::{Estimate, Interval, Panel, Point, RUNNING, SeriesKey, throughput};
+use crate::report::{Estimate, Interval, Panel, RUNNING, SeriesKey, throughput};
 
 /// What the paper compares TOVA with.
 pub(super) const BASELINES: [&str; 6] = ["truncate", "window", "window+1", "window+4", "h2o", "h2o-layer"];
 pub(super) const BEST_BASELINE: &str = "window+4";
-
-/// The paper's Table 3 as a panel without samples.
-pub(super) fn table_3() -> Panel {
-    let estimate = |value| Estimate { value, interval: None };
-    let points = numbers::TABLE_3.iter().flat_map(|(policy, row)| {
-        numbers::TABLE_3_SIZES.into_iter().zip(row).map(move |(size, value)| Point {
-            policy: (*policy).to_owned(),
-            cache_size: Some(size),
-            estimate: estimate(*value),
-            to_full: Some(estimate(value - numbers::TABLE_3_FULL)),
-            samples: 0,
-            clusters: 0,
-            weight: 0.0,
-            complete: true,
-        })
-    });
-    Panel {
-        key: SeriesKey { length: numbers::LENGTH, ..SeriesKey::default() },
-        metric: Metric::of("nll"),
-        slice: None,
-        chance: None,
-        points: points.collect(),
-        pairs: Vec::new(),
-        samples: 0,
-        clusters: 0,
-        notes: Vec::new(),
-    }
-}
 
 /// The sizes that evict, ascending.
 fn sizes(panel: &Panel) -> Vec<u32> {
@@ -50,21 +22,13 @@ fn sizes(panel: &Panel) -> Vec<u32> {
 /// By how much a policy is worse than the full cache.
 fn loss(panel: &Panel, policy: &str, size: u32) -> Option<Estimate> {
     let difference = panel.point(policy, Some(size))?.to_full?;
-    match panel.metric.better {
-        Better::Lower => Some(difference),
-        Better::Higher => Some(difference.turned()),
-        Better::Unknown => None,
-    }
+    Some(if panel.metric.better == Better::Higher { difference.turned() } else { difference })
 }
 
 /// By how much a policy is better than another.
 fn lead(panel: &Panel, policy: &str, other: &str, size: u32) -> Option<f64> {
     let difference = value_at(panel, policy, size)? - value_at(panel, other, size)?;
-    match panel.metric.better {
-        Better::Lower => Some(-difference),
-        Better::Higher => Some(difference),
-        Better::Unknown => None,
-    }
+    Some(if panel.metric.better == Better::Higher { difference } else { -difference })
 }
 
 fn value_at(panel: &Panel, policy: &str, size: u32) -> Option<f64> {
@@ -151,21 +115,15 @@ pub(super) fn of_long_texts(
     evidence: &Evidence<'_>,
     measure: fn(&Running<'_>) -> Option<Observation>,
 ) -> Vec<Finding> {
-    let panels = &evidence.results.panels;
-    let is_whole = |panel: &&Panel| panel.metric.id == "nll" && panel.slice.is_none();
-    let whole: Vec<&Panel> = panels.iter().filter(is_whole).filter(|panel| evidence.is_long(&panel.key)).collect();
-    let keys: Vec<SeriesKey> = whole.iter().map(|panel| panel.key.clone()).collect();
-    let found = whole.iter().filter_map(|panel| {
-        let own = panels.iter().filter(|part| part.key == panel.key);
-        let ends = own.filter(|part| part.metric.id == "nll").filter_map(|part| {
-            let end = part.slice.as_deref()?.strip_prefix(RUNNING)?.strip_prefix(':')?.parse::<u64>().ok()?;
-            (end >= u64::from(numbers::LENGTH)).then_some((end, part))
-        });
-        let mut running: Vec<(u64, &Panel)> = ends.collect();
-        running.sort_by_key(|(end, _)| *end);
-        Some((panel.key.title(&keys), measure(&running)?))
+    let running = evidence.results.panels.iter().filter(|panel| panel.metric.id == "nll").filter_map(|panel| {
+        let end = panel.slice.as_deref()?.strip_prefix(RUNNING)?.strip_prefix(':')?.parse::<u64>().ok()?;
+        (end >= u64::from(numbers::LENGTH)).then_some((end, panel))
     });
-    found.collect()
+    // Panels are ordered by key, then by the number in their slice.
+    let running: Vec<(u64, &Panel)> = running.collect();
+    let keys: Vec<SeriesKey> = running.iter().map(|(_, panel)| panel.key.clone()).collect();
+    let of_one = running.chunk_by(|a, b| a.1.key == b.1.key);
+    of_one.filter_map(|running| Some((running[0].1.key.title(&keys), measure(running)?))).collect()
 }
 
 /// The first of a policy's names that was measured, at the paper's size or the largest.

@@ -13,7 +13,6 @@ mod measure;
 mod numbers;
 mod published;
 mod tables;
-mod tag_map;
 #[cfg(test)]
 mod tests;
 
@@ -27,8 +26,10 @@ use crate::ledger::{Row, write_derived};
 use crate::report::curve::Page;
 use crate::report::retention::{self, Section};
 use crate::report::scene::Scene;
-use crate::report::{self, Format, Panel, RUNNING, Results, SeriesKey, Sheet, Written, table};
-pub use exhibit::{Exhibit, Unknown};
+use crate::report::{self, Format, Grid, Panel, RUNNING, Results, SeriesKey, Sheet, Written, table};
+pub use exhibit::Exhibit;
+#[cfg(test)]
+pub(crate) use numbers::ROWS;
 use published::Paper;
 
 /// Where and how exhibits are drawn.
@@ -88,7 +89,7 @@ pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Dra
     for exhibit in exhibits {
         match exhibit.pieces(&evidence) {
             Ok(pieces) => write(*exhibit, &pieces, options, &mut drawn)?,
-            Err(why) => drawn.missing.push(exhibit.missing(&why)),
+            Err(missing) => drawn.missing.push(missing),
         }
     }
     Ok(drawn)
@@ -139,6 +140,21 @@ fn put(folder: &Path, stem: &str, format: &Format, content: &[u8], drawn: &mut D
     Ok(())
 }
 
+impl Pieces {
+    /// An error where nothing was drawn.
+    fn or_missing(self, why: &str) -> Result<Self, String> {
+        if self.scenes.is_empty() && self.tables.is_empty() { Err(why.to_owned()) } else { Ok(self) }
+    }
+
+    /// Adds differences to the paper's numbers, or why there are none.
+    fn compare(&mut self, differences: Option<Sheet>, title: &str, length: u32) {
+        match differences {
+            Some(sheet) => self.differences.push(sheet),
+            None => self.notes.push(beside::not_compared(title, length)),
+        }
+    }
+}
+
 impl<'a> Evidence<'a> {
     fn of(results: &'a Results<'_>) -> Self {
         Self { results, sections: retention::sections(results, &Paper), columns: None, beside_paper: false }
@@ -184,6 +200,10 @@ const TWO_COLUMNS: f64 = 6.9 * 72.0;
 
 /// The paper's policy.
 const TOVA: &str = "tova";
+
+fn sheet(title: String, about: String, corner: &'static str, grid: Grid) -> Sheet {
+    Sheet { title, about, corner, grid, notes: Vec::new() }
+}
 
 fn titles(panels: &[Panel]) -> Vec<String> {
     let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();

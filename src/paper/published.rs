@@ -1,6 +1,7 @@
 //! What the paper adds to a report: its Table 1 beside decoding speeds, its Table 5 beside lifetimes, and its claims.
 
-use super::{Evidence, TOVA, claim, claims, numbers, tag_map};
+use super::numbers::{self, LENGTH, NUMBERS, RECENT_SHARE, Speed, TABLE_5_SIZES, TagSteps};
+use super::{Evidence, TOVA, claim};
 use crate::report::{Beside, Entry, Extra, Published, Results, SeriesKey};
 
 /// The paper's numbers.
@@ -22,9 +23,10 @@ impl Published for Paper {
     }
 
     fn beside_lifetimes(&self, key: &SeriesKey, size: u32, slices: &[&str]) -> Option<Beside> {
-        tag_map::is_compared(key.length, size).then(|| Beside {
+        let column = table_5_column(key.length, size)?;
+        Some(Beside {
             columns: vec!["Penn tags in the paper"],
-            cells: slices.iter().map(|slice| vec![Some(Entry::plain(tag_map::beside(slice, size)))]).collect(),
+            cells: slices.iter().map(|slice| vec![Some(Entry::plain(penn_tags(slice, column)))]).collect(),
             source: format!(
                 "The last column has the paper's Table 5 at {size} (TOVA, LLaMA-2-7B) for the Penn tags whose tokens \
                  have this class or tag here; results/README.md says what is alike and what is not."
@@ -33,7 +35,7 @@ impl Published for Paper {
     }
 
     fn on_lifetimes(&self) -> String {
-        let (least, most) = numbers::RECENT_SHARE;
+        let (least, most) = RECENT_SHARE;
         format!(
             "For comparison, the paper (TOVA, {}) finds that {least:.0} to {most:.0} % of the kept tokens are recent, and that \
              the first token is kept to the end at every size.",
@@ -42,17 +44,40 @@ impl Published for Paper {
     }
 
     fn extra(&self, results: &Results<'_>) -> Extra {
-        let claims = claims::all(&Evidence::of(results));
+        let claims = claim::check(&Evidence::of(results));
         Extra { sheets: claim::sheet(&claims).into_iter().collect(), terminal: claim::text(&claims) }
     }
 }
 
 /// The paper's numbers, where they are of this length and size: of TOVA and of the full cache.
-pub(super) fn speed(key: &SeriesKey, policy: &str, size: Option<u32>) -> Option<&'static numbers::Speed> {
+pub(super) fn speed(key: &SeriesKey, policy: &str, size: Option<u32>) -> Option<&'static Speed> {
     let size = match (policy, size) {
-        ("full", None) => numbers::LENGTH,
-        (TOVA, Some(size)) if size < numbers::LENGTH => size,
+        ("full", None) => LENGTH,
+        (TOVA, Some(size)) if size < LENGTH => size,
         _ => return None,
     };
-    numbers::TABLE_1.iter().find(|known| known.size == size && key.length == numbers::LENGTH)
+    NUMBERS.table_1.iter().find(|known| known.size == size && key.length == LENGTH)
+}
+
+/// The column of Table 5 for samples of this length at this size.
+pub(super) fn table_5_column(length: u32, size: u32) -> Option<usize> {
+    TABLE_5_SIZES.iter().position(|known| *known == size && length == LENGTH)
+}
+
+/// A column's lines of a class or tag, as `NN 270, NNS 270`; empty where there are none.
+fn penn_tags(slice: &str, column: usize) -> String {
+    let lines = NUMBERS.table_5.iter().filter(|TagSteps(_, known, _)| known == slice);
+    lines.map(|TagSteps(tag, _, steps)| format!("{tag} {}", steps[column])).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn penn_tags_are_listed_with_their_class() {
+        assert_eq!(table_5_column(LENGTH, 512), Some(1));
+        assert_eq!((table_5_column(LENGTH, 100), table_5_column(2048, 512)), (None, None));
+        assert_eq!((penn_tags("tag:NOUN", 1), penn_tags("class:first", 1)), ("NN 527, NNS 526".into(), "".into()));
+    }
 }
