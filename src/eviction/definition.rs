@@ -1,7 +1,8 @@
 //! The plain definition that the scan is tested against: one token at a time, entries deleted, in f64.
 
 use super::scan::Eviction;
-use super::settings::{Scope, Score};
+use super::scoring::Score;
+use super::settings::Scope;
 use super::tests::Case;
 
 /// Results of the definition for a text.

@@ -3,7 +3,8 @@
 
 use super::policy::SizedPolicy;
 use super::scan::BlockScan;
-use super::settings::{Scope, Score};
+use super::scoring::Score;
+use super::settings::Scope;
 
 /// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

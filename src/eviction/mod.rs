@@ -18,4 +18,5 @@ mod tests;
 pub use entries::{CacheEntries, Heads};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use scan::{BlockScan, Eviction, Normaliser};
-pub use settings::{Keyword, POSITIONS, Positions, SCOPES, SCORES, Scope, Score};
+pub use scoring::{SCORES, Score};
+pub use settings::{Keyword, POSITIONS, Positions, SCOPES, Scope};

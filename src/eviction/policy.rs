@@ -7,7 +7,8 @@ use std::fmt;
 
 use anyhow::{Result, ensure};
 
-use super::settings::{Scope, Score};
+use super::scoring::Score;
+use super::settings::Scope;
 
 /// How much of the past the model may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

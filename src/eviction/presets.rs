@@ -4,7 +4,8 @@
 //! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
 use super::policy::{Amount, Policy};
-use super::settings::{Scope, Score};
+use super::scoring::Score;
+use super::settings::Scope;
 
 /// One named policy, for `list` and the documentation.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ const fn preset(
 }
 
 /// The table of presets.
-pub const PRESETS: [Preset; 8] = [
+pub const PRESETS: &[Preset] = &[
     preset(
         "window",
         (Score::Recency, Scope::Layer, Amount::Tokens(0)),

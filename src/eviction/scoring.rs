@@ -1,15 +1,67 @@
-//! What each score says of an entry: the only place where scores are computed.
+//! Every score: its word, its meaning and how it ranks entries. Scores are computed nowhere else.
 //!
 //! Scores that never change are drawn or taken from the key when an entry joins, and are stored beside it as its
 //! priority. The others are sums over attention, which the scan provides.
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::entries::CacheEntries;
 use super::policy::SizedPolicy;
 use super::scan::Attention;
-use super::settings::{Scope, Score};
+use super::settings::{Keyword, Scope, keyword, name_of};
 use crate::vector;
+
+/// What ranks the entries of a full cache. The entry with the lowest score is evicted, the oldest of equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Score {
+    /// The token's position.
+    Recency,
+    /// Attention that the newest query pays (arXiv 2401.06104, section 4).
+    LastAttention,
+    /// Attention received since the entry joined, its own row included (arXiv 2306.14048).
+    AccumulatedAttention,
+    /// The negative L2 norm of the key (arXiv 2406.11430; `KnormPress` in NVIDIA/kvpress).
+    KeyNorm,
+    /// A number drawn once, when the entry joins.
+    Random,
+}
+
+/// Every score.
+pub const SCORES: &[Keyword<Score>] = &[
+    keyword(Score::Recency, "recency", "evicts the oldest entry (Window, StreamingLLM)"),
+    keyword(
+        Score::LastAttention,
+        "last_attention",
+        "evicts the entry to which the newest query attends least (TOVA)",
+    ),
+    keyword(
+        Score::AccumulatedAttention,
+        "accumulated_attention",
+        "evicts the entry that has received least attention since it was added (H2O)",
+    ),
+    keyword(Score::KeyNorm, "key_norm", "evicts the entry whose key has the largest L2 norm"),
+    keyword(
+        Score::Random,
+        "random",
+        "evicts by a priority drawn when an entry is added, so that the survivors are a uniform sample",
+    ),
+];
+
+impl Score {
+    pub fn name(self) -> &'static str {
+        name_of(SCORES, self)
+    }
+
+    /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
+    /// computed in f64. (Where the least attended entry leaves, it hardly matters which of two nearly equal ones
+    /// does.)
+    pub fn compares_norms(self) -> bool {
+        self == Score::KeyNorm
+    }
+}
 
 impl CacheEntries {
     /// The priority of an entry under scores that never change; `None` under the others. `norm(kv_head)` is the L2

@@ -1,4 +1,4 @@
-//! Settings that are chosen from a list: scores, scopes and positions.
+//! Settings that are chosen from a list: scopes and positions. (Scores are in `scoring.rs`.)
 //!
 //! Each has one table of values, words and meanings, from which `list`, the JSON schema and error messages are
 //! made.
@@ -13,62 +13,12 @@ pub struct Keyword<T> {
     pub meaning: &'static str,
 }
 
-const fn keyword<T: Copy>(value: T, name: &'static str, meaning: &'static str) -> Keyword<T> {
+pub(super) const fn keyword<T: Copy>(value: T, name: &'static str, meaning: &'static str) -> Keyword<T> {
     Keyword { value, name, meaning }
 }
 
-fn name_of<T: PartialEq>(table: &'static [Keyword<T>], value: T) -> &'static str {
+pub(super) fn name_of<T: PartialEq>(table: &'static [Keyword<T>], value: T) -> &'static str {
     table.iter().find(|keyword| keyword.value == value).expect("every value has a row in its table").name
-}
-
-/// What ranks the entries of a full cache. The entry with the lowest score is evicted, the oldest of equal ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Score {
-    /// The token's position.
-    Recency,
-    /// Attention that the newest query pays (arXiv 2401.06104, section 4).
-    LastAttention,
-    /// Attention received since the entry joined, its own row included (arXiv 2306.14048).
-    AccumulatedAttention,
-    /// The negative L2 norm of the key (arXiv 2406.11430; `KnormPress` in NVIDIA/kvpress).
-    KeyNorm,
-    /// A number drawn once, when the entry joins.
-    Random,
-}
-
-/// Every score.
-pub const SCORES: [Keyword<Score>; 5] = [
-    keyword(Score::Recency, "recency", "evicts the oldest entry (Window, StreamingLLM)"),
-    keyword(
-        Score::LastAttention,
-        "last_attention",
-        "evicts the entry to which the newest query attends least (TOVA)",
-    ),
-    keyword(
-        Score::AccumulatedAttention,
-        "accumulated_attention",
-        "evicts the entry that has received least attention since it was added (H2O)",
-    ),
-    keyword(Score::KeyNorm, "key_norm", "evicts the entry whose key has the largest L2 norm"),
-    keyword(
-        Score::Random,
-        "random",
-        "evicts by a priority drawn when an entry is added, so that the survivors are a uniform sample",
-    ),
-];
-
-impl Score {
-    pub fn name(self) -> &'static str {
-        name_of(&SCORES, self)
-    }
-
-    /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
-    /// computed in f64. (Where the least attended entry leaves, it hardly matters which of two nearly equal ones
-    /// does.)
-    pub fn compares_norms(self) -> bool {
-        self == Score::KeyNorm
-    }
 }
 
 /// Which heads share one decision.

@@ -80,7 +80,7 @@ impl Case {
 const SALT: u64 = 7;
 
 fn policies() -> impl Strategy<Value = (Policy, usize)> {
-    let score = prop::sample::select(SCORES.map(|keyword| keyword.value).to_vec());
+    let score = prop::sample::select(SCORES.iter().map(|keyword| keyword.value).collect::<Vec<_>>());
     let scope = prop::sample::select(vec![Scope::Layer, Scope::Head]);
     (score, scope, 1usize..24).prop_flat_map(|(score, scope, size)| {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {

@@ -92,7 +92,7 @@ const BY_COMMONEST: &str = "the commonest answer";
 const BY_FIRST_WORDS: &str = "the document's first words";
 
 /// All metrics but those of guesses, which are in [`Metric::guess`].
-pub static METRICS: [Metric; 37] = [
+pub static METRICS: &[Metric] = &[
     new("nll", "perplexity", Lower, Perplexity).stem("perplexity"),
     new("nll_word", "word-level perplexity", Lower, Perplexity).stem("word-perplexity"),
     new("kl_to_full", "KL to full (nats)", Lower, Mean).with(&[NoDifference]),

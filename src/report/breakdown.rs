@@ -105,7 +105,7 @@ impl Breakdown<'_> {
         let borders: Vec<u32> =
             std::iter::successors(Some(first), |border| border.checked_mul(2)).take_while(|b| *b <= end).collect();
         let chance = spots.iter().filter_map(|(panel, middle)| Some((*middle, panel.chance?))).collect();
-        let across = ("tokens between the fact and the question", Axis::of_sizes(&borders));
+        let across = ("tokens between the fact and the answer", Axis::of_sizes(&borders));
         Some(self.curves(size, &spots, |_| true, across, chance))
     }
 

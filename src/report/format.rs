@@ -28,7 +28,7 @@ pub struct Format {
 }
 
 /// All formats. Markdown links a figure in the first format of this list that browsers can show.
-pub static FORMATS: [Format; 7] = [
+pub static FORMATS: &[Format] = &[
     Format {
         report: Some(markdown::files),
         sheets: Some(markdown::sheets),

@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(read(&out.join("report.csv")).lines().count(), lines);
         let svg = read(&out.join(format!("figures/{by_distance}-linear.svg")));
         for word in
-            ["cache size 64", "cache size 2048", "tokens between the fact and the question", "chance", "embedded"]
+            ["cache size 64", "cache size 2048", "tokens between the fact and the answer", "chance", "embedded"]
         {
             assert!(svg.contains(word), "{word}: {svg}");
         }

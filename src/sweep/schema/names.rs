@@ -74,7 +74,7 @@ pub(super) fn preset_entries() -> Value {
         .zip(NO_POLICIES)
         .chain(PRESETS.iter().map(|preset| (preset.name, preset.summary)))
         .collect();
-    let presets = PRESETS.map(|preset| preset.name).join("|");
+    let presets = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join("|");
     let form = format!("({presets})(\\+(0|[1-9][0-9]{{0,8}}))?");
     json!([
         one_of(&named),
