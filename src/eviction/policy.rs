@@ -111,23 +111,9 @@ impl fmt::Display for Policy {
 /// entry to evict: `keep_first + keep_recent <= size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizedPolicy {
-    pub(super) score: Score,
-    pub(super) scope: Scope,
+    pub score: Score,
+    pub scope: Scope,
     pub(super) keep_first: usize,
     pub(super) keep_recent: usize,
-    pub(super) size: usize,
-}
-
-impl SizedPolicy {
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    pub fn score(&self) -> Score {
-        self.score
-    }
-
-    pub fn scope(&self) -> Scope {
-        self.scope
-    }
+    pub size: usize,
 }
