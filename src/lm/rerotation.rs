@@ -173,15 +173,8 @@ impl RerotatedKeys {
             }
             coordinates.truncate(kept.len());
             *turned_before = kept.partition_point(|column| (*column as usize) < *turned_before);
-            let heads = self.kv_heads_of(group);
-            for row in heads.start * self.head_dim..heads.end * self.head_dim {
-                for table in [&mut self.raw, &mut self.turned] {
-                    let row = table.head_mut(row);
-                    for (to, &from) in kept.iter().enumerate() {
-                        row[to] = row[from as usize];
-                    }
-                }
-            }
         }
+        self.raw.keep(kept);
+        self.turned.keep(kept);
     }
 }
