@@ -33,8 +33,8 @@ impl Case {
     fn scan(&self, entries: &mut CacheEntries, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
         let mut rows_out = Vec::new();
         let mut lengths = self.chunks.iter().copied().cycle();
-        while entries.seen() < to {
-            let start = entries.seen();
+        while entries.seen < to {
+            let start = entries.seen;
             let rows = lengths.next().unwrap().min(to - start);
             let positions: Vec<Vec<u32>> = entries.survivors().iter().map(|group| group.to_vec()).collect();
             let held = entries.len();

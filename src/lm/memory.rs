@@ -232,7 +232,7 @@ impl Memory {
             if let Some(kept) = layer.entries.cut() {
                 layer.keep(&kept);
             }
-            layer.resize(vector::padded(layer.entries.limit() + BLOCK));
+            layer.resize(vector::padded(layer.entries.limit + BLOCK));
         }
     }
 
@@ -243,7 +243,7 @@ impl Memory {
     pub fn shrink_to_fit(&mut self, more: usize) {
         let room = |layer: &LayerCache| {
             let all = layer.entries.len() + more;
-            all.min(layer.entries.limit().saturating_add(1)).max(layer.entries.len())
+            all.min(layer.entries.limit.saturating_add(1)).max(layer.entries.len())
         };
         // Frees the tables of a block.
         self.scratch = self.scratch.clone();
