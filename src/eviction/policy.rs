@@ -98,12 +98,8 @@ impl fmt::Display for Policy {
     /// The canonical text of the meaning, as it enters cell ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Policy { score, scope, keep_first, keep_recent } = self.canonical();
-        write!(
-            f,
-            "score={} scope={} keep_first={keep_first} keep_recent={keep_recent}",
-            score.name(),
-            scope.name()
-        )
+        let (score, scope) = (score.name(), scope.name());
+        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}")
     }
 }
 

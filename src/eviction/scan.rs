@@ -46,11 +46,7 @@ pub struct BlockScan<'a> {
 }
 
 impl<'a> BlockScan<'a> {
-    pub(super) fn new(
-        entries: &'a mut CacheEntries,
-        rows: usize,
-        norm: impl Fn(usize, usize) -> f64,
-    ) -> BlockScan<'a> {
+    pub(super) fn new(entries: &'a mut CacheEntries, rows: usize, norm: impl Fn(usize, usize) -> f64) -> Self {
         let held = entries.len();
         let stride = vector::padded(held + rows);
         for row in 0..rows {

@@ -94,12 +94,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// A checkpoint that is incomplete, damaged, or of an architecture this network is not.
-    pub fn load(
-        shape: ModelShape,
-        files: &[PathBuf],
-        dtype: WeightType,
-        device: &Device,
-    ) -> Result<LanguageModel> {
+    pub fn load(shape: ModelShape, files: &[PathBuf], dtype: WeightType, device: &Device) -> Result<Self> {
         LanguageModel::from_weights(shape, Weights::open(files)?, dtype, device)
     }
 
