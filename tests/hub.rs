@@ -453,17 +453,17 @@ fn wanted_files_of_a_dataset_are_found() {
     let mut machine = Machine::new(&server);
     let repo = "o/n".parse().unwrap();
     let test = |name: &str| name.starts_with("data/test-") && name.ends_with(".parquet");
-    let found = Hub::new(&machine.settings, &()).dataset_files(&repo, test).unwrap();
+    let found = Hub { settings: &machine.settings, progress: &() }.dataset_files(&repo, test).unwrap();
     let snapshot = machine.settings.cache_dir.join("datasets--o--n/snapshots").join(COMMIT);
     assert_eq!(found, [snapshot.join(name), snapshot.join(second)]);
     assert_eq!(fs::read(&found[0]).unwrap(), b"one");
     assert_eq!(server.count("train"), 0);
-    let error = Hub::new(&machine.settings, &()).dataset_files(&repo, |_| false).unwrap_err();
+    let error = Hub { settings: &machine.settings, progress: &() }.dataset_files(&repo, |_| false).unwrap_err();
     assert!(error.to_string().contains("lacks every file wanted"), "{error}");
 
     drop(server);
     machine.settings.offline = true;
-    let hub = Hub::new(&machine.settings, &());
+    let hub = Hub { settings: &machine.settings, progress: &() };
     assert_eq!(hub.dataset_files(&repo, test).unwrap(), found);
     fs::remove_file(snapshot.join(second)).unwrap();
     let error = hub.dataset_files(&repo, test).unwrap_err();

@@ -29,7 +29,7 @@ fn read(
 ) -> (Lifetimes, Vec<Vec<Vec<u32>>>) {
     let mut memory = model.new_memory(&MemoryPlan { positions, log: true, ..MemoryPlan::bounded(policy) });
     let shape = model.shape();
-    let mut lifetimes = Lifetimes::new(shape.layers, shape.heads.groups(policy.scope()), tokens.len());
+    let mut lifetimes = Lifetimes::new(shape.layers, shape.heads.groups(policy.scope), tokens.len());
     for piece in tokens.chunks(chunk) {
         model.read(piece, &mut memory).unwrap();
         lifetimes.add(&memory.take_log());

@@ -122,7 +122,7 @@ fn texts_of_one_step_are_independent() {
         ..MemoryPlan::bounded(sized(policy, 5 + 3 * number).unwrap())
     });
     // Key norms need f64 for all texts of a step, which changes the other texts, so knorm is left out.
-    let plans = plans.filter(|plan| plan.policy.is_some_and(|policy| !policy.score().compares_norms()));
+    let plans = plans.filter(|plan| plan.policy.is_some_and(|policy| !policy.score.compares_norms()));
     let plans: Vec<_> = plans.chain([MemoryPlan::unbounded()]).collect();
     let mut together: Vec<Memory> =
         plans.iter().enumerate().map(|(number, plan)| read(&model, plan, &text[..20 + 7 * number])).collect();

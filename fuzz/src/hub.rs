@@ -81,7 +81,7 @@ pub fn hub(input: &[u8]) {
     }
     model(list, answers);
     let dataset = "o/d".parse().expect("the name of a repository");
-    let fetched = Hub::new(&settings, &()).dataset_files(&dataset, |name| name.contains("test"));
+    let fetched = Hub { settings: &settings, progress: &() }.dataset_files(&dataset, |name| name.contains("test"));
     match fetched {
         Ok(files) => files.iter().for_each(|path| inside(path, &cache)),
         Err(error) => refused(&format!("{error:#} {error:?}")),

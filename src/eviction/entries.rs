@@ -62,11 +62,11 @@ pub struct CacheEntries {
     pub(super) received: Vec<Received>,
     /// Beyond this many entries one is evicted per token: the policy's size, or no limit while a prompt is read in
     /// one shot.
-    pub(super) limit: usize,
+    pub limit: usize,
     /// The newest row's attention, (groups)(entries): what a prompt read in one shot is cut by.
     pub(super) newest: Vec<Vec<f32>>,
     /// Tokens read so far.
-    pub(super) seen: usize,
+    pub seen: usize,
     /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
     fork_points: Vec<usize>,
     saved: Vec<(usize, Vec<Received>)>,
@@ -181,16 +181,6 @@ impl CacheEntries {
             fork.groups[group] = HeadGroup { priority: priority.collect(), positions: (0..len as u32).collect() };
         }
         Some(fork)
-    }
-
-    /// Tokens read so far.
-    pub fn seen(&self) -> usize {
-        self.seen
-    }
-
-    /// Entries beyond which one is evicted.
-    pub fn limit(&self) -> usize {
-        self.limit
     }
 
     /// Entries per key-value head.

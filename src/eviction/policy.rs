@@ -99,12 +99,8 @@ impl fmt::Display for Policy {
     /// The canonical text of the meaning, as it enters cell ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Policy { score, scope, keep_first, keep_recent } = self.canonical();
-        write!(
-            f,
-            "score={} scope={} keep_first={keep_first} keep_recent={keep_recent}",
-            score.name(),
-            scope.name()
-        )
+        let (score, scope) = (score.name(), scope.name());
+        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}")
     }
 }
 
@@ -112,23 +108,9 @@ impl fmt::Display for Policy {
 /// entry to evict: `keep_first + keep_recent <= size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizedPolicy {
-    pub(super) score: Score,
-    pub(super) scope: Scope,
+    pub score: Score,
+    pub scope: Scope,
     pub(super) keep_first: usize,
     pub(super) keep_recent: usize,
-    pub(super) size: usize,
-}
-
-impl SizedPolicy {
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    pub fn score(&self) -> Score {
-        self.score
-    }
-
-    pub fn scope(&self) -> Scope {
-        self.scope
-    }
+    pub size: usize,
 }

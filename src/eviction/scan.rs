@@ -42,15 +42,11 @@ pub struct BlockScan<'a> {
     /// The newest query's attention, summed over a group's heads: (stride)
     newest: Vec<f32>,
     /// Columns evicted by the last step: (groups), or empty.
-    victims: Vec<usize>,
+    pub victims: Vec<usize>,
 }
 
 impl<'a> BlockScan<'a> {
-    pub(super) fn new(
-        entries: &'a mut CacheEntries,
-        rows: usize,
-        norm: impl Fn(usize, usize) -> f64,
-    ) -> BlockScan<'a> {
+    pub(super) fn new(entries: &'a mut CacheEntries, rows: usize, norm: impl Fn(usize, usize) -> f64) -> Self {
         let held = entries.len();
         let stride = vector::padded(held + rows);
         for row in 0..rows {
@@ -72,11 +68,6 @@ impl<'a> BlockScan<'a> {
     /// Columns rounded up to whole lanes: the length of a row of logits.
     pub fn stride(&self) -> usize {
         self.newest.len()
-    }
-
-    /// Columns evicted by the last step: (groups), or empty.
-    pub fn victims(&self) -> &[usize] {
-        &self.victims
     }
 
     /// The nearest cached columns of a group before and after a column.

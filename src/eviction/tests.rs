@@ -33,8 +33,8 @@ impl Case {
     fn scan(&self, entries: &mut CacheEntries, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
         let mut rows_out = Vec::new();
         let mut lengths = self.chunks.iter().copied().cycle();
-        while entries.seen() < to {
-            let start = entries.seen();
+        while entries.seen < to {
+            let start = entries.seen;
             let rows = lengths.next().unwrap().min(to - start);
             let positions: Vec<Vec<u32>> = entries.survivors().iter().map(|group| group.to_vec()).collect();
             let held = entries.len();
@@ -146,7 +146,7 @@ proptest! {
     /// A bounded cache forked from an unbounded one equals a cache that was bounded from the start.
     #[test]
     fn a_fork_equals_a_fresh_cache(case in cases(false), cut in 0usize..24) {
-        let cut = if case.policy.score().compares_norms() { 0 } else { cut.min(case.policy.size()).min(case.tokens) };
+        let cut = if case.policy.score.compares_norms() { 0 } else { cut.min(case.policy.size).min(case.tokens) };
         let mut fresh = CacheEntries::bounded(case.heads, case.policy, SALT);
         let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
         let mut log = Vec::new();

@@ -82,7 +82,7 @@ pub(super) fn attend(
     let mut start = 0;
     while start < tokens.rows {
         // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
-        let rows = (BLOCK - cache.entries.seen() % BLOCK).min(tokens.rows - start);
+        let rows = (BLOCK - cache.entries.seen % BLOCK).min(tokens.rows - start);
         let out = &mut out[start * width..][..rows * width];
         let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]);
         tokens.slice(start, rows).attend_block(cache, out, lost, scratch);
@@ -179,7 +179,7 @@ impl<'a> Projections<'a> {
         }
         let kept = scan.finish();
         if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
-            let seen = entries.seen();
+            let seen = entries.seen;
             all_keys.reserve(vector::padded(seen));
             self.store_keys(all_keys, seen - rows);
             self.measure_loss(queries, &scratch.normaliser, (all_keys, seen), &mut scratch.all_logits, lost);

@@ -167,10 +167,24 @@ impl ModelShape {
         self.layers as u64 * layer + embeddings + hidden
     }
 
+    /// Names and sides (out, in) of the matrices of a layer.
+    pub(super) fn layer_matrices(&self) -> [(&'static str, usize, usize); 7] {
+        let &ModelShape { hidden, intermediate, heads, head_dim, .. } = self;
+        let (query, kv) = (heads.heads * head_dim, heads.kv_heads * head_dim);
+        [
+            ("self_attn.q_proj", query, hidden),
+            ("self_attn.k_proj", kv, hidden),
+            ("self_attn.v_proj", kv, hidden),
+            ("self_attn.o_proj", hidden, query),
+            ("mlp.gate_proj", intermediate, hidden),
+            ("mlp.up_proj", intermediate, hidden),
+            ("mlp.down_proj", hidden, intermediate),
+        ]
+    }
+
     /// Weights in the matrices of a layer.
     pub fn layer_weights(&self) -> usize {
-        let attention = 2 * (self.heads.heads + self.heads.kv_heads) * self.head_dim;
-        self.hidden * (attention + 3 * self.intermediate)
+        self.layer_matrices().iter().map(|(_, out, input)| out * input).sum()
     }
 
     /// Bytes of the keys and values of `entries` cache entries per layer, in f32.

@@ -24,26 +24,16 @@ impl Layer {
         (dtype, keep): (DType, DType),
         device: &Device,
     ) -> Result<Layer> {
-        let ModelShape { hidden, intermediate, head_dim, heads, .. } = *shape;
-        let (query_width, kv_width) = (heads.heads * head_dim, heads.kv_heads * head_dim);
         let mut norm = |name: &str| -> Result<Tensor> {
             let name = format!("model.layers.{index}.{name}.weight");
-            let norm = weights.take(&name, &[hidden], dtype, device)?;
+            let norm = weights.take(&name, &[shape.hidden], dtype, device)?;
             Ok(norm.to_dtype(compute_type(device, dtype, false))?)
         };
         let (attention_norm, mlp_norm) = (norm("input_layernorm")?, norm("post_attention_layernorm")?);
-        let mut linear = |name: &str, sides: (usize, usize)| {
-            Linear::take(weights, &format!("model.layers.{index}.{name}"), sides, (dtype, keep), device)
-        };
-        let matrices = [
-            linear("self_attn.q_proj", (query_width, hidden))?,
-            linear("self_attn.k_proj", (kv_width, hidden))?,
-            linear("self_attn.v_proj", (kv_width, hidden))?,
-            linear("self_attn.o_proj", (hidden, query_width))?,
-            linear("mlp.gate_proj", (intermediate, hidden))?,
-            linear("mlp.up_proj", (intermediate, hidden))?,
-            linear("mlp.down_proj", (hidden, intermediate))?,
-        ];
+        let [query, key, value, output, gate, up, down] = shape.layer_matrices().map(|(name, out, input)| {
+            Linear::take(weights, &format!("model.layers.{index}.{name}"), (out, input), (dtype, keep), device)
+        });
+        let matrices = [query?, key?, value?, output?, gate?, up?, down?];
         Ok(Layer { attention_norm, mlp_norm, matrices })
     }
 

@@ -24,15 +24,8 @@ pub struct MemoryLimit {
     pub bytes: u64,
     /// What is left below it.
     pub left: u64,
-    pub kind: LimitKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LimitKind {
-    /// The folder of the control group that has the limit.
-    ControlGroup(PathBuf),
-    /// `ulimit -v`.
-    AddressSpace,
+    /// The folder of the control group that has the limit; `None` for `ulimit -v`.
+    pub group: Option<PathBuf>,
 }
 
 /// A line of `/proc/self/mountinfo`.
@@ -146,7 +139,7 @@ fn limit_of(folder: &Path, root: &Path, version: &Version) -> Option<MemoryLimit
     let reclaimable: u64 = cached.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum();
     let held = number(version.usage).unwrap_or(0).saturating_sub(reclaimable);
     let shown = Path::new("/").join(folder.strip_prefix(root).unwrap_or(folder));
-    Some(MemoryLimit { bytes, left: bytes.saturating_sub(held), kind: LimitKind::ControlGroup(shown) })
+    Some(MemoryLimit { bytes, left: bytes.saturating_sub(held), group: Some(shown) })
 }
 
 /// `ulimit -v`, used by other schedulers. Mapped files count too.
@@ -154,7 +147,7 @@ fn address_space(limits: &str, status: &str) -> Option<MemoryLimit> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let bytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     let left = bytes.saturating_sub(kibibytes(status, "VmSize:")?);
-    Some(MemoryLimit { bytes, left, kind: LimitKind::AddressSpace })
+    Some(MemoryLimit { bytes, left, group: None })
 }
 
 #[cfg(test)]
@@ -203,8 +196,7 @@ mod tests {
         assert_eq!((memory.total, memory.available), (200 * GIB, 2 * GIB));
         let limit = memory.limit.unwrap();
         assert_eq!((limit.bytes, limit.left), (4 * GIB, 2 * GIB));
-        let group = PathBuf::from("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7");
-        assert_eq!(limit.kind, LimitKind::ControlGroup(group));
+        assert_eq!(limit.group, Some("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7".into()));
         // The tightest of several groups counts, and a group is slowed down at `memory.high`.
         files.push(("sys/fs/cgroup/system.slice/memory.max", "2147483648\n"));
         files.push(("sys/fs/cgroup/system.slice/memory.high", "1073741824\n"));
@@ -232,7 +224,7 @@ mod tests {
         let files = [("proc/self/limits", limits), ("proc/self/status", "Name: x\nVmSize:\t 2097152 kB\n")];
         let memory = machine(&files).unwrap();
         assert_eq!(memory.available, 4 * GIB);
-        assert_eq!(memory.limit.unwrap().kind, LimitKind::AddressSpace);
+        assert_eq!(memory.limit.unwrap().group, None);
     }
 
     #[test]

@@ -93,11 +93,11 @@ impl Table {
         &mut self.data[(head * self.capacity + at) * self.dim..][..self.dim]
     }
 
-    /// Keeps the vectors `kept` of every head, in order: (groups)(vectors)
-    fn keep(&mut self, kept: &[Vec<u32>]) {
+    /// Keeps the vectors `kept` of every head, in order: (groups)(vectors). Heads of a group are adjacent.
+    pub fn keep(&mut self, kept: &[Vec<u32>]) {
         let dim = self.dim;
         for head in 0..self.heads {
-            let kept = &kept[if kept.len() == 1 { 0 } else { head }];
+            let kept = &kept[head * kept.len() / self.heads];
             let vectors = self.head_mut(head);
             let mut to = 0;
             // Neighbours move together: after one eviction there are two runs.
@@ -172,9 +172,9 @@ impl Memory {
             let (entries, capacity) = match plan.policy {
                 None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt), plan.expect),
                 Some(policy) if plan.one_shot => {
-                    (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size()) + BLOCK)
+                    (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size) + BLOCK)
                 }
-                Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size() + BLOCK),
+                Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size + BLOCK),
             };
             let capacity = vector::padded(capacity);
             let table = || Table::new(heads.kv_heads, capacity, head_dim);
@@ -182,7 +182,7 @@ impl Memory {
             let keys = match (plan.positions, plan.policy) {
                 (Positions::Absolute, _) | (_, None) => Keys::Absolute(table()),
                 (positions, Some(policy)) => {
-                    Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope(), positions))
+                    Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope, positions))
                 }
             };
             LayerCache {
@@ -197,7 +197,7 @@ impl Memory {
             layers: (0..layers).map(layer).collect(),
             seen: 0,
             scratch: Scratch::default(),
-            compute_f64: plan.policy.is_some_and(|policy| policy.score().compares_norms()),
+            compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
         }
     }
@@ -205,7 +205,7 @@ impl Memory {
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so
     /// it equals one that was bounded from the start. `None` as for [`CacheEntries::fork`].
     pub fn fork(&self, len: usize, policy: SizedPolicy, measure_loss: bool) -> Option<Memory> {
-        let capacity = vector::padded(policy.size() + BLOCK);
+        let capacity = vector::padded(policy.size + BLOCK);
         let layers = self.layers.iter().map(|layer| {
             let Keys::Absolute(keys) = &layer.keys else { return None };
             Some(LayerCache {
@@ -220,7 +220,7 @@ impl Memory {
             layers: layers.collect::<Option<Vec<_>>>()?,
             seen: len,
             scratch: Scratch::default(),
-            compute_f64: policy.score().compares_norms(),
+            compute_f64: policy.score.compares_norms(),
             lost: measure_loss.then(|| vec![0.0; len]),
         })
     }
@@ -232,7 +232,7 @@ impl Memory {
             if let Some(kept) = layer.entries.cut() {
                 layer.keep(&kept);
             }
-            layer.resize(vector::padded(layer.entries.limit() + BLOCK));
+            layer.resize(vector::padded(layer.entries.limit + BLOCK));
         }
     }
 
@@ -243,7 +243,7 @@ impl Memory {
     pub fn shrink_to_fit(&mut self, more: usize) {
         let room = |layer: &LayerCache| {
             let all = layer.entries.len() + more;
-            all.min(layer.entries.limit().saturating_add(1)).max(layer.entries.len())
+            all.min(layer.entries.limit.saturating_add(1)).max(layer.entries.len())
         };
         // Frees the tables of a block.
         self.scratch = self.scratch.clone();

@@ -33,7 +33,7 @@ pub use config::{ModelShape, RopeScaling, RopeShape};
 pub use cpu_peak::{Peak, Processor, peak};
 pub use device::{DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
 pub use generate::{Decode, Generated, GenerationSettings, PrefilledPrompt, Sampling};
-pub use host::{HostMemory, LimitKind, MemoryLimit, Mount, host_memory, mounts};
+pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
 pub use memory::{BLOCK, Memory, MemoryPlan, ReadStats};
 pub use open::ModelFiles;
 pub use product::matrix_rate;

@@ -142,12 +142,13 @@ impl ModelFiles {
     /// As [`LanguageModel::load`], and files that have changed since [`revision`](ModelFiles::revision).
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         let shape = self.shape.clone();
-        let unchanged = || match &self.weights {
-            Weights::Files(stamped) => stamped.check(),
-            Weights::Pocket | Weights::Random(_) => Ok(()),
-        };
         let load = || match &self.weights {
-            Weights::Files(stamped) => LanguageModel::load(shape, &stamped.files.weights, dtype, device),
+            Weights::Files(stamped) => {
+                // Before, because loading may take minutes; after, because what was loaded counts.
+                stamped.check()?;
+                let loaded = LanguageModel::load(shape, &stamped.files.weights, dtype, device);
+                stamped.check().and(loaded)
+            }
             Weights::Pocket => {
                 let weights = weights::Weights::from_bytes(pocket::WEIGHTS.into())?;
                 LanguageModel::from_weights(shape, weights, dtype, device)
@@ -164,12 +165,7 @@ impl ModelFiles {
                 LanguageModel::random(shape, *sharpness as f32, 1, dtype, device)
             }
         };
-        // Before, because loading may take minutes; after, because what was loaded counts.
-        let loaded = unchanged().and_then(|()| {
-            let loaded = load();
-            unchanged().and(loaded)
-        });
-        loaded.with_context(|| format!("cannot load the model {}", self.source))
+        load().with_context(|| format!("cannot load the model {}", self.source))
     }
 
     /// About the bytes that loaded weights will take; their stored type is not known yet.

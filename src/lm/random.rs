@@ -46,8 +46,7 @@ impl LanguageModel {
     ) -> Result<LanguageModel> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut tensors: HashMap<String, Tensor> = HashMap::new();
-        let ModelShape { hidden, intermediate, vocab, head_dim, heads, .. } = shape;
-        let (query, kv) = (heads.heads * head_dim, heads.kv_heads * head_dim);
+        let ModelShape { hidden, vocab, .. } = shape;
         let mut matrix = |name: String, out: usize, input: usize, gain: f32| {
             let width = gain * (3.0 / input as f32).sqrt();
             let values: Vec<f32> = (0..out * input).map(|_| (2.0 * rng.f32() - 1.0) * width).collect();
@@ -59,15 +58,12 @@ impl LanguageModel {
             matrix("lm_head.weight".into(), vocab, hidden, 1.5)?;
         }
         for layer in 0..shape.layers {
-            for (name, out, input, gain) in [
-                ("self_attn.q_proj", query, hidden, 1.5 * sharpness),
-                ("self_attn.k_proj", kv, hidden, 1.5),
-                ("self_attn.v_proj", kv, hidden, 1.0),
-                ("self_attn.o_proj", hidden, query, 1.0),
-                ("mlp.gate_proj", intermediate, hidden, 1.0),
-                ("mlp.up_proj", intermediate, hidden, 1.0),
-                ("mlp.down_proj", hidden, intermediate, 1.0),
-            ] {
+            for (name, out, input) in shape.layer_matrices() {
+                let gain = match name {
+                    "self_attn.q_proj" => 1.5 * sharpness,
+                    "self_attn.k_proj" => 1.5,
+                    _ => 1.0,
+                };
                 matrix(format!("model.layers.{layer}.{name}.weight"), out, input, gain)?;
             }
         }

@@ -132,7 +132,7 @@ impl RerotatedKeys {
 
     /// After a step: moves every entry before an evicted one towards the newest by the amount the gap shrank.
     pub fn close_gaps(&mut self, scan: &BlockScan<'_>, frequencies: &Frequencies) {
-        for (group, &victim) in scan.victims().iter().enumerate() {
+        for (group, &victim) in scan.victims.iter().enumerate() {
             let (Some(before), Some(after)) = scan.neighbours(group, victim) else { continue };
             let [left, gone, right] = [before, victim, after].map(|column| scan.position(group, column));
             let shrink = self.distance(gone - left) + self.distance(right - gone) - self.distance(right - left);
@@ -168,20 +168,10 @@ impl RerotatedKeys {
     pub fn keep(&mut self, kept: &[Vec<u32>]) {
         for (group, kept) in kept.iter().enumerate() {
             let Group { coordinates, turned_before, .. } = &mut self.groups[group];
-            for (to, &from) in kept.iter().enumerate() {
-                coordinates[to] = coordinates[from as usize];
-            }
-            coordinates.truncate(kept.len());
+            *coordinates = kept.iter().map(|column| coordinates[*column as usize]).collect();
             *turned_before = kept.partition_point(|column| (*column as usize) < *turned_before);
-            let heads = self.kv_heads_of(group);
-            for row in heads.start * self.head_dim..heads.end * self.head_dim {
-                for table in [&mut self.raw, &mut self.turned] {
-                    let row = table.head_mut(row);
-                    for (to, &from) in kept.iter().enumerate() {
-                        row[to] = row[from as usize];
-                    }
-                }
-            }
         }
+        self.raw.keep(kept);
+        self.turned.keep(kept);
     }
 }

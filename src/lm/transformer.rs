@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
@@ -94,12 +94,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// A checkpoint that is incomplete, damaged, or of an architecture this network is not.
-    pub fn load(
-        shape: ModelShape,
-        files: &[PathBuf],
-        dtype: WeightType,
-        device: &Device,
-    ) -> Result<LanguageModel> {
+    pub fn load(shape: ModelShape, files: &[PathBuf], dtype: WeightType, device: &Device) -> Result<Self> {
         LanguageModel::from_weights(shape, Weights::open(files)?, dtype, device)
     }
 
@@ -304,9 +299,10 @@ impl LanguageModel {
                 return Err(Interrupted.into());
             }
             let clock = Instant::now();
-            let layer = layer.ready(products)?;
-            let project = |x: &Tensor| layer.project(x, eps);
-            let projections = parts.par_iter().map(project).collect::<Result<Vec<_>>>()?; // (rows, heads * head_dim) each
+            let at = || format!("layer {index}");
+            let layer = layer.ready(products).with_context(at)?;
+            let project = |x: &Tensor| layer.project(x, eps); // (rows, heads * head_dim) each
+            let projections = parts.par_iter().map(project).collect::<Result<Vec<_>>>().with_context(at)?;
             dense += clock.elapsed();
             let mut mixed = Vec::with_capacity(parts.len());
             let mut first = 0;
@@ -327,7 +323,7 @@ impl LanguageModel {
                 let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
                 layer.finish(x, &mixed, eps)
             };
-            parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>()?;
+            parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>().with_context(at)?;
             dense += clock.elapsed();
         }
         let norm = |x: &Tensor| -> Result<Tensor> {

@@ -123,10 +123,8 @@ impl Weights {
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
         let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
-            let files = files.join(", ");
-            format!(
-                "tensor {name} is missing from {files}; the checkpoint is incomplete or of another architecture"
-            )
+            let end = "the checkpoint is incomplete or of another architecture";
+            format!("tensor {name} is missing from {}; {end}", files.join(", "))
         })?;
         let (path, data) = &mut self.files[location.file];
         let mut read = || {

@@ -60,9 +60,9 @@ impl CacheConfig {
             Some(policy)
                 if self.positions == Positions::Absolute
                     && self.prefill == Prefill::Stream
-                    && !policy.score().compares_norms() =>
+                    && !policy.score.compares_norms() =>
             {
-                policy.size().min(tokens) / BLOCK * BLOCK
+                policy.size.min(tokens) / BLOCK * BLOCK
             }
             _ => 0,
         }
@@ -121,7 +121,7 @@ impl FullCachePrefix {
     ) -> Result<Option<FullCachePrefix>> {
         let needs = configs.iter().map(|config| config.needs(tokens.len())).max().unwrap_or(0);
         // A cache at least as large as the text is the full cache: nothing branches off.
-        let forks = configs.iter().filter(|config| config.sized().is_some_and(|p| p.size() < tokens.len()));
+        let forks = configs.iter().filter(|config| config.sized().is_some_and(|p| p.size < tokens.len()));
         FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), needs)
     }
 
@@ -138,9 +138,9 @@ impl FullCachePrefix {
         }
         // A policy that sums attention can only branch off where the sums were saved.
         let forks = configs.iter().filter_map(|config| Some((config.sized()?, config.start(tokens.len()))));
-        let forks = forks.filter(|(policy, start)| policy.score() == Score::AccumulatedAttention && *start > 0);
+        let forks = forks.filter(|(policy, start)| policy.score == Score::AccumulatedAttention && *start > 0);
         let (mut scopes, mut points): (Vec<Scope>, Vec<usize>) =
-            forks.map(|(policy, start)| (policy.scope(), start)).unzip();
+            forks.map(|(policy, start)| (policy.scope, start)).unzip();
         scopes.sort_by_key(|scope| scope.name());
         scopes.dedup();
         points.sort_unstable();

@@ -9,7 +9,7 @@ use super::finding::{Finding, one_line};
 use crate::cli::machine_args::cores;
 use crate::format::{Bytes, counted};
 use crate::ledger::{ENGINE_VERSION, SCHEMA_VERSION};
-use crate::lm::{self, DeviceChoice, HostMemory, LimitKind, Peak, Processor, matrix_rate, peak};
+use crate::lm::{self, DeviceChoice, HostMemory, Peak, Processor, matrix_rate, peak};
 use crate::sweep::Shard;
 use crate::vector;
 
@@ -77,12 +77,12 @@ pub(super) fn memory() -> Finding {
 
 fn host_memory(memory: &HostMemory) -> Finding {
     let HostMemory { total, available, limit } = memory;
-    let (by, more) = match limit.as_ref().map(|limit| &limit.kind) {
+    let (by, more) = match limit.as_ref().map(|limit| &limit.group) {
         None => (String::new(), "end other programs, or use a larger machine"),
-        Some(LimitKind::ControlGroup(folder)) => {
+        Some(Some(folder)) => {
             (format!("the control group {}", folder.display()), "request more (Slurm: --mem, Docker: --memory)")
         }
-        Some(LimitKind::AddressSpace) => ("`ulimit -v`".into(), "raise the limit: `ulimit -v unlimited`"),
+        Some(None) => ("`ulimit -v`".into(), "raise the limit: `ulimit -v unlimited`"),
     };
     let below = limit.as_ref().map_or(", no limit below that".into(), |limit| {
         format!("; {by} allows {}, of which {} are left", Bytes(limit.bytes), Bytes(limit.left))
@@ -189,17 +189,12 @@ mod tests {
 
     #[test]
     fn the_tightest_limit_counts() {
-        for (left, kind, severity, words) in [
-            (
-                4_500_000_000,
-                LimitKind::ControlGroup("/job_7".into()),
-                Severity::Ok,
-                "job_7 allows 5.00 GB, of which 4.50 GB",
-            ),
-            (1_000_000_000, LimitKind::ControlGroup("/job_7".into()), Severity::Note, "--mem"),
-            (100_000_000, LimitKind::AddressSpace, Severity::Problem, "ulimit -v unlimited"),
+        for (left, group, severity, words) in [
+            (4_500_000_000, Some("/job_7".into()), Severity::Ok, "job_7 allows 5.00 GB, of which 4.50 GB"),
+            (1_000_000_000, Some("/job_7".into()), Severity::Note, "--mem"),
+            (100_000_000, None, Severity::Problem, "ulimit -v unlimited"),
         ] {
-            let limit = Some(MemoryLimit { bytes: 5_000_000_000, left, kind });
+            let limit = Some(MemoryLimit { bytes: 5_000_000_000, left, group });
             let finding = host_memory(&HostMemory { total: 200_000_000_000, available: left, limit });
             assert_eq!(finding.severity, severity);
             assert!(format!("{finding:?}").contains(words), "{finding:?}");

@@ -23,15 +23,11 @@ const LONGEST_REF: u64 = 4096;
 
 /// Access to the hub, with its cache on this machine.
 pub struct Hub<'a> {
-    settings: &'a HubSettings,
-    progress: &'a dyn DownloadProgress,
+    pub settings: &'a HubSettings,
+    pub progress: &'a dyn DownloadProgress,
 }
 
-impl<'a> Hub<'a> {
-    pub fn new(settings: &'a HubSettings, progress: &'a dyn DownloadProgress) -> Self {
-        Hub { settings, progress }
-    }
-
+impl Hub<'_> {
     /// The checkpoint of a model repository at a branch, tag or commit, whose name was checked.
     pub(super) fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);

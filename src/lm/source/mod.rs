@@ -62,7 +62,7 @@ impl ModelSource {
                 bail!("it is inside the program and has no files")
             }
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
-            ModelSource::Hub { repo, revision } => Hub::new(settings, progress).checkpoint(repo, revision),
+            ModelSource::Hub { repo, revision } => Hub { settings, progress }.checkpoint(repo, revision),
         }
         .with_context(|| format!("model `{self}`"))
     }

@@ -69,7 +69,7 @@ pub fn read_books(
         DataSource::Hub(repo) => {
             // The other splits are training data.
             let test = |name: &str| name.ends_with(".parquet") && name.contains("test");
-            books_of_tables(&Hub::new(hub, progress).dataset_files(repo, test)?, most)
+            books_of_tables(&Hub { settings: hub, progress }.dataset_files(repo, test)?, most)
         }
         DataSource::Path(path) => {
             let path = expand_home(path)?;

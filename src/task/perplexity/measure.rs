@@ -33,7 +33,7 @@ pub fn measure(
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let peak_cache_bytes = match (config.rule, config.sized()) {
         (CacheRule::Truncate { size }, _) if size < tokens => pieces(model, sample, size, &mut tally)?,
-        (CacheRule::Evict { .. }, Some(policy)) if policy.size() < tokens => {
+        (CacheRule::Evict { .. }, Some(policy)) if policy.size < tokens => {
             let memory = bounded(model, sample, config, policy, prefix, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
             memory.bytes()

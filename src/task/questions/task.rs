@@ -125,7 +125,7 @@ impl Questions {
             DataSource::Path(path) => read_questions(benchmark, &expand_home(path)?, split, prompt),
             DataSource::Hub(repo) => {
                 let archive = format!("{}.zip", benchmark.name);
-                let hub = Hub::new(context.hub, context.progress);
+                let hub = Hub { settings: context.hub, progress: context.progress };
                 let files = hub.dataset_files(repo, |name| name == archive)?;
                 let [file] = files.as_slice() else { bail!("{repo} has no {archive}, as ZeroSCROLLS has it") };
                 read_questions(benchmark, file, split, prompt)

@@ -34,7 +34,7 @@ impl RetentionSamples {
         let text = &samples[index];
         let shape = model.shape();
         let tokens = text.sample.tokens.len();
-        let policy = config.sized().filter(|policy| policy.size() < tokens);
+        let policy = config.sized().filter(|policy| policy.size < tokens);
         let (lifetimes, peak_cache_bytes) = match (config.rule, policy) {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
@@ -45,7 +45,7 @@ impl RetentionSamples {
         };
         let mut sums = mean_lifetimes(&lifetimes, &text.labels);
         if let Some(policy) = policy {
-            sums.extend(recent_shares(&lifetimes, policy.size()));
+            sums.extend(recent_shares(&lifetimes, policy.size));
         }
         sums.push(by_token(&lifetimes, &text.sample.tokens, pieces));
         if index < task.maps {
@@ -70,7 +70,7 @@ fn read(
 ) -> Result<(Lifetimes, u64)> {
     let (positions, seed) = (config.positions, config.seed);
     let mut memory = model.new_memory(&MemoryPlan { positions, seed, log: true, ..MemoryPlan::bounded(policy) });
-    let groups = model.shape().heads.groups(policy.scope());
+    let groups = model.shape().heads.groups(policy.scope);
     let mut lifetimes = Lifetimes::new(model.shape().layers, groups, tokens.len());
     for piece in tokens.chunks(CHUNK) {
         model.read(piece, &mut memory)?;

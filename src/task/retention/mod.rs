@@ -138,7 +138,7 @@ impl Samples for RetentionSamples {
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {
         let tokens = self.tokens(batch.all.start);
         // From the first token on, while the cache fills.
-        let size = batch.config.sized().map_or(tokens, |policy| policy.size().min(tokens)) as f64;
+        let size = batch.config.sized().map_or(tokens, |policy| policy.size.min(tokens)) as f64;
         let attended = size * (1.0 - size / 2.0 / tokens.max(1) as f64);
         TokenCost { read: tokens, attended, ..TokenCost::default() }
     }
