@@ -208,22 +208,21 @@ impl Figure<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows};
+    use super::super::fixture::{cell, panels};
     use super::super::scene::texts;
     use super::*;
     use crate::ledger::Row;
 
     /// Perplexities at sizes, of one sample each.
     fn line(policy: &str, points: &[(u32, f64)]) -> Vec<Row> {
-        let at = |(size, perplexity): &(u32, f64)| {
-            rows(policy, Some(*size), &[Sample { sample: "a", cluster: "a", value: perplexity.ln(), weight: 1.0 }])
-        };
+        let at =
+            |(size, perplexity): &(u32, f64)| cell("nll", policy, Some(*size), &[("a", perplexity.ln(), 1.0)]);
         points.iter().flat_map(at).collect()
     }
 
     #[test]
     fn policies_off_the_scale_are_named_in_the_legend() {
-        let full = rows("full", None, &[Sample { sample: "a", cluster: "a", value: 5f64.ln(), weight: 1.0 }]);
+        let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
         let window = line("window", &[(8, 900.0), (16, 400.0)]);
         let all =
             [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
