@@ -11,7 +11,7 @@ use super::table::{Entry, Sheet};
 use super::write_report::Report;
 
 pub(super) fn files(report: &Report<'_>) -> Result<Files> {
-    Ok(vec![("report.csv", points(report.all)), ("pairs.csv", pairs(report.panels))])
+    Ok(vec![("report.csv", points(&report.results.panels)), ("pairs.csv", pairs(&report.panels))])
 }
 
 /// The points, header included.

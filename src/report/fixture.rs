@@ -2,7 +2,6 @@
 
 use super::Results;
 use super::points::Panel;
-use super::series_style::SeriesStyles;
 use super::write_report::Report;
 use crate::ledger::Row;
 use crate::paper::ROWS;
@@ -13,10 +12,7 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
 
 /// Calls a function with the report of some rows.
 pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
-    let results = Results::of(rows);
-    let whole = results.whole();
-    let styles = SeriesStyles::of(&whole);
-    f(&Report::of(&results, &whole, &styles, &[], &()))
+    f(&Report::of(&Results::of(rows), &[], &()))
 }
 
 /// The rows of one cell and metric. Each sample has a name, a value and a weight, and is a cluster of its own.

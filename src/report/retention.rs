@@ -305,7 +305,7 @@ mod tests {
         }
         assert!(figures[1].1.svg().contains("<image "));
         let mut text = String::new();
-        push_section(&mut text, section, &[]);
+        push_section(&mut text, section, &[], None);
         for line in [
             "| class or tag | tokens (%) | 4 | 8 |",
             "| all tokens | 100.00 | 0.2500 | 0.5000 |",

@@ -16,7 +16,6 @@ pub(super) const POLICY: &str = "policy";
 
 /// All tables with what they have in common: the one over all keys, then key after key, sections, and the caller's.
 pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
-    let keys = report.keys();
     let mut all: Vec<(Option<String>, Vec<Sheet>)> =
         report.smallest.iter().map(|sheet| (None, vec![sheet.clone()])).collect();
     for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
@@ -24,9 +23,11 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
         let mut sheets: Vec<Sheet> = report.timing(key).map(of_timing).into_iter().collect();
         for panel in of_key {
             sheets.extend([value(panel), difference(panel), pairing::sheet(panel)].into_iter().flatten());
-            sheets.extend(report.breakdowns_of(panel).flat_map(of_parts).map(|(_, sheet)| sheet));
+            sheets.extend(
+                report.breakdowns_of(panel).flat_map(|(parts, _)| of_parts(parts)).map(|(_, sheet)| sheet),
+            );
         }
-        all.push((Some(key.title(&keys)), sheets));
+        all.push((Some(key.title(&report.keys)), sheets));
     }
     all.extend(report.sections.iter().map(|section| (Some(section.heading()), section.sheets())));
     all.extend(report.extra.iter().map(|sheet| (None, vec![sheet.clone()])));

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::Results;
 use super::super::fixture::{cell, recall, table_3};
 use super::super::points::Panel;
-use super::super::series_style::{COLORS, SeriesStyles};
+use super::super::series_style::COLORS;
 use super::super::table::{Entry, Grid, Line, Sheet};
 use super::reader::{Piece, attribute, json, number, pieces, raw, tags};
 use super::*;
@@ -17,9 +17,7 @@ const HOSTILE: &str =
 
 fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
     let results = Results::of(rows);
-    let whole = results.whole();
-    let styles = SeriesStyles::of(&whole);
-    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &styles, &[], &()) };
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &[], &()) };
     (page::page(&report).unwrap(), results.panels.clone())
 }
 
