@@ -41,7 +41,7 @@ fn file(report: &Report<'_>) -> String {
     for (i, panel) in report.panels.iter().enumerate() {
         if last != Some(&panel.key) {
             file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&report.keys))));
-            file.push_str(&key_line(&panel.key));
+            file.push_str(&format!("{}\n\n", panel.key.line(escape::markdown)));
             if let Some(timing) = report.timing(&panel.key) {
                 push_sheet(&mut file, "###", &sheets::of_timing(timing));
             }
@@ -126,12 +126,6 @@ fn cell(entry: &Entry) -> String {
     let (bold, dagger) = (if entry.best { "**" } else { "" }, if entry.partial { "†" } else { "" });
     let spread = entry.spread.as_ref().map_or_else(String::new, |spread| format!(" {spread}"));
     format!("{bold}{}{bold}{dagger}{spread}", escape::markdown(&entry.number))
-}
-
-/// Everything that the numbers below have in common, in one line.
-fn key_line(key: &SeriesKey) -> String {
-    let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::markdown(&value)));
-    format!("{}\n\n", fields.collect::<Vec<_>>().join(" \u{B7} "))
 }
 
 /// Most values of one kind that are named; more are counted.

@@ -240,13 +240,7 @@ impl<'a> Section<'a> {
             grid.append(&beside);
             about.push_str(&format!(" {}", beside.source));
         }
-        Sheet {
-            title: format!("Steps kept by class and part of speech: {policy}"),
-            about,
-            corner: "class or tag",
-            grid,
-            notes: Vec::new(),
-        }
+        Sheet::new(format!("Steps kept by class and part of speech: {policy}"), about, "class or tag", grid)
     }
 }
 

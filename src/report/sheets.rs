@@ -35,47 +35,30 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
 }
 
 pub(super) fn value(panel: &Panel) -> Option<Sheet> {
-    Some(Sheet {
-        title: panel.metric.label.to_string(),
-        about: meaning(panel),
-        corner: POLICY,
-        grid: table::grid(panel, Show::Value)?,
-        notes: notes(panel),
-    })
+    let grid = table::grid(panel, Show::Value)?;
+    Some(Sheet { notes: notes(panel), ..Sheet::new(&*panel.metric.label, meaning(panel), POLICY, grid) })
 }
 
 pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
-    Some(Sheet {
-        title: format!("{}: difference to full", panel.metric.label),
-        about: match panel.points.iter().any(|point| point.to_full.is_some_and(|d| d.interval.is_some())) {
-            true => "Over the samples both have; ± is half of the paired 95 % bootstrap interval.".to_owned(),
-            false => "Over the samples both have.".to_owned(),
-        },
-        corner: POLICY,
-        grid: table::grid(panel, Show::Difference)?,
-        notes: Vec::new(),
-    })
+    let about = match panel.points.iter().any(|point| point.to_full.is_some_and(|d| d.interval.is_some())) {
+        true => "Over the samples both have; ± is half of the paired 95 % bootstrap interval.",
+        false => "Over the samples both have.",
+    };
+    let title = format!("{}: difference to full", panel.metric.label);
+    Some(Sheet::new(title, about, POLICY, table::grid(panel, Show::Difference)?))
 }
 
 /// The table of decoding speed and memory.
 pub(super) fn of_timing(timed: &Throughput) -> Sheet {
-    Sheet {
-        title: "what decoding costs".to_owned(),
-        about: format!("{}.", capital(&timed.legend())),
-        corner: throughput::CORNER,
-        grid: timed.grid(),
-        notes: Vec::new(),
-    }
+    let about = format!("{}.", capital(&timed.legend()));
+    Sheet::new("what decoding costs", about, throughput::CORNER, timed.grid())
 }
 
 /// A table for each cache size.
 pub(super) fn of_parts(parts: &Breakdown<'_>) -> Vec<(u32, Sheet)> {
-    let sheet = |size: u32| Sheet {
-        title: format!("{}, cache size {size}", title_of_parts(parts)),
-        about: about_parts(parts).to_owned(),
-        corner: "policy by part",
-        grid: parts.grid(size),
-        notes: Vec::new(),
+    let sheet = |size: u32| {
+        let title = format!("{}, cache size {size}", title_of_parts(parts));
+        Sheet::new(title, about_parts(parts), "policy by part", parts.grid(size))
     };
     let sheets = parts.sizes().into_iter().map(|size| (size, sheet(size)));
     sheets.filter(|(_, sheet)| !sheet.grid.lines.is_empty()).collect()

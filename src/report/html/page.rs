@@ -85,12 +85,6 @@ fn digest(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// Everything that the numbers of a key have in common, in one line.
-fn fields(key: &SeriesKey) -> String {
-    let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::plain(&value)));
-    fields.collect::<Vec<_>>().join(" \u{B7} ")
-}
-
 /// What a reader opens.
 fn fold(title: &str, open: bool, inside: Markup) -> Markup {
     html! { details.fold open[open] { summary { (capital(&escape::plain(title))) } (inside) } }
@@ -199,7 +193,7 @@ impl Page<'_> {
             section.key.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&key.task))
                 data-model=(escape::plain(&key.model)) data-dataset=(escape::plain(&key.dataset)) {
                 h2 id={ (id) "-title" } { (title) }
-                p.line { (fields(key)) }
+                p.line { (key.line(escape::plain)) }
                 @if let Some(timed) = timed { (self.sheet(&sheets::of_timing(timed), None)) }
                 @for (place, (panel, figure)) in panels.iter().enumerate() {
                     @let first = place == 0 && timed.is_none();
