@@ -175,14 +175,8 @@ impl Page<'_> {
 
     /// One key: its first metric in full view, everything else folded.
     fn key(&self, at: usize, key: &SeriesKey) -> Markup {
-        let mut panels: Vec<(&Panel, Option<&Figure>)> = self
-            .report
-            .panels
-            .iter()
-            .zip(&self.report.figures.single)
-            .filter(|(panel, _)| panel.key == *key)
-            .map(|(panel, figure)| (panel, figure.as_ref()))
-            .collect();
+        let panels = self.report.panels.iter().zip(&self.report.figures.single);
+        let mut panels: Vec<(&Panel, &Option<Figure>)> = panels.filter(|(panel, _)| panel.key == *key).collect();
         let kept = self.report.sections.iter().zip(&self.report.section_figures);
         let kept = kept.into_iter().find(|(section, _)| section.key() == key);
         // Metrics that the section below shows in detail come last.
@@ -197,7 +191,7 @@ impl Page<'_> {
                 @if let Some(timed) = timed { (self.sheet(&sheets::of_timing(timed), None)) }
                 @for (place, (panel, figure)) in panels.iter().enumerate() {
                     @let first = place == 0 && timed.is_none();
-                    (self.panel(panel, *figure, first))
+                    (self.panel(panel, figure.as_ref(), first))
                 }
                 @if let Some((section, figures)) = kept { (self.kept(section, figures)) }
                 details.fold {
