@@ -9,7 +9,7 @@ use super::exact;
 use super::point::Options;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
-use crate::report::{AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesKey, Unbounded};
+use crate::report::{CellSums, PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, with_geometric_means};
 
 /// One number that two sides may both have: a metric, or a slice of it, of a policy at a size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,10 +57,10 @@ pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Side<'a> {
         true => exact::is_repeatable(row),
         false => Metric::of(&row.metric).is_result() && (options.parts || row.slice.is_none()),
     };
-    let all = AllSeries::of(rows, Unbounded::Apart, wanted);
-    let all = if is_exact { all } else { all.with_geometric_means() };
+    let all = all_series(rows, Unbounded::Apart, wanted);
+    let all = if is_exact { all } else { with_geometric_means(all) };
     let mut cells: BTreeMap<Subject<'_>, BTreeMap<&str, Vec<Slice<'_, 'a>>>> = BTreeMap::new();
-    for ((key, metric, slice), series) in all.iter() {
+    for ((key, metric, slice), series) in &all {
         for (policy, candidates) in series {
             let (of_subject, of_sample) = if is_exact { (None, *slice) } else { (*slice, None) };
             let subject = Subject { key: key.clone(), metric, slice: of_subject, policy: policy.clone() };

@@ -116,13 +116,7 @@ pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
 
 fn sheet(about: &str, corner: &'static str, columns: &[&str], lines: Vec<Line>) -> Sheet {
     let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Sheet {
-        title: String::new(),
-        about: about.to_owned(),
-        corner,
-        grid: Grid { columns, lines },
-        notes: Vec::new(),
-    }
+    Sheet::new("", about, corner, Grid { columns, lines })
 }
 
 fn number(point: &Point, title: &str) -> Line {

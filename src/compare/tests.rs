@@ -1,14 +1,14 @@
 //! Verdicts computed by hand, and formats read back with other parsers.
 
 use super::*;
-use crate::report::fixture::{Sample, changed, rows};
+use crate::report::fixture::{self, changed};
 
 /// A sample of a cell: its name, its cluster, value and weight.
 type Given = (&'static str, &'static str, f64, f64);
 
 fn row(policy: &str, size: Option<u32>, metric: &str, (sample, cluster, value, weight): Given) -> Row {
-    let row = rows(policy, size, &[Sample { sample, cluster, value, weight }]).remove(0);
-    Row { metric: metric.into(), engine: 2, ..row }
+    let row = fixture::cell(metric, policy, size, &[(sample, value, weight)]).remove(0);
+    Row { cluster: cluster.into(), engine: 2, ..row }
 }
 
 fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {

@@ -147,7 +147,7 @@ impl Breakdown<'_> {
         };
         let policies = self.policies().into_iter().filter(|policy| *policy != "full");
         let lines = policies.map(|policy| Line { policy: policy.to_owned(), spots: spots(policy) });
-        let full = spots("full").into_iter().map(|spot| (spot.across, spot.value)).collect();
+        let full = spots("full").into_iter().map(|spot| (spot.across, spot.point.estimate.value)).collect();
         let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
         let title = (format!("cache size {size}"), self.metric());
         Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(chance))

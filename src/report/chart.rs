@@ -68,9 +68,7 @@ pub(crate) struct Line {
 
 pub(crate) struct Measurement {
     pub(crate) across: f64,
-    pub(crate) value: f64,
     pub(crate) band: Option<(f64, f64)>,
-    /// What its tooltip says.
     pub(crate) point: Point,
 }
 
@@ -141,7 +139,7 @@ impl Chart {
     /// How much of a policy lies within the value axis; `None` where this chart does not have it.
     pub(crate) fn shown(&self, policy: &str) -> Option<Shown> {
         let line = self.lines.iter().find(|line| line.policy == policy)?;
-        let inside = line.spots.iter().filter(|spot| self.values.contains(spot.value)).count();
+        let inside = line.spots.iter().filter(|spot| self.values.contains(spot.point.estimate.value)).count();
         match inside {
             _ if line.spots.is_empty() => None,
             0 => Some(Shown::Nothing),
@@ -172,12 +170,12 @@ fn values(quantity: &Metric, series: Vec<Vec<f64>>, full: Option<&Reference>, sc
 }
 
 fn series(lines: &[Line]) -> Vec<Vec<f64>> {
-    lines.iter().map(|line| line.spots.iter().map(|spot| spot.value).collect()).collect()
+    lines.iter().map(|line| line.spots.iter().map(|spot| spot.point.estimate.value).collect()).collect()
 }
 
 /// A point of a panel, somewhere across a chart.
 pub(crate) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurement {
-    Measurement { across, value: point.estimate.value, band: band_of(panel, point), point: point.clone() }
+    Measurement { across, band: band_of(panel, point), point: point.clone() }
 }
 
 /// The band around a point: what its difference to the full cache may be, since texts differ far more in level than

@@ -11,7 +11,7 @@ use super::table::{Entry, Sheet};
 use super::write_report::Report;
 
 pub(super) fn files(report: &Report<'_>) -> Result<Files> {
-    Ok(vec![("report.csv", points(report.all)), ("pairs.csv", pairs(report.panels))])
+    Ok(vec![("report.csv", points(&report.results.panels)), ("pairs.csv", pairs(&report.panels))])
 }
 
 /// The points, header included.
@@ -144,7 +144,7 @@ mod tests {
         let entry = Entry { spread: Some("±1".into()), best: true, ..Entry::plain("9.5") };
         let line = Line { name: "a,b".into(), cells: vec![None, Some(entry)] };
         let grid = Grid { columns: vec!["64".into(), "128".into()], lines: vec![line] };
-        let sheet = Sheet { title: "T".into(), about: String::new(), corner: "policy", grid, notes: Vec::new() };
+        let sheet = Sheet::new("T", "", "policy", grid);
         assert_eq!(
             sheets(&[sheet]),
             "table,line,column,shown,spread,best,partial\nT,\"a,b\",128,9.5,±1,true,false\n"

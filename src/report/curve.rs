@@ -102,26 +102,25 @@ impl Page {
 const LABEL: f64 = chart::LABEL_ROOM - MARGIN;
 
 /// One figure, not yet drawn.
-pub(crate) struct Figure<'a> {
+pub(crate) struct Figure {
     /// The file name without `-linear.svg` and its like.
     pub(crate) stem: String,
     pub(crate) title: String,
     /// The same with one scale or another, and the ends of the file names.
     pub(crate) drawings: Vec<(&'static str, Vec<Chart>)>,
-    styles: &'a SeriesStyles,
     /// What the titles of the charts do not say.
     subject: Option<String>,
 }
 
 /// The figure of each panel that has a curve to show, and those of several panels.
-pub(crate) struct Figures<'a> {
+pub(crate) struct Figures {
     /// In the order of the panels; `None` where only the full cache was measured, and for details.
-    pub(crate) single: Vec<Option<Figure<'a>>>,
+    pub(crate) single: Vec<Option<Figure>>,
     /// For each quantity with two to twelve panels.
-    pub(crate) combined: Vec<Figure<'a>>,
+    pub(crate) combined: Vec<Figure>,
 }
 
-pub(crate) fn figures<'a>(panels: &[Panel], styles: &'a SeriesStyles) -> Figures<'a> {
+pub(crate) fn figures(panels: &[Panel]) -> Figures {
     let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
     let stems = stems(panels, &settings);
     let mut together: BTreeMap<(usize, &str), Vec<(&Panel, String)>> = BTreeMap::new();
@@ -131,21 +130,21 @@ pub(crate) fn figures<'a>(panels: &[Panel], styles: &'a SeriesStyles) -> Figures
         single.push((!panel.sizes().is_empty() && !panel.metric.is_detail()).then(|| {
             together.entry(panel.metric.order()).or_default().push((panel, title.clone()));
             let long = format!("{} by cache size: {title}", panel.metric.label);
-            Figure::by_size(stem, long, &[(panel, title)], styles)
+            Figure::by_size(stem, long, &[(panel, title)])
         }));
     }
     let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
     let combined = combined.map(|panels| {
         let quantity = &panels[0].0.metric;
         let (stem, title) = (format!("{}-all", quantity.slug()), format!("{} by cache size", quantity.label));
-        Figure::by_size(stem, title, &panels, styles)
+        Figure::by_size(stem, title, &panels)
     });
     Figures { combined: combined.collect(), single }
 }
 
 /// The figure of a breakdown by distance or of a running average, a chart for each cache size, beside the figure of the
 /// `whole`; `title` says which setting it is of. `None` for breakdowns that have no curve.
-pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title: String) -> Option<Figure<'a>> {
+pub(crate) fn of_parts(breakdown: &Breakdown<'_>, whole: &Figure, title: String) -> Option<Figure> {
     let (how, end) = match breakdown.by {
         "distance" => ("by distance", BY_DISTANCE),
         points::RUNNING => ("of all tokens read", RUNNING),
@@ -158,7 +157,6 @@ pub(crate) fn of_parts<'a>(breakdown: &Breakdown<'_>, whole: &Figure<'a>, title:
         stem: format!("{}{end}", whole.stem),
         title: format!("{} {how}: {title}", breakdown.metric().label),
         drawings: vec![(LINEAR, charts)],
-        styles: whole.styles,
         subject: Some(title),
     })
 }
@@ -184,55 +182,49 @@ fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
     plain.iter().zip(panels).map(distinct).collect()
 }
 
-impl Figure<'_> {
+impl Figure {
     /// Panels over the cache size, in the scales worth drawing.
-    fn by_size<'a>(
-        stem: String,
-        title: String,
-        panels: &[(&Panel, String)],
-        styles: &'a SeriesStyles,
-    ) -> Figure<'a> {
+    fn by_size(stem: String, title: String, panels: &[(&Panel, String)]) -> Figure {
         let log = panels.iter().all(|(panel, _)| panel.metric.has_log_axis());
         let scales = [(Scale::Linear, LINEAR), (Scale::Log, "log")];
         let drawings =
             scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
                 (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
             });
-        Figure { stem, title, drawings: drawings.collect(), styles, subject: None }
+        Figure { stem, title, drawings: drawings.collect(), subject: None }
     }
 
-    pub(crate) fn scene(&self, charts: &[Chart]) -> Scene {
-        Page::usual(charts.len()).curves(&self.title, charts, self.styles, self.subject.as_deref())
+    pub(crate) fn scene(&self, charts: &[Chart], styles: &SeriesStyles) -> Scene {
+        Page::usual(charts.len()).curves(&self.title, charts, styles, self.subject.as_deref())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, panels, rows};
+    use super::super::fixture::{cell, panels};
     use super::super::scene::texts;
     use super::*;
     use crate::ledger::Row;
 
     /// Perplexities at sizes, of one sample each.
     fn line(policy: &str, points: &[(u32, f64)]) -> Vec<Row> {
-        let at = |(size, perplexity): &(u32, f64)| {
-            rows(policy, Some(*size), &[Sample { sample: "a", cluster: "a", value: perplexity.ln(), weight: 1.0 }])
-        };
+        let at =
+            |(size, perplexity): &(u32, f64)| cell("nll", policy, Some(*size), &[("a", perplexity.ln(), 1.0)]);
         points.iter().flat_map(at).collect()
     }
 
     #[test]
     fn policies_off_the_scale_are_named_in_the_legend() {
-        let full = rows("full", None, &[Sample { sample: "a", cluster: "a", value: 5f64.ln(), weight: 1.0 }]);
+        let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
         let window = line("window", &[(8, 900.0), (16, 400.0)]);
         let all =
             [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
-        let figures = figures(&panels, &styles);
+        let figures = figures(&panels);
         let figure = figures.single[0].as_ref().unwrap();
         let [linear, log] = &figure.drawings[..] else { panic!("two scales expected") };
-        let (linear, log) = (figure.scene(&linear.1), figure.scene(&log.1));
+        let (linear, log) = (figure.scene(&linear.1, &styles), figure.scene(&log.1, &styles));
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
         assert!(has(&linear, "window (off scale)"), "{:?}", texts(&linear));
         assert!(has(&log, "window") && has(&log, "5.00"), "{:?}", texts(&log));
@@ -247,9 +239,9 @@ mod tests {
         let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300).into(), ..row }).collect();
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
-        let figures = figures(&panels, &styles);
+        let figures = figures(&panels);
         let figure = figures.single[0].as_ref().unwrap();
-        let scene = figure.scene(&figure.drawings[1].1);
+        let scene = figure.scene(&figure.drawings[1].1, &styles);
         let placed = texts(&scene);
         assert!(placed.len() > 25);
         for text in placed {
@@ -274,8 +266,7 @@ mod tests {
         };
         let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
         let panels = panels(&all.concat());
-        let styles = SeriesStyles::of(&panels);
-        let figures = figures(&panels, &styles);
+        let figures = figures(&panels);
         let mut stems: Vec<&str> = figures.single.iter().flatten().map(|figure| figure.stem.as_str()).collect();
         stems.extend(figures.combined.iter().map(|figure| figure.stem.as_str()));
         let all = stems.len();

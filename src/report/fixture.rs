@@ -2,7 +2,6 @@
 
 use super::Results;
 use super::points::Panel;
-use super::series_style::SeriesStyles;
 use super::write_report::Report;
 use crate::ledger::Row;
 use crate::paper::ROWS;
@@ -13,29 +12,11 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
 
 /// Calls a function with the report of some rows.
 pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
-    let results = Results::of(rows);
-    let whole = results.whole();
-    let styles = SeriesStyles::of(&whole);
-    f(&Report::of(&results, &whole, &styles, &[], &()))
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Sample<'a> {
-    pub(crate) sample: &'a str,
-    pub(crate) cluster: &'a str,
-    pub(crate) value: f64,
-    pub(crate) weight: f64,
+    f(&Report::of(&Results::of(rows), &[], &()))
 }
 
 /// The rows of one cell and metric. Each sample has a name, a value and a weight, and is a cluster of its own.
 pub(crate) fn cell(metric: &str, policy: &str, cache_size: Option<u32>, samples: &[(&str, f64, f64)]) -> Vec<Row> {
-    let sample = |&(name, value, weight)| Sample { sample: name, cluster: name, value, weight };
-    let samples: Vec<Sample> = samples.iter().map(sample).collect();
-    changed(rows(policy, cache_size, &samples), |row| row.metric = metric.into())
-}
-
-/// The rows of one cell.
-pub(crate) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) -> Vec<Row> {
     let of_cell = Row {
         cell: format!("{policy}-{cache_size:?}").into(),
         sweep: "test".into(),
@@ -51,7 +32,7 @@ pub(crate) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
         stride: 4096,
         bos: true,
         tail: "drop".into(),
-        metric: "nll".into(),
+        metric: metric.into(),
         prompt_tokens: 4096,
         engine: 1,
         device: "cpu".into(),
@@ -60,9 +41,9 @@ pub(crate) fn rows(policy: &str, cache_size: Option<u32>, samples: &[Sample]) ->
         date: "2026-01-01T00:00:00Z".into(),
         ..Row::default()
     };
-    let row = |&Sample { sample, cluster, value, weight }: &Sample| Row {
-        sample: sample.into(),
-        cluster: cluster.into(),
+    let row = |&(name, value, weight): &(&str, f64, f64)| Row {
+        sample: name.into(),
+        cluster: name.into(),
         value,
         weight,
         ..of_cell.clone()
@@ -83,28 +64,28 @@ const SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 /// table for another model.
 pub(crate) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
     let mut all = Vec::new();
-    let mut cell = |policy: &str, size: Option<u32>, perplexity: f64| {
+    let mut add_cell = |policy: &str, size: Option<u32>, perplexity: f64| {
         // Orders of the books that sum to nothing, so that pooling gives the paper's numbers back.
         let even = |book: usize, stride: usize| {
             ((book * stride) % books) as f64 / books as f64 - 0.5 + 0.5 / books as f64
         };
         let stride = [7, 11, 13, 17, 19, 23][(policy.len() + size.map_or(0, |size| size.ilog2() as usize)) % 6];
         let names: Vec<String> = (0..books).map(|book| format!("{}.txt#0", 10146 + book)).collect();
-        let samples: Vec<Sample> = (0..books)
+        let samples: Vec<(&str, f64, f64)> = (0..books)
             .map(|book| {
                 let level = 0.6 * even(book, 3);
                 let cost = 0.5 * (perplexity / 7.16).ln() * even(book, stride);
                 let nll = (perplexity * scale).ln() + level + cost;
-                Sample { sample: &names[book], cluster: &names[book], value: nll * 4095.0, weight: 4095.0 }
+                (names[book].as_str(), nll * 4095.0, 4095.0)
             })
             .collect();
-        all.extend(changed(rows(policy, size, &samples), |row| {
+        all.extend(changed(cell("nll", policy, size, &samples), |row| {
             (row.model, row.cell) = (model.into(), format!("{model}-{}", row.cell).into());
         }));
     };
     let is_shown = |row: &&Row| row.metric == "nll" && !["h2o-layer", "tova+1"].contains(&row.policy.as_str());
     for row in ROWS.iter().filter(is_shown) {
-        cell(&row.policy, row.cache_size, row.value.exp());
+        add_cell(&row.policy, row.cache_size, row.value.exp());
     }
     all
 }
@@ -114,21 +95,21 @@ pub(crate) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
 pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
     let names: Vec<String> = (0..books).map(|book| format!("book-{book}")).collect();
     let mut all = Vec::new();
-    let mut cell = |policy: &str, size: Option<u32>, share: &dyn Fn(u32) -> f64| {
+    let mut add_cell = |policy: &str, size: Option<u32>, share: &dyn Fn(u32) -> f64| {
         let mut add = |metric: &str, group: Option<String>, share: f64, weight: f64| {
-            let samples: Vec<Sample> = names
+            let samples: Vec<(&str, f64, f64)> = names
                 .iter()
                 .enumerate()
                 .map(|(book, name)| {
                     // Books differ a little, and whole facts are found.
                     let value = (weight * (share + 0.02 * (book % 5) as f64 - 0.04)).round().clamp(0.0, weight);
                     let value = if metric == "recall" { value } else { weight * share };
-                    Sample { sample: name, cluster: name, value, weight }
+                    (name.as_str(), value, weight)
                 })
                 .collect();
-            all.extend(changed(rows(policy, size, &samples), |row| {
+            all.extend(changed(cell(metric, policy, size, &samples), |row| {
                 (row.model, row.cell) = (model.into(), format!("{model}-recall-{}", row.cell).into());
-                (row.dataset, row.metric) = ("embedded".into(), metric.into());
+                row.dataset = "embedded".into();
                 row.slice = group.as_deref().map(Into::into);
             }));
         };
@@ -142,19 +123,19 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
             add("recall_chance", Some(group), 0.125, 25.0);
         }
     };
-    cell("full", None, &|first| 0.97 - 0.01 * f64::from(first.ilog2()));
+    add_cell("full", None, &|first| 0.97 - 0.01 * f64::from(first.ilog2()));
     for size in SIZES {
         let holds = move |first: u32| match size {
             _ if size >= 2 * first => 0.9,
             _ if size > first => 0.5,
             _ => 0.12,
         };
-        cell("window", Some(size), &move |first| holds(first) - 0.05);
-        cell("window+4", Some(size), &holds);
+        add_cell("window", Some(size), &move |first| holds(first) - 0.05);
+        add_cell("window+4", Some(size), &holds);
         let fades = move |first: u32| 0.15 + 0.75 / (1.0 + (f64::from(first) / f64::from(size) / 2.0).powi(2));
-        cell("tova", Some(size), &fades);
-        cell("h2o", Some(size), &move |first| 0.8 * fades(first));
-        cell("truncate", Some(size), &move |first| 0.6 * holds(first));
+        add_cell("tova", Some(size), &fades);
+        add_cell("h2o", Some(size), &move |first| 0.8 * fades(first));
+        add_cell("truncate", Some(size), &move |first| 0.6 * holds(first));
     }
     all
 }

@@ -38,12 +38,10 @@ pub(super) fn sheets(rows: &[&Row], title: &str) -> Vec<Sheet> {
         name: visible(text),
         cells: [format!("{steps:.0}"), times.to_string()].map(|number| Some(Entry::plain(number))).to_vec(),
     };
-    let sheet = |end: &str, lines: Vec<Line>| Sheet {
-        title: format!("{title} ({end} first)"),
-        about: format!("Of {} different tokens that occur {how}. A space is shown as ␣.", tokens.len()),
-        corner: "token",
-        grid: Grid { columns: ["steps", "times"].map(str::to_owned).to_vec(), lines },
-        notes: Vec::new(),
+    let about = format!("Of {} different tokens that occur {how}. A space is shown as ␣.", tokens.len());
+    let sheet = |end: &str, lines: Vec<Line>| {
+        let grid = Grid { columns: ["steps", "times"].map(str::to_owned).to_vec(), lines };
+        Sheet::new(format!("{title} ({end} first)"), &about, "token", grid)
     };
     let sheets = [
         sheet("longest", tokens.iter().take(MOST).map(line).collect()),

@@ -2,22 +2,18 @@
 
 use anyhow::Result;
 
+use super::curve::Figure;
 use super::format::Files;
 use super::points::Panel;
 use super::provenance::Provenance;
 use super::retention::Section;
+use super::scene::Scene;
 use super::series_key::SeriesKey;
 use super::sheets::{self, capital};
 use super::table::{Entry, Sheet};
 use super::write_report::Report;
 use super::{escape, pairing, pr_summary};
 use crate::ledger::Row;
-
-/// A figure to link: alternative text, and the path relative to the report.
-pub(super) struct Link {
-    pub(super) title: String,
-    pub(super) path: String,
-}
 
 pub(super) fn files(report: &Report<'_>) -> Result<Files> {
     Ok(vec![("report.md", file(report)), ("summary.md", pr_summary::file(report))])
@@ -32,7 +28,7 @@ pub(super) fn sheets(sheets: &[Sheet]) -> String {
 
 fn file(report: &Report<'_>) -> String {
     let mut file = String::from("# Cache size against quality\n\n");
-    file.push_str(&provenance(report.rows));
+    file.push_str(&provenance(report.results.rows));
     file.push_str(
         "`full` is the model with an unbounded cache. `truncate` is the same model on texts cut to the cache size (the \
          paper's Baseline). Neither is a cache policy.\n\n",
@@ -40,38 +36,43 @@ fn file(report: &Report<'_>) -> String {
     if let Some(smallest) = &report.smallest {
         push_sheet(&mut file, "##", smallest);
     }
-    push_links(&mut file, &report.links.overview);
-    let keys = report.keys();
+    report.figures.combined.iter().for_each(|figure| push_figure(&mut file, figure, report.linked));
     let mut last: Option<&SeriesKey> = None;
     for (i, panel) in report.panels.iter().enumerate() {
         if last != Some(&panel.key) {
-            file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&keys))));
-            file.push_str(&key_line(&panel.key));
+            file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&report.keys))));
+            file.push_str(&format!("{}\n\n", panel.key.line(escape::markdown)));
             if let Some(timing) = report.timing(&panel.key) {
                 push_sheet(&mut file, "###", &sheets::of_timing(timing));
             }
             last = Some(&panel.key);
         }
-        push_panel(&mut file, panel, report.links.panels.get(i).map_or(&[], Vec::as_slice));
-        for parts in report.breakdowns_of(panel) {
+        push_panel(&mut file, panel);
+        report.figures_of(i).for_each(|figure| push_figure(&mut file, figure, report.linked));
+        for (parts, _) in report.breakdowns_of(panel) {
             sheets::of_parts(parts).iter().for_each(|(_, sheet)| push_sheet(&mut file, "####", sheet));
         }
     }
-    for (i, section) in report.sections.iter().enumerate() {
-        push_section(&mut file, section, report.links.sections.get(i).map_or(&[], Vec::as_slice));
+    for (section, figures) in report.sections.iter().zip(&report.section_figures) {
+        push_section(&mut file, section, figures, report.linked);
     }
     report.extra.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
     file
 }
 
 /// Which tokens are kept.
-pub(super) fn push_section(file: &mut String, section: &Section<'_>, links: &[Link]) {
+pub(super) fn push_section(
+    file: &mut String,
+    section: &Section<'_>,
+    figures: &[(String, Scene)],
+    linked: Option<&str>,
+) {
     file.push_str(&format!("## {}\n\n{}\n\n", escape::markdown(&section.heading()), section.about()));
-    push_links(file, links);
+    figures.iter().for_each(|(stem, scene)| push_link(file, &scene.title, stem, linked));
     section.sheets().iter().for_each(|sheet| push_sheet(file, "###", sheet));
 }
 
-fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
+fn push_panel(file: &mut String, panel: &Panel) {
     let [value, difference] = [sheets::value(panel), sheets::difference(panel)];
     value.iter().chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
     if let Some(sheet) = pairing::sheet(panel) {
@@ -81,7 +82,6 @@ fn push_panel(file: &mut String, panel: &Panel, links: &[Link]) {
         push_outcomes(file, panel);
         file.push_str("</details>\n\n");
     }
-    push_links(file, links);
 }
 
 /// A sheet under a heading.
@@ -128,12 +128,6 @@ fn cell(entry: &Entry) -> String {
     format!("{bold}{}{bold}{dagger}{spread}", escape::markdown(&entry.number))
 }
 
-/// Everything that the numbers below have in common, in one line.
-fn key_line(key: &SeriesKey) -> String {
-    let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::markdown(&value)));
-    format!("{}\n\n", fields.collect::<Vec<_>>().join(" \u{B7} "))
-}
-
 /// Most values of one kind that are named; more are counted.
 const MOST_NAMED: usize = 4;
 
@@ -151,9 +145,15 @@ fn provenance(rows: &[Row]) -> String {
     format!("{}\n\n", line.join(" \u{B7} "))
 }
 
-fn push_links(file: &mut String, links: &[Link]) {
-    for Link { title, path } in links {
-        file.push_str(&format!("![{}]({path})\n\n", escape::markdown(title)));
+fn push_figure(file: &mut String, figure: &Figure, linked: Option<&str>) {
+    for (name, _) in &figure.drawings {
+        push_link(file, &format!("{}, {name} axis", figure.title), &format!("{}-{name}", figure.stem), linked);
+    }
+}
+
+fn push_link(file: &mut String, title: &str, stem: &str, linked: Option<&str>) {
+    if let Some(format) = linked {
+        file.push_str(&format!("![{}](figures/{stem}.{format})\n\n", escape::markdown(title)));
     }
 }
 

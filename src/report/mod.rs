@@ -53,7 +53,10 @@ pub use points::{Panel, Point, place};
 pub use pool::{Resampled, resampled};
 pub use published::{Beside, Extra, Published};
 pub use results::Results;
-pub use series::{AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, is_shared, label, newest};
+pub use series::{
+    AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label, newest,
+    with_geometric_means,
+};
 pub use series_key::SeriesKey;
 pub use sheets::capital;
 pub use table::{Entry, Grid, Line, Sheet, text_under};

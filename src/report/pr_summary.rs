@@ -7,7 +7,6 @@ use super::write_report::Report;
 
 /// The whole file: how small a cache is enough, and of each key's first metric the difference to the full cache.
 pub(super) fn file(report: &Report<'_>) -> String {
-    let keys = report.keys();
     let mut file = String::from("# Cache size against quality, in short\n\n");
     if let Some(sheet) = &report.smallest {
         markdown::push_sheet(&mut file, "##", sheet);
@@ -19,7 +18,7 @@ pub(super) fn file(report: &Report<'_>) -> String {
             Some(difference) => Sheet { notes: value.notes, ..difference },
             None => value,
         };
-        let title = format!("{} \u{B7} {}", sheets::capital(&shown.title), panel.key.title(&keys));
+        let title = format!("{} \u{B7} {}", sheets::capital(&shown.title), panel.key.title(&report.keys));
         markdown::push_sheet(&mut file, "##", &Sheet { title, ..shown });
         let full = panel.full().map(|full| format!("Full cache: {}. ", panel.metric.show(full.estimate.value)));
         let counted = format!("{} samples from {} clusters.", panel.samples, panel.clusters);

@@ -1,7 +1,7 @@
 //! The rows of a report, reduced once to the series and panels that everything else is made from.
 
 use super::points::{self, Panel};
-use super::series::{AllSeries, Unbounded};
+use super::series::{AllSeries, Unbounded, all_series, with_geometric_means};
 use crate::ledger::Row;
 
 /// Rows with their series and panels.
@@ -14,7 +14,7 @@ pub struct Results<'a> {
 
 impl<'a> Results<'a> {
     pub fn of(rows: &'a [Row]) -> Self {
-        let series = AllSeries::of(rows, Unbounded::BesidePolicies, |_| true).with_geometric_means();
+        let series = with_geometric_means(all_series(rows, Unbounded::BesidePolicies, |_| true));
         let panels = points::panels(&series);
         Self { rows, series, panels }
     }

@@ -240,13 +240,7 @@ impl<'a> Section<'a> {
             grid.append(&beside);
             about.push_str(&format!(" {}", beside.source));
         }
-        Sheet {
-            title: format!("Steps kept by class and part of speech: {policy}"),
-            about,
-            corner: "class or tag",
-            grid,
-            notes: Vec::new(),
-        }
+        Sheet::new(format!("Steps kept by class and part of speech: {policy}"), about, "class or tag", grid)
     }
 }
 
@@ -257,7 +251,7 @@ fn is_kind(slice: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Sample, rows};
+    use super::super::fixture::cell;
     use super::super::markdown::push_section;
     use super::*;
 
@@ -274,11 +268,10 @@ mod tests {
                 ("kept_until", Some("layer:0"), 4.0, 16.0, Some("16 2 3 3 5 5 16 7 8 9 16 16 16 16 16 16")),
                 ("lifetime_by_token", None, 4.0, 16.0, Some(r#"{"\n":[2,30.0]," a|b":[14,34.5]}"#)),
             ] {
-                let sample = [Sample { sample: "a", cluster: "a", value: value * factor, weight }];
-                all.extend(rows(policy, Some(size), &sample).into_iter().map(|row| Row {
+                let samples = [("a", value * factor, weight)];
+                all.extend(cell(metric, policy, Some(size), &samples).into_iter().map(|row| Row {
                     task: "retention".into(),
                     length: 16,
-                    metric: metric.into(),
                     slice: group.map(Into::into),
                     output: output.map(str::to_owned),
                     ..row
@@ -306,7 +299,7 @@ mod tests {
         }
         assert!(figures[1].1.svg().contains("<image "));
         let mut text = String::new();
-        push_section(&mut text, section, &[]);
+        push_section(&mut text, section, &[], None);
         for line in [
             "| class or tag | tokens (%) | 4 | 8 |",
             "| all tokens | 100.00 | 0.2500 | 0.5000 |",
@@ -329,7 +322,7 @@ mod tests {
 
     #[test]
     fn rows_of_other_tasks_make_no_section() {
-        let rows = rows("tova", Some(8), &[Sample { sample: "a", cluster: "a", value: 1.0, weight: 1.0 }]);
+        let rows = cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]);
         assert!(sections(&Results::of(&rows), &()).is_empty() && terminal(&[]).is_empty());
     }
 }

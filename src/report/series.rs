@@ -53,66 +53,48 @@ pub enum Unbounded {
 }
 
 /// All series of some rows.
-#[derive(Clone, Debug, Default)]
-pub struct AllSeries<'a>(BTreeMap<SeriesId<'a>, Series<'a>>);
+pub type AllSeries<'a> = BTreeMap<SeriesId<'a>, Series<'a>>;
 
-impl<'a> AllSeries<'a> {
-    /// Reduces the rows whose metric and slice are `wanted`.
-    pub fn of(rows: &'a [Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> Self {
-        let cells = cells(rows, wanted);
-        let mut bounded: BTreeMap<SeriesKey, BTreeSet<&SeriesKey>> = BTreeMap::new();
-        for (key, ..) in cells.iter().filter(|(_, _, rows)| !is_shared(rows[0])) {
-            bounded.entry(key.without_cache()).or_default().insert(key);
+/// Reduces the rows whose metric and slice are `wanted`.
+pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> AllSeries<'_> {
+    let cells = cells(rows, wanted);
+    let mut bounded: BTreeMap<SeriesKey, BTreeSet<&SeriesKey>> = BTreeMap::new();
+    for (key, ..) in cells.iter().filter(|(_, _, rows)| !is_shared(rows[0])) {
+        bounded.entry(key.without_cache()).or_default().insert(key);
+    }
+    let mut all = AllSeries::new();
+    for (key, (metric, slice), rows) in &cells {
+        let head = rows[0];
+        let mut add = |key: SeriesKey| {
+            let series = all.entry((key, metric, *slice)).or_default();
+            let candidates = series.entry((label(head), head.cache_size)).or_default();
+            let sums = candidates.entry(head.cell.as_str()).or_default();
+            rows.iter().for_each(|row| sums.add(row));
+        };
+        match (is_shared(head), unbounded) {
+            (false, _) => add(key.clone()),
+            (true, Unbounded::Apart) => add(key.without_cache()),
+            (true, Unbounded::BesidePolicies) => match bounded.get(&key.without_cache()) {
+                Some(bounded) => bounded.iter().for_each(|key| add((*key).clone())),
+                None => add(key.clone()),
+            },
         }
-        let mut all = Self::default();
-        for (key, (metric, slice), rows) in &cells {
-            let head = rows[0];
-            let mut add = |key: SeriesKey| {
-                let series = all.0.entry((key, metric, *slice)).or_default();
-                let candidates = series.entry((label(head), head.cache_size)).or_default();
-                let sums = candidates.entry(head.cell.as_str()).or_default();
-                rows.iter().for_each(|row| sums.add(row));
-            };
-            match (is_shared(head), unbounded) {
-                (false, _) => add(key.clone()),
-                (true, Unbounded::Apart) => add(key.without_cache()),
-                (true, Unbounded::BesidePolicies) => match bounded.get(&key.without_cache()) {
-                    Some(bounded) => bounded.iter().for_each(|key| add((*key).clone())),
-                    None => add(key.clone()),
-                },
-            }
-        }
-        all
     }
+    all
+}
 
-    /// The same with geometric means of three metrics, such as ROUGE, from the cells that measured all three.
-    pub fn with_geometric_means(mut self) -> Self {
-        for (whole, parts) in GEOMETRIC_MEANS {
-            let first = self.0.iter().filter(|((_, metric, _), _)| *metric == parts[0]);
-            let combined = first.filter_map(|((key, _, slice), first)| {
-                let other = |metric| self.0.get(&(key.clone(), metric, *slice));
-                Some(((key.clone(), whole, *slice), combine([first, other(parts[1])?, other(parts[2])?])))
-            });
-            let combined: Vec<_> = combined.collect();
-            self.0.extend(combined);
-        }
-        self
+/// The same with geometric means of three metrics, such as ROUGE, from the cells that measured all three.
+pub fn with_geometric_means(mut all: AllSeries<'_>) -> AllSeries<'_> {
+    for (whole, parts) in GEOMETRIC_MEANS {
+        let first = all.iter().filter(|((_, metric, _), _)| *metric == parts[0]);
+        let combined = first.filter_map(|((key, _, slice), first)| {
+            let other = |metric| all.get(&(key.clone(), metric, *slice));
+            Some(((key.clone(), whole, *slice), combine([first, other(parts[1])?, other(parts[2])?])))
+        });
+        let combined: Vec<_> = combined.collect();
+        all.extend(combined);
     }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&SeriesId<'a>, &Series<'a>)> {
-        self.0.iter()
-    }
-
-    pub fn get(&self, id: &SeriesId<'a>) -> Option<&Series<'a>> {
-        self.0.get(id)
-    }
-
-    /// The series of a key, by metric and slice.
-    pub fn of_key(&self, key: &SeriesKey) -> impl Iterator<Item = (&'a str, Option<&'a str>, &Series<'a>)> {
-        let from = self.0.range((key.clone(), "", None)..);
-        let own = from.take_while(move |((other, ..), _)| other == key);
-        own.map(|((_, metric, slice), series)| (*metric, *slice, series))
-    }
+    all
 }
 
 /// Rows of one cell, metric and slice that follow each other, with their key.

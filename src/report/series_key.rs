@@ -117,6 +117,12 @@ impl SeriesKey {
         head.map(|(name, value)| (name, value.to_string())).into_iter().chain(details)
     }
 
+    /// Everything that the numbers of a key have in common, in one line.
+    pub(super) fn line(&self, escape: fn(&str) -> String) -> String {
+        let fields = self.headed_details().map(|(name, value)| format!("{name} {}", escape(&value)));
+        fields.collect::<Vec<_>>().join(" \u{B7} ")
+    }
+
     /// Model and data set, and whatever else differs `among` all keys of the report.
     pub fn title(&self, among: &[SeriesKey]) -> String {
         let is_ambiguous =

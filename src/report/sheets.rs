@@ -16,7 +16,6 @@ pub(super) const POLICY: &str = "policy";
 
 /// All tables with what they have in common: the one over all keys, then key after key, sections, and the caller's.
 pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
-    let keys = report.keys();
     let mut all: Vec<(Option<String>, Vec<Sheet>)> =
         report.smallest.iter().map(|sheet| (None, vec![sheet.clone()])).collect();
     for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
@@ -24,9 +23,11 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
         let mut sheets: Vec<Sheet> = report.timing(key).map(of_timing).into_iter().collect();
         for panel in of_key {
             sheets.extend([value(panel), difference(panel), pairing::sheet(panel)].into_iter().flatten());
-            sheets.extend(report.breakdowns_of(panel).flat_map(of_parts).map(|(_, sheet)| sheet));
+            sheets.extend(
+                report.breakdowns_of(panel).flat_map(|(parts, _)| of_parts(parts)).map(|(_, sheet)| sheet),
+            );
         }
-        all.push((Some(key.title(&keys)), sheets));
+        all.push((Some(key.title(&report.keys)), sheets));
     }
     all.extend(report.sections.iter().map(|section| (Some(section.heading()), section.sheets())));
     all.extend(report.extra.iter().map(|sheet| (None, vec![sheet.clone()])));
@@ -34,47 +35,30 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
 }
 
 pub(super) fn value(panel: &Panel) -> Option<Sheet> {
-    Some(Sheet {
-        title: panel.metric.label.to_string(),
-        about: meaning(panel),
-        corner: POLICY,
-        grid: table::grid(panel, Show::Value)?,
-        notes: notes(panel),
-    })
+    let grid = table::grid(panel, Show::Value)?;
+    Some(Sheet { notes: notes(panel), ..Sheet::new(&*panel.metric.label, meaning(panel), POLICY, grid) })
 }
 
 pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
-    Some(Sheet {
-        title: format!("{}: difference to full", panel.metric.label),
-        about: match panel.points.iter().any(|point| point.to_full.is_some_and(|d| d.interval.is_some())) {
-            true => "Over the samples both have; ± is half of the paired 95 % bootstrap interval.".to_owned(),
-            false => "Over the samples both have.".to_owned(),
-        },
-        corner: POLICY,
-        grid: table::grid(panel, Show::Difference)?,
-        notes: Vec::new(),
-    })
+    let about = match panel.points.iter().any(|point| point.to_full.is_some_and(|d| d.interval.is_some())) {
+        true => "Over the samples both have; ± is half of the paired 95 % bootstrap interval.",
+        false => "Over the samples both have.",
+    };
+    let title = format!("{}: difference to full", panel.metric.label);
+    Some(Sheet::new(title, about, POLICY, table::grid(panel, Show::Difference)?))
 }
 
 /// The table of decoding speed and memory.
 pub(super) fn of_timing(timed: &Throughput) -> Sheet {
-    Sheet {
-        title: "what decoding costs".to_owned(),
-        about: format!("{}.", capital(&timed.legend())),
-        corner: throughput::CORNER,
-        grid: timed.grid(),
-        notes: Vec::new(),
-    }
+    let about = format!("{}.", capital(&timed.legend()));
+    Sheet::new("what decoding costs", about, throughput::CORNER, timed.grid())
 }
 
 /// A table for each cache size.
 pub(super) fn of_parts(parts: &Breakdown<'_>) -> Vec<(u32, Sheet)> {
-    let sheet = |size: u32| Sheet {
-        title: format!("{}, cache size {size}", title_of_parts(parts)),
-        about: about_parts(parts).to_owned(),
-        corner: "policy by part",
-        grid: parts.grid(size),
-        notes: Vec::new(),
+    let sheet = |size: u32| {
+        let title = format!("{}, cache size {size}", title_of_parts(parts));
+        Sheet::new(title, about_parts(parts), "policy by part", parts.grid(size))
     };
     let sheets = parts.sizes().into_iter().map(|size| (size, sheet(size)));
     sheets.filter(|(_, sheet)| !sheet.grid.lines.is_empty()).collect()

@@ -11,11 +11,10 @@ use crate::metric::Better;
 /// Tables of the first metric of each key (perplexity where there is one) with the difference to the full cache, and of
 /// recall; of a timing its one table.
 pub(super) fn text(report: &Report<'_>) -> String {
-    let keys = report.keys();
     let mut blocks = Vec::new();
     for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
         let [panel, others @ ..] = of_key else { continue };
-        let title = panel.key.title(&keys);
+        let title = panel.key.title(&report.keys);
         if let Some(timing) = report.timing(&panel.key) {
             blocks.push(speed(timing, &title));
             continue;

@@ -54,6 +54,13 @@ pub struct Sheet {
     pub notes: Vec<String>,
 }
 
+impl Sheet {
+    /// A table without warnings.
+    pub fn new(title: impl Into<String>, about: impl Into<String>, corner: &'static str, grid: Grid) -> Self {
+        Self { title: title.into(), about: about.into(), corner, grid, notes: Vec::new() }
+    }
+}
+
 impl Entry {
     /// A number without an interval, or a word.
     pub fn plain(number: impl Into<String>) -> Self {

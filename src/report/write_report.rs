@@ -9,15 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use super::breakdown::{self, Breakdown};
-use super::curve::{self, Figure};
+use super::curve::{self, Figure, Figures};
 use super::format::{FORMATS, Format};
-use super::markdown::Link;
 use super::points::Panel;
 use super::published::Published;
 use super::results::Results;
 use super::retention::{self, Section};
 use super::scene::Scene;
-use super::series::AllSeries;
 use super::series_key::SeriesKey;
 use super::series_style::SeriesStyles;
 use super::summary;
@@ -53,71 +51,70 @@ pub struct Written {
 
 /// Everything a report is made of, whatever its format.
 pub(super) struct Report<'a> {
-    pub(super) rows: &'a [Row],
-    pub(super) series: &'a AllSeries<'a>,
-    /// Every panel, those of slices too.
-    pub(super) all: &'a [Panel],
-    /// Those of whole samples.
-    pub(super) panels: &'a [Panel],
-    pub(super) breakdowns: Vec<Breakdown<'a>>,
+    pub(super) results: &'a Results<'a>,
+    /// The panels of whole samples.
+    pub(super) panels: Vec<Panel>,
+    /// Their keys, for titles.
+    pub(super) keys: Vec<SeriesKey>,
+    pub(super) figures: Figures,
+    /// Each with its figure, if it has one.
+    pub(super) breakdowns: Vec<(Breakdown<'a>, Option<Figure>)>,
     pub(super) timings: Vec<Throughput>,
     pub(super) sections: Vec<Section<'a>>,
-    pub(super) styles: &'a SeriesStyles,
+    /// Of each section, with the names of their files.
+    pub(super) section_figures: Vec<Vec<(String, Scene)>>,
+    pub(super) styles: SeriesStyles,
     /// The smallest cache that is enough.
     pub(super) smallest: Option<Sheet>,
     /// Sheets of the caller, which come last.
     pub(super) extra: Vec<Sheet>,
-    pub(super) links: Links,
-}
-
-/// The figures on disk that Markdown links.
-#[derive(Default)]
-pub(super) struct Links {
-    /// Of several panels.
-    pub(super) overview: Vec<Link>,
-    /// Of each panel.
-    pub(super) panels: Vec<Vec<Link>>,
-    /// Of each section.
-    pub(super) sections: Vec<Vec<Link>>,
+    /// The ending of the figures that Markdown links, where any are on disk.
+    pub(super) linked: Option<&'static str>,
 }
 
 impl<'a> Report<'a> {
-    /// `whole` and `styles` are of the results' panels of whole samples.
-    pub(super) fn of(
-        results: &'a Results<'_>,
-        whole: &'a [Panel],
-        styles: &'a SeriesStyles,
-        distances: &[Distance],
-        published: &'a dyn Published,
-    ) -> Self {
-        Self {
-            rows: results.rows,
-            series: &results.series,
-            all: &results.panels,
-            panels: whole,
-            breakdowns: breakdown::breakdowns(&results.panels),
-            timings: throughput::tables(&results.series, published),
-            sections: retention::sections(results, published),
-            styles,
-            smallest: within::sheet(whole, distances),
-            extra: Vec::new(),
-            links: Links::default(),
-        }
-    }
-
-    /// The keys of all panels, for their titles.
-    pub(super) fn keys(&self) -> Vec<SeriesKey> {
-        let mut keys: Vec<SeriesKey> = self.panels.iter().map(|panel| panel.key.clone()).collect();
+    pub(super) fn of(results: &'a Results<'a>, distances: &[Distance], published: &'a dyn Published) -> Self {
+        let panels = results.whole();
+        let mut keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
         keys.dedup();
-        keys
+        let figures = curve::figures(&panels);
+        let with_figure = |parts: Breakdown<'a>| {
+            let mut wholes = panels.iter().zip(&figures.single);
+            let figure = wholes
+                .find(|(panel, _)| parts.is_of(panel))
+                .and_then(|(panel, figure)| curve::of_parts(&parts, figure.as_ref()?, panel.key.title(&keys)));
+            (parts, figure)
+        };
+        let breakdowns = breakdown::breakdowns(&results.panels).into_iter().map(with_figure).collect();
+        let sections = retention::sections(results, published);
+        Self {
+            results,
+            keys,
+            figures,
+            breakdowns,
+            timings: throughput::tables(&results.series, published),
+            section_figures: sections.iter().map(Section::figures).collect(),
+            sections,
+            styles: SeriesStyles::of(&panels),
+            smallest: within::sheet(&panels, distances),
+            panels,
+            extra: Vec::new(),
+            linked: None,
+        }
     }
 
     pub(super) fn timing(&self, key: &SeriesKey) -> Option<&Throughput> {
         self.timings.iter().find(|timing| timing.key == *key)
     }
 
-    pub(super) fn breakdowns_of(&self, panel: &Panel) -> impl Iterator<Item = &Breakdown<'a>> {
-        self.breakdowns.iter().filter(|parts| parts.is_of(panel))
+    pub(super) fn breakdowns_of(&self, panel: &Panel) -> impl Iterator<Item = &(Breakdown<'a>, Option<Figure>)> {
+        self.breakdowns.iter().filter(|(parts, _)| parts.is_of(panel))
+    }
+
+    /// The figures of a panel and of its breakdowns.
+    pub(super) fn figures_of(&self, at: usize) -> impl Iterator<Item = &Figure> {
+        let parts = self.breakdowns_of(&self.panels[at]).filter_map(|(_, figure)| figure.as_ref());
+        self.figures.single[at].iter().chain(parts)
     }
 }
 
@@ -127,15 +124,15 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let whole = results.whole();
-    let styles = SeriesStyles::of(&whole);
     let extra = published.extra(&results);
-    let mut report = Report::of(&results, &whole, &styles, &options.within, published);
+    let mut report = Report::of(&results, &options.within, published);
     report.extra = extra.sheets;
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
     let mut folder = Folder { out: &options.out, formats: &formats, files: Vec::new() };
-    report.links = folder.write_figures(&report)?;
+    folder.write_figures(&report)?;
+    let mut linkable = formats.iter().filter(|format| format.figure.is_some() && format.name != "pdf");
+    report.linked = linkable.next().map(|format| format.name);
     for files in formats.iter().filter_map(|format| format.report) {
         for (name, content) in files(&report)? {
             folder.write_file(name, content)?;
@@ -153,59 +150,28 @@ struct Folder<'a> {
 }
 
 impl Folder<'_> {
-    /// Draws everything and returns what there is to link.
-    fn write_figures(&mut self, report: &Report<'_>) -> Result<Links> {
-        let mut links = Links::default();
-        let figures = curve::figures(report.panels, report.styles);
-        for figure in &figures.combined {
-            links.overview.extend(self.write_figure(figure)?);
-        }
-        let keys = report.keys();
-        for (panel, figure) in report.panels.iter().zip(&figures.single) {
-            let mut own = Vec::new();
-            if let Some(figure) = figure {
-                own.extend(self.write_figure(figure)?);
-                for parts in report.breakdowns_of(panel) {
-                    if let Some(figure) = curve::of_parts(parts, figure, panel.key.title(&keys)) {
-                        own.extend(self.write_figure(&figure)?);
-                    }
-                }
+    fn write_figures(&mut self, report: &Report<'_>) -> Result<()> {
+        let of_panels = (0..report.panels.len()).flat_map(|at| report.figures_of(at));
+        for figure in report.figures.combined.iter().chain(of_panels) {
+            for (name, charts) in &figure.drawings {
+                self.write_scene(&format!("{}-{name}", figure.stem), &figure.scene(charts, &report.styles))?;
             }
-            links.panels.push(own);
         }
-        for section in &report.sections {
-            let mut own = Vec::new();
-            for (stem, scene) in section.figures() {
-                let path = self.write_scene(&stem, &scene)?;
-                own.extend(path.map(|path| Link { title: scene.title.clone(), path }));
-            }
-            links.sections.push(own);
+        for (stem, scene) in report.section_figures.iter().flatten() {
+            self.write_scene(stem, scene)?;
         }
-        Ok(links)
+        Ok(())
     }
 
-    fn write_figure(&mut self, figure: &Figure) -> Result<Vec<Link>> {
-        let mut links = Vec::new();
-        for (name, charts) in &figure.drawings {
-            let path = self.write_scene(&format!("{}-{name}", figure.stem), &figure.scene(charts))?;
-            links.extend(path.map(|path| Link { title: format!("{}, {name} axis", figure.title), path }));
-        }
-        Ok(links)
-    }
-
-    /// A figure in the formats asked for; the path to link.
-    fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<Option<String>> {
-        let mut link = None;
+    /// A figure in the formats asked for.
+    fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<()> {
         for format in self.formats {
             let Some(draw) = format.figure else { continue };
             let file = format!("figures/{stem}.{}", format.name);
             let content = draw(scene).with_context(|| format!("drawing {file}"))?;
             self.write_file(&file, content)?;
-            if format.name != "pdf" {
-                link = link.or(Some(file));
-            }
         }
-        Ok(link)
+        Ok(())
     }
 
     fn write_file(&mut self, name: &str, content: impl AsRef<[u8]>) -> Result<()> {

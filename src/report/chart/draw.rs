@@ -183,12 +183,12 @@ impl Chart {
 
     fn draw_line(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
-        let at = |spot: &Measurement| (self.x(plot, spot.across), self.y(plot, spot.value));
+        let at = |spot: &Measurement| (self.x(plot, spot.across), self.y(plot, spot.point.estimate.value));
         let spots = drawable(line.spots.iter().map(at).collect());
         scene.group(&format!("class=\"line {}\" {}", style.class(), of_policy(line)), |scene| {
             let (class, pen) = Stroke::Policy(style).look();
             plot.clip(scene, |scene| scene.stroke(class, &spots, pen));
-            for spot in line.spots.iter().filter(|spot| self.values.contains(spot.value)) {
+            for spot in line.spots.iter().filter(|spot| self.values.contains(spot.point.estimate.value)) {
                 let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
                 scene.group(&format!("class=\"pt\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
                     scene.tooltip(at(spot), TARGET_RADIUS, &self.tooltip_of(spot));

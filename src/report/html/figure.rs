@@ -17,7 +17,7 @@ const ALONE: (f64, f64) = (264.0, 145.0);
 const AMONG: (f64, f64) = (180.0, 105.0);
 
 /// The figure of one chart or several.
-pub(super) fn figure(figure: &Figure<'_>, styles: &SeriesStyles) -> Markup {
+pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
     let Some((_, charts)) = figure.drawings.first() else { return html! {} };
     let alone = charts.len() == 1;
     html! {

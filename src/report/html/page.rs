@@ -9,12 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
-use super::super::curve::{self, Figure};
+use super::super::curve::Figure;
 use super::super::escape;
 use super::super::pairing;
 use super::super::points::Panel;
 use super::super::provenance::Provenance;
-use super::super::retention;
+use super::super::retention::Section;
+use super::super::scene::Scene;
 use super::super::series_key::SeriesKey;
 use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
@@ -35,16 +36,11 @@ struct Page<'a> {
     report: &'a Report<'a>,
     /// The names of policies.
     known: Vec<&'a str>,
-    /// In the order of the page.
-    keys: Vec<SeriesKey>,
-    /// The figure of each panel that has a curve.
-    figures: Vec<Option<Figure<'a>>>,
 }
 
 pub(super) fn page(report: &Report<'_>) -> Result<String> {
-    let figures = curve::figures(report.panels, report.styles);
     let known = report.styles.iter().map(|(policy, _)| policy).chain(["full"]).collect();
-    let page = Page { report, known, keys: report.keys(), figures: figures.single };
+    let page = Page { report, known };
     let further: Vec<&Sheet> = report.smallest.iter().chain(&report.extra).collect();
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
@@ -68,15 +64,15 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 a.skip href="#main" { "Skip to the results" }
                 (page.header())
                 main #main tabindex="-1" {
-                    @if !figures.combined.is_empty() { (page.overview(&figures.combined)) }
+                    @if !report.figures.combined.is_empty() { (page.overview()) }
                     @if !further.is_empty() { (page.further(&further)) }
-                    @for (at, key) in page.keys.iter().enumerate() { (page.key(at, key)) }
+                    @for (at, key) in report.keys.iter().enumerate() { (page.key(at, key)) }
                     (page.samples())
                 }
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
-                script #points type="application/json" { (PreEscaped(points::json(report.all, &page.keys, report.styles)?)) }
-                script #rows type="application/json" { (PreEscaped(samples::json(report.series, &page.keys, samples::BUDGET)?)) }
+                script #points type="application/json" { (PreEscaped(points::json(&report.results.panels, &report.keys, &report.styles)?)) }
+                script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -87,12 +83,6 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
 /// A text's digest as a content security policy writes it.
 fn digest(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
-}
-
-/// Everything that the numbers of a key have in common, in one line.
-fn fields(key: &SeriesKey) -> String {
-    let fields = key.headed_details().map(|(name, value)| format!("{name} {}", escape::plain(&value)));
-    fields.collect::<Vec<_>>().join(" \u{B7} ")
 }
 
 /// What a reader opens.
@@ -134,8 +124,8 @@ impl Page<'_> {
                 (self.provenance())
                 nav aria-label="Settings" {
                     ul.toc {
-                        @for (at, key) in self.keys.iter().enumerate() {
-                            li { a href={ "#setting-" (at) } { (key.title(&self.keys)) } }
+                        @for (at, key) in self.report.keys.iter().enumerate() {
+                            li { a href={ "#setting-" (at) } { (key.title(&self.report.keys)) } }
                         }
                         li { a href="#samples" { "Sample by sample" } }
                     }
@@ -147,7 +137,7 @@ impl Page<'_> {
     }
 
     fn provenance(&self) -> Markup {
-        let all = Provenance::of(self.report.rows);
+        let all = Provenance::of(self.report.results.rows);
         html! {
             details.fold.origin {
                 summary { (all.counted()) ": where they come from" }
@@ -161,12 +151,12 @@ impl Page<'_> {
     }
 
     /// Panels of one metric side by side, as in the paper's Figure 3.
-    fn overview(&self, combined: &[Figure<'_>]) -> Markup {
+    fn overview(&self) -> Markup {
         html! {
             section.part aria-labelledby="overview" {
                 h2 #overview { "Side by side" }
-                @for (at, figure) in combined.iter().enumerate() {
-                    (fold(&figure.title, at == 0, figure::figure(figure, self.report.styles)))
+                @for (at, figure) in self.report.figures.combined.iter().enumerate() {
+                    (fold(&figure.title, at == 0, figure::figure(figure, &self.report.styles)))
                 }
             }
         }
@@ -185,30 +175,25 @@ impl Page<'_> {
 
     /// One key: its first metric in full view, everything else folded.
     fn key(&self, at: usize, key: &SeriesKey) -> Markup {
-        let mut panels: Vec<(&Panel, Option<&Figure<'_>>)> = self
-            .report
-            .panels
-            .iter()
-            .zip(&self.figures)
-            .filter(|(panel, _)| panel.key == *key)
-            .map(|(panel, figure)| (panel, figure.as_ref()))
-            .collect();
-        let kept = self.report.sections.iter().find(|section| section.key() == key);
+        let panels = self.report.panels.iter().zip(&self.report.figures.single);
+        let mut panels: Vec<(&Panel, &Option<Figure>)> = panels.filter(|(panel, _)| panel.key == *key).collect();
+        let kept = self.report.sections.iter().zip(&self.report.section_figures);
+        let kept = kept.into_iter().find(|(section, _)| section.key() == key);
         // Metrics that the section below shows in detail come last.
         panels.sort_by_key(|(panel, figure)| kept.is_some() && figure.is_none() && panel.metric.is_detail());
         let timed = self.report.timing(key);
-        let (id, title) = (format!("setting-{at}"), key.title(&self.keys));
+        let (id, title) = (format!("setting-{at}"), key.title(&self.report.keys));
         html! {
             section.key.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&key.task))
                 data-model=(escape::plain(&key.model)) data-dataset=(escape::plain(&key.dataset)) {
                 h2 id={ (id) "-title" } { (title) }
-                p.line { (fields(key)) }
+                p.line { (key.line(escape::plain)) }
                 @if let Some(timed) = timed { (self.sheet(&sheets::of_timing(timed), None)) }
                 @for (place, (panel, figure)) in panels.iter().enumerate() {
                     @let first = place == 0 && timed.is_none();
-                    (self.panel(panel, *figure, first))
+                    (self.panel(panel, figure.as_ref(), first))
                 }
-                @if let Some(section) = kept { (self.kept(section)) }
+                @if let Some((section, figures)) = kept { (self.kept(section, figures)) }
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
@@ -220,14 +205,14 @@ impl Page<'_> {
         }
     }
 
-    fn panel(&self, panel: &Panel, figure: Option<&Figure<'_>>, first: bool) -> Markup {
+    fn panel(&self, panel: &Panel, figure: Option<&Figure>, first: bool) -> Markup {
         let name = capital(&panel.metric.label);
         let metric = escape::plain(&panel.metric.id);
         let values = sheets::value(panel);
         let differences = sheets::difference(panel);
         let body = html! {
             div.pair {
-                @if let Some(shown) = figure { (figure::figure(shown, self.report.styles)) }
+                @if let Some(shown) = figure { (figure::figure(shown, &self.report.styles)) }
                 @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = &differences {
@@ -242,19 +227,18 @@ impl Page<'_> {
             } @else {
                 details.panel.fold data-metric=(metric) { summary { (name) } (body) }
             }
-            (self.parts(panel, figure))
+            (self.parts(panel))
         }
     }
 
     /// A metric by slices of the samples.
-    fn parts(&self, panel: &Panel, whole: Option<&Figure<'_>>) -> Markup {
+    fn parts(&self, panel: &Panel) -> Markup {
         html! {
-            @for parts in self.report.breakdowns_of(panel) {
+            @for (parts, charts) in self.report.breakdowns_of(panel) {
                 @let tables = sheets::of_parts(parts);
-                @let charts = whole.and_then(|whole| curve::of_parts(parts, whole, panel.key.title(&self.keys)));
                 details.panel.fold data-metric=(escape::plain(&panel.metric.id)) {
                     summary { (capital(&escape::plain(&sheets::title_of_parts(parts)))) }
-                    @if let Some(charts) = &charts { (figure::figure(charts, self.report.styles)) }
+                    @if let Some(charts) = charts { (figure::figure(charts, &self.report.styles)) }
                     div.sheets { @for (size, sheet) in &tables { (self.sheet(sheet, Some(*size))) } }
                 }
             }
@@ -262,12 +246,12 @@ impl Page<'_> {
     }
 
     /// Which tokens are kept, with figures as images.
-    fn kept(&self, section: &retention::Section<'_>) -> Markup {
+    fn kept(&self, section: &Section<'_>, figures: &[(String, Scene)]) -> Markup {
         html! {
             div.kept {
                 h3 { "What is kept" }
                 p.about { (section.about()) }
-                @for (place, (_, scene)) in section.figures().iter().enumerate() {
+                @for (place, (_, scene)) in figures.iter().enumerate() {
                     @let picture = figure::picture(scene);
                     @if place == 0 { (picture) } @else { (fold(&scene.title, false, picture)) }
                 }

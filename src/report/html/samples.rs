@@ -108,7 +108,8 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
 /// The places of a key with results of whole samples and of positions along the text.
 fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
     let mut places: BTreeMap<PolicyAtSize<'a>, Columns<'a>> = BTreeMap::new();
-    for (id, slice, series) in all.of_key(key) {
+    let from = all.range((key.clone(), "", None)..);
+    for ((_, id, slice), series) in from.take_while(|((other, ..), _)| other == key) {
         let metric = Metric::of(id);
         let is_course = |slice: &str| slice.starts_with("position:") || slice.starts_with("piece:");
         if !metric.is_result() || metric.pooling == Pooling::GeometricShare || !slice.is_none_or(is_course) {
@@ -116,7 +117,7 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
         }
         for (place, candidates) in series {
             if let Some((_, sums)) = newest(candidates) {
-                places.entry(place.clone()).or_default().insert((id, slice), sums);
+                places.entry(place.clone()).or_default().insert((id, *slice), sums);
             }
         }
     }

@@ -4,9 +4,9 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::super::Results;
-use super::super::fixture::{Sample, recall, rows, table_3};
+use super::super::fixture::{cell, recall, table_3};
 use super::super::points::Panel;
-use super::super::series_style::{COLORS, SeriesStyles};
+use super::super::series_style::COLORS;
 use super::super::table::{Entry, Grid, Line, Sheet};
 use super::reader::{Piece, attribute, json, number, pieces, raw, tags};
 use super::*;
@@ -17,9 +17,7 @@ const HOSTILE: &str =
 
 fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
     let results = Results::of(rows);
-    let whole = results.whole();
-    let styles = SeriesStyles::of(&whole);
-    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &whole, &styles, &[], &()) };
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &[], &()) };
     (page::page(&report).unwrap(), results.panels.clone())
 }
 
@@ -41,10 +39,10 @@ fn questions() -> Vec<Row> {
     for (policy, size, f1) in [("full", None, 1.0), ("tova", Some(64), 1.0 / 3.0), ("tova", Some(128), 0.1 + 0.2)]
     {
         for sample in ["q2", "q10"] {
-            let one = rows(policy, size, &[Sample { sample, cluster: "paper", value: f1, weight: 1.0 }]);
-            let task = |row: Row| Row { task: "qasper".into(), dataset: "papers".into(), ..row };
-            let row = task(one[0].clone());
-            all.push(Row { metric: "f1".into(), ..row.clone() });
+            let one = cell("f1", policy, size, &[(sample, f1, 1.0)]);
+            let (task, dataset, cluster) = ("qasper".into(), "papers".into(), "paper".into());
+            let row = Row { task, dataset, cluster, ..one[0].clone() };
+            all.push(row.clone());
             all.push(Row {
                 metric: "new_tokens".into(),
                 value: 7.0,
@@ -53,7 +51,7 @@ fn questions() -> Vec<Row> {
                 output: Some(format!("line one of {sample}\nat {size:?}")),
                 ..row.clone()
             });
-            all.push(Row { metric: "f1".into(), slice: Some("kind:x".into()), ..row });
+            all.push(Row { slice: Some("kind:x".into()), ..row });
         }
     }
     all
