@@ -532,7 +532,7 @@ fn unusable_models_are_named_with_file_and_reason() {
         &|| fs::rename(&weights, model.join("pytorch_model.bin")).unwrap(),
         &["pytorch_model.bin", "safe_serialization=True"],
     );
-    damaged(&|| write_tokenizer(&model, 400), &["tokenizer.json", "token 399"]);
+    damaged(&|| write_tokenizer(&model, 400), &["tokenizer.json", "number 399"]);
     damaged(&|| write_tokenizer(&model, 90), &["tokenizer.json", "90 tokens"]);
     damaged(&|| fs::write(model.join("tokenizer.json"), "{}").unwrap(), &["./model/tokenizer.json"]);
     damaged(&|| fs::write(model.join("tokenizer_config.json"), "[").unwrap(), &["tokenizer_config.json"]);
