@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::claims::CLAIMS;
+use super::exhibit::Sweeps;
 use super::{Evidence, numbers};
 use crate::report::{Entry, Estimate, Grid, Interval, Line, Sheet, escape, table};
 
@@ -40,8 +41,8 @@ pub(super) type Finding = (String, Observation);
 
 /// A statement of the paper.
 pub(super) struct Claim {
-    /// The sweep that measures it.
-    sweep: &'static str,
+    /// What measures it.
+    sweeps: Sweeps,
     statement: &'static str,
     threshold: Threshold,
     unit: Unit,
@@ -58,13 +59,13 @@ pub(super) struct Checked {
 }
 
 pub(super) const fn claim(
-    sweep: &'static str,
+    sweeps: Sweeps,
     statement: &'static str,
     threshold: Threshold,
     unit: Unit,
     measure: fn(&Evidence<'_>) -> Vec<Finding>,
 ) -> Claim {
-    Claim { sweep, statement, threshold, unit, measure }
+    Claim { sweeps, statement, threshold, unit, measure }
 }
 
 /// All claims, measured.
@@ -202,7 +203,7 @@ pub(super) fn sheet(claims: &[Checked]) -> Option<Sheet> {
     let missing: Vec<&Claim> = missing.collect();
     let note = |of_sweep: &[&Claim]| {
         let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement).collect();
-        format!("{} measures what was not: {}", of_sweep[0].sweep, statements.join("; "))
+        format!("{} measures what was not: {}", of_sweep[0].sweeps.1[0], statements.join("; "))
     };
     let counted = counted(claims);
     Some(Sheet {
@@ -214,7 +215,7 @@ pub(super) fn sheet(claims: &[Checked]) -> Option<Sheet> {
         ),
         corner: "claim",
         grid: Grid { columns: columns.into_iter().map(str::to_owned).collect(), lines },
-        notes: missing.chunk_by(|a, b| a.sweep == b.sweep).map(note).collect(),
+        notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),
     })
 }
 
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn the_value_decides_and_the_interval_is_shown() {
         let unit = Unit { digits: 2, suffix: "", signed: true };
-        let claim = claim("", "near", Threshold::AtMost(0.4), unit, |_| Vec::new());
+        let claim = claim(("", &[]), "near", Threshold::AtMost(0.4), unit, |_| Vec::new());
         let words = |value, low, high| {
             let estimate = Estimate { value, interval: Some(Interval { low, high }) };
             claim.verdict(&estimate).to_owned() + &claim.warning(&estimate)
