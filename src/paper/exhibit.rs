@@ -139,7 +139,9 @@ impl Exhibit {
             )
         })?;
         let has_numbers = name.starts_with("Table") || matches!(*name, "Figure 3" | "Figure 6");
-        if evidence.beside_paper && !has_numbers {
+        if !evidence.beside_paper {
+            pieces = Pieces { differences: Vec::new(), notes: Vec::new(), ..pieces };
+        } else if !has_numbers {
             pieces.notes.push("the paper prints no numbers of this figure, so none are laid over".to_owned());
         }
         Ok(pieces)
