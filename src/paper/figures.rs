@@ -43,7 +43,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     let charts: Vec<Chart> = panels.iter().zip(titles(panels)).map(chart).collect();
     let mut pieces = Pieces::default();
     for (number, page) in charts.chunks(MOST).enumerate() {
-        let end = if charts.len() > MOST { format!("page-{}", number + 1) } else { String::new() };
+        let end = if charts.len() > MOST { format!("-page-{}", number + 1) } else { String::new() };
         let scene = evidence.page(page.len()).curves(&exhibit.title(), page, &styles, Some(NAMES));
         pieces.scenes.push((end, scene));
     }
@@ -165,7 +165,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
 
 /// The end of a file name, which tells several keys apart.
 fn end_of(title: &str, keys: usize) -> String {
-    if keys > 1 { escape::slugs(title) } else { String::new() }
+    if keys > 1 { format!("-{}", escape::slugs(title)) } else { String::new() }
 }
 
 /// Maps of some layers; an empty range is the last layer.
@@ -189,9 +189,8 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
                 1 => (COLUMN, if page.len() == 4 { 2 } else { page.len().min(3) }),
                 _ => (TWO_COLUMNS, page.len().min(5)),
             };
-            let page_number = (number > 0).then(|| format!("page-{}", number + 1));
-            let end = [Some(end_of(section.title(), kept.len())), page_number].into_iter().flatten();
-            let end = end.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+            let page_number = if number > 0 { format!("-page-{}", number + 1) } else { String::new() };
+            let end = end_of(section.title(), kept.len()) + &page_number;
             pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast)));
         }
     }
