@@ -144,12 +144,9 @@ fn table(cells: &[&CellSummary]) -> String {
     let header = ["policy", "size", "pairs", "win %", "tie %", "loss %", "identical", "unreadable"];
     let mut lines = vec![header.map(str::to_string)];
     for CellSummary { head, counts, identical, .. } in cells {
-        let rate = |part| match wilson(part, counts.pairs()) {
-            Some(rate) => {
-                let [value, low, high] = rate.map(|part| 100.0 * part);
-                format!("{value:.1} [{low:.1}, {high:.1}]")
-            }
-            None => "-".to_string(),
+        let rate = |part| {
+            let percent = wilson(part, counts.pairs()).map(|rate| rate.map(|part| 100.0 * part));
+            percent.map_or("-".to_string(), |[value, low, high]| format!("{value:.1} [{low:.1}, {high:.1}]"))
         };
         lines.push([
             plain(&head.policy),

@@ -25,13 +25,7 @@ pub(super) struct Pair {
     pub(super) request: String,
 }
 
-impl Pair {
-    pub(super) fn story(&self) -> &str {
-        story(&self.bounded)
-    }
-}
-
-fn story(row: &Row) -> &str {
+pub(super) fn story(row: &Row) -> &str {
     row.output.as_deref().unwrap_or_default()
 }
 
@@ -147,14 +141,10 @@ fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCel
         full[0].cell,
     );
     // Of a folder only the last part, as in the names of other cells.
-    let model = if head.model.starts_with(['.', '/']) {
-        head.model.rsplit('/').find(|part| !part.is_empty()).unwrap_or(&head.model)
-    } else {
-        &head.model
-    };
+    let folder = head.model.rsplit('/').find(|part| !part.is_empty() && head.model.starts_with(['.', '/']));
     let size = head.cache_size.map(|size| size as usize);
     Ok(PairedCell {
-        name: CellName::new(CellId::of(&meaning), JUDGE, model, &head.policy, size),
+        name: CellName::new(CellId::of(&meaning), JUDGE, folder.unwrap_or(&head.model), &head.policy, size),
         pairs,
         head: head.clone(),
         identical,

@@ -148,8 +148,7 @@ fn judge_cell(
         Opened::Complete => return Ok(Counts::of(&ledger.rows_of(&cell.name)?)),
         Opened::Busy => {
             outcome.taken += 1;
-            let text = format!("{} is being judged by another process", cell.name.stem());
-            (workers.observe)(Event::Message(text));
+            (workers.observe)(Event::Message(format!("{} is being judged by another process", cell.name.stem())));
             return Ok(Counts::default());
         }
     };

@@ -54,25 +54,16 @@ fn choices_of(clause: &str) -> Option<Vec<char>> {
     // `Response(A)` has two words.
     let clause = clause.replace('(', " (").replace(')', ") ");
     let bracketed = |word: &str| word.starts_with('(') && word.ends_with(')');
-    let letter = |word: &str| match word.trim_matches(['(', ')']) {
-        "a" => Some('a'),
-        "b" => Some('b'),
-        "c" => Some('c'),
-        _ => None,
-    };
-    let is_filler = |word: &str| {
-        let word = word.trim_matches(['(', ')']);
-        word.is_empty() || FILLERS.split_whitespace().any(|filler| filler == word)
-    };
-    let has_brackets = clause.split_whitespace().any(|word| bracketed(word) && letter(word).is_some());
+    let words = clause.split_whitespace().map(|word| (word.trim_matches(['(', ')']), bracketed(word)));
+    let has_brackets = words.clone().any(|(word, bracketed)| bracketed && matches!(word, "a" | "b" | "c"));
     let mut found = Vec::new();
-    for word in clause.split_whitespace() {
-        match letter(word) {
+    for (word, bracketed) in words {
+        match word {
             // Beside a bracketed choice, a bare `a` is an article.
-            Some('a') if has_brackets && !bracketed(word) => {}
-            Some(choice) => found.push(choice),
-            None if is_filler(word) => {}
-            None => return None,
+            "a" if has_brackets && !bracketed => {}
+            "a" | "b" | "c" => found.extend(word.chars()),
+            _ if word.is_empty() || FILLERS.split_whitespace().any(|filler| filler == word) => {}
+            _ => return None,
         }
     }
     Some(found)

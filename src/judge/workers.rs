@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use super::client::{Answer, CallError, Client};
-use super::pairing::{Pair, PairedCell};
+use super::pairing::{Pair, PairedCell, story};
 use super::rows::{Call, rows, verdicts};
 use super::verdict::{Verdict, verdict_in};
 use super::{Event, Settings, prompt};
@@ -141,7 +141,7 @@ impl<'a> Workers<'a> {
     /// Asks until an answer can be read, up to [`ATTEMPTS`] times.
     fn call(&self, pair: &Pair, place: usize) -> Result<Call, CallError> {
         let started = Instant::now();
-        let mut shown = [pair.story(), &pair.full];
+        let mut shown = [story(&pair.bounded), &pair.full];
         shown.rotate_right(place);
         let mut call = Call { place, verdict: None, answer: Answer::default(), seconds: 0.0 };
         for attempt in 0..ATTEMPTS {

@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 
 use super::claims::CLAIMS;
+use super::exhibit::Sweeps;
 use super::{Evidence, numbers};
-use crate::report::{Entry, Estimate, Grid, Interval, Line, Sheet, escape, table};
+use crate::report::{Entry, Estimate, Extra, Grid, Interval, Line, Sheet, escape, table};
 
 /// What a number must be for the claim to hold.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +41,8 @@ pub(super) type Finding = (String, Observation);
 
 /// A statement of the paper.
 pub(super) struct Claim {
-    /// The sweep that measures it.
-    sweep: &'static str,
+    /// What measures it.
+    sweeps: Sweeps,
     statement: &'static str,
     threshold: Threshold,
     unit: Unit,
@@ -49,7 +50,7 @@ pub(super) struct Claim {
 }
 
 /// A claim with what was found for it.
-pub(super) struct Checked {
+struct Checked {
     claim: &'static Claim,
     /// The same number from the paper's own tables, where they have it.
     printed: Option<f64>,
@@ -58,24 +59,31 @@ pub(super) struct Checked {
 }
 
 pub(super) const fn claim(
-    sweep: &'static str,
+    sweeps: Sweeps,
     statement: &'static str,
     threshold: Threshold,
     unit: Unit,
     measure: fn(&Evidence<'_>) -> Vec<Finding>,
 ) -> Claim {
-    Claim { sweep, statement, threshold, unit, measure }
+    Claim { sweeps, statement, threshold, unit, measure }
 }
 
-/// All claims, measured.
-pub(super) fn check(rows: &Evidence<'_>) -> Vec<Checked> {
+/// What was measured of the claims, for a report and the terminal; empty where nothing was.
+pub(super) fn extra(rows: &Evidence<'_>) -> Extra {
     let paper = Evidence::of(&numbers::RESULTS);
     let check = |claim: &'static Claim| Checked {
         claim,
         printed: (claim.measure)(&paper).first().map(|(_, observed)| observed.estimate.value),
         findings: (claim.measure)(rows),
     };
-    CLAIMS.iter().map(check).collect()
+    let claims: Vec<Checked> = CLAIMS.iter().map(check).collect();
+    let findings = claims.iter().flat_map(|claim| &claim.findings);
+    let titles: BTreeSet<&str> = findings.map(|(title, _)| title.as_str()).collect();
+    if titles.is_empty() {
+        return Extra::default();
+    }
+    let counted = counted(&claims);
+    Extra { sheets: vec![sheet(&claims, &titles, &counted)], terminal: text(&claims, &titles, &counted) }
 }
 
 impl Threshold {
@@ -161,51 +169,37 @@ impl Checked {
     }
 }
 
-/// The titles of the keys that findings are of.
-fn titles(claims: &[Checked]) -> BTreeSet<&str> {
-    claims.iter().flat_map(|claim| &claim.findings).map(|(title, _)| title.as_str()).collect()
-}
-
 /// How many were measured, and how many of them held.
 fn counted(claims: &[Checked]) -> String {
-    let verdicts: Vec<bool> = claims
-        .iter()
-        .flat_map(|claim| claim.findings.iter().map(|(_, of)| claim.claim.threshold.holds(of.estimate.value)))
-        .collect();
+    let holds = |claim: &Checked, of: &Observation| claim.claim.threshold.holds(of.estimate.value);
+    let held = |claim: &Checked| claim.findings.iter().filter(|(_, of)| holds(claim, of)).count();
     let (all, missing) = (claims.len(), claims.iter().filter(|claim| claim.findings.is_empty()).count());
-    let (total, held) = (verdicts.len(), verdicts.iter().filter(|held| **held).count());
-    match total {
-        0 => format!("none of {all} was measured"),
-        _ => format!("{} of {all} measured, {missing} not; {held} of {total} verdicts: held", all - missing),
-    }
+    let total: usize = claims.iter().map(|claim| claim.findings.len()).sum();
+    let held: usize = claims.iter().map(held).sum();
+    format!("{} of {all} measured, {missing} not; {held} of {total} verdicts: held", all - missing)
 }
 
-/// All claims as a table, with the sweeps that would measure those that were not; `None` where none was.
-pub(super) fn sheet(claims: &[Checked]) -> Option<Sheet> {
-    let titles = titles(claims);
+/// All claims as a table, with the sweeps that would measure those that were not.
+fn sheet(claims: &[Checked], titles: &BTreeSet<&str>, counted: &str) -> Sheet {
     // Where everything is of one key, its title is said once, above.
     let with_title = titles.len() > 1;
-    let title = match titles.first()? {
-        one if !with_title => format!("Claims of the paper \u{B7} {one}"),
+    let title = match titles.first() {
+        Some(one) if !with_title => format!("Claims of the paper \u{B7} {one}"),
         _ => "Claims of the paper".to_owned(),
     };
     let mut columns = vec!["verdict", "measured", "threshold", "paper's own", "where"];
     columns.extend(with_title.then_some("setting"));
-    let mut lines = Vec::new();
-    for claim in claims {
-        lines.extend(claim.findings.iter().map(|finding| claim.line(Some(finding), with_title)));
-        if claim.findings.is_empty() {
-            lines.push(claim.line(None, with_title));
-        }
-    }
+    let lines = claims.iter().flat_map(|claim| {
+        let unmeasured = claim.findings.is_empty().then_some(None);
+        claim.findings.iter().map(Some).chain(unmeasured).map(move |finding| claim.line(finding, with_title))
+    });
     let missing = claims.iter().filter(|claim| claim.findings.is_empty()).map(|checked| checked.claim);
     let missing: Vec<&Claim> = missing.collect();
     let note = |of_sweep: &[&Claim]| {
         let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement).collect();
-        format!("{} measures what was not: {}", of_sweep[0].sweep, statements.join("; "))
+        format!("{} measures what was not: {}", of_sweep[0].sweeps.1[0], statements.join("; "))
     };
-    let counted = counted(claims);
-    Some(Sheet {
+    Sheet {
         title,
         about: format!(
             "What arXiv 2401.06104 says of its models, held against these rows: {counted}. The measured value decides, and in \
@@ -213,19 +207,15 @@ pub(super) fn sheet(claims: &[Checked]) -> Option<Sheet> {
              its words; the paper's own is what its tables print."
         ),
         corner: "claim",
-        grid: Grid { columns: columns.into_iter().map(str::to_owned).collect(), lines },
-        notes: missing.chunk_by(|a, b| a.sweep == b.sweep).map(note).collect(),
-    })
+        grid: Grid { columns: columns.into_iter().map(str::to_owned).collect(), lines: lines.collect() },
+        notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),
+    }
 }
 
-/// Those that were measured, a line each; empty where none was.
-pub(super) fn text(claims: &[Checked]) -> String {
-    let titles = titles(claims);
-    if titles.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\nclaims of the paper (arXiv 2401.06104): {}\n", counted(claims));
-    for title in &titles {
+/// Those that were measured, a line each.
+fn text(claims: &[Checked], titles: &BTreeSet<&str>, counted: &str) -> String {
+    let mut text = format!("\nclaims of the paper (arXiv 2401.06104): {counted}\n");
+    for title in titles {
         if titles.len() > 1 {
             text.push_str(&format!("{}\n", escape::plain(title)));
         }
@@ -245,7 +235,7 @@ mod tests {
     #[test]
     fn the_value_decides_and_the_interval_is_shown() {
         let unit = Unit { digits: 2, suffix: "", signed: true };
-        let claim = claim("", "near", Threshold::AtMost(0.4), unit, |_| Vec::new());
+        let claim = claim(("", &[]), "near", Threshold::AtMost(0.4), unit, |_| Vec::new());
         let words = |value, low, high| {
             let estimate = Estimate { value, interval: Some(Interval { low, high }) };
             claim.verdict(&estimate).to_owned() + &claim.warning(&estimate)

@@ -5,6 +5,7 @@
 
 use super::TOVA;
 use super::claim::{Claim, Threshold, Unit, claim};
+use super::exhibit::{F1, LONG, PG19, QASPER, RETENTION, ROUGE, SPEED, SQUALITY, Sweeps};
 use super::measure::{
     BASELINES, BEST_BASELINE, best_baseline, first_token, gap, is_llama_2, least_lead, lifetimes,
     nearest_baseline, of_long_texts, of_panels, preference, recent, rise, smallest_lead, story_length, timed,
@@ -12,10 +13,7 @@ use super::measure::{
 use super::numbers::RECENT_SHARE;
 use Threshold::{Above, AtLeast, AtMost, Below, Within};
 
-/// The task and metric of a claim.
 const PERPLEXITY: (&str, &str) = ("perplexity", "nll");
-const ROUGE: (&str, &str) = ("squality", "rouge");
-const F1: (&str, &str) = ("qasper", "f1");
 /// The baselines of SQuALITY and QASPER.
 const OTHERS: [&str; 2] = ["truncate", BEST_BASELINE];
 
@@ -24,14 +22,8 @@ const NUMBER: Unit = Unit { digits: 2, suffix: "", signed: false };
 const PERCENT: Unit = Unit { digits: 1, suffix: " %", signed: false };
 const CHANGE: Unit = Unit { digits: 1, suffix: " %", signed: true };
 
-const PG19: &str = "configs/pg19-llama2.yaml";
-const SQUALITY: &str = "configs/squality-instruct.yaml";
-const QASPER: &str = "configs/qasper-instruct.yaml";
-const LONG: &str = "configs/extrapolation.yaml";
-const STORY: &str = "configs/story.yaml";
-const JUDGED: &str = "configs/story.yaml and `tova-bench judge`";
-const SPEED: &str = "configs/table1.yaml";
-const RETENTION: &str = "configs/retention.yaml";
+const STORY: Sweeps = ("story", &["configs/story.yaml"]);
+const JUDGED: Sweeps = ("judge", &["configs/story.yaml and `tova-bench judge`"]);
 
 /// All claims, in the order of the paper.
 pub(super) static CLAIMS: [Claim; 18] = [

@@ -10,83 +10,73 @@ use super::{Evidence, Pieces, figures, tables};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exhibit(usize);
 
-/// What an exhibit shows, the task that measures it, the sweeps that come with the program, and the function that draws it,
-/// whose errors say what the rows lack.
+/// What an exhibit shows, what measures it, and the function that draws it, whose errors say what the rows lack.
 pub(super) struct Source {
     name: &'static str,
     shows: &'static str,
-    pub(super) task: &'static str,
-    pub(super) sweeps: Names,
+    pub(super) sweeps: Sweeps,
     draw: Draw,
 }
 
-type Names = &'static [&'static str];
+/// A task and the sweeps of it that come with the program; claims name the first.
+pub(super) type Sweeps = (&'static str, &'static [&'static str]);
 type Draw = fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>;
 
-const PG19: Names = &["configs/pg19-llama2.yaml", "configs/pg19-mistral.yaml", "configs/pg19-yi.yaml"];
-const RETENTION: Names = &["configs/retention.yaml", "configs/retention-pocket.yaml"];
+pub(super) const PG19: Sweeps =
+    ("perplexity", &["configs/pg19-llama2.yaml", "configs/pg19-mistral.yaml", "configs/pg19-yi.yaml"]);
+pub(super) const LONG: Sweeps = ("perplexity", &["configs/extrapolation.yaml"]);
+pub(super) const RETENTION: Sweeps = ("retention", &["configs/retention.yaml", "configs/retention-pocket.yaml"]);
 /// The pocket model has no layer 20.
-const RETENTION_DEEP: Names = &["configs/retention.yaml"];
-const JUDGED: Names = &["configs/story.yaml` and then `tova-bench judge"];
-const EXTRAPOLATION: Names = &["configs/extrapolation.yaml"];
-const SQUALITY: [Names; 2] = [&["configs/squality-base.yaml"], &["configs/squality-instruct.yaml"]];
-const QASPER: [Names; 2] = [&["configs/qasper-base.yaml"], &["configs/qasper-instruct.yaml"]];
-const SPEED: Names = &["configs/table1.yaml", "configs/table1-cpu.yaml"];
-const ROUGE: (&str, &str) = ("squality", "rouge");
-const F1: (&str, &str) = ("qasper", "f1");
+const RETENTION_DEEP: Sweeps = ("retention", &["configs/retention.yaml"]);
+const JUDGED: Sweeps = ("judge", &["configs/story.yaml` and then `tova-bench judge"]);
+pub(super) const SQUALITY: Sweeps = ("squality", &["configs/squality-instruct.yaml"]);
+const SQUALITY_BASE: Sweeps = ("squality", &["configs/squality-base.yaml"]);
+pub(super) const QASPER: Sweeps = ("qasper", &["configs/qasper-instruct.yaml"]);
+const QASPER_BASE: Sweeps = ("qasper", &["configs/qasper-base.yaml"]);
+pub(super) const SPEED: Sweeps = ("timing", &["configs/table1.yaml", "configs/table1-cpu.yaml"]);
+pub(super) const ROUGE: (&str, &str) = ("squality", "rouge");
+pub(super) const F1: (&str, &str) = ("qasper", "f1");
 const LAST_LAYER: Range<usize> = 0..0;
 
 /// Everything, in the order of the numbers.
 static SOURCES: [Source; 15] = [
-    source("Figure 3", "perplexity by cache size", "perplexity", PG19, figures::perplexity),
-    source("Figure 4", "SQuALITY's ROUGE of instruct models", "squality", SQUALITY[1], |exhibit, rows| {
+    source("Figure 3", "perplexity by cache size", PG19, figures::perplexity),
+    source("Figure 4", "SQuALITY's ROUGE of instruct models", SQUALITY, |exhibit, rows| {
         figures::questions(exhibit, rows, ROUGE, true)
     }),
-    source("Figure 5", "QASPER's F1 of instruct models", "qasper", QASPER[1], |exhibit, rows| {
+    source("Figure 5", "QASPER's F1 of instruct models", QASPER, |exhibit, rows| {
         figures::questions(exhibit, rows, F1, true)
     }),
-    source("Figure 6", "stories as a judge prefers them", "judge", JUDGED, figures::judged),
-    source("Figure 7", "running perplexity of long texts", "perplexity", EXTRAPOLATION, figures::running),
-    source(
-        "Figure 8",
-        "which tokens are in TOVA's cache, in the last layer",
-        "retention",
-        RETENTION,
-        |_, rows| figures::maps(rows, LAST_LAYER),
-    ),
-    source("Figure 9", "steps TOVA keeps the first 26 tokens", "retention", RETENTION, figures::places),
-    source("Figure 10", "SQuALITY's ROUGE of base models", "squality", SQUALITY[0], |exhibit, rows| {
+    source("Figure 6", "stories as a judge prefers them", JUDGED, figures::judged),
+    source("Figure 7", "running perplexity of long texts", LONG, figures::running),
+    source("Figure 8", "which tokens are in TOVA's cache, in the last layer", RETENTION, |_, rows| {
+        figures::maps(rows, LAST_LAYER)
+    }),
+    source("Figure 9", "steps TOVA keeps the first 26 tokens", RETENTION, figures::places),
+    source("Figure 10", "SQuALITY's ROUGE of base models", SQUALITY_BASE, |exhibit, rows| {
         figures::questions(exhibit, rows, ROUGE, false)
     }),
-    source("Figure 11", "QASPER's F1 of base models", "qasper", QASPER[0], |exhibit, rows| {
+    source("Figure 11", "QASPER's F1 of base models", QASPER_BASE, |exhibit, rows| {
         figures::questions(exhibit, rows, F1, false)
     }),
-    source(
-        "Figure 12",
-        "which tokens are in TOVA's cache, in layers 0 to 19",
-        "retention",
-        RETENTION,
-        |_, rows| figures::maps(rows, 0..20),
-    ),
-    source(
-        "Figure 13",
-        "which tokens are in TOVA's cache, in layers 20 to 31",
-        "retention",
-        RETENTION_DEEP,
-        |_, rows| figures::maps(rows, 20..usize::MAX),
-    ),
-    source("Table 1", "memory, batch and throughput by cache size", "timing", SPEED, tables::speed),
-    source("Table 2", "the tags TOVA keeps longest", "retention", RETENTION, |exhibit, rows| {
+    source("Figure 12", "which tokens are in TOVA's cache, in layers 0 to 19", RETENTION, |_, rows| {
+        figures::maps(rows, 0..20)
+    }),
+    source("Figure 13", "which tokens are in TOVA's cache, in layers 20 to 31", RETENTION_DEEP, |_, rows| {
+        figures::maps(rows, 20..usize::MAX)
+    }),
+    source("Table 1", "memory, batch and throughput by cache size", SPEED, tables::speed),
+    source("Table 2", "the tags TOVA keeps longest", RETENTION, |exhibit, rows| {
         tables::tags(exhibit, rows, &NUMBERS.table_5[..TABLE_2_LENGTH])
     }),
-    source("Table 3", "perplexity by policy", "perplexity", PG19, tables::ablation),
-    source("Table 5", "steps TOVA keeps a token by its tag", "retention", RETENTION, |exhibit, rows| {
+    source("Table 3", "perplexity by policy", PG19, tables::ablation),
+    source("Table 5", "steps TOVA keeps a token by its tag", RETENTION, |exhibit, rows| {
         tables::tags(exhibit, rows, &NUMBERS.table_5)
     }),
 ];
 
-const fn source(name: &'static str, shows: &'static str, task: &'static str, sweeps: Names, draw: Draw) -> Source {
-    Source { name, shows, task, sweeps, draw }
+const fn source(name: &'static str, shows: &'static str, sweeps: Sweeps, draw: Draw) -> Source {
+    Source { name, shows, sweeps, draw }
 }
 
 impl Exhibit {
@@ -140,7 +130,7 @@ impl Exhibit {
 
     /// The exhibit from rows; an error says what they lack, and what would measure it.
     pub(super) fn pieces(self, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-        let Source { name, shows, task, sweeps, draw } = self.source();
+        let Source { name, shows, sweeps: (task, sweeps), draw } = self.source();
         let mut pieces = draw(self, evidence).map_err(|why| {
             let sweeps: Vec<String> = sweeps.iter().map(|sweep| format!("`tova-bench run {sweep}`")).collect();
             format!(
@@ -149,7 +139,9 @@ impl Exhibit {
             )
         })?;
         let has_numbers = name.starts_with("Table") || matches!(*name, "Figure 3" | "Figure 6");
-        if evidence.beside_paper && !has_numbers {
+        if !evidence.beside_paper {
+            pieces = Pieces { differences: Vec::new(), notes: Vec::new(), ..pieces };
+        } else if !has_numbers {
             pieces.notes.push("the paper prints no numbers of this figure, so none are laid over".to_owned());
         }
         Ok(pieces)

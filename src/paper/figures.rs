@@ -23,7 +23,7 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     // Very long texts are Figure 7's.
     panels.retain(|panel| !evidence.is_long(&panel.key));
     let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
-    for (panel, title) in panels.iter().zip(titles(&panels)).filter(|_| evidence.beside_paper) {
+    for (panel, title) in panels.iter().zip(titles(&panels)) {
         pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
     }
     let policies = OF_PERPLEXITY.join(", ");
@@ -33,21 +33,19 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
 /// Panels over the cache size on as many pages as they need.
 fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over: bool) -> Pieces {
     let styles = SeriesStyles::of(panels);
-    let titles = titles(panels);
+    let chart = |(panel, title): (&Panel, String)| {
+        let chart = Chart::by_size(panel, title, Scale::Linear);
+        match laid_over.then(|| printed(panel)).flatten() {
+            Some(printed) => chart.beside(printed),
+            None => chart,
+        }
+    };
+    let charts: Vec<Chart> = panels.iter().zip(titles(panels)).map(chart).collect();
     let mut pieces = Pieces::default();
-    let pages: Vec<_> = panels.chunks(MOST).zip(titles.chunks(MOST)).collect();
-    for (number, (panels, titles)) in pages.iter().enumerate() {
-        let chart = |(panel, title): (&Panel, &String)| {
-            let chart = Chart::by_size(panel, title.clone(), Scale::Linear);
-            match laid_over.then(|| printed(panel)).flatten() {
-                Some(printed) => chart.beside(printed),
-                None => chart,
-            }
-        };
-        let charts: Vec<Chart> = panels.iter().zip(*titles).map(chart).collect();
-        let page = evidence.page(charts.len());
-        let end = if pages.len() > 1 { format!("page-{}", number + 1) } else { String::new() };
-        pieces.scenes.push((end, page.curves(&exhibit.title(), &charts, &styles, Some(NAMES))));
+    for (number, page) in charts.chunks(MOST).enumerate() {
+        let end = if charts.len() > MOST { format!("-page-{}", number + 1) } else { String::new() };
+        let scene = evidence.page(page.len()).curves(&exhibit.title(), page, &styles, Some(NAMES));
+        pieces.scenes.push((end, scene));
     }
     pieces
 }
@@ -110,9 +108,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     let mut pieces = Pieces::default();
     let mut stacks = Vec::new();
     for (title, panels) in &settings {
-        if evidence.beside_paper {
-            pieces.compare(beside::preferences(panels, title), title, panels[0].key.length);
-        }
+        pieces.compare(beside::preferences(panels, title), title, panels[0].key.length);
         for policy in panels[0].policies().into_iter().filter(|policy| *policy != "full") {
             let bar = |size: u32| {
                 let share = |panel: Option<&Panel>| Some(panel?.point(policy, Some(size))?.estimate.value);
@@ -136,9 +132,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders";
     let scene = bars::scene(&exhibit.title(), &stacks, &page, numbers::STORY_MODEL, caption);
     pieces.scenes.push((String::new(), scene));
-    if evidence.beside_paper {
-        pieces.differences.extend(beside::story_lengths(evidence));
-    }
+    pieces.differences.extend(beside::story_lengths(evidence));
     Ok(pieces)
 }
 
@@ -171,7 +165,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
 
 /// The end of a file name, which tells several keys apart.
 fn end_of(title: &str, keys: usize) -> String {
-    if keys > 1 { escape::slugs(title) } else { String::new() }
+    if keys > 1 { format!("-{}", escape::slugs(title)) } else { String::new() }
 }
 
 /// Maps of some layers; an empty range is the last layer.
@@ -195,9 +189,8 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
                 1 => (COLUMN, if page.len() == 4 { 2 } else { page.len().min(3) }),
                 _ => (TWO_COLUMNS, page.len().min(5)),
             };
-            let page_number = (number > 0).then(|| format!("page-{}", number + 1));
-            let end = [Some(end_of(section.title(), kept.len())), page_number].into_iter().flatten();
-            let end = end.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+            let page_number = if number > 0 { format!("-page-{}", number + 1) } else { String::new() };
+            let end = end_of(section.title(), kept.len()) + &page_number;
             pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast)));
         }
     }

@@ -65,7 +65,7 @@ struct Evidence<'a> {
     beside_paper: bool,
 }
 
-/// One exhibit: pictures with the ends of their names, tables, and differences to the paper's numbers.
+/// One exhibit: pictures with the ends of their names (empty, or from a `-` on), tables, and differences to the paper's numbers.
 #[derive(Default)]
 struct Pieces {
     scenes: Vec<(String, Scene)>,
@@ -101,7 +101,7 @@ fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn
     let stem = exhibit.stem();
     let mut taken = BTreeSet::new();
     for (end, scene) in &pieces.scenes {
-        let mut name = if end.is_empty() { stem.clone() } else { format!("{stem}-{end}") };
+        let mut name = format!("{stem}{end}");
         // Names in other alphabets can have the same slug.
         while !taken.insert(name.clone()) {
             name.push_str("-2");

@@ -44,8 +44,7 @@ impl Published for Paper {
     }
 
     fn extra(&self, results: &Results<'_>) -> Extra {
-        let claims = claim::check(&Evidence::of(results));
-        Extra { sheets: claim::sheet(&claims).into_iter().collect(), terminal: claim::text(&claims) }
+        claim::extra(&Evidence::of(results))
     }
 }
 

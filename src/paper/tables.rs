@@ -16,9 +16,7 @@ pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Strin
         let title = format!("{} \u{B7} {}", table.key.title(&keys), table.key.device);
         let heading = format!("Memory, batch and throughput \u{B7} {title}");
         pieces.tables.push(sheet(heading, table.legend(), throughput::CORNER, table.grid()));
-        if evidence.beside_paper {
-            pieces.compare(beside::speeds(table, &title), &title, table.key.length);
-        }
+        pieces.compare(beside::speeds(table, &title), &title, table.key.length);
     }
     pieces.or_missing("nothing was timed")
 }
@@ -29,9 +27,7 @@ pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, St
     let mut pieces = Pieces::default();
     for (panel, title) in panels.iter().zip(titles(&panels)) {
         let Some(grid) = table::grid(panel, Show::Value) else { continue };
-        if evidence.beside_paper {
-            pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
-        }
+        pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
         let about = format!(
             "Lower is better; full is the paper's topline, truncate its baseline. {} samples from {} clusters; ± is half of \
@@ -56,10 +52,7 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
                      ± is half of the 95 % bootstrap interval.";
         let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title());
         pieces.tables.push(sheet(title, about.to_owned(), "class or tag", grid));
-        if evidence.beside_paper {
-            let difference = beside::steps(exhibit, section, lines);
-            pieces.compare(difference, section.title(), section.key().length);
-        }
+        pieces.compare(beside::steps(exhibit, section, lines), section.title(), section.key().length);
     }
     pieces.or_missing("no steps that tova keeps a token were measured")
 }

@@ -238,12 +238,12 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
                 .unwrap();
         let [missing] = &nothing.missing[..] else { panic!("{exhibit}") };
         assert!(nothing.files.is_empty() && missing.contains("configs/"), "{missing}");
-        let task = exhibit.source().task;
+        let (task, sweeps) = exhibit.source().sweeps;
         assert!(
             missing.starts_with(&exhibit.to_string()) && missing.contains(&format!("task {task}")),
             "{missing}"
         );
-        for sweep in exhibit.source().sweeps {
+        for sweep in sweeps {
             let sweep = sweep.split('`').next().unwrap();
             assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(sweep).is_file(), "{sweep}");
         }
