@@ -139,22 +139,16 @@ row! {
 mod any_f64 {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
-
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Number {
-        Finite(f64),
-        Other(String),
-    }
+    use serde_json::Value;
 
     pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        match Number::deserialize(deserializer)? {
-            Number::Finite(value) => Ok(value),
-            Number::Other(text) => text.parse().map_err(D::Error::custom),
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => text.parse().map_err(D::Error::custom),
+            value => value.as_f64().ok_or_else(|| D::Error::custom(format!("{value} is no number"))),
         }
     }
 }
