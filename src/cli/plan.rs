@@ -11,7 +11,7 @@ use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name, matrix_rate};
-use crate::run::{self, ModelTask, Prepared, Speed, Unavailable, bytes_per_worker};
+use crate::run::{self, ModelTask, Prepared, Unavailable, bytes_per_worker};
 
 /// Show what `run` would do: cells done and to do, tokens, memory, time, downloads
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bool) -> String {
     // Where the speed of products cannot be measured there is no estimate of it, but still a plan.
-    let speed = Speed { products: matrix_rate(threads).unwrap_or(f64::INFINITY) };
+    let speed = matrix_rate(threads).unwrap_or(f64::INFINITY);
     let mut text = String::new();
     let mut seconds = 0.0;
     for model_task in &prepared.model_tasks {

@@ -10,7 +10,7 @@ use std::thread::ScopedJoinHandle;
 
 use anyhow::Result;
 
-use super::cost::{Cost, Speed, cost};
+use super::cost::{Cost, NOMINAL_SPEED, cost};
 use super::event::{Event, Outcome};
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
@@ -45,7 +45,7 @@ impl Work<'_> {
     pub fn measure<'a>(&self, jobs: impl ExactSizeIterator<Item = Job<'a>>, timed: bool) -> Result<()> {
         let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
             if model_task.task.is_timed() == timed {
-                cost(model_task, cell, &Device::Cpu, Speed::NOMINAL)
+                cost(model_task, cell, &Device::Cpu, NOMINAL_SPEED)
             } else {
                 Cost::default()
             }

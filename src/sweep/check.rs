@@ -7,7 +7,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
-use super::schema::names::fixed_policies;
+use super::schema::names::{RESERVED, fixed_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
 use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
@@ -17,9 +17,6 @@ use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// The names under `policies:` that are not policies.
-pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
-
 /// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
 
@@ -27,7 +24,10 @@ const MOST_CELLS: usize = 100_000;
 pub(super) fn check(shape: SweepYaml, file: &str) -> Result<Sweep, ConfigError> {
     check_size(&shape)?;
     let name = match shape.name {
-        Some(name) => sweep_name(name)?,
+        Some(name) if name.value.trim().is_empty() => {
+            return yaml::refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
+        }
+        Some(name) => name.value,
         None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(shape.models)?;
@@ -48,13 +48,6 @@ fn check_size(shape: &SweepYaml) -> Result<(), ConfigError> {
         return yaml::refuse(shape.models.referenced, message, "split it into several sweeps");
     }
     Ok(())
-}
-
-fn sweep_name(name: Spanned<String>) -> Result<String, ConfigError> {
-    if name.value.trim().is_empty() {
-        return yaml::refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
-    }
-    Ok(name.value)
 }
 
 fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
@@ -163,7 +156,7 @@ fn policies(
 /// The positions after the `@` of a policy.
 fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
     let names = POSITIONS.map(|positions| positions.name);
-    if RESERVED.contains(&policy) {
+    if RESERVED.iter().any(|(name, _)| *name == policy) {
         let message = format!("`{policy}` never evicts, so its keys never move");
         return yaml::refuse(place, message, format!("write `{policy}`"));
     }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
 use super::{needle, perplexity, qasper, retention, squality, story, timing};
-use crate::yaml::{self, ConfigError};
+use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
 /// settings.

@@ -85,14 +85,12 @@ fn printable(message: &str) -> String {
 /// # Errors
 /// A file that cannot be read, is too large or is not UTF-8 text.
 pub fn read_file(path: &Path) -> Result<String, ConfigError> {
-    let whole = |message: &str, hint| ConfigError::at(Location::UNKNOWN, message, hint);
+    let whole = |message: String, hint| {
+        ConfigError::at(Location::UNKNOWN, message, hint).in_file(&path.display().to_string())
+    };
     let bytes = bounded_read::bytes(path, MOST_BYTES)
-        .map_err(|error| whole(&format!("cannot be read: {error}"), "check the path"));
-    bytes
-        .and_then(|bytes| {
-            String::from_utf8(bytes).map_err(|_| whole("is not UTF-8 text", "is it the file you meant?"))
-        })
-        .map_err(|error| error.in_file(&path.display().to_string()))
+        .map_err(|error| whole(format!("cannot be read: {error}"), "check the path"))?;
+    String::from_utf8(bytes).map_err(|_| whole("is not UTF-8 text".into(), "is it the file you meant?"))
 }
 
 /// Reads YAML text; errors call it `file`.

@@ -16,7 +16,7 @@ use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
-use crate::yaml::{self, ConfigError, Spanned};
+use crate::yaml::{ConfigError, Spanned};
 
 /// Perplexity of long texts cut to samples; of `dataset: embedded` also the recall of facts.
 #[derive(Debug, Deserialize, JsonSchema)]
