@@ -28,10 +28,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
     let ledger = Ledger::existing(&folder).ok();
-    if let Some(ledger) = &ledger {
-        // As `run` would.
-        ledger.check_schema()?;
-    }
+    // As `run` would.
+    ledger.iter().try_for_each(Ledger::check_schema)?;
     let hub = HubSettings::from_env()?;
     let is_offline = hub.offline;
     // A plan fetches nothing.

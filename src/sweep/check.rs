@@ -6,7 +6,7 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
+use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
 use super::schema::names::{RESERVED, fixed_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
@@ -69,19 +69,14 @@ fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, Co
                 return yaml::refuse(referenced, message, near + &hint);
             }
         };
-        let rope_scaling = match value.rope_scaling {
-            None => None,
-            Some(RopeOverrideYaml { kind, factor }) if (1.0..=MAX_ROPE_FACTOR).contains(&factor) => {
-                Some(RopeOverride { kind, factor: Real(factor) })
-            }
-            Some(RopeOverrideYaml { factor, .. }) => {
-                return yaml::refuse(
-                    referenced,
-                    format!("positions cannot be stretched by {factor}"),
-                    "write a factor from 1 up: the length of texts over that of the training",
-                );
-            }
-        };
+        let rope_scaling = value.rope_scaling.map(|by| RopeOverride { kind: by.kind, factor: Real(by.factor) });
+        if let Some(by) = rope_scaling.filter(|by| !(1.0..=MAX_ROPE_FACTOR).contains(&by.factor.0)) {
+            return yaml::refuse(
+                referenced,
+                format!("positions cannot be stretched by {}", by.factor.0),
+                "write a factor from 1 up: the length of texts over that of the training",
+            );
+        }
         models.push((ModelSpec { source, dtype: value.dtype, rope_scaling }, referenced));
     }
     yaml::distinct("models", shapes.referenced, models, |model| format!("model `{model}`"))

@@ -146,8 +146,5 @@ impl TextKeys {
 
 /// The key `length`, which most tasks have.
 pub fn length(length: &Option<Spanned<u64>>) -> Result<usize, ConfigError> {
-    match length {
-        Some(length) => yaml::count("`length`", length, 2),
-        None => Ok(Texts::DEFAULT_LENGTH),
-    }
+    length.as_ref().map_or(Ok(Texts::DEFAULT_LENGTH), |length| yaml::count("`length`", length, 2))
 }

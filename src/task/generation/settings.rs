@@ -98,14 +98,11 @@ impl GenerationConfig {
 
     /// The settings without those of the prefill, in a fixed order.
     pub fn canonical(&self) -> Vec<Setting> {
-        let mut lines = vec![("max_new_tokens", self.max_new_tokens.to_string())];
-        if self.samples() {
-            lines.push(("temperature", self.temperature.0.to_string()));
-            lines.extend(self.top_k.map(|k| ("top_k", k.to_string())));
-            lines.extend(self.top_p.map(|p| ("top_p", p.0.to_string())));
-        } else {
-            lines.push(("temperature", "0".into()));
-        }
+        // The absolute value because -0 means 0. There `top_k` and `top_p` are refused.
+        let temperature = self.temperature.0.abs().to_string();
+        let mut lines = vec![("max_new_tokens", self.max_new_tokens.to_string()), ("temperature", temperature)];
+        lines.extend(self.top_k.map(|k| ("top_k", k.to_string())));
+        lines.extend(self.top_p.map(|p| ("top_p", p.0.to_string())));
         if self.repetition_penalty.0 != 1.0 {
             lines.push(("repetition_penalty", self.repetition_penalty.0.to_string()));
         }
@@ -174,15 +171,13 @@ impl WriteYaml {
         let temperature = real("`temperature`", &self.temperature, 0.0, 100.0)?.unwrap_or(default.temperature);
         let top_p = real("`top_p`", &self.top_p, 0.0, 1.0)?;
         let top_k = yaml::limit("`top_k`", &self.top_k)?;
-        if temperature.0 == 0.0 {
-            let useless = [self.top_k.as_ref().map(|k| k.referenced), self.top_p.as_ref().map(|p| p.referenced)];
-            if let Some(place) = useless.into_iter().flatten().next() {
-                return yaml::refuse(
-                    place,
-                    "at temperature 0 the most likely token is always taken",
-                    "write a `temperature` above 0, or leave out `top_k` and `top_p`",
-                );
-            }
+        let drawn = self.top_k.map(|k| k.referenced).or(self.top_p.map(|p| p.referenced));
+        if let Some(place) = drawn.filter(|_| temperature.0 == 0.0) {
+            return yaml::refuse(
+                place,
+                "at temperature 0 the most likely token is always taken",
+                "write a `temperature` above 0, or leave out `top_k` and `top_p`",
+            );
         }
         if let Some(empty) = self.stop.iter().find(|stop| stop.value.is_empty()) {
             return yaml::refuse(empty.referenced, "an empty string ends every text", "remove it");

@@ -65,14 +65,10 @@ impl RetentionYaml {
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let RetentionYaml { dataset, length, stride, bos, tail, books, chunks_per_book, .. } = self;
         let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
-        let map_layers = match self.map_layers {
-            None => None,
-            Some(Spanned { value, referenced }) => {
-                let mut layers = yaml::distinct_counts("map_layers", referenced, &value, "layer", 0)?;
-                layers.sort_unstable();
-                Some(layers)
-            }
-        };
+        let layers =
+            |list: Spanned<Vec<_>>| yaml::distinct_counts("map_layers", list.referenced, &list.value, "layer", 0);
+        let mut map_layers = self.map_layers.map(layers).transpose()?;
+        map_layers.iter_mut().for_each(|layers| layers.sort_unstable());
         let maps = self.maps.as_ref().map(|maps| yaml::count("`maps`", maps, 0)).transpose()?.unwrap_or(1);
         let layers = map_layers.as_ref().filter(|_| maps > 0);
         let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
