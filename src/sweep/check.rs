@@ -155,14 +155,9 @@ fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, C
         let message = format!("`{policy}` never evicts, so its keys never move");
         return yaml::refuse(place, message, format!("write `{policy}`"));
     }
-    match Positions::from_name(own) {
-        Some(positions) => Ok(positions),
-        None => yaml::refuse(
-            place,
-            format!("unknown positions `{own}` of `{policy}`"),
-            format!("{}after @ write {}", did_you_mean(own, names), names.join(", ")),
-        ),
-    }
+    let message = format!("unknown positions `{own}` of `{policy}`");
+    let hint = format!("{}after @ write {}", did_you_mean(own, names), names.join(", "));
+    Positions::from_name(own).map_or_else(|| yaml::refuse(place, message, hint), Ok)
 }
 
 fn sizes(

@@ -40,20 +40,14 @@ impl StoryYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let length = data::length(&self.length)?;
-        let (dataset, request) = match &self.request {
-            None => (PAPER, None),
-            Some(request) => match request.value.as_str() {
-                PAPER => (PAPER, None),
-                EMBEDDED => (EMBEDDED, None),
-                text if text.trim().is_empty() => {
-                    return yaml::refuse(
-                        request.referenced,
-                        format!("`{text}` asks for nothing"),
-                        "write what the story is about",
-                    );
-                }
-                text => ("request", Some(text.to_string())),
-            },
+        if let Some(blank) = self.request.as_ref().filter(|request| request.value.trim().is_empty()) {
+            let message = format!("`{}` asks for nothing", blank.value);
+            return yaml::refuse(blank.referenced, message, "write what the story is about");
+        }
+        let (dataset, request) = match self.request.as_ref().map(|request| request.value.as_str()) {
+            None | Some(PAPER) => (PAPER, None),
+            Some(EMBEDDED) => (EMBEDDED, None),
+            Some(text) => ("request", Some(text.to_string())),
         };
         if let (EMBEDDED, Some(number)) = (dataset, &self.stories)
             && number.value > MOST_EMBEDDED_PROMPTS as u64
