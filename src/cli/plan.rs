@@ -11,7 +11,7 @@ use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name, matrix_rate};
-use crate::run::{self, ModelTask, Prepared, Speed, Unavailable, bytes_per_worker};
+use crate::run::{self, ModelTask, Prepared, Unavailable, bytes_per_worker};
 
 /// Show what `run` would do: cells done and to do, tokens, memory, time, downloads
 #[derive(Debug, Args)]
@@ -28,10 +28,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
     let ledger = Ledger::existing(&folder).ok();
-    if let Some(ledger) = &ledger {
-        // As `run` would.
-        ledger.check_schema()?;
-    }
+    // As `run` would.
+    ledger.iter().try_for_each(Ledger::check_schema)?;
     let hub = HubSettings::from_env()?;
     let is_offline = hub.offline;
     // A plan fetches nothing.
@@ -56,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bool) -> String {
     // Where the speed of products cannot be measured there is no estimate of it, but still a plan.
-    let speed = Speed { products: matrix_rate(threads).unwrap_or(f64::INFINITY) };
+    let speed = matrix_rate(threads).unwrap_or(f64::INFINITY);
     let mut text = String::new();
     let mut seconds = 0.0;
     for model_task in &prepared.model_tasks {

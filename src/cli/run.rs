@@ -120,8 +120,8 @@ impl RunProgress {
                 self.cells = *cells;
                 self.progress.start(*tokens, 0);
             }
-            Event::Loading { model } => self.progress.print(&format!("loading {model}")),
-            Event::Sample { cell, sample, tokens, samples_left, .. } => {
+            Event::Loading(model) => self.progress.print(&format!("loading {model}")),
+            Event::Sample { cell, sample, tokens, samples_left } => {
                 self.tokens += tokens;
                 let rate = self.tokens as f64 / self.progress.seconds() / 1e3;
                 let summary = format!("{}/{} cells, {rate:.1} k tokens/s", self.cells_done, self.cells);
@@ -129,9 +129,9 @@ impl RunProgress {
                 let details = format!("{}{size}: {sample}, {samples_left} samples left", cell.cell.policy);
                 self.progress.update(self.tokens, summary, details);
             }
-            Event::CellDone { .. } => self.cells_done += 1,
+            Event::CellDone(_) => self.cells_done += 1,
             Event::CellFailed { cell, error } => self.progress.print(&format!("failed: {cell}: {error:#}")),
-            Event::CellTaken { cell } => {
+            Event::CellTaken(cell) => {
                 self.progress.print(&format!("{} is being measured by another process", cell.name.stem()));
             }
             Event::Warning(message) => self.progress.print(&format!("warning: {message}")),

@@ -182,9 +182,7 @@ fn a_cell_is_found_under_its_earlier_name() {
 fn folders_with_the_former_column_names_are_read_but_not_continued() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
-    let journal = fixture.journal(name);
-    journal.append(0, rows(name, 0)).unwrap();
-    journal.complete(1).unwrap();
+    fixture.complete(0);
     let path = fixture.path("cells", 0, "parquet");
     let mut table = crate::columns::Table::from_parquet(fs::read(&path).unwrap()).unwrap();
     table.rename("generation", "asked");

@@ -42,15 +42,11 @@ fn normalized(text: &str, letters: Letters) -> String {
     let squeezed = words(&spaced).collect::<Vec<_>>().join(" ");
     match letters {
         Letters::AsWritten => squeezed,
-        Letters::Ascii => squeezed.chars().fold(String::new(), |mut ascii, c| {
+        Letters::Ascii => {
             // The crate drops control characters.
-            if c.is_ascii() {
-                ascii.push(c)
-            } else {
-                ascii.push_str(in_ascii(c))
-            }
-            ascii
-        }),
+            let ascii = |c: char| if c.is_ascii() { c.to_string() } else { in_ascii(c).to_string() };
+            squeezed.chars().map(ascii).collect()
+        }
     }
 }
 

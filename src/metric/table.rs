@@ -171,16 +171,6 @@ impl Metric {
         !self.has(Property::Guess) && !self.has(SampleTable)
     }
 
-    /// Whether it only adds detail to another metric, and is shown as a table without a figure.
-    pub fn is_detail(&self) -> bool {
-        self.has(Detail)
-    }
-
-    /// Whether its rows carry a table of each sample as text.
-    pub fn is_sample_table(&self) -> bool {
-        self.has(SampleTable)
-    }
-
     /// Whether it is a property of a device, so that numbers of two devices do not compare.
     pub fn is_timed(&self) -> bool {
         self.has(Clock) || self.has(Memory)

@@ -27,7 +27,7 @@ const MOST_SPOTS: u64 = 24;
 /// The breakdowns of the panels that are about slices, except for details.
 pub(crate) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
     let parts: Vec<&Panel> =
-        panels.iter().filter(|panel| panel.slice.is_some() && !panel.metric.is_detail()).collect();
+        panels.iter().filter(|panel| panel.slice.is_some() && !panel.metric.has(Property::Detail)).collect();
     let same = |a: &&Panel, b: &&Panel| a.key == b.key && a.metric == b.metric && split(a).0 == split(b).0;
     parts.chunk_by(same).map(|panels| Breakdown { by: split(panels[0]).0, panels: panels.to_vec() }).collect()
 }

@@ -13,6 +13,7 @@ use super::points::{self, Panel};
 use super::scene::Scene;
 use super::series_key::SeriesKey;
 use super::series_style::SeriesStyles;
+use crate::metric::Property;
 
 /// One column of a paper, in points.
 const COLUMN: f64 = 3.3 * 72.0;
@@ -127,7 +128,7 @@ pub(crate) fn figures(panels: &[Panel]) -> Figures {
     let mut single = Vec::new();
     for (panel, stem) in panels.iter().zip(stems) {
         let title = panel.key.title(&settings);
-        single.push((!panel.sizes().is_empty() && !panel.metric.is_detail()).then(|| {
+        single.push((!panel.sizes().is_empty() && !panel.metric.has(Property::Detail)).then(|| {
             together.entry(panel.metric.order()).or_default().push((panel, title.clone()));
             let long = format!("{} by cache size: {title}", panel.metric.label);
             Figure::by_size(stem, long, &[(panel, title)])

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::pairs::Pair;
 use super::points::{self, Panel, Point};
 use super::table::{Entry, Grid, Line, Sheet};
-use crate::metric::Better;
+use crate::metric::{Better, Property};
 
 /// What a pair may say of its first policy, in the order of lists.
 const OUTCOMES: [&str; 4] = ["better", "worse", "equal", "no clear difference"];
@@ -65,7 +65,7 @@ fn comparisons(panel: &Panel) -> usize {
 
 /// The table of one policy against each other.
 pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let (reference, others) = reference(panel).filter(|_| !panel.metric.is_detail())?;
+    let (reference, others) = reference(panel).filter(|_| !panel.metric.has(Property::Detail))?;
     let sizes: BTreeSet<u32> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
     let lines = others.iter().map(|(other, pairs)| {
         let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));

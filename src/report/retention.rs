@@ -13,7 +13,7 @@ use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
 use super::{escape, heatmap, kept_by_position, kept_tokens, order};
 use crate::ledger::Row;
-use crate::metric::Metric;
+use crate::metric::{Metric, Property};
 
 const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
      all tokens it is the mean of min(t, k + 1), whatever the policy. Every token has one class, and the tokens of words have \
@@ -50,7 +50,7 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
     let keys: Vec<SeriesKey> = whole.iter().map(|panel| panel.key.clone()).collect();
     let stem = |key: &SeriesKey| format!("kept-{}", escape::slugs(&key.title(&keys)));
     let stems: Vec<String> = keys.iter().map(stem).collect();
-    let is_table = |row: &&Row| Metric::known(&row.metric).is_some_and(Metric::is_sample_table);
+    let is_table = |row: &&Row| Metric::known(&row.metric).is_some_and(|metric| metric.has(Property::SampleTable));
     let tables: Vec<&Row> = results.rows.iter().filter(is_table).collect();
     let section = |(&whole, own): (&&'a Panel, &String)| {
         let key = &whole.key;

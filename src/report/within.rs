@@ -83,7 +83,7 @@ impl Distance {
             _ if !known || panel.slice.is_some() => None,
             Some(unit) => (unit.metric == panel.metric.id).then_some(self.amount),
             // Details only say more about another metric.
-            None if panel.metric.is_detail() => None,
+            None if panel.metric.has(Property::Detail) => None,
             None => Some(self.amount / 100.0 * panel.full()?.estimate.value.abs()),
         }
     }

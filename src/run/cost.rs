@@ -8,17 +8,9 @@ use crate::eviction::{CacheRule, Positions};
 use crate::lm::Device;
 use crate::task::{Batch, TokenCost, sequences_that_fit};
 
-/// How fast a machine is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Speed {
-    /// Multiplications and additions a second in large products.
-    pub products: f64,
-}
-
-impl Speed {
-    /// No particular machine. The shards of one sweep are computed on different machines, and must fit together.
-    pub(super) const NOMINAL: Speed = Speed { products: 60e9 };
-}
+/// The multiplications and additions a second of no particular machine, in large products. The shards of one sweep are
+/// computed on different machines, and must fit together.
+pub(super) const NOMINAL_SPEED: f64 = 60e9;
 
 /// Bytes a second that decoding gets from memory, typical of machines with a few cores.
 const MEMORY: f64 = 15e9;
@@ -47,8 +39,8 @@ pub struct Cost {
     pub shared: f64,
 }
 
-/// The remaining cost of a cell, without the samples in its journal.
-pub fn cost(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
+/// The remaining cost of a cell, without the samples in its journal, at `speed` multiplications and additions a second.
+pub fn cost(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: f64) -> Cost {
     let left = model_task.samples.len().saturating_sub(cell.samples_done());
     let share = left as f64 / model_task.samples.len().max(1) as f64;
     let Cost { own, shared } = whole(model_task, cell, device, speed);
@@ -56,7 +48,7 @@ pub fn cost(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Sp
 }
 
 /// The cost of all samples of a cell.
-pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> Cost {
+pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: f64) -> Cost {
     let config = cell.cache_config();
     let token = Token { model_task, cell, speed };
     let mut cost = Cost { own: FILE, shared: 0.0 };
@@ -84,7 +76,7 @@ pub(super) fn loading(model_task: &ModelTask) -> f64 {
 struct Token<'a> {
     model_task: &'a ModelTask,
     cell: &'a NamedCell,
-    speed: Speed,
+    speed: f64,
 }
 
 impl Token<'_> {
@@ -103,20 +95,20 @@ impl Token<'_> {
     /// The layers without attention.
     fn body(&self) -> f64 {
         let shape = &self.model_task.files.shape;
-        let products = 2.0 * (shape.layers * shape.layer_weights()) as f64 / self.speed.products;
+        let products = 2.0 * (shape.layers * shape.layer_weights()) as f64 / self.speed;
         products + REST * (shape.layers * shape.hidden) as f64
     }
 
     /// The product with the output matrix, and the softmax over it.
     fn head(&self) -> f64 {
         let shape = &self.model_task.files.shape;
-        2.0 * (shape.vocab * shape.hidden) as f64 / self.speed.products + SCAN * shape.vocab as f64
+        2.0 * (shape.vocab * shape.hidden) as f64 / self.speed + SCAN * shape.vocab as f64
     }
 
     fn attention(&self, entries: f64) -> f64 {
         let shape = &self.model_task.files.shape;
         let heads = (shape.layers * shape.heads.heads) as f64;
-        heads * entries * (4.0 * shape.head_dim as f64 / self.speed.products + SCAN)
+        heads * entries * (4.0 * shape.head_dim as f64 / self.speed + SCAN)
     }
 
     /// Texts generated side by side: a step reads the weights or multiplies them, whichever takes longer.
@@ -149,7 +141,7 @@ impl Token<'_> {
 
 /// A repeat of a timed task: one sequence, then as many as fit. A step reads the weights or multiplies them, whichever
 /// takes longer, and reads every cache.
-fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: Speed) -> f64 {
+fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: f64) -> f64 {
     let shape = &model_task.files.shape;
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
     let cache = shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
@@ -159,6 +151,6 @@ fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &
     let flops = 2.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
     // A growing cache is half full on average.
     let read = cache as f64 * if cell.cell.rule == CacheRule::Unbounded { 0.5 } else { 1.5 };
-    let step = |batch: f64| (weights as f64 / MEMORY).max(batch * flops / speed.products) + batch * read / MEMORY;
+    let step = |batch: f64| (weights as f64 / MEMORY).max(batch * flops / speed) + batch * read / MEMORY;
     tokens.steps as f64 * (step(1.0) + step(batch as f64))
 }

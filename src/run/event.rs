@@ -11,28 +11,21 @@ pub enum Event<'a> {
         cells: usize,
         skipped: usize,
     },
-    Loading {
-        model: &'a str,
-    },
+    Loading(&'a str),
     /// A sample of a cell is measured and in its journal.
     Sample {
         cell: &'a NamedCell,
         sample: &'a str,
         tokens: u64,
         samples_left: usize,
-        seconds: f64,
     },
-    CellDone {
-        cell: &'a NamedCell,
-    },
+    CellDone(&'a NamedCell),
     CellFailed {
         cell: &'a str,
         error: &'a anyhow::Error,
     },
     /// Another process is measuring this cell.
-    CellTaken {
-        cell: &'a NamedCell,
-    },
+    CellTaken(&'a NamedCell),
     Warning(String),
 }
 

@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 
 pub use changed::changed_models;
-pub use cost::{Cost, Speed, cost};
+pub use cost::{Cost, cost};
 pub use event::{Event, Outcome};
 pub use machine::{Machine, bytes_per_worker};
 use models::Models;

@@ -12,10 +12,6 @@ use crate::lm::LanguageModel;
 pub(super) struct Models(Mutex<BTreeMap<String, Arc<Mutex<Weak<LanguageModel>>>>>);
 
 impl Models {
-    fn slot(&self, key: &str) -> Arc<Mutex<Weak<LanguageModel>>> {
-        Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_string()).or_default())
-    }
-
     /// Gives a job the model of that name, and loads it if no job has it. The model that the job held before is dropped
     /// first. Jobs that need the same model wait for the one that loads it.
     pub fn take(
@@ -24,7 +20,8 @@ impl Models {
         held: &mut Option<Arc<LanguageModel>>,
         load: impl FnOnce() -> Result<LanguageModel>,
     ) -> Result<Arc<LanguageModel>> {
-        let slot = self.slot(key);
+        let slots = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = Arc::clone(slots().entry(key.to_string()).or_default());
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let model = match slot.upgrade() {
             Some(model) => model,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::cost::{self, Cost, Speed};
+use super::cost::{self, Cost};
 use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Status};
@@ -135,8 +135,9 @@ impl Prepared {
     /// Keeps the cells of one shard. Shards depend neither on the machine nor on what is already measured, so the tasks of
     /// an array job need no communication.
     fn keep_shard(&mut self, shard: Shard) {
-        let cost =
-            |model_task: &ModelTask, cell: &NamedCell| cost::whole(model_task, cell, &Device::Cpu, Speed::NOMINAL);
+        let cost = |model_task: &ModelTask, cell: &NamedCell| {
+            cost::whole(model_task, cell, &Device::Cpu, cost::NOMINAL_SPEED)
+        };
         let shards = self.shards(shard.count, cost);
         for model_task in &mut self.model_tasks {
             let all = model_task.cells.len();

@@ -10,7 +10,7 @@ use std::thread::ScopedJoinHandle;
 
 use anyhow::Result;
 
-use super::cost::{Cost, Speed, cost};
+use super::cost::{Cost, NOMINAL_SPEED, cost};
 use super::event::{Event, Outcome};
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
@@ -45,7 +45,7 @@ impl Work<'_> {
     pub fn measure<'a>(&self, jobs: impl ExactSizeIterator<Item = Job<'a>>, timed: bool) -> Result<()> {
         let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
             if model_task.task.is_timed() == timed {
-                cost(model_task, cell, &Device::Cpu, Speed::NOMINAL)
+                cost(model_task, cell, &Device::Cpu, NOMINAL_SPEED)
             } else {
                 Cost::default()
             }
@@ -102,7 +102,7 @@ impl Work<'_> {
         let complete = |index: usize| -> Result<()> {
             progress[&index].journal.complete(model_task.samples.len())?;
             self.count(|outcome| outcome.done += 1);
-            observe(Event::CellDone { cell: &model_task.cells[index] });
+            observe(Event::CellDone(&model_task.cells[index]));
             Ok(())
         };
         // An earlier run may have ended between a cell's last sample and its file.
@@ -169,7 +169,6 @@ impl Work<'_> {
                 sample: name,
                 tokens: model_task.samples.work(sample) as u64,
                 samples_left: left,
-                seconds: result.seconds,
             });
             if left == 0 {
                 complete(index)?;
@@ -200,7 +199,7 @@ impl Work<'_> {
                 }
                 Opened::Busy => {
                     self.count(|outcome| outcome.taken += 1);
-                    (self.observe)(Event::CellTaken { cell });
+                    (self.observe)(Event::CellTaken(cell));
                     continue;
                 }
             };
@@ -227,7 +226,7 @@ impl Work<'_> {
     ) -> Result<Arc<LanguageModel>> {
         let key = format!("{} {} {:?}", model_task.revision, model_task.model.dtype.name(), job.device.location());
         let model = self.models.take(&key, loaded, || {
-            (self.observe)(Event::Loading { model: &model_task.model.to_string() });
+            (self.observe)(Event::Loading(&model_task.model.to_string()));
             let mut model = model_task.files.load(model_task.model.dtype, job.device)?;
             model.stop_on(Arc::clone(job.stop));
             Ok(model)

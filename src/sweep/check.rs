@@ -6,8 +6,8 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, SweepYaml};
-use super::schema::names::fixed_policies;
+use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
+use super::schema::names::{RESERVED, fixed_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
 use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
@@ -15,50 +15,42 @@ use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
-use crate::yaml::{Checker, ConfigError, Location, Spanned};
-
-/// The names under `policies:` that are not policies.
-pub(super) const RESERVED: [&str; 2] = ["full", "truncate"];
+use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
 
 /// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own.
 pub(super) fn check(shape: SweepYaml, file: &str) -> Result<Sweep, ConfigError> {
-    let checker = Checker { file };
-    check_size(checker, &shape)?;
+    check_size(&shape)?;
     let name = match shape.name {
-        Some(name) => sweep_name(checker, name)?,
+        Some(name) if name.value.trim().is_empty() => {
+            return yaml::refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
+        }
+        Some(name) => name.value,
         None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
-    let models = models(checker, shape.models)?;
-    let defined = definitions(checker, shape.define)?;
-    let policies = policies(checker, &shape.policies, &defined, shape.positions)?;
-    let cache_sizes = sizes(checker, &shape.cache_sizes, &shape.policies, &policies)?;
-    let tasks = tasks(checker, shape.tasks, &policies)?;
+    let models = models(shape.models)?;
+    let defined = definitions(shape.define)?;
+    let policies = policies(&shape.policies, &defined, shape.positions)?;
+    let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
+    let tasks = tasks(shape.tasks, &policies)?;
     Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
 }
 
 /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
-fn check_size(checker: Checker<'_>, shape: &SweepYaml) -> Result<(), ConfigError> {
+fn check_size(shape: &SweepYaml) -> Result<(), ConfigError> {
     let lists =
         [shape.models.value.len(), shape.tasks.value.len(), shape.policies.value.len(), shape.cache_sizes.len()];
     let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
     if cells > MOST_CELLS {
         let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
-        return checker.refuse(shape.models.referenced, message, "split it into several sweeps");
+        return yaml::refuse(shape.models.referenced, message, "split it into several sweeps");
     }
     Ok(())
 }
 
-fn sweep_name(checker: Checker<'_>, name: Spanned<String>) -> Result<String, ConfigError> {
-    if name.value.trim().is_empty() {
-        return checker.refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
-    }
-    Ok(name.value)
-}
-
-fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
+fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
     let mut models = Vec::new();
     for Spanned { value: ModelYaml(value), referenced } in shapes.value {
         let source = match value.source.parse::<ModelSource>() {
@@ -74,37 +66,29 @@ fn models(checker: Checker<'_>, shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Res
                         format!("write {forms}, {POCKET} or {RANDOM_TINY}"),
                     )
                 };
-                return checker.refuse(referenced, message, near + &hint);
+                return yaml::refuse(referenced, message, near + &hint);
             }
         };
-        let rope_scaling = match value.rope_scaling {
-            None => None,
-            Some(RopeOverrideYaml { kind, factor }) if (1.0..=MAX_ROPE_FACTOR).contains(&factor) => {
-                Some(RopeOverride { kind, factor: Real(factor) })
-            }
-            Some(RopeOverrideYaml { factor, .. }) => {
-                return checker.refuse(
-                    referenced,
-                    format!("positions cannot be stretched by {factor}"),
-                    "write a factor from 1 up: the length of texts over that of the training",
-                );
-            }
-        };
+        let rope_scaling = value.rope_scaling.map(|by| RopeOverride { kind: by.kind, factor: Real(by.factor) });
+        if let Some(by) = rope_scaling.filter(|by| !(1.0..=MAX_ROPE_FACTOR).contains(&by.factor.0)) {
+            return yaml::refuse(
+                referenced,
+                format!("positions cannot be stretched by {}", by.factor.0),
+                "write a factor from 1 up: the length of texts over that of the training",
+            );
+        }
         models.push((ModelSpec { source, dtype: value.dtype, rope_scaling }, referenced));
     }
-    checker.distinct("models", shapes.referenced, models, |model| format!("model `{model}`"))
+    yaml::distinct("models", shapes.referenced, models, |model| format!("model `{model}`"))
 }
 
-fn definitions(
-    checker: Checker<'_>,
-    define: IndexMap<Spanned<String>, PolicyYaml>,
-) -> Result<Vec<(String, Policy)>, ConfigError> {
+fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(String, Policy)>, ConfigError> {
     let mut defined = Vec::new();
     for (Spanned { value: name, referenced, .. }, shape) in define {
         // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
         let base = name.split('+').next().unwrap_or_default();
         if fixed_policies().contains(&base) {
-            return checker.refuse(
+            return yaml::refuse(
                 referenced,
                 format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
                 format!("choose another name, for example `my-{base}`"),
@@ -112,7 +96,7 @@ fn definitions(
         }
         let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
         if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
-            return checker.refuse(
+            return yaml::refuse(
                 referenced,
                 format!("`{name}` is not a name for a policy"),
                 "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
@@ -126,13 +110,12 @@ fn definitions(
 }
 
 fn policies(
-    checker: Checker<'_>,
     names: &Spanned<Vec<Spanned<String>>>,
     defined: &[(String, Policy)],
     positions: Positions,
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
     let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
-    checker.distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
+    yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
     let find = |name: &str| match name {
         "full" => Some(Rule::Full),
         "truncate" => Some(Rule::Truncate),
@@ -145,12 +128,12 @@ fn policies(
     for Spanned { value: written, referenced, .. } in &names.value {
         let (name, positions) = match written.split_once('@') {
             None => (written.as_str(), positions),
-            Some((name, own)) => (name, positions_of(checker, own, name, *referenced)?),
+            Some((name, own)) => (name, positions_of(own, name, *referenced)?),
         };
         let Some(rule) = find(name) else {
             let mut known = fixed_policies();
             known.extend(defined.iter().map(|(own, _)| own.as_str()));
-            return checker.refuse(
+            return yaml::refuse(
                 *referenced,
                 format!("unknown policy `{name}`"),
                 format!(
@@ -166,36 +149,30 @@ fn policies(
 }
 
 /// The positions after the `@` of a policy.
-fn positions_of(checker: Checker<'_>, own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
+fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
     let names = POSITIONS.map(|positions| positions.name);
-    if RESERVED.contains(&policy) {
+    if RESERVED.iter().any(|(name, _)| *name == policy) {
         let message = format!("`{policy}` never evicts, so its keys never move");
-        return checker.refuse(place, message, format!("write `{policy}`"));
+        return yaml::refuse(place, message, format!("write `{policy}`"));
     }
-    match Positions::from_name(own) {
-        Some(positions) => Ok(positions),
-        None => checker.refuse(
-            place,
-            format!("unknown positions `{own}` of `{policy}`"),
-            format!("{}after @ write {}", did_you_mean(own, names), names.join(", ")),
-        ),
-    }
+    let message = format!("unknown positions `{own}` of `{policy}`");
+    let hint = format!("{}after @ write {}", did_you_mean(own, names), names.join(", "));
+    Positions::from_name(own).map_or_else(|| yaml::refuse(place, message, hint), Ok)
 }
 
 fn sizes(
-    checker: Checker<'_>,
     sizes: &[Spanned<u64>],
     names: &Spanned<Vec<Spanned<String>>>,
     policies: &[NamedPolicy],
 ) -> Result<Vec<usize>, ConfigError> {
     let mut checked = Vec::new();
     for size in sizes {
-        checked.push((checker.count("a cache size", size, 1)?, size.referenced));
+        checked.push((yaml::count("a cache size", size, 1)?, size.referenced));
     }
     let bounded = policies.iter().zip(&names.value).filter(|(policy, _)| policy.rule != Rule::Full);
     for (policy, place) in bounded {
         if checked.is_empty() {
-            return checker.refuse(
+            return yaml::refuse(
                 place.referenced,
                 format!("policy `{}` needs cache sizes, and there are none", policy.name),
                 "add them, for example `cache_sizes: [64, 128, 256]`",
@@ -211,7 +188,7 @@ fn sizes(
                 CacheRule::Evict { policy, size } => policy.at(size).err().map(|error| error.to_string()),
             };
             if let Some(reason) = cannot {
-                return checker.refuse(
+                return yaml::refuse(
                     *location,
                     format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name),
                     format!("remove the size {size}, or the policy"),
@@ -222,13 +199,12 @@ fn sizes(
     if checked.is_empty() {
         return Ok(Vec::new());
     }
-    let mut sizes = checker.distinct("cache_sizes", Location::UNKNOWN, checked, |size| format!("size {size}"))?;
+    let mut sizes = yaml::distinct("cache_sizes", Location::UNKNOWN, checked, |size| format!("size {size}"))?;
     sizes.sort_unstable();
     Ok(sizes)
 }
 
 fn tasks(
-    checker: Checker<'_>,
     entries: Spanned<Vec<Spanned<TaskYaml>>>,
     policies: &[NamedPolicy],
 ) -> Result<Vec<TaskSpec>, ConfigError> {
@@ -236,17 +212,17 @@ fn tasks(
     let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
     let mut tasks = Vec::new();
     for Spanned { value: task, referenced } in entries.value {
-        let task = task.check(checker)?;
+        let task = task.check()?;
         if truncates && task.is_timed() {
             let name = task.name;
-            return checker.refuse(
+            return yaml::refuse(
                 referenced,
                 format!("`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"),
                 format!("remove the policy, or put `{name}` into a sweep of its own"),
             );
         }
         if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
-            return checker.refuse(
+            return yaml::refuse(
                 referenced,
                 format!("`prefill: one_shot` needs `positions: absolute`, not {}", positions.name()),
                 "a prompt that is read whole keeps its positions; write `prefill: stream`, or leave out `positions`",
@@ -254,7 +230,7 @@ fn tasks(
         }
         tasks.push((task, referenced));
     }
-    checker.distinct("tasks", entries.referenced, tasks, |task| {
+    yaml::distinct("tasks", entries.referenced, tasks, |task| {
         format!("the same task ({} of {})", task.name, task.dataset)
     })
 }

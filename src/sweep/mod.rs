@@ -20,7 +20,7 @@ pub use select::{Selection, Shard, ShardError};
 
 use crate::eviction::{CacheRule, Policy, Positions};
 use crate::task::TaskSpec;
-use crate::yaml::{ConfigError, parse_yaml, read_yaml};
+use crate::yaml::{ConfigError, parse_yaml, read_file};
 
 /// A checked sweep: every combination of its parts is a valid cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Sweep {
     /// # Errors
     /// The first thing wrong with the file, with its line, its column and a hint.
     pub fn read(path: &Path) -> Result<Sweep, ConfigError> {
-        check::check(read_yaml(path)?, &path.display().to_string())
+        Sweep::parse(&read_file(path)?, &path.display().to_string())
     }
 
     /// Checks the text of a sweep file. Errors call it `file`, which also names the sweep if the text does not.
@@ -79,7 +79,7 @@ impl Sweep {
     /// # Errors
     /// As [`Sweep::read`].
     pub fn parse(text: &str, file: &str) -> Result<Sweep, ConfigError> {
-        check::check(parse_yaml(text, file)?, file)
+        check::check(parse_yaml(text, file)?, file).map_err(|error| error.in_file(file))
     }
 
     /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same

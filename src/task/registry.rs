@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
 use super::{needle, perplexity, qasper, retention, squality, story, timing};
-use crate::yaml::{Checker, ConfigError};
+use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
 /// settings.
@@ -29,9 +29,9 @@ macro_rules! registry {
             ///
             /// # Errors
             /// A value out of its range, or two that contradict each other, with the place in the file.
-            pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+            pub fn check(self) -> Result<TaskSpec, ConfigError> {
                 match self {
-                    $(TaskYaml::$variant(settings) => settings.check($(&$benchmark,)? checker),)+
+                    $(TaskYaml::$variant(settings) => settings.check($(&$benchmark)?),)+
                 }
             }
         }

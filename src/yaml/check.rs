@@ -5,88 +5,73 @@ use std::hash::Hash;
 
 use super::read::{ConfigError, Location, Spanned};
 
-/// The file that errors name.
-#[derive(Clone, Copy, Debug)]
-pub struct Checker<'a> {
-    pub file: &'a str,
+/// An error at a place of the file, with a hint.
+pub fn refuse<T>(
+    location: Location,
+    message: impl Into<String>,
+    hint: impl Into<String>,
+) -> Result<T, ConfigError> {
+    Err(ConfigError::at(location, message, hint))
 }
 
-impl Checker<'_> {
-    /// An error at a place of the file, with a hint.
-    pub fn refuse<T>(
-        &self,
-        location: Location,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) -> Result<T, ConfigError> {
-        Err(ConfigError::at(self.file, location, message, hint))
-    }
-
-    /// A number of tokens or things: at least `least`, and small enough for a column of the result rows.
-    pub fn count(&self, what: &str, number: &Spanned<u64>, least: u32) -> Result<usize, ConfigError> {
-        match u32::try_from(number.value) {
-            Ok(count) if count >= least => Ok(count as usize),
-            _ => self.refuse(
-                number.referenced,
-                format!("{} cannot be {what}", number.value),
-                format!("write a whole number from {least} to {}", u32::MAX),
-            ),
-        }
-    }
-
-    /// An optional number of at least 1.
-    pub fn limit(&self, what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, ConfigError> {
-        number.as_ref().map(|number| self.count(what, number, 1)).transpose()
-    }
-
-    /// A number between two others, which are allowed too.
-    pub fn between(&self, what: &str, number: &Spanned<f64>, least: f64, most: f64) -> Result<f64, ConfigError> {
-        if number.value >= least && number.value <= most {
-            return Ok(number.value);
-        }
-        self.refuse(
+/// A number of tokens or things: at least `least`, and small enough for a column of the result rows.
+pub fn count(what: &str, number: &Spanned<u64>, least: u32) -> Result<usize, ConfigError> {
+    match u32::try_from(number.value) {
+        Ok(count) if count >= least => Ok(count as usize),
+        _ => refuse(
             number.referenced,
             format!("{} cannot be {what}", number.value),
-            format!("write a number from {least} to {most}"),
-        )
+            format!("write a whole number from {least} to {}", u32::MAX),
+        ),
     }
+}
 
-    /// The entries of a list. Refuses an empty one, and the second of two equal entries.
-    pub fn distinct<T: Eq + Hash>(
-        &self,
-        what: &str,
-        list: Location,
-        entries: Vec<(T, Location)>,
-        spell: impl Fn(&T) -> String,
-    ) -> Result<Vec<T>, ConfigError> {
-        if entries.is_empty() {
-            return self.refuse(
-                list,
-                format!("`{what}` is empty"),
-                "name at least one, or there is nothing to run",
-            );
-        }
-        let mut seen = HashSet::new();
-        for (entry, location) in &entries {
-            if !seen.insert(entry) {
-                let message = format!("{} is listed twice under `{what}`", spell(entry));
-                return self.refuse(*location, message, "remove one of them");
-            }
-        }
-        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
-    }
+/// An optional number of at least 1.
+pub fn limit(what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, ConfigError> {
+    number.as_ref().map(|number| count(what, number, 1)).transpose()
+}
 
-    /// Different numbers of at least `least`; `what` is one of them.
-    pub fn distinct_counts(
-        &self,
-        list: &str,
-        place: Location,
-        numbers: &[Spanned<u64>],
-        what: &str,
-        least: u32,
-    ) -> Result<Vec<usize>, ConfigError> {
-        let number = |n: &Spanned<u64>| Ok((self.count(&format!("a {what}"), n, least)?, n.referenced));
-        let numbers = numbers.iter().map(number).collect::<Result<_, ConfigError>>()?;
-        self.distinct(list, place, numbers, |number| format!("{what} {number}"))
+/// A number between two others, which are allowed too.
+pub fn between(what: &str, number: &Spanned<f64>, least: f64, most: f64) -> Result<f64, ConfigError> {
+    if number.value >= least && number.value <= most {
+        return Ok(number.value);
     }
+    refuse(
+        number.referenced,
+        format!("{} cannot be {what}", number.value),
+        format!("write a number from {least} to {most}"),
+    )
+}
+
+/// The entries of a list. Refuses an empty one, and the second of two equal entries.
+pub fn distinct<T: Eq + Hash>(
+    what: &str,
+    list: Location,
+    entries: Vec<(T, Location)>,
+    spell: impl Fn(&T) -> String,
+) -> Result<Vec<T>, ConfigError> {
+    if entries.is_empty() {
+        return refuse(list, format!("`{what}` is empty"), "name at least one, or there is nothing to run");
+    }
+    let mut seen = HashSet::new();
+    for (entry, location) in &entries {
+        if !seen.insert(entry) {
+            let message = format!("{} is listed twice under `{what}`", spell(entry));
+            return refuse(*location, message, "remove one of them");
+        }
+    }
+    Ok(entries.into_iter().map(|(entry, _)| entry).collect())
+}
+
+/// Different numbers of at least `least`; `what` is one of them.
+pub fn distinct_counts(
+    list: &str,
+    place: Location,
+    numbers: &[Spanned<u64>],
+    what: &str,
+    least: u32,
+) -> Result<Vec<usize>, ConfigError> {
+    let number = |n: &Spanned<u64>| Ok((count(&format!("a {what}"), n, least)?, n.referenced));
+    let numbers = numbers.iter().map(number).collect::<Result<_, ConfigError>>()?;
+    distinct(list, place, numbers, |number| format!("{what} {number}"))
 }

@@ -1,11 +1,11 @@
 //! Strict reading of YAML files: a file becomes values, or an error that names the place and says what to do.
 //!
-//! [`read_yaml`] checks syntax, spelling and types; [`Checker`] checks values against their ranges; `schema` has the
+//! [`parse_yaml`] checks syntax, spelling and types; `check` checks values against their ranges; `schema` has the
 //! building blocks of the JSON Schema that editors use. What the values of a sweep or a task mean is not known here.
 
 mod check;
 mod read;
 pub mod schema;
 
-pub use check::Checker;
-pub use read::{ConfigError, Location, Spanned, parse_yaml, read_yaml};
+pub use check::{between, count, distinct, distinct_counts, limit, refuse};
+pub use read::{ConfigError, Location, Spanned, parse_yaml, read_file};

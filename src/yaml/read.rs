@@ -63,9 +63,14 @@ impl fmt::Display for ConfigError {
 }
 
 impl ConfigError {
-    pub fn at(file: &str, location: Location, message: impl Into<String>, hint: impl Into<String>) -> ConfigError {
+    /// An error in a file that [`ConfigError::in_file`] names.
+    pub(super) fn at(location: Location, message: impl Into<String>, hint: impl Into<String>) -> ConfigError {
         let place = (location != Location::UNKNOWN).then(|| (location.line(), location.column()));
-        ConfigError { file: file.to_string(), place, message: printable(&message.into()), hint: hint.into() }
+        ConfigError { file: String::new(), place, message: printable(&message.into()), hint: hint.into() }
+    }
+
+    pub fn in_file(self, file: &str) -> ConfigError {
+        ConfigError { file: file.to_string(), ..self }
     }
 }
 
@@ -75,25 +80,23 @@ fn printable(message: &str) -> String {
     message.chars().map(escape).collect()
 }
 
-/// Reads a YAML file.
+/// The text of a configuration file.
 ///
 /// # Errors
-/// A file that cannot be read, is not one YAML document, or does not have the form of `T`.
-pub fn read_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
-    let file = path.display().to_string();
-    let whole =
-        |message: String, hint: &str| ConfigError { file: file.clone(), place: None, message, hint: hint.into() };
-    let cannot_read = |error: std::io::Error| whole(format!("cannot be read: {error}"), "check the path");
-    let bytes = bounded_read::bytes(path, MOST_BYTES).map_err(cannot_read)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| whole("is not UTF-8 text".to_string(), "is it the file you meant?"))?;
-    parse_yaml(&text, &file)
+/// A file that cannot be read, is too large or is not UTF-8 text.
+pub fn read_file(path: &Path) -> Result<String, ConfigError> {
+    let whole = |message: String, hint| {
+        ConfigError::at(Location::UNKNOWN, message, hint).in_file(&path.display().to_string())
+    };
+    let bytes = bounded_read::bytes(path, MOST_BYTES)
+        .map_err(|error| whole(format!("cannot be read: {error}"), "check the path"))?;
+    String::from_utf8(bytes).map_err(|_| whole("is not UTF-8 text".into(), "is it the file you meant?"))
 }
 
 /// Reads YAML text; errors call it `file`.
 ///
 /// # Errors
-/// As [`read_yaml`].
+/// Text that is not one YAML document, or does not have the form of `T`.
 pub fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, ConfigError> {
     let options = serde_saphyr::options! {
         // `yes`, `on` and merge keys mean different things to different YAML readers.
@@ -101,10 +104,10 @@ pub fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Conf
         merge_keys: MergeKeyPolicy::Error,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| explain(&error, file))
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| explain(&error).in_file(file))
 }
 
-fn explain(error: &serde_saphyr::Error, file: &str) -> ConfigError {
+fn explain(error: &serde_saphyr::Error) -> ConfigError {
     use serde_saphyr::Error;
     let location = error.location().unwrap_or(Location::UNKNOWN);
     let examples = "see the example sweeps under configs/".to_string();
@@ -147,7 +150,7 @@ fn explain(error: &serde_saphyr::Error, file: &str) -> ConfigError {
         Error::InvalidBooleanStrict { .. } => plain("not a boolean", "write true or false"),
         other => (UserMessageFormatter.format_message(other).to_string(), examples),
     };
-    ConfigError::at(file, location, message, hint)
+    ConfigError::at(location, message, hint)
 }
 
 /// The error inside wrappers that only add a place.

@@ -84,15 +84,9 @@ fn probe(folder: &Path) -> io::Result<bool> {
     Ok(holds)
 }
 
-#[cfg(unix)]
 fn free_bytes(folder: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(folder).ok()?;
     found.f_bavail.checked_mul(found.f_frsize)
-}
-
-#[cfg(not(unix))]
-fn free_bytes(_folder: &Path) -> Option<u64> {
-    None
 }
 
 /// The mount that a path lies on: the deepest, and the last of several at one point, which hides the others.

@@ -21,6 +21,7 @@ use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::write_report::Report;
 use super::{figure, points, samples, table};
+use crate::metric::Property;
 
 const STYLE: &str = include_str!("page.css");
 /// One script, in the order of use.
@@ -180,7 +181,9 @@ impl Page<'_> {
         let kept = self.report.sections.iter().zip(&self.report.section_figures);
         let kept = kept.into_iter().find(|(section, _)| section.key() == key);
         // Metrics that the section below shows in detail come last.
-        panels.sort_by_key(|(panel, figure)| kept.is_some() && figure.is_none() && panel.metric.is_detail());
+        panels.sort_by_key(|(panel, figure)| {
+            kept.is_some() && figure.is_none() && panel.metric.has(Property::Detail)
+        });
         let timed = self.report.timing(key);
         let (id, title) = (format!("setting-{at}"), key.title(&self.report.keys));
         html! {

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::eviction::presets::PRESETS;
 use crate::eviction::{Keyword, POSITIONS, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
-use crate::sweep::check::RESERVED;
 use crate::yaml::schema::{HUB_PART, Named, one_of, setting};
 
 /// The words of a table of `eviction`.
@@ -28,9 +27,9 @@ pub(super) const ROPE_OVERRIDES: &[Named] = &[
     ("ntk", "the base grows so that the slowest frequency is divided by the factor and the fastest stays"),
 ];
 /// The entries of `policies:` that are not policies of eviction.
-const NO_POLICIES: [&str; RESERVED.len()] = [
-    "the unbounded cache",
-    "the text in pieces of the cache's size, each with an empty cache: the paper's baseline",
+pub const RESERVED: [Named; 2] = [
+    ("full", "the unbounded cache"),
+    ("truncate", "the text in pieces of the cache's size, each with an empty cache: the paper's baseline"),
 ];
 
 /// The characters of a defined policy's name, and how many there may be.
@@ -62,22 +61,21 @@ pub fn weight_types(_: &mut SchemaGenerator) -> Schema {
     setting(WEIGHT_TYPES, "auto", false)
 }
 
+fn named_policies() -> Vec<Named> {
+    RESERVED.into_iter().chain(PRESETS.iter().map(|preset| (preset.name, preset.summary))).collect()
+}
+
 /// Names that have a fixed meaning, before a `+`.
 pub fn fixed_policies() -> Vec<&'static str> {
-    RESERVED.into_iter().chain(PRESETS.iter().map(|preset| preset.name)).collect()
+    named_policies().into_iter().map(|(name, _)| name).collect()
 }
 
 /// The entries that need no definition, such as `full`, `tova`, `window+4` and `tova@squeezed`.
 pub(super) fn preset_entries() -> Value {
-    let named: Vec<(&str, &str)> = RESERVED
-        .into_iter()
-        .zip(NO_POLICIES)
-        .chain(PRESETS.iter().map(|preset| (preset.name, preset.summary)))
-        .collect();
     let presets = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join("|");
     let form = format!("({presets})(\\+(0|[1-9][0-9]{{0,8}}))?");
     json!([
-        one_of(&named),
+        one_of(&named_policies()),
         {"type": "string", "pattern": format!("^({form}){}$", own_positions())},
     ])
 }

@@ -7,7 +7,7 @@ use super::source::{DataSource, TEXT_FORMS, check_source, limit_embedded};
 use super::texts::{Book, read_books};
 use crate::task::spec::{PrepareContext, Setting, limit_text};
 use crate::yaml::schema::{Named, setting};
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// Whether a sample starts with the tokenizer's BOS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -130,24 +130,21 @@ pub struct TextKeys {
 }
 
 impl TextKeys {
-    pub fn check(self, checker: Checker<'_>) -> Result<Texts, ConfigError> {
-        let dataset = check_source(checker, &self.dataset, TEXT_FORMS)?;
+    pub fn check(self) -> Result<Texts, ConfigError> {
+        let dataset = check_source(&self.dataset, TEXT_FORMS)?;
         Ok(Texts {
-            books: limit_embedded(checker, &dataset, "`books`", &self.books)?,
+            books: limit_embedded(&dataset, "`books`", &self.books)?,
             dataset,
-            length: length(checker, &self.length)?,
-            stride: checker.limit("`stride`", &self.stride)?,
+            length: length(&self.length)?,
+            stride: yaml::limit("`stride`", &self.stride)?,
             bos: self.bos,
             tail: self.tail,
-            chunks_per_book: checker.limit("`chunks_per_book`", &self.chunks_per_book)?,
+            chunks_per_book: yaml::limit("`chunks_per_book`", &self.chunks_per_book)?,
         })
     }
 }
 
 /// The key `length`, which most tasks have.
-pub fn length(checker: Checker<'_>, length: &Option<Spanned<u64>>) -> Result<usize, ConfigError> {
-    match length {
-        Some(length) => checker.count("`length`", length, 2),
-        None => Ok(Texts::DEFAULT_LENGTH),
-    }
+pub fn length(length: &Option<Spanned<u64>>) -> Result<usize, ConfigError> {
+    length.as_ref().map_or(Ok(Texts::DEFAULT_LENGTH), |length| yaml::count("`length`", length, 2))
 }

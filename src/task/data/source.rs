@@ -9,7 +9,7 @@ use crate::format::did_you_mean;
 use crate::lm::source::RepoId;
 use crate::task::embedded::MOST_EMBEDDED_BOOKS;
 use crate::yaml::schema::{HUB_PART, Named, one_of};
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// What `timing` decodes from: random tokens, no data set.
 pub const RANDOM_TOKENS: &str = "random-tokens";
@@ -79,14 +79,10 @@ impl fmt::Display for DataSource {
 }
 
 /// The key `dataset`; `forms` lists what can be named.
-pub fn check_source(
-    checker: Checker<'_>,
-    dataset: &Spanned<String>,
-    forms: &str,
-) -> Result<DataSource, ConfigError> {
+pub fn check_source(dataset: &Spanned<String>, forms: &str) -> Result<DataSource, ConfigError> {
     dataset.value.parse().or_else(|_| {
         let near = did_you_mean(&dataset.value, NAMED.map(|(name, ..)| name));
-        checker.refuse(
+        yaml::refuse(
             dataset.referenced,
             format!("`{}` names no data set", dataset.value),
             format!("{near}use {forms}"),
@@ -96,16 +92,15 @@ pub fn check_source(
 
 /// A limit of texts, of which embedded data sets have only so many.
 pub fn limit_embedded(
-    checker: Checker<'_>,
     dataset: &DataSource,
     what: &str,
     number: &Option<Spanned<u64>>,
 ) -> Result<Option<usize>, ConfigError> {
-    let limit = checker.limit(what, number)?;
+    let limit = yaml::limit(what, number)?;
     if let (DataSource::Embedded | DataSource::EmbeddedQuestions, Some(number)) = (dataset, number)
         && number.value > MOST_EMBEDDED_BOOKS as u64
     {
-        return checker.refuse(
+        return yaml::refuse(
             number.referenced,
             format!("`{dataset}` has no {} texts", number.value),
             format!("ask for at most {MOST_EMBEDDED_BOOKS}"),

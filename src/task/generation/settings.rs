@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::lm::{GenerationSettings, Real, Sampling};
 use crate::task::spec::Setting;
 use crate::yaml::schema::{Named, setting};
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// How a prompt enters a bounded cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -98,14 +98,11 @@ impl GenerationConfig {
 
     /// The settings without those of the prefill, in a fixed order.
     pub fn canonical(&self) -> Vec<Setting> {
-        let mut lines = vec![("max_new_tokens", self.max_new_tokens.to_string())];
-        if self.samples() {
-            lines.push(("temperature", self.temperature.0.to_string()));
-            lines.extend(self.top_k.map(|k| ("top_k", k.to_string())));
-            lines.extend(self.top_p.map(|p| ("top_p", p.0.to_string())));
-        } else {
-            lines.push(("temperature", "0".into()));
-        }
+        // The absolute value because -0 means 0. There `top_k` and `top_p` are refused.
+        let temperature = self.temperature.0.abs().to_string();
+        let mut lines = vec![("max_new_tokens", self.max_new_tokens.to_string()), ("temperature", temperature)];
+        lines.extend(self.top_k.map(|k| ("top_k", k.to_string())));
+        lines.extend(self.top_p.map(|p| ("top_p", p.0.to_string())));
         if self.repetition_penalty.0 != 1.0 {
             lines.push(("repetition_penalty", self.repetition_penalty.0.to_string()));
         }
@@ -156,21 +153,16 @@ pub struct WriteYaml {
 
 impl WriteYaml {
     /// Checks the settings over the task's own defaults. `length` is the number of tokens of prompt and text together.
-    pub fn check(
-        self,
-        checker: Checker<'_>,
-        length: usize,
-        default: GenerationConfig,
-    ) -> Result<GenerationConfig, ConfigError> {
+    pub fn check(self, length: usize, default: GenerationConfig) -> Result<GenerationConfig, ConfigError> {
         let real = |what: &str, number: &Option<Spanned<f64>>, least: f64, most: f64| {
-            number.as_ref().map(|number| checker.between(what, number, least, most).map(Real)).transpose()
+            number.as_ref().map(|number| yaml::between(what, number, least, most).map(Real)).transpose()
         };
         let most = match &self.max_new_tokens {
-            Some(most) => checker.count("`max_new_tokens`", most, 1)?,
+            Some(most) => yaml::count("`max_new_tokens`", most, 1)?,
             None => default.max_new_tokens.min(length / 2),
         };
         if let Some(number) = self.max_new_tokens.filter(|_| most >= length) {
-            return checker.refuse(
+            return yaml::refuse(
                 number.referenced,
                 format!("{most} new tokens leave no room for a prompt in a length of {length}"),
                 "write a smaller number, or a larger `length`",
@@ -178,24 +170,22 @@ impl WriteYaml {
         }
         let temperature = real("`temperature`", &self.temperature, 0.0, 100.0)?.unwrap_or(default.temperature);
         let top_p = real("`top_p`", &self.top_p, 0.0, 1.0)?;
-        let top_k = checker.limit("`top_k`", &self.top_k)?;
-        if temperature.0 == 0.0 {
-            let useless = [self.top_k.as_ref().map(|k| k.referenced), self.top_p.as_ref().map(|p| p.referenced)];
-            if let Some(place) = useless.into_iter().flatten().next() {
-                return checker.refuse(
-                    place,
-                    "at temperature 0 the most likely token is always taken",
-                    "write a `temperature` above 0, or leave out `top_k` and `top_p`",
-                );
-            }
+        let top_k = yaml::limit("`top_k`", &self.top_k)?;
+        let drawn = self.top_k.map(|k| k.referenced).or(self.top_p.map(|p| p.referenced));
+        if let Some(place) = drawn.filter(|_| temperature.0 == 0.0) {
+            return yaml::refuse(
+                place,
+                "at temperature 0 the most likely token is always taken",
+                "write a `temperature` above 0, or leave out `top_k` and `top_p`",
+            );
         }
         if let Some(empty) = self.stop.iter().find(|stop| stop.value.is_empty()) {
-            return checker.refuse(empty.referenced, "an empty string ends every text", "remove it");
+            return yaml::refuse(empty.referenced, "an empty string ends every text", "remove it");
         }
         if let Some(aware) = self.query_aware.as_ref().filter(|aware| !aware.value)
             && self.prefill == Prefill::Stream
         {
-            return checker.refuse(
+            return yaml::refuse(
                 aware.referenced,
                 "`query_aware: false` needs a prompt that is read in one shot",
                 "add `prefill: one_shot`, or remove it: a streamed prompt is never cut",

@@ -10,7 +10,7 @@ use super::data::{self, DataSource, Texts, check_source, limit_embedded, text_so
 use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
-use crate::yaml::{Checker, ConfigError, Location, Spanned};
+use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -55,20 +55,20 @@ struct Fact {
 
 impl NeedleYaml {
     /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+    pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let forms =
             "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
-        let dataset = check_source(checker, &self.dataset, forms)?;
+        let dataset = check_source(&self.dataset, forms)?;
         let lengths = match &*self.lengths {
             [] => vec![Texts::DEFAULT_LENGTH],
-            lengths => checker.distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 2)?,
+            lengths => yaml::distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 2)?,
         };
         let depths = match &*self.depths {
             [] => vec![0, 25, 50, 75, 100],
-            depths => checker.distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
+            depths => yaml::distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
         };
         if let Some(depth) = self.depths.iter().find(|depth| depth.value > 100) {
-            return checker.refuse(
+            return yaml::refuse(
                 depth.referenced,
                 format!("a depth of {} percent is beyond the text", depth.value),
                 "write depths from 0 (the text's beginning) to 100 (its end)",
@@ -76,8 +76,8 @@ impl NeedleYaml {
         }
         let shortest = lengths.iter().copied().min().unwrap_or(0);
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        let texts = limit_embedded(checker, &dataset, "`texts`", &self.texts)?.unwrap_or(10);
-        let generation = Some(self.write.check(checker, shortest, GenerationConfig::greedy(32))?);
+        let texts = limit_embedded(&dataset, "`texts`", &self.texts)?.unwrap_or(10);
+        let generation = Some(self.write.check(shortest, GenerationConfig::greedy(32))?);
         let mut settings = vec![
             ("lengths", format!("{lengths:?}")),
             ("depths", format!("{depths:?}")),

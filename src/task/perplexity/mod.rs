@@ -16,7 +16,7 @@ use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{ConfigError, Spanned};
 
 /// Perplexity of long texts cut to samples; of `dataset: embedded` also the recall of facts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -54,9 +54,9 @@ pub struct PerplexityYaml {
 
 impl PerplexityYaml {
     /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+    pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, compare_to_full } = self;
-        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check(checker)?;
+        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
         let spec = TaskSpec::of_texts("perplexity", &texts, Perplexity(texts.clone()));
         Ok(TaskSpec { compare_to_full: Some(compare_to_full), ..spec })
     }

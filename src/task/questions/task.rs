@@ -13,7 +13,7 @@ use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, q
 use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
 use crate::task::prepared::PreparedTask;
 use crate::task::spec::{PrepareContext, Task, TaskSpec, limit_text};
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// Questions about documents.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,30 +51,30 @@ impl QuestionsYaml {
     ///
     /// # Errors
     /// A value out of its range, or a data set without questions.
-    pub fn check(self, benchmark: &'static Benchmark, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+    pub fn check(self, benchmark: &'static Benchmark) -> Result<TaskSpec, ConfigError> {
         let name = benchmark.name;
         let forms = format!(
             "embedded, a file or folder of {name} (starting with ./, ../ or /), or a hub data set with {name}.zip, \
              such as tau/zero_scrolls"
         );
-        let dataset = check_source(checker, &self.dataset, &forms)?;
+        let dataset = check_source(&self.dataset, &forms)?;
         if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
-            return checker.refuse(
+            return yaml::refuse(
                 self.dataset.referenced,
                 format!("`{dataset}` holds no questions for {name}"),
                 format!("use {forms}"),
             );
         }
-        let length = data::length(checker, &self.length)?;
+        let length = data::length(&self.length)?;
         let default = GenerationConfig::greedy(benchmark.max_new_tokens);
-        let generation = Some(self.write.check(checker, length, default)?);
+        let generation = Some(self.write.check(length, default)?);
         let task = Questions {
             benchmark,
-            documents: limit_embedded(checker, &dataset, "`documents`", &self.documents)?,
+            documents: limit_embedded(&dataset, "`documents`", &self.documents)?,
             dataset,
             split: self.split.unwrap_or(Split::Test),
             prompt: self.prompt.unwrap_or(PromptStyle::ZeroScrolls),
-            questions: checker.limit("`questions`", &self.questions)?,
+            questions: yaml::limit("`questions`", &self.questions)?,
         };
         let settings = vec![
             ("split", task.split.name().to_string()),

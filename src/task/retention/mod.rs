@@ -18,7 +18,7 @@ use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
 use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::lm::LanguageModel;
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -62,18 +62,14 @@ pub struct RetentionYaml {
 
 impl RetentionYaml {
     /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+    pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let RetentionYaml { dataset, length, stride, bos, tail, books, chunks_per_book, .. } = self;
-        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check(checker)?;
-        let map_layers = match self.map_layers {
-            None => None,
-            Some(Spanned { value, referenced }) => {
-                let mut layers = checker.distinct_counts("map_layers", referenced, &value, "layer", 0)?;
-                layers.sort_unstable();
-                Some(layers)
-            }
-        };
-        let maps = self.maps.as_ref().map(|maps| checker.count("`maps`", maps, 0)).transpose()?.unwrap_or(1);
+        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
+        let layers =
+            |list: Spanned<Vec<_>>| yaml::distinct_counts("map_layers", list.referenced, &list.value, "layer", 0);
+        let mut map_layers = self.map_layers.map(layers).transpose()?;
+        map_layers.iter_mut().for_each(|layers| layers.sort_unstable());
+        let maps = self.maps.as_ref().map(|maps| yaml::count("`maps`", maps, 0)).transpose()?.unwrap_or(1);
         let layers = map_layers.as_ref().filter(|_| maps > 0);
         let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
         let task = Retention { texts: texts.clone(), maps, map_layers, eviction_log: self.eviction_log };

@@ -15,7 +15,7 @@ use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::lm::Real;
 use crate::metric;
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// Stories on request, one for each seed; `tova-bench judge` compares those of a bounded cache with the full one's.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,27 +38,21 @@ pub struct StoryYaml {
 
 impl StoryYaml {
     /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
-        let length = data::length(checker, &self.length)?;
-        let (dataset, request) = match &self.request {
-            None => (PAPER, None),
-            Some(request) => match request.value.as_str() {
-                PAPER => (PAPER, None),
-                EMBEDDED => (EMBEDDED, None),
-                text if text.trim().is_empty() => {
-                    return checker.refuse(
-                        request.referenced,
-                        format!("`{text}` asks for nothing"),
-                        "write what the story is about",
-                    );
-                }
-                text => ("request", Some(text.to_string())),
-            },
+    pub fn check(self) -> Result<TaskSpec, ConfigError> {
+        let length = data::length(&self.length)?;
+        if let Some(blank) = self.request.as_ref().filter(|request| request.value.trim().is_empty()) {
+            let message = format!("`{}` asks for nothing", blank.value);
+            return yaml::refuse(blank.referenced, message, "write what the story is about");
+        }
+        let (dataset, request) = match self.request.as_ref().map(|request| request.value.as_str()) {
+            None | Some(PAPER) => (PAPER, None),
+            Some(EMBEDDED) => (EMBEDDED, None),
+            Some(text) => ("request", Some(text.to_string())),
         };
         if let (EMBEDDED, Some(number)) = (dataset, &self.stories)
             && number.value > MOST_EMBEDDED_PROMPTS as u64
         {
-            return checker.refuse(
+            return yaml::refuse(
                 number.referenced,
                 format!("`{EMBEDDED}` has no {} story requests", number.value),
                 format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
@@ -72,8 +66,8 @@ impl StoryYaml {
             ..GenerationConfig::greedy(length.saturating_sub(256).max(1))
         };
         // As many as the paper has.
-        let stories = checker.limit("`stories`", &self.stories)?.unwrap_or(100);
-        let generation = Some(self.write.check(checker, length, default)?);
+        let stories = yaml::limit("`stories`", &self.stories)?.unwrap_or(100);
+        let generation = Some(self.write.check(length, default)?);
         let settings = vec![("stories", stories.to_string()), ("length", length.to_string())];
         let spec = TaskSpec::new("story", dataset, length, settings, Story { stories });
         Ok(TaskSpec { generation, request, ..spec })

@@ -14,7 +14,7 @@ use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::format::Bytes;
 use crate::lm::LanguageModel;
-use crate::yaml::{Checker, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// Bytes of a cache, largest batch and tokens/s of prefill and decoding, on random tokens. Not for `truncate`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -48,29 +48,29 @@ fn memory(_: &mut SchemaGenerator) -> Schema {
 
 impl TimingYaml {
     /// Checks every value.
-    pub fn check(self, checker: Checker<'_>) -> Result<TaskSpec, ConfigError> {
+    pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let Ok(memory) = self.memory.value.parse::<Bytes>() else {
-            return checker.refuse(
+            return yaml::refuse(
                 self.memory.referenced,
                 format!("`{}` is no amount of memory", self.memory.value),
                 "write a number and a unit, such as 8 GiB or 32 GB: the limit for weights and caches together",
             );
         };
-        let length = data::length(checker, &self.length)?;
-        let prompt = checker.limit("`prompt`", &self.prompt)?;
+        let length = data::length(&self.length)?;
+        let prompt = yaml::limit("`prompt`", &self.prompt)?;
         if let Some(number) = self.prompt.as_ref().filter(|_| prompt.is_some_and(|prompt| prompt >= length)) {
-            return checker.refuse(
+            return yaml::refuse(
                 number.referenced,
                 format!("a prompt of {} leaves nothing to decode in a length of {length}", number.value),
                 "write a smaller number, or a larger `length`",
             );
         }
-        let warm_up = self.warm_up.as_ref().map(|steps| checker.count("`warm_up`", steps, 0)).transpose()?;
+        let warm_up = self.warm_up.as_ref().map(|steps| yaml::count("`warm_up`", steps, 0)).transpose()?;
         let task = Timing {
             length,
             prompt: prompt.unwrap_or(Timing::DEFAULT_PROMPT.min(length / 2)),
             memory,
-            repeats: checker.limit("`repeats`", &self.repeats)?.unwrap_or(Timing::DEFAULT_REPEATS),
+            repeats: yaml::limit("`repeats`", &self.repeats)?.unwrap_or(Timing::DEFAULT_REPEATS),
             warm_up: warm_up.unwrap_or(Timing::DEFAULT_WARM_UP),
         };
         let settings = vec![
