@@ -10,6 +10,8 @@ use super::{csv, html, latex, markdown};
 /// Files by name, with their contents.
 pub(super) type Files = Vec<(&'static str, String)>;
 
+type Draw = fn(&Scene) -> Result<Vec<u8>>;
+
 /// A format, by what it makes of reports, sheets and figures.
 #[derive(Debug)]
 pub struct Format {
@@ -24,7 +26,7 @@ pub struct Format {
     /// One file of some sheets.
     pub(crate) sheets: Option<fn(&[Sheet]) -> String>,
     /// One file of a figure.
-    pub(crate) figure: Option<fn(&Scene) -> Result<Vec<u8>>>,
+    pub(crate) figure: Option<Draw>,
 }
 
 /// All formats. Markdown links a figure in the first format of this list that browsers can show.

@@ -42,7 +42,7 @@ const NO_CONTROL: &str = r"[^\u0000-\u001f\u007f-\u009f]*";
 const REVISION: &str = "[A-Za-z0-9_+][A-Za-z0-9_.+-]*(/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*";
 
 pub fn scores(_: &mut SchemaGenerator) -> Schema {
-    one_of(&words(&SCORES))
+    one_of(&words(SCORES))
 }
 
 pub fn scopes(_: &mut SchemaGenerator) -> Schema {

@@ -78,8 +78,8 @@ impl Answer {
     }
 }
 
-/// The articles of a file. Questions are named by `question_id`, with a reference from each annotator and the kind of the first. Errors
-/// call the text `file`.
+/// The articles of a file. Questions are named by `question_id`, with a reference from each annotator and the kind of the
+/// first. Errors call the text `file`.
 ///
 /// # Errors
 /// A text that is not such an object, or an annotation without an answer; the question is named.

@@ -31,8 +31,8 @@ struct Response {
     response_text: String,
 }
 
-/// The stories of a file; questions are named `<passage_id>#<question_number>`. Blank lines around a story do not belong to it, as in
-/// ZeroSCROLLS. Errors call the text `file`.
+/// The stories of a file; questions are named `<passage_id>#<question_number>`. Blank lines around a story do
+/// not belong to it, as in ZeroSCROLLS. Errors call the text `file`.
 ///
 /// # Errors
 /// A line that is not a story, or a story without text; both are named.
