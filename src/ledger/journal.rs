@@ -179,11 +179,16 @@ impl Journal {
                 .filter(|index| !samples.contains_key(index))
                 .map(|index| index.to_string())
                 .collect();
-            ensure!(missing.is_empty(), "{stem} lacks the samples {}", missing.join(", "));
-            ensure!(samples.len() == expected, "{stem} has {} samples instead of {expected}", samples.len());
-            let rows: Vec<Row> = samples.into_values().flatten().collect();
-            ensure!(!rows.is_empty(), "nothing was measured in {stem}");
-            write_rows(&self.ledger.path(CELLS, &self.name), &rows)?;
+            if missing.is_empty() {
+                ensure!(samples.len() == expected, "{stem} has {} samples instead of {expected}", samples.len());
+                let rows: Vec<Row> = samples.into_values().flatten().collect();
+                ensure!(!rows.is_empty(), "nothing was measured in {stem}");
+                write_rows(&self.ledger.path(CELLS, &self.name), &rows)?;
+            } else {
+                // Unless another process completed the cell meanwhile and removed the journals.
+                let is_complete = self.ledger.find(CELLS, &self.name)?.is_some();
+                ensure!(is_complete, "{stem} lacks the samples {}", missing.join(", "));
+            }
         }
         state.own = None;
         let id = self.name.id().to_string();
