@@ -4,7 +4,7 @@
 
 use super::numbers::{self, LENGTH, MODEL, STORY_MODEL, TagSteps};
 use super::published::{speed, table_5_column};
-use super::{Evidence, Exhibit, TOVA, sheet, titles};
+use super::{Evidence, Exhibit, TOVA, titles};
 use crate::report::retention::Section;
 use crate::report::throughput::{self, Throughput};
 use crate::report::{Entry, Estimate, Grid, Line, Panel, Sheet, table};
@@ -56,7 +56,7 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
          what was measured. Of another model or other texts the shape compares, not the level."
     );
     let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: known.map(line).collect() };
-    Some(sheet(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
+    Some(Sheet::new(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
 }
 
 /// A setting's wins, ties and losses minus Figure 6; `None` where no size or length is the paper's.
@@ -92,7 +92,7 @@ fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &
         "What was measured minus {what} (TOVA, {STORY_MODEL}); ± is half of the 95 % interval of what was measured."
     );
     let is_measured = grid.lines.iter().flat_map(|line| &line.cells).any(Option::is_some);
-    is_measured.then(|| sheet(title, about, "cache size", grid))
+    is_measured.then(|| Sheet::new(title, about, "cache size", grid))
 }
 
 /// What was measured minus Table 1; `None` where it has none of the sizes.
@@ -116,7 +116,7 @@ pub(super) fn speeds(table: &Throughput, title: &str) -> Option<Sheet> {
          only relative throughput compares."
     );
     let title = format!("Table 1 minus the paper's \u{B7} {title}");
-    (!grid.lines.is_empty()).then(|| sheet(title, about, throughput::CORNER, grid))
+    (!grid.lines.is_empty()).then(|| Sheet::new(title, about, throughput::CORNER, grid))
 }
 
 /// Steps by tag minus lines of Table 5; `None` where no size or length is the paper's.
@@ -139,5 +139,5 @@ pub(super) fn steps(exhibit: Exhibit, section: &Section<'_>, lines: &[TagSteps])
          half of the 95 % interval of what was measured."
     );
     let title = format!("Steps kept minus the paper's {exhibit} \u{B7} {}", section.title());
-    (!grid.lines.is_empty()).then(|| sheet(title, about, "tag", grid))
+    (!grid.lines.is_empty()).then(|| Sheet::new(title, about, "tag", grid))
 }

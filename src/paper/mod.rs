@@ -26,7 +26,7 @@ use crate::ledger::{Row, write_derived};
 use crate::report::curve::Page;
 use crate::report::retention::{self, Section};
 use crate::report::scene::Scene;
-use crate::report::{self, Format, Grid, Panel, RUNNING, Results, SeriesKey, Sheet, Written, table};
+use crate::report::{self, Format, Panel, RUNNING, Results, SeriesKey, Sheet, Written, table};
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
@@ -200,10 +200,6 @@ const TWO_COLUMNS: f64 = 6.9 * 72.0;
 
 /// The paper's policy.
 const TOVA: &str = "tova";
-
-fn sheet(title: String, about: String, corner: &'static str, grid: Grid) -> Sheet {
-    Sheet { title, about, corner, grid, notes: Vec::new() }
-}
 
 fn titles(panels: &[Panel]) -> Vec<String> {
     let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();

@@ -2,7 +2,7 @@
 
 use super::numbers::{NUMBERS, TagSteps};
 use super::published::Paper;
-use super::{Evidence, Exhibit, Pieces, TOVA, beside, sheet, titles};
+use super::{Evidence, Exhibit, Pieces, TOVA, beside, titles};
 use crate::report::retention::Section;
 use crate::report::table::{self, Show};
 use crate::report::throughput;
@@ -15,7 +15,7 @@ pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Strin
     for table in &timed {
         let title = format!("{} \u{B7} {}", table.key.title(&keys), table.key.device);
         let heading = format!("Memory, batch and throughput \u{B7} {title}");
-        pieces.tables.push(sheet(heading, table.legend(), throughput::CORNER, table.grid()));
+        pieces.tables.push(Sheet::new(heading, table.legend(), throughput::CORNER, table.grid()));
         pieces.compare(beside::speeds(table, &title), &title, table.key.length);
     }
     pieces.or_missing("nothing was timed")
@@ -34,7 +34,7 @@ pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, St
              the 95 % bootstrap interval ({RESAMPLES} resamples of clusters).",
             panel.samples, panel.clusters
         );
-        pieces.tables.push(Sheet { notes: panel.notes.clone(), ..sheet(title, about, "policy", grid) });
+        pieces.tables.push(Sheet { notes: panel.notes.clone(), ..Sheet::new(title, about, "policy", grid) });
     }
     pieces.or_missing("no perplexity of the paper's policies was measured")
 }
@@ -51,7 +51,7 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
                      Penn tags whose tokens have the class or tag here; results/README.md says what is alike and what is not. \
                      ± is half of the 95 % bootstrap interval.";
         let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title());
-        pieces.tables.push(sheet(title, about.to_owned(), "class or tag", grid));
+        pieces.tables.push(Sheet::new(title, about, "class or tag", grid));
         pieces.compare(beside::steps(exhibit, section, lines), section.title(), section.key().length);
     }
     pieces.or_missing("no steps that tova keeps a token were measured")
