@@ -76,8 +76,8 @@ pub struct CacheEntries {
 
 impl CacheEntries {
     /// An unbounded cache from which bounded ones can be forked at `fork_points` (tokens from the start), for
-    /// policies that accumulate attention over `scopes`. `salt` differs between layers and seeds.
-    pub fn unbounded(heads: Heads, scopes: &[Scope], fork_points: &[usize], salt: u64) -> CacheEntries {
+    /// policies that accumulate attention over `scopes`.
+    pub fn unbounded(heads: Heads, scopes: &[Scope], fork_points: &[usize]) -> CacheEntries {
         let received = |&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] };
         CacheEntries {
             policy: None,
@@ -89,15 +89,15 @@ impl CacheEntries {
             seen: 0,
             fork_points: fork_points.to_vec(),
             saved: Vec::new(),
-            salt,
+            salt: 0,
         }
     }
 
-    /// An empty bounded cache.
+    /// An empty bounded cache. `salt` differs between layers and seeds.
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let scopes: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
-        let unbounded = CacheEntries::unbounded(heads, scopes, &[], salt);
-        unbounded.fork(0, policy).expect("an empty cache can be forked for any policy")
+        let unbounded = CacheEntries::unbounded(heads, scopes, &[]);
+        unbounded.fork(0, policy, salt).expect("an empty cache can be forked for any policy")
     }
 
     /// A cache that evicts nothing until [`cut`](Self::cut): for a prompt that is read in one shot.
@@ -153,10 +153,10 @@ impl CacheEntries {
         }
     }
 
-    /// A bounded cache that continues after the first `len` tokens of this unbounded one. `None` if `len` tokens
+    /// A bounded cache with its own `salt` that continues after the first `len` tokens of this unbounded one. `None` if `len` tokens
     /// exceed the policy's size, if its score needs sums that were not saved at `len`, or if it needs key norms,
     /// which an unbounded read does not compute (see [`Score::compares_norms`]).
-    pub fn fork(&self, len: usize, policy: SizedPolicy) -> Option<CacheEntries> {
+    pub fn fork(&self, len: usize, policy: SizedPolicy, salt: u64) -> Option<CacheEntries> {
         let norms_missing = len > 0 && policy.score.compares_norms();
         if self.policy.is_some() || len > policy.size || len > self.seen || norms_missing {
             return None;
@@ -174,7 +174,8 @@ impl CacheEntries {
             received,
             limit: policy.size,
             seen: len,
-            ..CacheEntries::unbounded(self.heads, &[], &[], self.salt)
+            salt,
+            ..CacheEntries::unbounded(self.heads, &[], &[])
         };
         for group in 0..fork.groups.len() {
             let priority = (0..len as u32).map_while(|position| fork.priority(group, position, |_| 0.0));

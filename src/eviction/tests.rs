@@ -148,13 +148,13 @@ proptest! {
     fn a_fork_equals_a_fresh_cache(case in cases(false), cut in 0usize..24) {
         let cut = if case.policy.score.compares_norms() { 0 } else { cut.min(case.policy.size).min(case.tokens) };
         let mut fresh = CacheEntries::bounded(case.heads, case.policy, SALT);
-        let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut], SALT);
+        let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut]);
         let mut log = Vec::new();
         // Blocks end at the cut, as the engine's do.
         case.scan(&mut unbounded, cut, &mut log);
         case.scan(&mut unbounded, case.tokens, &mut log);
         prop_assert!(log.is_empty());
-        let mut fork = unbounded.fork(cut, case.policy).unwrap();
+        let mut fork = unbounded.fork(cut, case.policy, SALT).unwrap();
         let (mut a, mut b) = (Vec::new(), Vec::new());
         case.scan(&mut fresh, cut, &mut a);
         let rest = case.scan(&mut fresh, case.tokens, &mut a);

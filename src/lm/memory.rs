@@ -164,13 +164,17 @@ impl MemoryPlan<'_> {
     }
 }
 
+/// Seeds the draws of a layer: every layer draws differently.
+fn salt(seed: u64, layer: usize) -> u64 {
+    seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(layer as u64)
+}
+
 impl Memory {
     pub(super) fn new(layers: usize, heads: Heads, head_dim: usize, plan: &MemoryPlan<'_>) -> Memory {
         let layer = |index: usize| {
-            // Every layer draws differently.
-            let salt = plan.seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(index as u64);
+            let salt = salt(plan.seed, index);
             let (entries, capacity) = match plan.policy {
-                None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points, salt), plan.expect),
+                None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points), plan.expect),
                 Some(policy) if plan.one_shot => {
                     (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size) + BLOCK)
                 }
@@ -203,13 +207,13 @@ impl Memory {
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so
-    /// it equals one that was bounded from the start. `None` as for [`CacheEntries::fork`].
-    pub fn fork(&self, len: usize, policy: SizedPolicy, measure_loss: bool) -> Option<Memory> {
+    /// it equals one that was bounded from the start with this `seed`. `None` as for [`CacheEntries::fork`].
+    pub fn fork(&self, len: usize, policy: SizedPolicy, seed: u64, measure_loss: bool) -> Option<Memory> {
         let capacity = vector::padded(policy.size + BLOCK);
-        let layers = self.layers.iter().map(|layer| {
+        let layers = self.layers.iter().enumerate().map(|(index, layer)| {
             let Keys::Absolute(keys) = &layer.keys else { return None };
             Some(LayerCache {
-                entries: layer.entries.fork(len, policy)?,
+                entries: layer.entries.fork(len, policy, salt(seed, index))?,
                 keys: Keys::Absolute(keys.copy(len, capacity)),
                 values: layer.values.copy(len, capacity),
                 all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),

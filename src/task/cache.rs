@@ -97,7 +97,7 @@ impl CacheConfig {
         let measure_loss = self.compare && self.positions == Positions::Absolute;
         let start = self.start(tokens);
         if start > 0 {
-            let fork = FullCachePrefix::of(prefix, start)?.memory.fork(start, policy, measure_loss);
+            let fork = FullCachePrefix::of(prefix, start)?.memory.fork(start, policy, self.seed, measure_loss);
             return Ok((fork.context("the full-cache prefix cannot be continued")?, start));
         }
         let (positions, seed, one_shot) = (self.positions, self.seed, self.prefill == Prefill::OneShot);
