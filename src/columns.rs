@@ -96,6 +96,20 @@ impl Table {
         self.columns.push(T::store(name, values));
     }
 
+    /// Replaces the column of that name.
+    pub fn replace<T: Value>(&mut self, name: &str, values: Vec<T>) {
+        if let Some(column) = self.columns.iter_mut().find(|column| column.name() == name) {
+            *column = T::store(name, values);
+        }
+    }
+
+    /// Adds a column at the end unless there is one of that name.
+    pub fn push_missing<T: Value>(&mut self, name: &str, values: impl FnOnce() -> Vec<T>) {
+        if self.columns.iter().all(|column| column.name() != name) {
+            self.push(name, values());
+        }
+    }
+
     /// Renames a column, if there is one of that name.
     pub fn rename(&mut self, from: &str, to: &str) {
         for column in self.columns.iter_mut().filter(|column| column.name() == from) {
@@ -151,12 +165,6 @@ impl Table {
         let frame = no_panic(|| pl::ParquetReader::new(Cursor::new(bytes)).finish())?;
         Ok(Table { columns: frame.into_columns() })
     }
-}
-
-/// Whether a Parquet file has a column of that name, by its footer. False for a file that cannot be read.
-pub fn has_column(path: &Path, name: &str) -> bool {
-    let schema = open(path).and_then(|mut reader| no_panic(|| reader.schema()));
-    schema.is_ok_and(|schema| schema.contains(name))
 }
 
 /// One text column of a Parquet file by any writer; other columns are not read.

@@ -11,7 +11,7 @@ use super::error::UsageError;
 use super::output::{columns, print};
 use crate::compare::Origin;
 use crate::format::did_you_mean;
-use crate::ledger::{Ledger, Row, Text, read_rows, write_rows};
+use crate::ledger::{Current, Ledger, Row, Text, Wanted, read_rows, write_rows};
 use crate::report::{SeriesKey, escape, label, order};
 
 /// Where baselines are unless `--dir` says otherwise.
@@ -44,9 +44,8 @@ enum Action {
 struct SaveArguments {
     /// Its name: letters, digits, dots, dashes, underscores, plus signs
     name: String,
-    /// Results folder
-    #[arg(default_value = "results/pocket")]
-    results: PathBuf,
+    /// Results folder [default: that of the sweep that was run last, below `results`]
+    results: Option<PathBuf>,
     /// Save even if cells are unfinished, and replace a baseline of the same engine version
     #[arg(long)]
     force: bool,
@@ -103,18 +102,19 @@ pub(super) fn known(folder: &Path, name: &str) -> Result<String> {
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     let SaveArguments { name, results, force } = arguments;
     let file = checked_path(folder, name)?;
-    let ledger = Ledger::existing(results)?;
-    let incomplete = ledger.incomplete()?;
-    if let (false, Some(first)) = (*force, incomplete.first()) {
-        let count = incomplete.len();
+    let results = &match results {
+        Some(results) => results.clone(),
+        None => last_run()?,
+    };
+    let Current { rows: all, incomplete, .. } = Ledger::existing(results)?.current(Wanted::Complete)?;
+    if incomplete > 0 && !force {
         bail!(
-            "{} is not complete: {count} cells are unfinished or failed ({first}{})\n\
-             hint: run the sweep again to finish them, or save what is there with --force",
+            "{} is not complete: {} not measured\n\
+             hint: run the sweep again to measure the rest, or save what is there with --force",
             results.display(),
-            if count > 1 { ", ..." } else { "" }
+            if incomplete == 1 { "a cell is".to_owned() } else { format!("{incomplete} cells are") }
         );
     }
-    let all = ledger.rows()?;
     let Some(engine) = all.iter().map(|row| row.engine).max() else {
         bail!("{} holds no complete cell\nhint: run its sweep first", results.display())
     };
@@ -145,6 +145,21 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     write_rows(&file, &rows)?;
     let Origin { cells, rows, .. } = Origin::of(name, &rows);
     Ok(format!("{}: {cells} cells, {rows} rows, engine {engine}\n", file.display()))
+}
+
+/// The folder below `results` in which a sweep was run last.
+fn last_run() -> Result<PathBuf> {
+    let folders = std::fs::read_dir("results").into_iter().flatten().flatten().map(|entry| entry.path());
+    let ended = |folder: &PathBuf| folder.join("rows.parquet").metadata().and_then(|file| file.modified()).ok();
+    let last = folders.filter_map(|folder| Some((ended(&folder)?, folder))).max();
+    let (_, folder) = last.ok_or_else(|| {
+        UsageError::new(
+            "there is no results folder below `results`",
+            "name the folder to save: `baseline save NAME RESULTS`",
+        )
+    })?;
+    eprintln!("note: {} was run last", folder.display());
+    Ok(folder)
 }
 
 /// Puts the same rows into the same order, whatever files they came from.

@@ -11,10 +11,11 @@ use super::baseline;
 use super::error::UsageError;
 use super::output::print;
 use super::results::complete_rows;
-use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
+use crate::compare::{self, Comparison, Options, Threshold, Thresholds, Verdict, metric_named, shown_name};
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
 use crate::metric::METRICS;
+use crate::report::distinct;
 
 const REGRESSION: u8 = 3;
 
@@ -77,18 +78,29 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !(arguments.tolerance.is_finite() && arguments.tolerance >= 0.0) {
         bail!(UsageError::new("--tolerance must be a number from 0 up", "try 1e-6"));
     }
-    let before = rows_of(&arguments.baseline, &arguments.dir)?;
-    let after = rows_of(&arguments.results, &arguments.dir)?;
+    let before = distinct(rows_of(&arguments.baseline, &arguments.dir)?);
+    let after = distinct(rows_of(&arguments.results, &arguments.dir)?);
+    for (name, rows) in [(&arguments.baseline, &before), (&arguments.results, &after)] {
+        ensure!(!rows.is_empty(), "there is nothing to compare: {name} holds no rows");
+    }
     let options = Options {
         thresholds: thresholds(&arguments.threshold, &before, &after)?,
         parts: arguments.parts,
         exact: arguments.exact.then_some(arguments.tolerance),
         allow_missing: arguments.allow_missing,
     };
-    let comparison = compare::compare((&arguments.baseline, &before), (&arguments.results, &after), &options);
+    let comparison = compare::compare((&arguments.baseline, &before), (&arguments.results, &after), &options)?;
     ensure!(
         !comparison.points.is_empty(),
         "there is nothing to compare: {} and {} hold no numbers of the kind asked for",
+        arguments.baseline,
+        arguments.results
+    );
+    // Without this, --allow-missing would call it a success.
+    let has_common = |point: &compare::Point| !matches!(point.verdict, Verdict::Missing | Verdict::New);
+    ensure!(
+        comparison.failed() || comparison.points.iter().any(has_common),
+        "{} and {} have nothing in common\nhint: `tova-bench baseline show` and `report` say what each of them holds",
         arguments.baseline,
         arguments.results
     );

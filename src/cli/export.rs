@@ -8,8 +8,9 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
 use super::output::print;
-use crate::ledger::{Ledger, Row};
-use crate::report::escape;
+use super::results::CellArguments;
+use crate::ledger::{Row, Wanted};
+use crate::report::{distinct, escape};
 
 /// Export answers for other projects' scoring programs
 #[derive(Debug, Args)]
@@ -19,6 +20,8 @@ pub(super) struct Arguments {
     form: Form,
     /// Results folder
     results: PathBuf,
+    #[command(flatten)]
+    cells: CellArguments,
     /// Where the files go [default: the results folder]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -35,7 +38,7 @@ const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Form::Zeroscrolls = arguments.form;
-    let rows = Ledger::existing(&arguments.results)?.rows()?;
+    let rows = distinct(arguments.cells.read(&arguments.results, Wanted::Complete)?.rows);
     let folder = arguments.out.as_ref().unwrap_or(&arguments.results).join("zeroscrolls");
     let files = zeroscrolls(&rows);
     ensure!(

@@ -72,6 +72,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| lock().show(&event));
     lock().progress.finish();
     let outcome = outcome?;
+    ledger.write_current()?;
     if !outcome.cells.is_empty() {
         print(&tables(&outcome.cells, &settings.model))?;
     }

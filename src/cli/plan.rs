@@ -28,8 +28,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
     let ledger = Ledger::existing(&folder).ok();
-    // As `run` would.
-    ledger.iter().try_for_each(Ledger::check_schema)?;
     let hub = HubSettings::from_env()?;
     let is_offline = hub.offline;
     // A plan fetches nothing.
@@ -120,6 +118,10 @@ fn describe_model_task(
         let cache = Bytes(shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule))).to_string();
         let state = state(&cell.status, model_task.samples.len());
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(own));
+    }
+    for run::Alias { cell, of } in &model_task.aliases {
+        let size = cell.size().map_or("-".into(), |size| size.to_string());
+        text += &line(&cell.label(), &size, &format!("the same as {of}"), "", "");
     }
     text + &match model_task.task.granted_memory {
         Some(memory) => format!("  memory: {memory} for weights and caches, set by the task\n"),

@@ -1,5 +1,6 @@
 //! `report`: tables, a page and figures from results folders, or single figures and tables of the paper.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,10 +10,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::UsageError;
 use super::output::print;
-use super::results::complete_rows;
-use crate::ledger::{Only, Row, select};
+use super::results::CellArguments;
+use crate::ledger::{Only, Row, Wanted, select};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options};
+use crate::report::{Distance, FORMATS, Format, Options, distinct};
 
 /// Draw tables and curves from results; no model is needed
 #[derive(Debug, Args)]
@@ -24,6 +25,8 @@ pub(super) struct Arguments {
     /// repeated
     #[arg(long, value_name = "KEY=VALUES")]
     only: Vec<Only>,
+    #[command(flatten)]
+    cells: CellArguments,
     /// Where to write report.html, report.md, summary.md, report.csv, pairs.csv, report.tex and figures/ [default: the first
     /// results folder]
     #[arg(short, long, value_name = "DIR")]
@@ -55,22 +58,26 @@ fn format() -> impl TypedValueParser<Value = &'static Format> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let exhibits = exhibits(&arguments.figure)?;
-    let mut rows = Vec::new();
+    // Figures of the paper have no place for a number of samples.
+    let wanted = if exhibits.is_empty() { Wanted::Measured } else { Wanted::Complete };
+    let (mut rows, mut unfinished) = (Vec::new(), BTreeMap::new());
     for folder in &arguments.results {
-        rows.append(&mut complete_rows(folder)?);
+        let mut current = arguments.cells.read(folder, wanted)?;
+        rows.append(&mut current.rows);
+        unfinished.append(&mut current.unfinished);
     }
     if rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
-        bail!("no cell is complete in {}\nhint: run the sweep again to complete its cells", folders.join(", "));
+        bail!("nothing is measured in {}\nhint: `tova-bench run SWEEP` measures it", folders.join(", "));
     }
-    let rows = select(rows, &arguments.only)?;
+    let rows = distinct(select(rows, &arguments.only)?);
     let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
     if !exhibits.is_empty() {
         redraw(arguments, &exhibits, &rows, out)?;
         return Ok(ExitCode::SUCCESS);
     }
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
-    let options = Options { out: out.clone(), formats, within: arguments.within.clone() };
+    let options = Options { out: out.clone(), formats, within: arguments.within.clone(), unfinished };
     let written = paper::write_report(&rows, &options)?;
     print(&written.terminal)?;
     for file in &written.files {

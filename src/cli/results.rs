@@ -1,18 +1,77 @@
 //! Rows of results folders, for the commands that read them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use clap::Args;
 
-use crate::ledger::{Ledger, Row};
+use super::machine_args::cores;
+use super::sweep_args::read_sweep;
+use crate::format::counted;
+use crate::ledger::{Current, Ledger, Manifest, Row, Wanted};
+use crate::lm::source::HubSettings;
+use crate::lm::{Device, machine_name};
+use crate::run;
+use crate::sweep::Selection;
 
-/// The rows of all complete cells; a note on stderr counts the others.
-pub(super) fn complete_rows(folder: &Path) -> Result<Vec<Row>> {
-    let ledger = Ledger::existing(folder)?;
-    match ledger.incomplete()?.len() {
-        0 => {}
-        1 => eprintln!("note: {} has a cell that is unfinished or failed", folder.display()),
-        count => eprintln!("note: {} has {count} cells that are unfinished or failed", folder.display()),
+/// Whose cells of a results folder are read.
+#[derive(Debug, Args)]
+pub(super) struct CellArguments {
+    /// Everything: every table in the terminal, and the cells of the folder that the sweep run last does not have
+    #[arg(long)]
+    pub(super) all: bool,
+    /// The cells of this sweep, instead of the one that was run last in the folder; its models and texts must be on this
+    /// machine
+    #[arg(long, value_name = "SWEEP", conflicts_with = "all")]
+    sweep: Option<PathBuf>,
+}
+
+impl CellArguments {
+    /// The rows of a folder. Notes on stderr say what is left out.
+    pub(super) fn read(&self, folder: &Path, wanted: Wanted) -> Result<Current> {
+        let ledger = Ledger::existing(folder)?;
+        let current = match &self.sweep {
+            Some(sweep) => ledger.rows_of_sweep(&manifest(sweep)?, wanted)?,
+            None => ledger.current(if self.all { Wanted::All } else { wanted })?,
+        };
+        note(folder, &current, "; --all takes them in");
+        Ok(current)
     }
-    ledger.rows()
+}
+
+/// The rows of a folder's complete cells, for commands without a choice.
+pub(super) fn complete_rows(folder: &Path) -> Result<Vec<Row>> {
+    let current = Ledger::existing(folder)?.current(Wanted::Complete)?;
+    note(folder, &current, "");
+    Ok(current.rows)
+}
+
+fn note(folder: &Path, current: &Current, hint: &str) {
+    let folder = folder.display();
+    if current.others > 0 {
+        eprintln!(
+            "note: {folder} also has {} of other sweeps or definitions{hint}",
+            counted(current.others, "cell")
+        );
+    }
+    match current.incomplete {
+        0 => {}
+        1 => eprintln!("note: a cell of {folder} is not complete"),
+        count => eprintln!("note: {count} cells of {folder} are not complete"),
+    }
+}
+
+/// The cells of a sweep that is not run.
+fn manifest(sweep: &Path) -> Result<Manifest> {
+    let hub = HubSettings { offline: true, ..HubSettings::from_env()? };
+    let machine = machine_name(&Device::Cpu, cores());
+    let prepared = run::prepare(&read_sweep(sweep)?, &Selection::default(), None, &hub, &(), &machine)?;
+    if let Some(unavailable) = prepared.unavailable.into_iter().next() {
+        let what = format!("the cells of {} with {} are not known", unavailable.task, unavailable.model);
+        return Err(unavailable.error).context(what);
+    }
+    if prepared.manifest.cells.is_empty() {
+        bail!("{} has no cells", sweep.display());
+    }
+    Ok(prepared.manifest)
 }

@@ -1,7 +1,6 @@
 //! `run`: measures what a sweep still lacks, then draws the report.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,11 +12,11 @@ use super::progress::{Downloads, Progress};
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use crate::format::counted;
-use crate::ledger::{Ledger, Row};
+use crate::ledger::{Current, Ledger, Wanted};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name};
 use crate::paper;
-use crate::report::Options;
+use crate::report::{Options, distinct};
 use crate::run::{self, Event, Machine, Outcome};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
@@ -48,6 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     for warning in run::changed_models(&prepared, &ledger)? {
         eprintln!("warning: {warning}");
     }
+    ledger.set_manifest(prepared.manifest.clone())?;
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
@@ -57,7 +57,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     lock().progress.finish();
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
-    let drawn = if arguments.no_report { Ok(()) } else { ledger.rows().and_then(|rows| draw(&rows, &folder)) };
+    ledger.write_current()?;
+    let drawn = if arguments.no_report { Ok(()) } else { draw(&ledger) };
     eprintln!("{}", summary(&outcome, prepared.elsewhere));
     drawn.with_context(|| {
         format!("the results are kept, but not drawn; `tova-bench report {}` draws them", folder.display())
@@ -80,11 +81,13 @@ fn devices(choice: DeviceChoice, jobs: usize) -> Result<Vec<Device>> {
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
-fn draw(rows: &[Row], folder: &Path) -> Result<()> {
+fn draw(ledger: &Ledger) -> Result<()> {
+    let Current { rows, unfinished, .. } = ledger.current(Wanted::Measured)?;
     if rows.is_empty() {
         return Ok(());
     }
-    let written = paper::write_report(rows, &Options::everything(folder))?;
+    let folder = ledger.folder();
+    let written = paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) })?;
     print(&written.terminal)?;
     eprintln!("\nwritten to {}: report.html, report.md, tables as CSV and LaTeX, and figures/", folder.display());
     Ok(())

@@ -19,6 +19,8 @@ mod times;
 
 use std::collections::BTreeSet;
 
+use anyhow::{Context, Result};
+
 pub use json::json;
 pub use junit::junit;
 pub use markdown::markdown;
@@ -32,8 +34,13 @@ use crate::metric::Metric;
 use crate::report::{SeriesKey, label, order};
 
 /// Compares results with a baseline; each side comes with its name.
-pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Options) -> Comparison {
-    let [before, after] = [baseline.1, results.1].map(|rows| side::of(rows, options));
+///
+/// # Errors
+/// Two cells of one side that measured the same.
+pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Options) -> Result<Comparison> {
+    let side = |(name, rows)| side::of(rows, options).with_context(|| format!("{name} cannot be compared"));
+    let before = side(baseline)?;
+    let after = side::align(&before, side(results)?);
     let mut points = points(&before, &after, options);
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
     let mut notes = notes(&before, &after);
@@ -41,14 +48,14 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     if options.exact.is_some() {
         notes.extend(exact::notes(baseline.1, results.1));
     }
-    Comparison {
+    Ok(Comparison {
         exact: options.exact,
         allow_missing: options.allow_missing,
         baseline: Origin::of(baseline.0, baseline.1),
         results: Origin::of(results.0, results.1),
         points,
         notes,
-    }
+    })
 }
 
 fn order_of(point: &Point) -> impl Ord + '_ {
@@ -160,28 +167,14 @@ fn nearly_paired(points: &[Point]) -> Vec<String> {
 
 /// The fields two keys differ in: `revision 0123 (baseline) and 4567 (results)`.
 fn differences(key: &SeriesKey, other: &SeriesKey) -> Vec<String> {
-    let fields = |key: &SeriesKey| {
-        let named = [("model", key.model.to_string()), ("dataset", key.dataset.to_string())];
-        named.into_iter().chain(key.details()).collect::<Vec<_>>()
-    };
-    let pairs = fields(key).into_iter().zip(fields(other));
-    pairs
-        .filter(|((_, a), (_, b))| a != b)
-        .map(|((name, a), (_, b))| format!("{name} {a} (baseline) and {b} (results)"))
-        .collect()
+    let pairs = key.fields().into_iter().zip(other.fields());
+    let differing = pairs.filter(|((_, a), (_, b))| a != b);
+    differing.map(|((name, a), (_, b))| format!("{name} {a} (baseline) and {b} (results)")).collect()
 }
 
 /// Warnings about the rows themselves.
 fn notes(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    for (name, side) in [("the baseline", before), ("the results", after)] {
-        let count = |odd: fn(&Numbers) -> bool| side.values().filter(|numbers| odd(numbers)).count();
-        let several = (count(|of| of.candidates > 1), "come from several cells; the newest cell's is compared");
-        let twice =
-            (count(|of| of.contradictions > 0), "have samples twice with different values; the first counts");
-        let found = [several, twice].into_iter().filter(|(count, _)| *count > 0);
-        notes.extend(found.map(|(count, what)| format!("{name}: {count} numbers {what}")));
-    }
     let (mut engines, mut defined, mut weighed) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (subject, numbers) in before {
         let Some(other) = after.get(subject) else { continue };

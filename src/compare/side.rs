@@ -3,13 +3,15 @@
 //! Rows are reduced as for a report. Numbers are not paired by cell ids, which depend on the engine's version, nor by the
 //! policy's name alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
 
 use super::exact;
 use super::point::Options;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
-use crate::report::{CellSums, PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, with_geometric_means};
+use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, with_geometric_means};
 
 /// One number that two sides may both have: a metric, or a slice of it, of a policy at a size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,56 +33,80 @@ impl Subject<'_> {
 /// A sample's name, after its slice where slices are listed with the whole.
 pub(super) type Name<'a> = (Option<&'a str>, &'a str);
 
-/// What the newest cell measured of a subject.
+/// What was measured of a subject.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers<'a> {
     /// A row of it, for its provenance.
     pub(super) row: &'a Row,
     pub(super) samples: BTreeMap<Name<'a>, SampleSum<'a>>,
-    /// Samples that came twice with different numbers.
-    pub(super) contradictions: usize,
-    /// Cells that measured this subject.
-    pub(super) candidates: usize,
 }
-
-/// A slice of a cell's samples, `None` for all of them, with its sums.
-type Slice<'c, 'a> = (Option<&'a str>, &'c CellSums<'a>);
 
 /// One side of a comparison.
 pub(super) type Side<'a> = BTreeMap<Subject<'a>, Numbers<'a>>;
 
 /// Every number of whole samples, and of slices too if asked for. Compared exactly, the slices of a sample are in the same
 /// subject as the whole, and only rows that can be repeated count.
-pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Side<'a> {
+///
+/// # Errors
+/// As [`all_series`].
+pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
     let is_exact = options.exact.is_some();
     let wanted = |row: &Row| match is_exact {
         true => exact::is_repeatable(row),
         false => Metric::of(&row.metric).is_result() && (options.parts || row.slice.is_none()),
     };
-    let all = all_series(rows, Unbounded::Apart, wanted);
+    let all = all_series(rows, Unbounded::Apart, wanted)?;
     let all = if is_exact { all } else { with_geometric_means(all) };
-    let mut cells: BTreeMap<Subject<'_>, BTreeMap<&str, Vec<Slice<'_, 'a>>>> = BTreeMap::new();
-    for ((key, metric, slice), series) in &all {
-        for (policy, candidates) in series {
-            let (of_subject, of_sample) = if is_exact { (None, *slice) } else { (*slice, None) };
-            let subject = Subject { key: key.clone(), metric, slice: of_subject, policy: policy.clone() };
-            let subject = cells.entry(subject).or_default();
-            candidates.iter().for_each(|(cell, sums)| subject.entry(cell).or_default().push((of_sample, sums)));
+    let mut side = Side::new();
+    for ((key, metric, slice), series) in all {
+        let (of_subject, of_sample) = if is_exact { (None, slice) } else { (slice, None) };
+        for (policy, sums) in series {
+            // Versions of the engine are compared with each other.
+            let key = SeriesKey { engine: 0, ..key.clone() };
+            let subject = Subject { key, metric, slice: of_subject, policy };
+            let Some((_, first)) = sums.samples.first_key_value() else { continue };
+            let numbers = side.entry(subject);
+            let numbers = numbers.or_insert_with(|| Numbers { row: first.row, samples: BTreeMap::new() });
+            numbers.samples.extend(sums.samples.iter().map(|(sample, sum)| ((of_sample, *sample), *sum)));
         }
     }
-    let newest = cells.into_iter().filter_map(|(subject, cells)| {
-        let age = |slices: &[Slice<'_, 'a>]| slices.iter().map(|(_, sums)| sums.age).max();
-        let (_, slices) = cells.iter().max_by_key(|(cell, slices)| (age(slices), **cell))?;
-        let named = |(slice, sums): &Slice<'_, 'a>| {
-            let slice = *slice;
-            sums.samples.iter().map(move |(sample, sum)| ((slice, *sample), *sum)).collect::<Vec<_>>()
+    Ok(side)
+}
+
+/// Gives keys of the results the names that the baseline has for them. First those that differ in the texts taken, as where
+/// a sweep took more books or has other settings that change no sample; then those of another path to the same model and
+/// data. Only where there is one such key on either side.
+pub(super) fn align<'a>(before: &Side<'a>, after: Side<'a>) -> Side<'a> {
+    let texts = |key: &SeriesKey| SeriesKey {
+        selection: Text::new(),
+        data: Text::new(),
+        compare_to_full: false,
+        ..key.clone()
+    };
+    let paths = |key: &SeriesKey| SeriesKey { model: Text::new(), dataset: Text::new(), ..texts(key) };
+    let mut after = after;
+    for loosely in [&texts as &dyn Fn(&SeriesKey) -> SeriesKey, &paths] {
+        let keys = |side: &Side<'_>| side.keys().map(|subject| subject.key.clone()).collect::<BTreeSet<_>>();
+        let (theirs, ours) = (keys(before), keys(&after));
+        let only = |key: &&SeriesKey| theirs.contains(*key) != ours.contains(*key);
+        let mut partners: BTreeMap<SeriesKey, [Vec<&SeriesKey>; 2]> = BTreeMap::new();
+        for (side, keys) in [&theirs, &ours].into_iter().enumerate() {
+            for key in keys.iter().filter(only) {
+                partners.entry(loosely(key)).or_default()[side].push(key);
+            }
+        }
+        let pairs = partners.values().filter_map(|sides| match sides {
+            [before, after] if before.len() == 1 && after.len() == 1 => Some((after[0], before[0])),
+            _ => None,
+        });
+        let named: BTreeMap<&SeriesKey, &SeriesKey> = pairs.collect();
+        let rename = |(subject, numbers): (Subject<'a>, Numbers<'a>)| {
+            let key = named.get(&subject.key).map_or_else(|| subject.key.clone(), |key| (*key).clone());
+            (Subject { key, ..subject }, numbers)
         };
-        let samples: BTreeMap<Name<'a>, SampleSum<'a>> = slices.iter().flat_map(named).collect();
-        let contradictions = slices.iter().map(|(_, sums)| sums.contradictions).sum();
-        let row = samples.values().next()?.row;
-        Some((subject, Numbers { row, samples, contradictions, candidates: cells.len() }))
-    });
-    newest.collect()
+        after = after.into_iter().map(rename).collect();
+    }
+    after
 }
 
 impl<'a> Numbers<'a> {

@@ -16,7 +16,7 @@ fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
 }
 
 fn compared(before: &[Row], after: &[Row], options: &Options) -> Comparison {
-    compare(("before", before), ("after", after), options)
+    compare(("before", before), ("after", after), options).unwrap()
 }
 
 fn only(comparison: &Comparison) -> &Point {

@@ -104,6 +104,15 @@ impl fmt::Display for Policy {
     }
 }
 
+impl fmt::Display for SizedPolicy {
+    /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SizedPolicy { score, scope, keep_first, keep_recent, size } = *self;
+        let (score, scope) = (score.name(), scope.name());
+        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")
+    }
+}
+
 /// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an
 /// entry to evict: `keep_first + keep_recent <= size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use super::Settings;
 use super::client::Answer;
 use super::pairing::{JUDGE, Pair, PairedCell};
 use super::verdict::{Verdict, result_of};
-use crate::ledger::{Row, Text, date};
+use crate::ledger::{JUDGED_BY, Row, Text, date};
 
 const VERDICT: &str = "verdict";
 const RESULTS: [&str; 3] = ["judge_win", "judge_tie", "judge_loss"];
@@ -48,7 +48,7 @@ pub(super) fn rows(
     let row = |metric: &str, value: f64, weight: f64| Row {
         cell: cell.name.id().to_string().into(),
         task: JUDGE.into(),
-        dataset: format!("{} judged by {}", pair.bounded.dataset, settings.model).into(),
+        dataset: format!("{}{JUDGED_BY}{}", pair.bounded.dataset, settings.model).into(),
         metric: metric.into(),
         slice: None,
         value,

@@ -9,7 +9,7 @@ use super::endpoint::{Endpoint, Key};
 use super::pairing::{PairedCell, pair};
 use super::rows::Counts;
 use super::workers::Workers;
-use crate::ledger::{Ledger, Only, Opened, Row, Status};
+use crate::ledger::{Ledger, Only, Opened, Row, Status, Wanted};
 
 /// Which judge, and how to ask it. Only the model's name is part of a verdict's identity.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub fn judge(
     stop: &AtomicBool,
     observe: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<Outcome> {
-    let pairing = pair(&ledger.rows()?, &settings.only, &settings.model);
+    let pairing = pair(&ledger.current(Wanted::Complete)?.rows, &settings.only, &settings.model);
     if pairing.story_cells == 0 {
         bail!(
             "{} holds no stories\nhint: the task `story` writes stories; only complete cells are judged",

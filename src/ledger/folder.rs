@@ -15,9 +15,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
 use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, readable, stem_of};
-use super::row::{FORMER_NAMES, Row};
+use super::row::Row;
 use super::schema::read_checked;
-use crate::columns::{Table, has_column, read_text_column};
+use crate::columns::{Table, read_text_column};
 
 /// The state of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,27 +56,10 @@ impl Ledger {
             make_writable(&folder.join(part))?;
         }
         let ledger = Ledger { folder: folder.to_path_buf() };
-        ledger.check_schema()?;
         // A kill may have left them behind.
         let complete = ledger.complete()?;
         ledger.tidy(|id| complete.contains_key(id))?;
         Ok(ledger)
-    }
-
-    /// Refuses cells of schema 4 and before: their files name two columns differently, so a query over old and new files
-    /// would silently miss rows.
-    ///
-    /// # Errors
-    /// A folder with such cells.
-    pub fn check_schema(&self) -> Result<()> {
-        let Some(first) = self.files(CELLS)?.next() else { return Ok(()) };
-        ensure!(
-            !FORMER_NAMES.iter().any(|(former, _)| has_column(&first, former)),
-            "{} was written by an earlier version, which named the columns `slice` and `generation` differently\n\
-             hint: `report` and `compare` still read it; choose another folder for new results with --results",
-            self.folder().display()
-        );
-        Ok(())
     }
 
     /// Opens a results folder for reading.
@@ -169,15 +152,7 @@ impl Ledger {
         );
         let mut files: Vec<PathBuf> = self.files(CELLS)?.collect();
         files.sort();
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let read = |chunk: &[PathBuf]| chunk.iter().map(|path| rows_of_cell(path)).collect::<Result<Vec<_>>>();
-        // The order stays, and the first of several damaged files is reported.
-        thread::scope(|scope| {
-            let chunks = files.chunks(files.len().div_ceil(threads).max(1));
-            let readers: Vec<_> = chunks.map(|chunk| scope.spawn(move || read(chunk))).collect();
-            let cells = readers.into_iter().map(|r| r.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            Ok(cells.collect::<Result<Vec<_>>>()?.into_iter().flatten().flatten().collect())
-        })
+        Ok(read_cells(&files)?.into_iter().flatten().collect())
     }
 
     /// The names of partial and failed cells, sorted.
@@ -219,10 +194,23 @@ impl Ledger {
 }
 
 /// A sample's name as a file name: other characters become dashes, and a digest keeps the names distinct.
-fn file_name(sample: &str) -> String {
+pub(super) fn file_name(sample: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '+' | '_') { c } else { '-' };
     let shown: String = sample.chars().take(64).map(plain).collect();
     format!("{shown}-{:08x}", digest(sample) >> 32)
+}
+
+/// The rows of complete cells, each with one row at least, in the order of the files.
+pub(super) fn read_cells(files: &[PathBuf]) -> Result<Vec<Vec<Row>>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let read = |chunk: &[PathBuf]| chunk.iter().map(|path| rows_of_cell(path)).collect::<Result<Vec<_>>>();
+    // The order stays, and the first of several damaged files is reported.
+    thread::scope(|scope| {
+        let chunks = files.chunks(files.len().div_ceil(threads).max(1));
+        let readers: Vec<_> = chunks.map(|chunk| scope.spawn(move || read(chunk))).collect();
+        let cells = readers.into_iter().map(|r| r.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        Ok(cells.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    })
 }
 
 pub(super) fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {

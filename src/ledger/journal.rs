@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -52,9 +52,9 @@ pub enum Opened {
 
 /// A line without its checksum.
 #[derive(Serialize, Deserialize)]
-struct Entry {
+pub(super) struct Entry {
     index: usize,
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
 }
 
 impl Ledger {
@@ -83,16 +83,20 @@ impl Ledger {
         Ok(Opened::Journal(Journal { name: name.clone(), ledger: self.clone(), state }))
     }
 
+    /// The samples in a cell's journals.
+    ///
+    /// # Errors
+    /// A journal that cannot be read.
+    pub fn samples_of(&self, name: &CellName) -> Result<BTreeSet<usize>> {
+        Ok(self.samples(name.id())?.into_keys().collect())
+    }
+
     /// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
     pub(super) fn samples(&self, id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
         let mut samples = BTreeMap::new();
         for path in self.all(PARTIAL, id)? {
-            // Removed: another process has completed the cell.
-            let bytes = read_unless_removed(&path, MOST_BYTES)?.unwrap_or_default();
-            for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-                if let Some(sample) = parse(id, line) {
-                    samples.entry(sample.index).or_insert(sample.rows);
-                }
+            for sample in read_journal(&path, id)? {
+                samples.entry(sample.index).or_insert(sample.rows);
             }
         }
         Ok(samples)
@@ -202,6 +206,13 @@ impl Journal {
         // A thread that panicked here has left whole lines only.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The valid lines of one journal.
+pub(super) fn read_journal(path: &Path, id: CellId) -> Result<Vec<Entry>> {
+    // Removed: another process has completed the cell.
+    let bytes = read_unless_removed(path, MOST_BYTES)?.unwrap_or_default();
+    Ok(bytes.split_inclusive(|&byte| byte == b'\n').filter_map(|line| parse(id, line)).collect())
 }
 
 /// Creates a journal file with a unique name.

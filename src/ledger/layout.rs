@@ -115,6 +115,11 @@ pub(super) fn stem_of(path: &Path) -> Option<&str> {
     name.get(..name.rfind(id)? + id.len())
 }
 
+/// Whether a cell holds a judge's verdicts. Their rows repeat columns of the stories, the ids of samples among them.
+pub(super) fn is_verdicts(path: &Path) -> bool {
+    stem_of(path).is_some_and(|stem| stem.starts_with("judge__"))
+}
+
 /// The readable part of a stem, without the id.
 pub(super) fn readable(stem: &str) -> &str {
     stem.rsplit_once("__").map_or("", |(readable, _)| readable)

@@ -39,7 +39,6 @@ impl Ledger {
             "{} cannot be merged into itself\nhint: name the target first, then the folders to merge",
             other.folder().display()
         );
-        other.check_schema()?;
         let mut merged = Merged::default();
         let own = self.complete()?;
         for (id, theirs) in other.complete()? {
@@ -73,6 +72,7 @@ impl Ledger {
         }
         merged.unfinished = unfinished.len();
         self.tidy(|id| complete.contains_key(id))?;
+        self.merge_manifest(other)?;
         Ok(merged)
     }
 

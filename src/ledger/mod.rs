@@ -4,11 +4,14 @@
 //! drawn from them for `report`.
 
 mod checksum;
+mod current;
 mod disk;
 mod folder;
 mod identity;
 mod journal;
 mod layout;
+mod manifest;
+mod measured;
 mod merge;
 mod only;
 mod row;
@@ -16,10 +19,13 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+pub use current::{Current, JUDGED_BY, Wanted};
 pub use disk::{is_disk_full, write_derived};
 pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};
+pub use manifest::{Manifest, ManifestCell};
+pub use measured::{Measured, rows_in};
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, select};
 pub use row::{COLUMNS, Row, Text, date};

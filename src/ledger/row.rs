@@ -16,7 +16,7 @@ pub fn date() -> Text {
 }
 
 /// Columns that were called otherwise up to schema 4, and their names.
-pub(super) const FORMER_NAMES: [(&str, &str); 2] = [("asked", "generation"), ("group", "slice")];
+const FORMER_NAMES: [(&str, &str); 2] = [("asked", "generation"), ("group", "slice")];
 
 /// Makes the struct, the list of columns and both conversions from one list of fields.
 macro_rules! row {
@@ -35,6 +35,9 @@ macro_rules! row {
         pub(super) fn to_table(rows: &[Row]) -> Table {
             let mut table = Table::default();
             $(table.push(stringify!($name), rows.iter().map(|row| row.$name.clone()).collect());)*
+            // A null would make integers floats in pandas, and `groupby` would drop the full cache.
+            let sizes = rows.iter().map(|row| row.cache_size.unwrap_or(row.length)).collect::<Vec<u32>>();
+            table.replace("cache_size", sizes);
             table
         }
 
@@ -43,9 +46,19 @@ macro_rules! row {
             for (former, name) in FORMER_NAMES {
                 table.rename(former, name);
             }
+            let height = table.height();
+            // Columns that schema 6 added.
+            for name in ["selection", "data", "sample_id"] {
+                table.push_missing(name, || vec![Text::new(); height]);
+            }
+            table.push_missing("compare_to_full", || vec![false; height]);
             $(let mut $name = table.column(stringify!($name))?.into_iter();)*
-            let next = |_| Ok(Row { $($name: $name.next().context("a column is too short")?),* });
-            (0..table.height()).map(next).collect()
+            let next = |_| {
+                let mut row = Row { $($name: $name.next().context("a column is too short")?),* };
+                row.cache_size = row.cache_size.filter(|_| row.policy != "full");
+                Ok(row)
+            };
+            (0..height).map(next).collect()
         }
     };
 }
@@ -70,7 +83,7 @@ row! {
     keep_first: u32,
     /// Protected newest entries, in tokens at this cache size.
     keep_recent: u32,
-    /// Entries per layer and key-value head; `None` for `full`.
+    /// Entries per layer and key-value head; `None` for `full`, which files write as its `length`.
     cache_size: Option<u32>,
     /// `absolute`, `slot` or `squeezed`.
     positions: Text,
@@ -91,11 +104,20 @@ row! {
     tail: Text,
     /// Settings of prompt and generation, `key=value` separated by spaces; `None` for tasks that only score.
     generation: Option<Text>,
+    /// Whether each prediction was also compared with that of the full cache.
+    compare_to_full: bool,
+    /// Which samples the task takes: `books=3 chunks_per_book=all`; empty where that is no setting.
+    selection: Text,
+    /// Digest of the texts that were read, whatever their path; of a timing the machine's name.
+    data: Text,
     seed: u64,
     /// The sample's name: `10146.txt#3` is the fourth chunk of a book.
     sample: Text,
     /// The book, story or paper a sample belongs to; the bootstrap resamples these.
     cluster: Text,
+    /// Content id of the sample under this cache: 16 hex digits, the same in every sweep that has it; empty where a
+    /// measurement is never used again.
+    sample_id: Text,
     // --- what
     /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `lifetime`, `f1`, `rouge1`, ...
     metric: Text,

@@ -1,7 +1,7 @@
 //! Opens the model that a user names: finds its files, then loads tokenizer, chat template and weights.
 
 use anyhow::{Context, Result, ensure};
-use candle_core::Device;
+use candle_core::{DType, Device};
 use serde_json::Value;
 
 use super::chat::ChatTemplate;
@@ -166,6 +166,20 @@ impl ModelFiles {
             }
         };
         load().with_context(|| format!("cannot load the model {}", self.source))
+    }
+
+    /// The type that weights are rounded to: the one asked for, or as they are stored. `Auto` where that cannot be read; loading
+    /// says why.
+    pub fn weight_type(&self, asked: WeightType) -> WeightType {
+        let stored = || match &self.weights {
+            Weights::Files(stamped) => weights::Weights::open(&stamped.files.weights)?.dtype(),
+            Weights::Pocket => weights::Weights::from_bytes(pocket::WEIGHTS.into())?.dtype(),
+            Weights::Random(_) => Ok(DType::F32),
+        };
+        match asked {
+            WeightType::Auto => stored().map_or(asked, WeightType::of),
+            _ => asked,
+        }
     }
 
     /// About the bytes that loaded weights will take; their stored type is not known yet.

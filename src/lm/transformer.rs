@@ -79,6 +79,16 @@ impl WeightType {
         self.dtype().map_or("auto", |dtype| dtype.as_str())
     }
 
+    /// The type of that name; `Auto` for types that weights are never rounded to.
+    pub(super) fn of(dtype: DType) -> WeightType {
+        match dtype {
+            DType::F32 => WeightType::F32,
+            DType::F16 => WeightType::F16,
+            DType::BF16 => WeightType::Bf16,
+            _ => WeightType::Auto,
+        }
+    }
+
     fn dtype(self) -> Option<DType> {
         match self {
             WeightType::Auto => None,

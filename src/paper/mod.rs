@@ -82,7 +82,7 @@ pub fn write_report(rows: &[Row], options: &report::Options) -> Result<Written> 
 /// Draws exhibits into `out/paper`. Those that the rows do not have are listed in [`Drawn::missing`]; the others are drawn
 /// all the same.
 pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Drawn> {
-    let results = Results::of(rows);
+    let results = Results::of(rows)?;
     let evidence =
         Evidence { columns: options.columns, beside_paper: options.beside_paper, ..Evidence::of(&results) };
     let mut drawn = Drawn::default();

@@ -5,7 +5,7 @@ use crate::report::fixture::table_3;
 use crate::report::{Entry, Extra, Published as _, scene};
 
 fn extra(rows: &[Row]) -> Extra {
-    Paper.extra(&Results::of(rows))
+    Paper.extra(&Results::of(rows).unwrap())
 }
 
 fn claims(rows: &[Row]) -> Sheet {
@@ -184,7 +184,7 @@ fn every_task_has_its_claims() {
 #[test]
 fn differences_to_the_paper_s_own_numbers_are_none() {
     let all = everything();
-    let results = Results::of(&all);
+    let results = Results::of(&all).unwrap();
     let evidence = Evidence { beside_paper: true, ..Evidence::of(&results) };
     let of = |text: &str| Exhibit::parse(text).unwrap().pieces(&evidence).unwrap().differences;
     let numbers = |sheet: &Sheet| -> Vec<String> {
@@ -253,7 +253,7 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
 #[test]
 fn figures_fit_a_column_or_two() {
     let all = everything();
-    let results = Results::of(&all);
+    let results = Results::of(&all).unwrap();
     for (columns, inches) in [(Some(1), 3.3), (Some(2), 6.9), (None, 6.9)] {
         let evidence = Evidence { columns, beside_paper: true, ..Evidence::of(&results) };
         for number in [3, 4, 6, 7, 8, 9, 10, 12] {

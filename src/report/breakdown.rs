@@ -2,6 +2,8 @@
 //!
 //! It knows how panels of slices belong together and which cache sizes to show, and makes tables and charts of them.
 
+use std::collections::BTreeSet;
+
 use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference};
 use super::points::{Panel, Point, RUNNING};
@@ -156,8 +158,8 @@ impl Breakdown<'_> {
     /// The policies of any slice, in order.
     fn policies(&self) -> Vec<&str> {
         let mut policies: Vec<&str> = self.panels.iter().flat_map(|panel| panel.policies()).collect();
-        policies.sort_by_key(|policy| super::order::of(policy));
-        policies.dedup();
+        let mut seen = BTreeSet::new();
+        policies.retain(|policy| seen.insert(*policy));
         policies
     }
 }

@@ -7,12 +7,12 @@ use crate::ledger::Row;
 use crate::paper::ROWS;
 
 pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
-    Results::of(rows).panels
+    Results::of(rows).unwrap().panels
 }
 
 /// Calls a function with the report of some rows.
 pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
-    f(&Report::of(&Results::of(rows), &[], &()))
+    f(&Report::of(&Results::of(rows).unwrap(), &[], &()))
 }
 
 /// The rows of one cell and metric. Each sample has a name, a value and a weight, and is a cluster of its own.

@@ -10,6 +10,7 @@ pub(crate) mod breakdown;
 pub(crate) mod chart;
 mod csv;
 pub(crate) mod curve;
+mod distinct;
 pub mod escape;
 mod export;
 #[cfg(test)]
@@ -45,6 +46,7 @@ mod within;
 mod write_report;
 
 pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums};
+pub use distinct::distinct;
 pub use format::{FORMATS, Format};
 pub use markdown::push_body;
 pub use pairs::Pair;
@@ -54,7 +56,7 @@ pub use pool::{Resampled, resampled};
 pub use published::{Beside, Extra, Published};
 pub use results::Results;
 pub use series::{
-    AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label, newest,
+    AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label,
     with_geometric_means,
 };
 pub use series_key::SeriesKey;

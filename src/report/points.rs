@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::iter;
 
+use indexmap::IndexSet;
+
 use super::bootstrap::Estimate;
 use super::order;
 use super::pairs::{self, Pair};
@@ -52,7 +54,7 @@ pub struct Panel {
     pub slice: Option<String>,
     /// What a guess would reach, where that is known.
     pub chance: Option<f64>,
-    /// Ordered by policy (as the paper orders them), then by cache size.
+    /// Ordered by policy, as the rows have them, then by cache size.
     pub points: Vec<Point>,
     /// Every two policies at one cache size, of whole samples only.
     pub pairs: Vec<Pair>,
@@ -63,7 +65,7 @@ pub struct Panel {
     pub notes: Vec<String>,
 }
 
-/// Every panel of the series, ordered by key, then metric; whole samples before their slices.
+/// Every panel of the series, keys in the order of the rows, then by metric; whole samples before their slices.
 pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
     let is_piece = |slice: Option<&str>| slice.is_some_and(|slice| slice.starts_with(PIECE));
     let mut panels = Vec::new();
@@ -77,7 +79,8 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
         panels.push(Panel { chance, ..panel(key.clone(), metric, *slice, series) });
     }
     panels.extend(running(all));
-    panels.sort_by(|a, b| a.order().cmp(&b.order()));
+    let keys: IndexSet<&SeriesKey> = all.keys().map(|(key, ..)| key).collect();
+    panels.sort_by(|a, b| (keys.get_index_of(&a.key), a.order()).cmp(&(keys.get_index_of(&b.key), b.order())));
     panels
 }
 
@@ -112,13 +115,12 @@ fn running(all: &AllSeries<'_>) -> Vec<Panel> {
 
 /// The pooled value of a guess, which is the same for every policy: of the cell with most samples.
 fn level(series: &Series) -> Option<[f64; 3]> {
-    let newest = series.values().filter_map(series::newest).map(|(_, sums)| sums);
-    newest.max_by_key(|sums| sums.samples.len()).and_then(CellSums::pooled)
+    series.values().max_by_key(|sums| sums.samples.len()).and_then(CellSums::pooled)
 }
 
 impl Panel {
     fn order(&self) -> impl Ord + '_ {
-        (&self.key, self.metric.order(), self.slice.as_deref().map(order::of_slice))
+        (self.metric.order(), self.slice.as_deref().map(order::of_slice))
     }
 
     pub fn full(&self) -> Option<&Point> {
@@ -151,21 +153,11 @@ impl Panel {
 fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
     let mut notes = Vec::new();
     let mut cells = Vec::new();
-    for ((policy, cache_size), candidates) in series {
-        let Some((cell, sums)) = series::newest(candidates) else { continue };
-        let at = place(policy, *cache_size);
-        let bits = |sums: &CellSums| sums.pooled().map(|pooled| pooled.map(f64::to_bits));
-        if candidates.values().any(|other| bits(other) != bits(sums)) {
-            let n = candidates.len();
-            notes.push(format!("{at}: {n} cells with different numbers; the newest ({cell}) is shown"));
-        }
-        if sums.contradictions > 0 {
-            let n = sums.contradictions;
-            notes.push(format!("{at}: {n} samples came twice with different numbers; the first is used"));
-        }
+    for ((policy, cache_size), sums) in series {
         cells.push(Cell { policy, cache_size: *cache_size, sums, resampled: None });
     }
-    cells.sort_by_key(|cell| (order::of(cell.policy), cell.cache_size));
+    let policies: IndexSet<&str> = cells.iter().map(|cell| cell.policy).collect();
+    cells.sort_by_key(|cell| (policies.get_index_of(cell.policy), cell.cache_size));
 
     let all = || cells.iter().flat_map(|cell| &cell.sums.samples);
     let samples = all().map(|(sample, _)| sample).collect::<BTreeSet<_>>().len();

@@ -8,7 +8,7 @@ use super::points::Panel;
 use super::published::Published;
 use super::results::Results;
 use super::scene::Scene;
-use super::series::{AllSeries, label, newest};
+use super::series::{AllSeries, label};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
 use super::{escape, heatmap, kept_by_position, kept_tokens, order};
@@ -66,7 +66,7 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
             title: key.title(&keys),
             stem: if shared { format!("{own}-{}", escape::fingerprint(&key.described())) } else { own.clone() },
             panels: panels.iter().filter(lifetimes).filter(|panel| panel.key == *key).collect(),
-            rows: tables.iter().filter(|row| SeriesKey::of(row) == *key).copied().collect(),
+            rows: tables.iter().filter(|row| SeriesKey::of(row) == key.of_rows()).copied().collect(),
             series: &results.series,
             published,
             policies: policies.filter(|(_, sizes): &(_, Vec<u32>)| !sizes.is_empty()).collect(),
@@ -202,9 +202,9 @@ impl<'a> Section<'a> {
     /// The tables of a policy's samples at a size, from the cell whose lifetimes are shown.
     fn rows_at(&self, policy: &str, size: u32) -> Vec<&'a Row> {
         let series = self.series.get(&(self.key.clone(), LIFETIME, None));
-        let shown = series.and_then(|series| newest(series.get(&(policy.into(), Some(size)))?));
-        let Some((cell, _)) = shown else { return Vec::new() };
-        let here = |row: &&&Row| row.cell == cell && label(row) == policy && row.cache_size == Some(size);
+        let shown = series.and_then(|series| series.get(&(policy.into(), Some(size))));
+        let Some(sums) = shown else { return Vec::new() };
+        let here = |row: &&&Row| row.cell == sums.cell && label(row) == policy && row.cache_size == Some(size);
         self.rows.iter().filter(here).copied().collect()
     }
 
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_section_has_its_tables_and_figures() {
         let rows = [kept("tova"), kept("window")].concat();
-        let results = Results::of(&rows);
+        let results = Results::of(&rows).unwrap();
         let sections = sections(&results, &());
         let [section] = &sections[..] else { panic!("one section expected") };
         let figures = section.figures();
@@ -323,6 +323,6 @@ mod tests {
     #[test]
     fn rows_of_other_tasks_make_no_section() {
         let rows = cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]);
-        assert!(sections(&Results::of(&rows), &()).is_empty() && terminal(&[]).is_empty());
+        assert!(sections(&Results::of(&rows).unwrap(), &()).is_empty() && terminal(&[]).is_empty());
     }
 }

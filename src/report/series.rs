@@ -1,13 +1,17 @@
 //! Rows reduced to series, once, for reports, comparisons and the paper's figures: the sums of each sample, counted once.
 //!
 //! A series is one metric, of whole samples or one slice of them, of everything that shares a [`SeriesKey`]; it has a
-//! place for each policy and cache size. A place may have several cells (a policy redefined, a newer engine): the newest
-//! counts. Geometric means are combined here. Nothing is pooled over samples and no statistic is computed.
+//! place for each policy and cache size, which one cell measured. All orders are those of the rows. Geometric means are
+//! combined here. Nothing is pooled over samples and no statistic is computed.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use indexmap::{IndexMap, IndexSet};
 
 use super::bootstrap::Sums;
+use super::points::place;
 use super::series_key::SeriesKey;
 use crate::ledger::Row;
 use crate::metric::GEOMETRIC_MEANS;
@@ -18,11 +22,8 @@ pub type PolicyAtSize<'a> = (Cow<'a, str>, Option<u32>);
 /// A series by what it is about: its key, the metric, and the slice of every sample; `None` is all of it.
 pub type SeriesId<'a> = (SeriesKey, &'a str, Option<&'a str>);
 
-/// The cells that measured one place, by id.
-pub type Candidates<'a> = BTreeMap<&'a str, CellSums<'a>>;
-
 /// The places of one series.
-pub type Series<'a> = BTreeMap<PolicyAtSize<'a>, Candidates<'a>>;
+pub type Series<'a> = IndexMap<PolicyAtSize<'a>, CellSums<'a>>;
 
 /// One sample's part in a pooled metric.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +36,10 @@ pub struct SampleSum<'a> {
 /// What one cell measured for one series.
 #[derive(Clone, Debug, Default)]
 pub struct CellSums<'a> {
+    /// The cell's id.
+    pub cell: &'a str,
     /// By the sample's name.
     pub samples: BTreeMap<&'a str, SampleSum<'a>>,
-    /// Engine version and date, by which the newest of several cells is found.
-    pub age: (u32, &'a str),
-    /// Samples that came twice with different numbers.
-    pub contradictions: usize,
 }
 
 /// Where `full` and `truncate` are placed. They never evict, so it does not matter to them how a bounded cache is filled.
@@ -53,12 +52,16 @@ pub enum Unbounded {
 }
 
 /// All series of some rows.
-pub type AllSeries<'a> = BTreeMap<SeriesId<'a>, Series<'a>>;
+pub type AllSeries<'a> = IndexMap<SeriesId<'a>, Series<'a>>;
 
 /// Reduces the rows whose metric and slice are `wanted`.
-pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> AllSeries<'_> {
+///
+/// # Errors
+/// A place that two cells measured, or a sample that one cell has twice with different numbers: neither is better than
+/// the other.
+pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> Result<AllSeries<'_>> {
     let cells = cells(rows, wanted);
-    let mut bounded: BTreeMap<SeriesKey, BTreeSet<&SeriesKey>> = BTreeMap::new();
+    let mut bounded: BTreeMap<SeriesKey, IndexSet<&SeriesKey>> = BTreeMap::new();
     for (key, ..) in cells.iter().filter(|(_, _, rows)| !is_shared(rows[0])) {
         bounded.entry(key.without_cache()).or_default().insert(key);
     }
@@ -66,21 +69,20 @@ pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> b
     for (key, (metric, slice), rows) in &cells {
         let head = rows[0];
         let mut add = |key: SeriesKey| {
-            let series = all.entry((key, metric, *slice)).or_default();
-            let candidates = series.entry((label(head), head.cache_size)).or_default();
-            let sums = candidates.entry(head.cell.as_str()).or_default();
-            rows.iter().for_each(|row| sums.add(row));
+            let series = all.entry((key, *metric, *slice)).or_default();
+            let sums = series.entry((label(head), head.cache_size)).or_default();
+            rows.iter().try_for_each(|row| sums.add(row))
         };
         match (is_shared(head), unbounded) {
-            (false, _) => add(key.clone()),
-            (true, Unbounded::Apart) => add(key.without_cache()),
+            (false, _) => add(key.clone())?,
+            (true, Unbounded::Apart) => add(key.without_cache())?,
             (true, Unbounded::BesidePolicies) => match bounded.get(&key.without_cache()) {
-                Some(bounded) => bounded.iter().for_each(|key| add((*key).clone())),
-                None => add(key.clone()),
+                Some(bounded) => bounded.iter().try_for_each(|key| add((*key).clone()))?,
+                None => add(key.clone())?,
             },
         }
     }
-    all
+    Ok(all)
 }
 
 /// The same with geometric means of three metrics, such as ROUGE, from the cells that measured all three.
@@ -125,20 +127,17 @@ fn is_of_one_cell(a: &Row, b: &Row) -> bool {
 /// A metric made of three others, from the cells that measured all of them.
 fn combine<'a>([first, second, third]: [&Series<'a>; 3]) -> Series<'a> {
     let mut combined = Series::new();
-    for (place, candidates) in first {
-        for (cell, sums) in candidates {
-            let other = |series: &Series<'a>| series.get(place)?.get(cell).cloned();
-            let (Some(second), Some(third)) = (other(second), other(third)) else { continue };
-            let mut all = sums.clone();
-            all.samples.retain(|sample, sum| {
-                let [Some(second), Some(third)] = [&second, &third].map(|other| other.samples.get(sample)) else {
-                    return false;
-                };
-                sum.sums.values = [sum, second, third].map(|of| of.sums.values[0]);
-                true
-            });
-            combined.entry(place.clone()).or_default().insert(cell, all);
-        }
+    for (place, sums) in first {
+        let (Some(second), Some(third)) = (second.get(place), third.get(place)) else { continue };
+        let mut all = sums.clone();
+        all.samples.retain(|sample, sum| {
+            let [Some(second), Some(third)] = [second, third].map(|other| other.samples.get(sample)) else {
+                return false;
+            };
+            sum.sums.values = [sum, second, third].map(|of| of.sums.values[0]);
+            true
+        });
+        combined.insert(place.clone(), all);
     }
     combined
 }
@@ -146,19 +145,16 @@ fn combine<'a>([first, second, third]: [&Series<'a>; 3]) -> Series<'a> {
 /// Adds the samples of a slice to sums over the slices before it; returns the sums of those samples that it has.
 pub(super) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) -> Series<'a> {
     let mut limited = Series::new();
-    for (place, candidates) in slice {
-        for (cell, own) in candidates {
-            let sums = sums.entry(place.clone()).or_default().entry(cell).or_default();
-            sums.age = own.age;
-            sums.contradictions += own.contradictions;
-            for (sample, own) in &own.samples {
-                let none = SampleSum { sums: Sums::default(), ..*own };
-                sums.samples.entry(sample).or_insert(none).sums += &own.sums;
-            }
-            let mut sums = sums.clone();
-            sums.samples.retain(|sample, _| own.samples.contains_key(sample));
-            limited.entry(place.clone()).or_default().insert(cell, sums);
+    for (place, own) in slice {
+        let sums = sums.entry(place.clone()).or_default();
+        sums.cell = own.cell;
+        for (sample, own) in &own.samples {
+            let none = SampleSum { sums: Sums::default(), ..*own };
+            sums.samples.entry(sample).or_insert(none).sums += &own.sums;
         }
+        let mut sums = sums.clone();
+        sums.samples.retain(|sample, _| own.samples.contains_key(sample));
+        limited.insert(place.clone(), sums);
     }
     limited
 }
@@ -178,21 +174,38 @@ pub fn is_shared(row: &Row) -> bool {
 }
 
 impl<'a> CellSums<'a> {
-    /// Of several rows of one sample the first counts. (The same file read twice is harmless.)
-    fn add(&mut self, row: &'a Row) {
-        self.age = self.age.max((row.engine, row.date.as_str()));
+    /// The same row may come twice, as when a folder is read twice.
+    fn add(&mut self, row: &'a Row) -> Result<()> {
+        let at = place(&label(row), row.cache_size);
+        if self.samples.is_empty() {
+            self.cell = &row.cell;
+        } else if self.cell != row.cell {
+            bail!(
+                "{} of {}, {at}, was measured by two cells, {} and {}, which may differ\n\
+                 hint: report or compare the folders one by one, or remove one of the two files from `cells`",
+                row.task,
+                row.model,
+                self.cell,
+                row.cell
+            );
+        }
         let sums = Sums { values: [row.value, 0.0, 0.0], weight: row.weight };
         let first = self.samples.entry(&row.sample).or_insert(SampleSum { row, sums });
-        self.contradictions += usize::from(first.sums.bits() != sums.bits());
+        if first.sums.bits() != sums.bits() {
+            bail!(
+                "{} of {}, {at}: cell {} has the sample {} twice with different numbers\n\
+                 hint: leave out one of the folders",
+                row.task,
+                row.model,
+                row.cell,
+                row.sample
+            );
+        }
+        Ok(())
     }
 
     /// All samples together; `None` where nothing was weighed.
     pub(super) fn pooled(&self) -> Option<[f64; 3]> {
         self.samples.values().map(|sum| &sum.sums).sum::<Sums>().pooled()
     }
-}
-
-/// The newest of the cells of a place: a later engine's, else the later date's.
-pub fn newest<'c, 'a>(candidates: &'c Candidates<'a>) -> Option<(&'a str, &'c CellSums<'a>)> {
-    candidates.iter().max_by_key(|(cell, sums)| (sums.age, **cell)).map(|(cell, sums)| (*cell, sums))
 }

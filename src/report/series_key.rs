@@ -9,7 +9,7 @@ use crate::ledger::{Row, Text};
 use crate::metric::Metric;
 
 /// Everything that can change a number, except for policy, positions and cache size.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct SeriesKey {
     pub task: Text,
     pub dataset: Text,
@@ -21,20 +21,33 @@ pub struct SeriesKey {
     pub bos: bool,
     pub tail: Text,
     pub generation: Text,
+    pub compare_to_full: bool,
+    pub selection: Text,
+    /// Digest of the texts.
+    pub data: Text,
+    /// 0 where only the policy `random` depends on it.
     pub seed: u64,
     pub prefill: Text,
+    pub engine: u32,
     /// Empty unless the metric is a property of a device.
     pub device: Text,
+    /// Samples that any cell has, of how many, while cells are unfinished.
+    #[serde(skip)]
+    pub unfinished: Option<[usize; 2]>,
 }
+
+/// The setting of generation that says whether text is drawn, and its value where it is not.
+const DRAWN: &str = "temperature=";
+const GREEDY: &str = "temperature=0";
 
 impl SeriesKey {
     /// The names of the fields, as in rows.
-    pub fn names() -> [&'static str; 13] {
+    pub fn names() -> [&'static str; 17] {
         Self::default().fields().map(|(name, _)| name)
     }
 
     /// The fields in full, by name.
-    pub fn fields(&self) -> [(&'static str, String); 13] {
+    pub fn fields(&self) -> [(&'static str, String); 17] {
         [
             ("task", self.task.to_string()),
             ("dataset", self.dataset.to_string()),
@@ -46,8 +59,12 @@ impl SeriesKey {
             ("bos", self.bos.to_string()),
             ("tail", self.tail.to_string()),
             ("generation", self.generation.to_string()),
+            ("compare_to_full", self.compare_to_full.to_string()),
+            ("selection", self.selection.to_string()),
+            ("data", self.data.to_string()),
             ("seed", self.seed.to_string()),
             ("prefill", self.prefill.to_string()),
+            ("engine", self.engine.to_string()),
             ("device", self.device.to_string()),
         ]
     }
@@ -55,6 +72,8 @@ impl SeriesKey {
     /// Where a row was measured.
     pub fn of(row: &Row) -> Self {
         let is_timed = Metric::known(&row.metric).is_some_and(Metric::is_timed);
+        let generation = row.generation.clone().unwrap_or_default();
+        let is_drawn = generation.split(' ').any(|part| part.starts_with(DRAWN) && part != GREEDY);
         Self {
             task: row.task.clone(),
             dataset: row.dataset.clone(),
@@ -65,38 +84,51 @@ impl SeriesKey {
             stride: row.stride,
             bos: row.bos,
             tail: row.tail.clone(),
-            generation: row.generation.clone().unwrap_or_default(),
-            seed: row.seed,
+            seed: if is_drawn { row.seed } else { 0 },
+            generation,
+            compare_to_full: row.compare_to_full,
+            selection: row.selection.clone(),
+            data: row.data.clone(),
             prefill: row.prefill.clone(),
+            engine: row.engine,
             device: if is_timed { row.device.clone() } else { Text::new() },
+            unfinished: None,
         }
     }
 
-    /// Everything as text, for fingerprints in file names. It keeps an old name so that files keep theirs.
+    /// The key as rows have it.
+    pub(super) fn of_rows(&self) -> Self {
+        Self { unfinished: None, ..self.clone() }
+    }
+
+    /// Everything as text, for fingerprints in file names.
     pub(super) fn described(&self) -> String {
-        format!("{self:?}").replacen("SeriesKey", "Setting", 1)
+        self.fields().map(|(name, value)| format!("{name}={value}")).join(" ")
     }
 
     /// Whether two rows surely have the same key, without making either.
     pub(super) fn agree(a: &Row, b: &Row) -> bool {
-        fn texts(row: &Row) -> [&Text; 7] {
-            [&row.task, &row.dataset, &row.model, &row.model_revision, &row.dtype, &row.tail, &row.prefill]
+        fn texts(row: &Row) -> [&Text; 9] {
+            let Row { task, dataset, model, model_revision, dtype, tail, prefill, selection, data, .. } = row;
+            [task, dataset, model, model_revision, dtype, tail, prefill, selection, data]
         }
         texts(a) == texts(b)
             && (a.length, a.stride, a.bos, a.seed, &a.generation)
                 == (b.length, b.stride, b.bos, b.seed, &b.generation)
-            && a.device == b.device
+            && (a.compare_to_full, a.engine, &a.device) == (b.compare_to_full, b.engine, &b.device)
     }
 
     /// The key without what only concerns a bounded cache: `full` and `truncate` are shared by the keys that differ in
     /// nothing else.
     pub fn without_cache(&self) -> Self {
-        Self { prefill: Text::new(), ..self.clone() }
+        Self { prefill: Text::new(), compare_to_full: false, ..self.clone() }
     }
 
-    /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are empty.
-    pub fn details(&self) -> [(&'static str, String); 10] {
-        [
+    /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are left
+    /// out.
+    pub fn details(&self) -> Vec<(&str, String)> {
+        let details = [
+            ("samples", self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all}"))),
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
             ("length", self.length.to_string()),
@@ -104,17 +136,22 @@ impl SeriesKey {
             ("bos", if self.bos { "yes" } else { "no" }.to_owned()),
             ("tail", self.tail.to_string()),
             ("generation", self.generation.to_string()),
-            ("seed", self.seed.to_string()),
+            ("compare_to_full", if self.compare_to_full { "yes".to_owned() } else { String::new() }),
+            ("data", shorten(&self.data)),
+            ("seed", if self.seed == 0 { String::new() } else { self.seed.to_string() }),
             ("prefill", self.prefill.to_string()),
+            ("engine", self.engine.to_string()),
             ("device", self.device.to_string()),
-        ]
+        ];
+        let selection = self.selection.split(' ').filter_map(|pair| pair.split_once('='));
+        let selection = selection.map(|(name, value)| (name, value.to_owned()));
+        details.into_iter().chain(selection).filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// Model, data set and task in full, and the details that are not empty.
-    pub fn headed_details(&self) -> impl Iterator<Item = (&'static str, String)> {
+    /// Model, data set and task in full, and the details.
+    pub fn headed_details(&self) -> impl Iterator<Item = (&str, String)> {
         let head = [("model", &self.model), ("dataset", &self.dataset), ("task", &self.task)];
-        let details = self.details().into_iter().filter(|(_, value)| !value.is_empty());
-        head.map(|(name, value)| (name, value.to_string())).into_iter().chain(details)
+        head.map(|(name, value)| (name, value.to_string())).into_iter().chain(self.details())
     }
 
     /// Everything that the numbers of a key have in common, in one line.
@@ -123,29 +160,42 @@ impl SeriesKey {
         fields.collect::<Vec<_>>().join(" \u{B7} ")
     }
 
-    /// Model and data set, and whatever else differs `among` all keys of the report.
+    /// Model and data set, and whatever else differs `among` all keys of the report. Of a key that is not finished always how
+    /// many samples it has.
     pub fn title(&self, among: &[SeriesKey]) -> String {
-        let is_ambiguous =
-            |other: &SeriesKey| other.model != self.model && short(&other.model) == short(&self.model);
-        let model = if among.iter().any(is_ambiguous) { &self.model } else { short(&self.model) };
-        let mut parts = vec![escape::plain(model), escape::plain(short(&self.dataset))];
+        let model = shortest(&self.model, among.iter().map(|other| &other.model));
+        let dataset = shortest(&self.dataset, among.iter().map(|other| &other.dataset));
+        let mut parts = vec![escape::plain(model), escape::plain(dataset)];
         if among.iter().any(|other| other.task != self.task) {
             parts.push(escape::plain(&self.task));
         }
-        for (place, (name, value)) in self.details().into_iter().enumerate() {
-            let head = |key: &SeriesKey| (key.model.clone(), key.dataset.clone(), key.task.clone());
-            let differs = |other: &SeriesKey| head(other) == head(self) && other.details()[place].1 != value;
-            if among.iter().any(differs) {
-                parts.push(format!("{name} {}", escape::plain(&value)));
+        let head = |key: &SeriesKey| (key.model.clone(), key.dataset.clone(), key.task.clone());
+        let alike: Vec<Vec<(&str, String)>> =
+            among.iter().filter(|other| head(other) == head(self)).map(SeriesKey::details).collect();
+        for (name, value) in self.details() {
+            match name {
+                "samples" => parts.push(format!("{value} samples")),
+                _ if alike.iter().any(|other| !other.iter().any(|(own, of)| *own == name && *of == value)) => {
+                    parts.push(format!("{name} {}", escape::plain(&value)));
+                }
+                _ => {}
             }
         }
         parts.join(" \u{B7} ")
     }
 }
 
-/// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders.
-fn short(name: &str) -> &str {
-    name.trim_end_matches('/').rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(name)
+/// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders; as many
+/// components as tell it from the others.
+fn shortest<'a>(name: &'a str, others: impl Iterator<Item = &'a Text> + Clone) -> &'a str {
+    let whole = name.trim_end_matches('/');
+    let ends = whole.rmatch_indices('/').map(|(at, _)| &whole[at + 1..]);
+    let is_ambiguous = |end: &str| {
+        let ends_alike =
+            |other: &str| other.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+        others.clone().any(|other| *other != name && ends_alike(other.trim_end_matches('/')))
+    };
+    ends.filter(|end| !end.is_empty()).find(|end| !is_ambiguous(end)).unwrap_or(name)
 }
 
 /// Commits and digests, shortened to what can be compared by eye.

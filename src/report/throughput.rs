@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::order;
+use indexmap::IndexMap;
+
 use super::published::{Beside, Published};
-use super::series::{self, AllSeries};
+use super::series::AllSeries;
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line};
 use crate::format::Bytes;
@@ -36,25 +37,23 @@ type Cell<'a> = &'a dyn Fn(&Repeats) -> Option<Entry>;
 
 /// The tables of all keys that were timed.
 pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Throughput> {
-    let mut keys: BTreeMap<SeriesKey, BTreeMap<_, Repeats>> = BTreeMap::new();
+    let mut keys: IndexMap<SeriesKey, IndexMap<_, Repeats>> = IndexMap::new();
     for ((key, metric, _), series) in all.iter().filter(|((_, metric, _), _)| Metric::of(metric).is_timed()) {
         let lines = keys.entry(key.clone()).or_default();
-        for ((policy, size), candidates) in series {
-            let Some((_, newest)) = series::newest(candidates) else { continue };
+        for ((policy, size), sums) in series {
             let line = lines.entry((policy.clone(), *size)).or_insert_with(|| Repeats {
                 policy: policy.to_string(),
                 size: *size,
                 by_metric: BTreeMap::new(),
             });
-            let quotients = newest.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight);
+            let quotients = sums.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight);
             let mut quotients: Vec<f64> = quotients.collect();
             quotients.sort_by(f64::total_cmp);
             line.by_metric.insert((*metric).to_owned(), quotients);
         }
     }
-    let table = |(key, lines): (SeriesKey, BTreeMap<_, Repeats>)| {
-        let mut lines: Vec<Repeats> = lines.into_values().collect();
-        lines.sort_by(|a, b| (order::of(&a.policy), a.size).cmp(&(order::of(&b.policy), b.size)));
+    let table = |(key, lines): (SeriesKey, IndexMap<_, Repeats>)| {
+        let lines: Vec<Repeats> = lines.into_values().collect();
         let names: Vec<(&str, Option<u32>)> = lines.iter().map(|line| (line.policy.as_str(), line.size)).collect();
         let beside = published.beside_decoding(&key, &names);
         Throughput { key, lines, beside }
@@ -182,7 +181,7 @@ mod tests {
     use crate::ledger::Row;
 
     fn tables_of(rows: &[Row]) -> Vec<Throughput> {
-        tables(&Results::of(rows).series, &())
+        tables(&Results::of(rows).unwrap().series, &())
     }
 
     /// Three repeats of one metric.

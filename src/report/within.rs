@@ -3,11 +3,11 @@
 //! Distances have units, and defaults from the paper's claims. Larger caches need not be better, so a size counts only if all
 //! larger ones that were measured are within the distance as well.
 
-use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use indexmap::IndexSet;
+
 use super::bootstrap::Estimate;
-use super::order;
 use super::points::{self, Panel, Point};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
@@ -130,8 +130,8 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     }
     let measured =
         |policy: &&str| wanted.iter().any(|(panel, _, within)| smallest(panel, policy, *within).is_some());
-    let policies: BTreeSet<_> = wanted.iter().flat_map(|(panel, ..)| panel.policies()).map(order::of).collect();
-    let policies: Vec<&str> = policies.into_iter().map(|(.., name)| name).filter(measured).collect();
+    let policies: IndexSet<&str> = wanted.iter().flat_map(|(panel, ..)| panel.policies()).collect();
+    let policies: Vec<&str> = policies.into_iter().filter(measured).collect();
     let mut notes: Vec<String> = Vec::new();
     for distance in distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked)) {
         let unit = distance.unit.map_or("%", |unit| unit.name);

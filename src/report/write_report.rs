@@ -3,6 +3,7 @@
 //! This is the only part of the report that touches files. What it writes is derived, so it may be deleted and written
 //! again at any time. Files are replaced atomically: several processes of one sweep may draw into the same folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ use super::summary;
 use super::table::Sheet;
 use super::throughput::{self, Throughput};
 use super::within::{self, Distance};
-use crate::ledger::{Row, write_derived};
+use crate::ledger::{Row, Text, write_derived};
 
 #[derive(Clone)]
 pub struct Options {
@@ -31,12 +32,14 @@ pub struct Options {
     pub formats: Vec<&'static Format>,
     /// How far from the full cache the smallest cache that is enough may be; empty: as far as in the paper's claims.
     pub within: Vec<Distance>,
+    /// How many samples each cell that is not complete is to have, by id.
+    pub unfinished: BTreeMap<Text, usize>,
 }
 
 impl Options {
     /// The usual formats.
     pub fn everything(out: impl Into<PathBuf>) -> Self {
-        Self { out: out.into(), formats: Format::usual(), within: Vec::new() }
+        Self { out: out.into(), formats: Format::usual(), within: Vec::new(), unfinished: BTreeMap::new() }
     }
 }
 
@@ -120,7 +123,7 @@ impl<'a> Report<'a> {
 
 /// Writes the report of the rows, with what is `published` beside them.
 pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Result<Written> {
-    let results = Results::of(rows);
+    let results = Results::of_unfinished(rows, &options.unfinished)?;
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }

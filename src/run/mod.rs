@@ -24,7 +24,7 @@ pub use cost::{Cost, cost};
 pub use event::{Event, Outcome};
 pub use machine::{Machine, bytes_per_worker};
 use models::Models;
-pub use prepare::{ModelTask, NamedCell, Prepared, Unavailable, prepare};
+pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;
 
 use crate::ledger::{Ledger, Status};

@@ -1,6 +1,7 @@
 //! Prepares a sweep: finds models, makes samples, names cells, and looks them up in the ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -8,11 +9,11 @@ use anyhow::Result;
 use super::cost::{self, Cost};
 use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
-use crate::ledger::{CellId, CellName, Ledger, Status};
+use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
 use crate::lm::source::{DownloadProgress, HubSettings};
 use crate::lm::{Device, ModelFiles};
 use crate::sweep::{Cell, ModelSpec, Selection, Shard, Sweep};
-use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec};
+use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
 /// One model with one task, and their cells.
 pub struct ModelTask {
@@ -22,8 +23,22 @@ pub struct ModelTask {
     /// Identifies the model's weights.
     pub revision: Arc<str>,
     pub samples: Box<dyn Samples>,
+    /// Digest of the texts.
+    pub data: Arc<str>,
     pub bos: bool,
+    /// Each once, under the first of its names.
     pub cells: Vec<NamedCell>,
+    /// Further names of cells.
+    pub aliases: Vec<Alias>,
+    /// Digests of what the samples' measurements depend on; `None`: a measurement is never used again.
+    contents: Vec<Option<String>>,
+}
+
+/// A cell under another name of its policy: a definition that equals a preset, say.
+pub struct Alias {
+    pub cell: Cell,
+    /// The policy under which it is measured.
+    pub of: String,
 }
 
 /// A cell and what the ledger knew of it when the run started.
@@ -32,6 +47,8 @@ pub struct NamedCell {
     pub cell: Cell,
     pub name: CellName,
     pub status: Status,
+    /// Samples that another cell of the ledger has: their numbers, and the files they are in.
+    pub reusable: BTreeMap<usize, PathBuf>,
 }
 
 impl NamedCell {
@@ -52,8 +69,8 @@ impl NamedCell {
     pub fn samples_done(&self) -> usize {
         match &self.status {
             Status::Done => usize::MAX,
-            Status::Partial { samples } | Status::Failed { samples, .. } => *samples,
-            Status::Missing => 0,
+            Status::Partial { samples } | Status::Failed { samples, .. } => *samples + self.reusable.len(),
+            Status::Missing => self.reusable.len(),
         }
     }
 }
@@ -72,6 +89,16 @@ pub struct Prepared {
     pub unavailable: Vec<Unavailable>,
     /// Cells another shard takes.
     pub elsewhere: usize,
+    /// All cells of the sweep, selected or not; those whose model or texts were not read have no id.
+    pub manifest: Manifest,
+}
+
+impl ModelTask {
+    /// The id of a sample under the cache of a cell.
+    pub fn sample_id(&self, cell: &NamedCell, sample: usize) -> Option<Text> {
+        let content = self.contents[sample].as_deref()?;
+        Some(cell.cell.sample_id(&self.revision, content).to_string().into())
+    }
 }
 
 /// Prepares a sweep. `machine` is the machine's name, which is part of the meaning of timed cells.
@@ -87,8 +114,12 @@ pub fn prepare(
     progress: &dyn DownloadProgress,
     machine: &str,
 ) -> Result<Prepared> {
-    let cells = selection.of(sweep.expand())?;
-    let mut prepared = Prepared { model_tasks: Vec::new(), unavailable: Vec::new(), elsewhere: 0 };
+    let all = sweep.expand();
+    let mut ids: HashMap<CellId, String> = HashMap::new();
+    let mut resolved: HashMap<(Text, String), (CellId, usize)> = HashMap::new();
+    let cells = selection.of(all.clone())?;
+    let mut prepared =
+        Prepared { model_tasks: Vec::new(), unavailable: Vec::new(), elsewhere: 0, manifest: Manifest::default() };
     let mut found: Option<(&ModelSpec, Found)> = None;
     // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
     // samples, so cells that agree in the others share their prefixes.
@@ -103,12 +134,26 @@ pub fn prepare(
             found = Some((&first.model, (Arc::clone(&files), Arc::clone(&revision))));
             let context = PrepareContext { files: &files, hub, progress, machine };
             let PreparedTask { samples, digest, bos } = task.prepare(&context)?;
-            let named = cells.iter().map(|cell| {
-                let name = cell.name(cell.id(&revision, &digest));
-                NamedCell { cell: cell.clone(), name, status: Status::Missing }
-            });
-            let cells = named.collect();
-            Ok(ModelTask { model: first.model.clone(), task, files, revision, samples, bos, cells })
+            let dtype = files.weight_type(first.model.dtype);
+            let (mut named, mut aliases) = (Vec::new(), Vec::new());
+            for asked in cells {
+                let cell = asked.resolved(dtype, bos);
+                let id = cell.id(&revision, &digest);
+                resolved.insert((asked.spec(), asked.label()), (id, samples.len()));
+                match ids.get(&id) {
+                    Some(of) => aliases.push(Alias { cell, of: of.clone() }),
+                    None => {
+                        ids.insert(id, cell.label());
+                        let name = cell.name(id);
+                        named.push(NamedCell { cell, name, status: Status::Missing, reusable: BTreeMap::new() });
+                    }
+                }
+            }
+            let contents = (0..samples.len()).map(|sample| samples.content(sample).map(|text| digest_of([text])));
+            let contents = contents.collect();
+            let (model, data) = (first.model.clone(), digest.into());
+            let cells = named;
+            Ok(ModelTask { model, task, files, revision, samples, data, bos, cells, aliases, contents })
         });
         match model_task {
             Ok(model_task) => prepared.model_tasks.push(model_task),
@@ -120,6 +165,11 @@ pub fn prepare(
             }),
         }
     }
+    prepared.manifest = Manifest {
+        sweep: sweep.name.as_str().into(),
+        seed: sweep.seed,
+        cells: all.iter().map(|cell| manifest_cell(cell, resolved.get(&(cell.spec(), cell.label())))).collect(),
+    };
     if let Some(shard) = selection.shard {
         prepared.keep_shard(shard);
     }
@@ -127,11 +177,46 @@ pub fn prepare(
         for named in prepared.model_tasks.iter_mut().flat_map(|model_task| &mut model_task.cells) {
             named.status = ledger.status(&named.name)?;
         }
+        prepared.find_measured(ledger)?;
     }
     Ok(prepared)
 }
 
+fn manifest_cell(cell: &Cell, found: Option<&(CellId, usize)>) -> ManifestCell {
+    ManifestCell {
+        spec: cell.spec(),
+        cell: found.map(|(id, _)| id.to_string().into()),
+        model: cell.model.to_string().into(),
+        dataset: cell.task.dataset.as_str().into(),
+        policy: cell.policy.as_str().into(),
+        samples: found.map_or(0, |(_, samples)| *samples),
+    }
+}
+
 impl Prepared {
+    /// Finds the samples of open cells that other cells of the ledger have.
+    fn find_measured(&mut self, ledger: &Ledger) -> Result<()> {
+        let mut wanted = HashSet::new();
+        let mut lacking: BTreeMap<CellId, Vec<(usize, Text)>> = BTreeMap::new();
+        for model_task in &self.model_tasks {
+            for cell in model_task.cells.iter().filter(|cell| cell.status != Status::Done) {
+                let done: BTreeSet<usize> = ledger.samples_of(&cell.name)?;
+                let open = (0..model_task.samples.len()).filter(|sample| !done.contains(sample));
+                let ids = open.filter_map(|sample| Some((sample, model_task.sample_id(cell, sample)?)));
+                let ids: Vec<(usize, Text)> = ids.collect();
+                wanted.extend(ids.iter().map(|(_, id)| id.clone()));
+                lacking.insert(cell.name.id(), ids);
+            }
+        }
+        let measured = ledger.measured(&wanted)?;
+        for cell in self.model_tasks.iter_mut().flat_map(|model_task| &mut model_task.cells) {
+            let ids = lacking.remove(&cell.name.id()).unwrap_or_default().into_iter();
+            cell.reusable =
+                ids.filter_map(|(sample, id)| Some((sample, measured.file(&id)?.to_path_buf()))).collect();
+        }
+        Ok(())
+    }
+
     /// Keeps the cells of one shard. Shards depend neither on the machine nor on what is already measured, so the tasks of
     /// an array job need no communication.
     fn keep_shard(&mut self, shard: Shard) {

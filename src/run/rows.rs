@@ -1,4 +1,4 @@
-//! Makes result rows of measurements.
+//! Makes result rows of measurements, new ones and those that another cell has.
 
 use crate::eviction::{CacheRule, Policy};
 use crate::ledger::{ENGINE_VERSION, Row, Text, date};
@@ -7,9 +7,8 @@ use crate::task::SampleResult;
 
 use super::prepare::{ModelTask, NamedCell};
 
-/// The columns that all rows of a model and a task share.
+/// What the rows of a run have in common.
 pub(super) struct Provenance {
-    pub sweep: String,
     pub device: String,
     pub dtype: String,
 }
@@ -18,61 +17,13 @@ impl Provenance {
     /// The rows of one sample of a cell.
     pub fn rows(
         &self,
+        sweep: &str,
         model_task: &ModelTask,
         named: &NamedCell,
         sample: usize,
         result: &SampleResult,
     ) -> Vec<Row> {
-        let cell = &named.cell;
-        let request = model_task.samples.request(sample);
-        let question = request.map(|request| request.prompt.question()).filter(|question| !question.is_empty());
-        let references = request.map(|request| &request.references).filter(|references| !references.is_empty());
-        let references = references.map(|references| serde_json::Value::from(references.clone()).to_string());
-        let (sample, cluster) = model_task.samples.name(sample);
-        let (stride, tail) = match &cell.task.texts {
-            Some(texts) => (texts.stride(model_task.bos), texts.tail.name()),
-            None => (0, ""),
-        };
-        let generation = cell.task.generation_settings(model_task.samples.template());
-        let (policy, size): (Option<Policy>, Option<usize>) = match cell.rule {
-            CacheRule::Unbounded => (None, None),
-            CacheRule::Truncate { size } => (None, Some(size)),
-            CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(size)),
-        };
-        let date = date();
-        // Only in the row that holds the answer.
-        let once =
-            |sum: &MetricSum, text: Option<&str>| text.filter(|_| sum.metric == "new_tokens").map(str::to_string);
-        let row = |sum: &MetricSum| Row {
-            cell: named.name.id().to_string().into(),
-            sweep: self.sweep.as_str().into(),
-            model: model_task.model.to_string().into(),
-            model_revision: model_task.revision.to_string().into(),
-            policy: cell.policy.as_str().into(),
-            score: policy.map(|policy| policy.score.name().into()),
-            scope: policy.map(|policy| policy.scope.name().into()),
-            keep_first: policy.map_or(0, |policy| policy.keep_first as u32),
-            keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
-            cache_size: size.map(|size| size as u32),
-            positions: cell.positions.name().into(),
-            prefill: cell.task.prefill_name().into(),
-            task: cell.task.name.into(),
-            dataset: cell.task.dataset.as_str().into(),
-            length: cell.task.length as u32,
-            stride: stride as u32,
-            bos: model_task.bos,
-            tail: tail.into(),
-            generation: generation.as_deref().map(Text::from),
-            seed: cell.seed,
-            sample: sample.into(),
-            cluster: cluster.into(),
-            metric: sum.metric.into(),
-            slice: sum.slice.as_deref().map(Text::from),
-            value: sum.value,
-            weight: sum.weight,
-            question: once(sum, question),
-            references: once(sum, references.as_deref()),
-            output: sum.output.clone(),
+        let head = Row {
             prompt_tokens: result.prompt_tokens as u32,
             new_tokens: result.new_tokens as u32,
             engine: ENGINE_VERSION,
@@ -81,8 +32,122 @@ impl Provenance {
             dtype: self.dtype.as_str().into(),
             seconds: result.seconds,
             peak_cache_bytes: result.peak_cache_bytes,
-            date: date.clone(),
+            date: date(),
+            ..place(sweep, model_task, named, sample)
         };
-        result.sums.iter().map(row).collect()
+        result.sums.iter().map(|sum| row(&head, sum)).collect()
+    }
+}
+
+/// The rows of a sample, as this cell would have measured them, from the rows of another cell; `None` if that does not
+/// have it.
+pub(super) fn reused(
+    sweep: &str,
+    model_task: &ModelTask,
+    named: &NamedCell,
+    sample: usize,
+    rows: &[Row],
+) -> Option<Vec<Row>> {
+    let id = model_task.sample_id(named, sample)?;
+    let measured: Vec<&Row> = rows.iter().filter(|row| row.sample_id == id).collect();
+    let text = measured.iter().find_map(|row| row.output.as_deref().filter(|_| row.metric == TEXT));
+    let scores = text.map_or_else(Vec::new, |text| model_task.samples.rescored(sample, text));
+    let head = place(sweep, model_task, named, sample);
+    let rows = measured.iter().map(|&old| {
+        let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice.as_deref() == old.slice.as_deref();
+        let [value, weight] =
+            scores.iter().find(is_same).map_or([old.value, old.weight], |sum| [sum.value, sum.weight]);
+        let has_text = old.metric == TEXT;
+        Row {
+            metric: old.metric.clone(),
+            slice: old.slice.clone(),
+            value,
+            weight,
+            question: head.question.clone().filter(|_| has_text),
+            references: head.references.clone().filter(|_| has_text),
+            output: old.output.clone(),
+            prompt_tokens: old.prompt_tokens,
+            new_tokens: old.new_tokens,
+            engine: old.engine,
+            commit: old.commit.clone(),
+            device: old.device.clone(),
+            dtype: old.dtype.clone(),
+            seconds: old.seconds,
+            peak_cache_bytes: old.peak_cache_bytes,
+            date: old.date.clone(),
+            ..head.clone()
+        }
+    });
+    let rows: Vec<Row> = rows.collect();
+    (!rows.is_empty()).then_some(rows)
+}
+
+/// The metric whose row holds the text that was written, with question and references.
+const TEXT: &str = "new_tokens";
+
+/// A row of one metric.
+fn row(head: &Row, sum: &MetricSum) -> Row {
+    let has_text = sum.metric == TEXT;
+    Row {
+        metric: sum.metric.into(),
+        slice: sum.slice.as_deref().map(Text::from),
+        value: sum.value,
+        weight: sum.weight,
+        question: head.question.clone().filter(|_| has_text),
+        references: head.references.clone().filter(|_| has_text),
+        output: sum.output.clone(),
+        ..head.clone()
+    }
+}
+
+/// A row with the columns that say what was measured.
+fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) -> Row {
+    let cell = &named.cell;
+    let request = model_task.samples.request(sample);
+    let question = request.map(|request| request.prompt.question()).filter(|question| !question.is_empty());
+    let references = request.map(|request| &request.references).filter(|references| !references.is_empty());
+    let references = references.map(|references| serde_json::Value::from(references.clone()).to_string());
+    let sample_id = model_task.sample_id(named, sample).unwrap_or_default();
+    let (sample, cluster) = model_task.samples.name(sample);
+    let (stride, tail) = match &cell.task.texts {
+        Some(texts) => (texts.stride(model_task.bos), texts.tail.name()),
+        None => (0, ""),
+    };
+    let generation = cell.task.generation_settings(model_task.samples.template());
+    let (policy, size): (Option<Policy>, Option<usize>) = match cell.rule {
+        CacheRule::Unbounded => (None, None),
+        CacheRule::Truncate { size } => (None, Some(size)),
+        CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(size)),
+    };
+    Row {
+        cell: named.name.id().to_string().into(),
+        sweep: sweep.into(),
+        model: model_task.model.to_string().into(),
+        model_revision: model_task.revision.to_string().into(),
+        policy: cell.policy.as_str().into(),
+        score: policy.map(|policy| policy.score.name().into()),
+        scope: policy.map(|policy| policy.scope.name().into()),
+        keep_first: policy.map_or(0, |policy| policy.keep_first as u32),
+        keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
+        cache_size: size.map(|size| size as u32),
+        positions: cell.positions.name().into(),
+        prefill: cell.task.prefill_name().into(),
+        task: cell.task.name.into(),
+        dataset: cell.task.dataset.as_str().into(),
+        length: cell.task.length as u32,
+        stride: stride as u32,
+        bos: model_task.bos,
+        tail: tail.into(),
+        generation: generation.as_deref().map(Text::from),
+        compare_to_full: cell.task.compare_to_full.unwrap_or(false),
+        selection: cell.task.selection().into(),
+        data: model_task.data.as_ref().into(),
+        seed: cell.seed,
+        sample: sample.into(),
+        cluster: cluster.into(),
+        sample_id,
+        question: question.map(str::to_string),
+        references,
+        ..Row::default()
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Results go to the cells' journals. A failing cell never ends the sweep; a ledger that cannot be written does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
@@ -15,9 +16,9 @@ use super::event::{Event, Outcome};
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
-use super::rows::Provenance;
+use super::rows::{self, Provenance};
 use super::schedule::{self, BatchJob, GoOn};
-use crate::ledger::{Journal, Ledger, Opened, Status, is_disk_full};
+use crate::ledger::{Journal, Ledger, Opened, Status, is_disk_full, rows_in};
 use crate::lm::{Device, Interrupted, LanguageModel, device_name, machine_name};
 use crate::task::SampleResult;
 
@@ -97,7 +98,7 @@ impl Work<'_> {
         let Work { ledger, observe, .. } = *self;
         let batches = model_task.samples.batches().into_iter();
         let mut jobs: Vec<BatchJob> = batches.map(|samples| BatchJob { samples, cells: Vec::new() }).collect();
-        let progress = self.open_journals(cells, &mut jobs)?;
+        let progress = self.open_journals(model_task, cells, &mut jobs)?;
         jobs.retain(|batch| !batch.cells.is_empty());
         let complete = |index: usize| -> Result<()> {
             progress[&index].journal.complete(model_task.samples.len())?;
@@ -129,7 +130,6 @@ impl Work<'_> {
             }
         };
         let provenance = Provenance {
-            sweep: self.sweep.to_string(),
             device: if model_task.task.is_timed() {
                 machine_name(job.device, job.threads)
             } else {
@@ -158,7 +158,7 @@ impl Work<'_> {
                 .side_files
                 .iter()
                 .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
-            let rows = || provenance.rows(model_task, cell, sample, &result);
+            let rows = || provenance.rows(self.sweep, model_task, cell, sample, &result);
             kept.and_then(|()| state.journal.append(sample, rows())).map_err(|error| {
                 let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
                 error.context(hint)
@@ -182,10 +182,28 @@ impl Work<'_> {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Records the samples of a cell that other cells have. Those that cannot be read any more are measured.
+    fn reuse(&self, model_task: &ModelTask, cell: &NamedCell, journal: &Journal) -> Result<()> {
+        let done = journal.done();
+        let files: BTreeSet<&PathBuf> = cell.reusable.values().collect();
+        for file in files {
+            let measured = rows_in(file);
+            let from_here = cell.reusable.iter().filter(|(sample, from)| *from == file && !done.contains(sample));
+            for (&sample, _) in from_here {
+                if let Some(rows) = rows::reused(self.sweep, model_task, cell, sample, &measured) {
+                    self.ledger.reuse_side_files(file, &cell.name, model_task.samples.name(sample).0)?;
+                    journal.append(sample, rows)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Opens the journals of cells, and adds the cells to the jobs of the batches that they lack. Cells that another
     /// process completed or is measuring are left out.
     fn open_journals(
         &self,
+        model_task: &ModelTask,
         cells: &[(usize, &NamedCell)],
         jobs: &mut [BatchJob],
     ) -> Result<BTreeMap<usize, Progress>> {
@@ -203,6 +221,7 @@ impl Work<'_> {
                     continue;
                 }
             };
+            self.reuse(model_task, cell, &journal)?;
             let done = journal.done();
             let mut left = 0;
             for batch in jobs.iter_mut() {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::eviction::{CacheRule, Positions, Score};
-use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
+use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
 use crate::task::{GenerationConfig, TaskSpec};
@@ -66,24 +66,51 @@ impl Cell {
         samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score == Score::Random)
     }
 
+    /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS. However the sweep
+    /// wrote these, the meaning is the same.
+    #[must_use]
+    pub fn resolved(&self, dtype: WeightType, bos: bool) -> Cell {
+        let model = ModelSpec { dtype, ..self.model.clone() };
+        Cell { model, task: self.task.with_bos(bos), ..self.clone() }
+    }
+
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the
     /// hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts. For timed tasks it names the
     /// machine, which is not part of other meanings. The lines of the task are those of its `Display`; `seed` is there only
     /// if it can change a number.
     pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {
+        self.text(model_revision, &self.task.to_string(), "data", data_digest)
+    }
+
+    /// The id of one of the cell's samples, from a digest of its own content: all that its measurement depends on. It is the
+    /// same in every cell that has the sample under this cache.
+    pub fn sample_id(&self, model_revision: &str, digest: &str) -> CellId {
+        CellId::of(&self.text(model_revision, &self.task.of_sample(), "sample", digest))
+    }
+
+    fn text(&self, model_revision: &str, task: &str, content: &str, digest: &str) -> String {
         let rule = match self.rule {
             CacheRule::Unbounded => "unbounded".to_string(),
             CacheRule::Truncate { size } => format!("truncate size={size}"),
-            CacheRule::Evict { policy, size } => format!("evict {policy} size={size}"),
+            CacheRule::Evict { policy, size } => match policy.at(size) {
+                Ok(sized) => format!("evict {sized}"),
+                Err(_) => format!("evict {policy} size={size}"),
+            },
         };
         // A line break inside a value would let two meanings share one text.
-        let (model, data) = (model_revision.escape_default(), data_digest.escape_default());
-        let (dtype, positions, task) = (self.model.dtype.name(), self.positions.name(), &self.task);
+        let (model, digest) = (model_revision.escape_default(), digest.escape_default());
+        let (dtype, positions) = (self.model.dtype.name(), self.positions.name());
         let seed = if self.uses_seed() { format!("seed={}\n", self.seed) } else { String::new() };
         format!(
             "schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\nmodel={model}\ndtype={dtype}\nrule={rule}\n\
-             positions={positions}\n{task}data={data}\n{seed}"
+             positions={positions}\n{task}{content}={digest}\n{seed}"
         )
+    }
+
+    /// Digest of what the sweep says of the cell, known before model and texts are.
+    pub fn spec(&self) -> Text {
+        let meaning = self.canonical_text(&self.model.to_string(), &self.task.dataset);
+        format!("{}", CellId::of(&format!("{meaning}request={:?}\n", self.task.request))).into()
     }
 
     /// The content id.

@@ -83,7 +83,7 @@ impl Sweep {
     }
 
     /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same
-    /// meaning are one, under the first name.
+    /// meaning and policy are one; under two names of a policy they are two, which share their numbers.
     pub fn expand(&self) -> Vec<Cell> {
         let mut seen = HashSet::new();
         let mut cells = Vec::new();
@@ -94,7 +94,7 @@ impl Sweep {
                     let sizes = if policy.rule == Rule::Full { &[0][..] } else { &self.cache_sizes };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
-                        if seen.insert(cell.canonical_text(&model.to_string(), &task.dataset)) {
+                        if seen.insert((cell.label(), cell.canonical_text(&model.to_string(), &task.dataset))) {
                             cells.push(cell);
                         }
                     }

@@ -53,14 +53,23 @@ fn cells(yaml: &str) -> Vec<(String, Option<usize>)> {
 }
 
 #[test]
-fn cells_come_in_the_order_of_the_file_and_equal_ones_once() {
+fn cells_come_in_the_order_of_the_file() {
     let both = |policy: &str| [(policy.to_string(), Some(16)), (policy.to_string(), Some(64))];
     let full = [("full".to_string(), None)];
     assert_eq!(cells(SMALL), [&full[..], &both("truncate"), &both("window+4"), &both("tova")].concat());
     assert_eq!(sweep(SMALL).name, "small");
     let yaml = SMALL.replace("[full, truncate, window+4, tova]", "[window, window+0, mine, full]")
         + "define: {mine: {score: recency, scope: head}}\n";
-    assert_eq!(cells(&yaml), [&both("window")[..], &full].concat(), "under the first name");
+    // Equal policies are two lines of a table, and one measurement.
+    assert_eq!(cells(&yaml), [&both("window")[..], &both("window+0"), &both("mine"), &full].concat());
+    let ids = ids(&yaml);
+    assert_eq!((&ids[..2], &ids[..2]), (&ids[2..4], &ids[4..6]));
+    // The full cache has nothing to be compared with, and so is one cell of two tasks.
+    let two = SMALL.replace(
+        "tasks:\n",
+        "tasks:\n  - perplexity: {dataset: random-words, length: 128, compare_to_full: true}\n",
+    );
+    assert_eq!(cells(&two).iter().filter(|(policy, _)| policy == "full").count(), 1);
 }
 
 #[test]
@@ -69,10 +78,10 @@ fn a_published_id_is_stable() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=5\nengine=2\nmodel=0123abc\ndtype=auto\n\
+        "schema=6\nengine=3\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
-         task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
-         compare_to_full=false\ndata=sha256:ff\n"
+         task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\ncompare_to_full=false\n\
+         books=all\nchunks_per_book=all\ndata=sha256:ff\n"
     );
     let id = cells[5].id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.

@@ -21,7 +21,7 @@ mod story;
 mod timing;
 
 pub use cache::{CacheConfig, FullCachePrefix};
-pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, read_books, read_text};
+pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, digest_of, read_books, read_text};
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
 pub use generation::{GenerationConfig, Prefill, Prompt, Request};
 pub use perplexity::measure;

@@ -31,6 +31,16 @@ pub trait Samples: Send + Sync {
     /// The sample's name, and the name of the cluster (the book, the document) it belongs to.
     fn name(&self, sample: usize) -> (&str, &str);
 
+    /// Everything that a sample's measurement depends on, beside model, cache and the task's settings; samples of the same
+    /// content have the same numbers. `None`: a measurement is never used again.
+    fn content(&self, sample: usize) -> Option<String>;
+
+    /// The metrics of a sample that follow from the text it wrote, `None` where there are none. They may depend on the other
+    /// samples too, and so are computed anew where a measurement is used again.
+    fn rescored(&self, _sample: usize, _text: &str) -> Vec<MetricSum> {
+        Vec::new()
+    }
+
     /// Tokens that are read and, at most, written.
     fn tokens(&self, sample: usize) -> usize;
 

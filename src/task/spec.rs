@@ -24,9 +24,12 @@ pub struct TaskSpec {
     pub dataset: String,
     /// Tokens of the longest sample.
     pub length: usize,
-    /// The task's own settings, which enter cell ids and so must not change. The data set is left out, as its digest is
-    /// part of the id.
+    /// The task's own settings, which enter the ids of cells and samples. The data set is left out, as its digest is part
+    /// of a cell's id.
     pub settings: Vec<Setting>,
+    /// The settings that say which samples there are, for the column `selection`. They enter the ids of cells, but not
+    /// those of samples: a sample is the same whichever others are measured with it.
+    pub selection: Vec<Setting>,
     /// Whether each prediction is also compared with that of the full cache; `None` for tasks without this setting.
     pub compare_to_full: Option<bool>,
     /// How the task generates text; `None` if it does not.
@@ -76,6 +79,7 @@ impl TaskSpec {
             dataset: dataset.to_string(),
             length,
             settings,
+            selection: Vec::new(),
             compare_to_full: None,
             generation: None,
             texts: None,
@@ -88,7 +92,7 @@ impl TaskSpec {
     /// A task on samples cut from texts.
     pub fn of_texts(name: &'static str, texts: &Texts, task: impl Task) -> TaskSpec {
         let spec = TaskSpec::new(name, &texts.dataset, texts.length, texts.settings(), task);
-        TaskSpec { texts: Some(texts.clone()), ..spec }
+        TaskSpec { selection: texts.selection(), texts: Some(texts.clone()), ..spec }
     }
 
     /// The task without the settings that have no effect under a cache rule. Cells that differ in nothing else are one
@@ -102,6 +106,16 @@ impl TaskSpec {
         }
         if let (Some(generation), false) = (&mut spec.generation, matches!(rule, CacheRule::Evict { .. })) {
             (generation.prefill, generation.query_aware) = (Prefill::Stream, true);
+        }
+        spec
+    }
+
+    /// The task as a model takes it: with or without BOS, where the setting left that to the model.
+    #[must_use]
+    pub fn with_bos(&self, bos: bool) -> TaskSpec {
+        let mut spec = self.clone();
+        for (_, value) in spec.settings.iter_mut().filter(|(key, _)| *key == BOS) {
+            *value = bos.to_string();
         }
         spec
     }
@@ -154,6 +168,27 @@ impl TaskSpec {
         }
     }
 
+    /// The column `selection`: which samples there are.
+    pub fn selection(&self) -> String {
+        let pairs: Vec<String> = self.selection.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        pairs.join(" ")
+    }
+
+    /// What the measurement of one sample depends on, as `key=value` lines.
+    pub fn of_sample(&self) -> String {
+        let mut settings = self.settings.clone();
+        settings.extend(self.compare_to_full.map(|compare| ("compare_to_full", compare.to_string())));
+        if let Some(generation) = &self.generation {
+            settings.extend(generation.canonical());
+            settings.push(("prefill", generation.prefill.name().to_string()));
+            if generation.prefill == Prefill::OneShot {
+                settings.push(("query_aware", generation.query_aware.to_string()));
+            }
+        }
+        let lines = settings.iter().map(|(key, value)| format!("{key}={value}\n"));
+        std::iter::once(format!("task={}\n", self.name)).chain(lines).collect()
+    }
+
     /// The column `generation`: the settings of prompt and generation, or of timing, as one text, with the digest of the
     /// chat template around the prompts. `None` if the task has no such settings.
     pub fn generation_settings(&self, template: Option<&str>) -> Option<String> {
@@ -170,6 +205,9 @@ impl TaskSpec {
 
 /// The settings of prompts and of timing that the column `generation` shows; `length` has a column of its own.
 const SHOWN_SETTINGS: [&str; 4] = ["prompt", "memory", "repeats", "warm_up"];
+
+/// The setting whose value `auto` stands for what the model does.
+pub(super) const BOS: &str = "bos";
 
 impl PartialEq for TaskSpec {
     fn eq(&self, other: &TaskSpec) -> bool {
@@ -188,17 +226,8 @@ impl Hash for TaskSpec {
 
 impl fmt::Display for TaskSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut settings = self.settings.clone();
-        settings.extend(self.compare_to_full.map(|compare| ("compare_to_full", compare.to_string())));
-        if let Some(generation) = &self.generation {
-            settings.extend(generation.canonical());
-            settings.push(("prefill", generation.prefill.name().to_string()));
-            if generation.prefill == Prefill::OneShot {
-                settings.push(("query_aware", generation.query_aware.to_string()));
-            }
-        }
-        writeln!(f, "task={}", self.name)?;
-        settings.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+        f.write_str(&self.of_sample())?;
+        self.selection.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
     }
 }
 

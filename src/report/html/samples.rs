@@ -8,10 +8,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::series::{AllSeries, CellSums, PolicyAtSize, SampleSum, newest};
+use super::super::series::{AllSeries, CellSums, PolicyAtSize, SampleSum};
 use super::super::series_key::SeriesKey;
 use super::super::{escape, order};
 use super::json::{Exact, inside_script};
@@ -48,7 +49,7 @@ struct Whole<'a> {
     outputs: Option<Vec<Option<&'a str>>>,
 }
 
-/// A policy at a size, with what its newest cell measured and what of it is in the page.
+/// A policy at a size, with what was measured and what of it is in the page.
 struct Place<'a> {
     policy: Cow<'a, str>,
     size: Option<u32>,
@@ -107,24 +108,19 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
 
 /// The places of a key with results of whole samples and of positions along the text.
 fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
-    let mut places: BTreeMap<PolicyAtSize<'a>, Columns<'a>> = BTreeMap::new();
-    let from = all.range((key.clone(), "", None)..);
-    for ((_, id, slice), series) in from.take_while(|((other, ..), _)| other == key) {
+    let mut places: IndexMap<PolicyAtSize<'a>, Columns<'a>> = IndexMap::new();
+    for ((_, id, slice), series) in all.iter().filter(|((other, ..), _)| other == key) {
         let metric = Metric::of(id);
         let is_course = |slice: &str| slice.starts_with("position:") || slice.starts_with("piece:");
         if !metric.is_result() || metric.pooling == Pooling::GeometricShare || !slice.is_none_or(is_course) {
             continue;
         }
-        for (place, candidates) in series {
-            if let Some((_, sums)) = newest(candidates) {
-                places.entry(place.clone()).or_default().insert((id, *slice), sums);
-            }
+        for (place, sums) in series {
+            places.entry(place.clone()).or_default().insert((id, *slice), sums);
         }
     }
     let place = |((policy, size), columns)| Place { policy, size, columns, whole: None, slices: None };
-    let mut places: Vec<Place<'_>> = places.into_iter().map(place).collect();
-    places.sort_by(|a, b| (order::of(&a.policy), a.size).cmp(&(order::of(&b.policy), b.size)));
-    places
+    places.into_iter().map(place).collect()
 }
 
 impl<'a> KeySamples<'a> {

@@ -16,7 +16,7 @@ const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
 
 fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
-    let results = Results::of(rows);
+    let results = Results::of(rows).unwrap();
     let report = Report { extra: extra.to_vec(), ..Report::of(&results, &[], &()) };
     (page::page(&report).unwrap(), results.panels.clone())
 }
@@ -280,7 +280,7 @@ fn samples_are_in_the_page_bit_by_bit() {
 #[test]
 fn cells_beyond_the_budget_are_left_out_and_listed() {
     let rows = table_3("meta/Llama", 1.0, 50);
-    let results = Results::of(&rows);
+    let results = Results::of(&rows).unwrap();
     let keys = [results.panels[0].key.clone()];
     let json = |budget| samples::json(&results.series, &keys, budget).unwrap();
     let parse = |budget| -> Value { serde_json::from_str(&json(budget)).unwrap() };

@@ -14,5 +14,5 @@ pub use settings::Texts;
 pub(super) use settings::{Bos, Tail, TextKeys, length};
 pub use source::DataSource;
 pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, question_sources, text_sources};
-pub use texts::{Book, digest, read_books, read_text};
-pub(super) use texts::{digest_of, utf8};
+pub(super) use texts::utf8;
+pub use texts::{Book, digest, digest_of, read_books, read_text};

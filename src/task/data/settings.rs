@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::source::{DataSource, TEXT_FORMS, check_source, limit_embedded};
 use super::texts::{Book, read_books};
-use crate::task::spec::{PrepareContext, Setting, limit_text};
+use crate::task::spec::{BOS, PrepareContext, Setting, limit_text};
 use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
@@ -110,11 +110,14 @@ impl Texts {
         vec![
             ("length", self.length.to_string()),
             ("stride", self.canonical_stride()),
-            ("bos", self.bos.name().to_string()),
+            (BOS, self.bos.name().to_string()),
             ("tail", self.tail.name().to_string()),
-            ("books", limit_text(self.books)),
-            ("chunks_per_book", limit_text(self.chunks_per_book)),
         ]
+    }
+
+    /// The settings that say which samples there are.
+    pub fn selection(&self) -> Vec<Setting> {
+        vec![("books", limit_text(self.books)), ("chunks_per_book", limit_text(self.chunks_per_book))]
     }
 }
 

@@ -12,7 +12,7 @@ use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
 use super::settings::Prefill;
 use crate::eviction::CacheRule;
-use crate::lm::{Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, clone_error};
+use crate::lm::{BLOCK, Generated, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, clone_error};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::prepared::{Batch, Measured, PreparedTask, SampleResult, Samples, TokenCost};
@@ -43,6 +43,17 @@ impl Samples for EncodedPrompts {
     fn name(&self, sample: usize) -> (&str, &str) {
         let request = &self.prompts[sample].request;
         (&request.name, &request.cluster)
+    }
+
+    fn content(&self, sample: usize) -> Option<String> {
+        let EncodedPrompt { request, tokens, document } = &self.prompts[sample];
+        // The trivial answer may follow from all requests together, and is scored anew.
+        let request = Request { trivial: String::new(), ..request.clone() };
+        Some(format!("{request:?} {tokens:?} {document}"))
+    }
+
+    fn rescored(&self, sample: usize, text: &str) -> Vec<MetricSum> {
+        self.scores(&self.prompts[sample].request, text)
     }
 
     fn tokens(&self, sample: usize) -> usize {
@@ -112,6 +123,21 @@ impl Samples for EncodedPrompts {
             side_by_side: count,
             read_again: if self.scorer.rescore { all + steps * count } else { 0 },
         }
+    }
+}
+
+impl EncodedPrompts {
+    /// The scores of a text, whole and by slice.
+    fn scores(&self, request: &Request, text: &str) -> Vec<MetricSum> {
+        let mut sums = Vec::new();
+        if self.scorer.needs_references && request.references.is_empty() {
+            return sums;
+        }
+        for (metric, value) in (self.scorer.score)(text, request) {
+            let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
+            sums.extend(slices.map(|slice| MetricSum::new(metric, value, 1.0).of_slice(slice)));
+        }
+        sums
     }
 }
 
@@ -193,7 +219,7 @@ impl Generation<'_> {
         };
         // A cache that is cut before the question is cut at the end of the shortest document at the latest.
         let shortest = all.iter().map(|prompt| prompt.document).min().unwrap_or(0);
-        let common = if self.cuts_at_document() { common.min(shortest) } else { common };
+        let common = if self.cuts_at_document() { common.min(shortest) / BLOCK * BLOCK } else { common };
         if common > start {
             model.read(&all[0].tokens[start..common], &mut memory)?;
         }
@@ -253,18 +279,11 @@ impl Generation<'_> {
         let tokens = written.tokens.len() as f64;
         let output = Some(written.text.clone());
         let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
-        let scorer = self.prompts.scorer;
-        if scorer.rescore && !written.tokens.is_empty() {
+        if self.prompts.scorer.rescore && !written.tokens.is_empty() {
             let nll = self.full_cache_nll(prompt, &written.tokens)?;
             sums.push(MetricSum::new("nll_written", nll, tokens));
         }
-        if scorer.needs_references && request.references.is_empty() {
-            return Ok(sums);
-        }
-        for (metric, value) in (scorer.score)(&written.text, request) {
-            let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
-            sums.extend(slices.map(|slice| MetricSum::new(metric, value, 1.0).of_slice(slice)));
-        }
+        sums.extend(self.prompts.scores(request, &written.text));
         Ok(sums)
     }
 

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::prompt::Prompt;
 use super::scorer::Scorer;
 use super::settings::GenerationConfig;
-use crate::lm::{ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
+use crate::lm::{BLOCK, ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
 
 /// One prompt, and what is known about its answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -105,13 +105,14 @@ impl EncodedPrompts {
         Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer, bos, scorer })
     }
 
-    /// Tokens that all prompts of a batch begin with. Each prompt has at least one more.
+    /// Tokens that all prompts of a batch begin with, in whole blocks. Each prompt has at least one more. The cache reads the
+    /// rest of a prompt from the end of a block on, as it would without the others, so that these change no bit of it.
     pub fn common(&self, batch: Range<usize>) -> usize {
         let prompts = &self.prompts[batch];
         let first = prompts.first().map_or(&[][..], |prompt| &prompt.tokens);
         let common = prompts.iter().map(|other| shared(first, &other.tokens)).min().unwrap_or(0);
         let shortest = prompts.iter().map(|prompt| prompt.tokens.len()).min().unwrap_or(0);
-        common.min(shortest.saturating_sub(1))
+        common.min(shortest.saturating_sub(1)) / BLOCK * BLOCK
     }
 
     /// A prompt whose document is cut so that it has `size` tokens: the paper's baseline.

@@ -78,18 +78,19 @@ impl NeedleYaml {
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let texts = limit_embedded(&dataset, "`texts`", &self.texts)?.unwrap_or(10);
         let generation = Some(self.write.check(shortest, GenerationConfig::greedy(32))?);
-        let mut settings = vec![
+        let mut selection = vec![
             ("lengths", format!("{lengths:?}")),
             ("depths", format!("{depths:?}")),
             ("texts", texts.to_string()),
         ];
         if let Some(Fact { needle, question, answer }) = &self.fact {
             let parts = [("needle", needle), ("question", question), ("answer", answer)];
-            settings.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));
+            selection.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));
         }
         let name = dataset.to_string();
         let task = Needle { dataset, lengths, depths, texts, fact: self.fact };
-        Ok(TaskSpec { generation, ..TaskSpec::new("needle", name, longest, settings, task) })
+        let spec = TaskSpec::new("needle", name, longest, Vec::new(), task);
+        Ok(TaskSpec { generation, selection, ..spec })
     }
 }
 

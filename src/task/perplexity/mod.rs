@@ -89,6 +89,10 @@ impl Samples for PerplexitySamples {
         (&self.0[sample].name, &self.0[sample].cluster)
     }
 
+    fn content(&self, sample: usize) -> Option<String> {
+        Some(format!("{:?}", self.0[sample]))
+    }
+
     fn tokens(&self, sample: usize) -> usize {
         self.0[sample].tokens.len()
     }

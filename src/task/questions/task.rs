@@ -76,14 +76,14 @@ impl QuestionsYaml {
             prompt: self.prompt.unwrap_or(PromptStyle::ZeroScrolls),
             questions: yaml::limit("`questions`", &self.questions)?,
         };
-        let settings = vec![
+        let settings = vec![("prompt", task.prompt.name().to_string()), ("length", length.to_string())];
+        let selection = vec![
             ("split", task.split.name().to_string()),
-            ("prompt", task.prompt.name().to_string()),
-            ("length", length.to_string()),
             ("documents", limit_text(task.documents)),
             ("questions", limit_text(task.questions)),
         ];
-        Ok(TaskSpec { generation, ..TaskSpec::new(name, task.dataset.clone(), length, settings, task) })
+        let spec = TaskSpec::new(name, task.dataset.clone(), length, settings, task);
+        Ok(TaskSpec { generation, selection, ..spec })
     }
 }
 

@@ -74,7 +74,7 @@ impl RetentionYaml {
         let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
         let task = Retention { texts: texts.clone(), maps, map_layers, eviction_log: self.eviction_log };
         let mut spec = TaskSpec::of_texts("retention", &texts, task);
-        spec.settings.extend([("maps", maps.to_string()), ("map_layers", layers)]);
+        spec.selection.extend([("maps", maps.to_string()), ("map_layers", layers)]);
         Ok(spec)
     }
 }
@@ -119,6 +119,12 @@ impl Samples for RetentionSamples {
     fn name(&self, sample: usize) -> (&str, &str) {
         let sample = &self.labelled.samples[sample].sample;
         (&sample.name, &sample.cluster)
+    }
+
+    fn content(&self, sample: usize) -> Option<String> {
+        let Retention { map_layers, eviction_log, .. } = &self.task;
+        let map_layers = (sample < self.task.maps).then_some(map_layers);
+        Some(format!("{:?} {map_layers:?} {eviction_log}", self.labelled.samples[sample]))
     }
 
     fn tokens(&self, sample: usize) -> usize {

@@ -68,9 +68,10 @@ impl StoryYaml {
         // As many as the paper has.
         let stories = yaml::limit("`stories`", &self.stories)?.unwrap_or(100);
         let generation = Some(self.write.check(length, default)?);
-        let settings = vec![("stories", stories.to_string()), ("length", length.to_string())];
+        let settings = vec![("length", length.to_string())];
+        let selection = vec![("stories", stories.to_string())];
         let spec = TaskSpec::new("story", dataset, length, settings, Story { stories });
-        Ok(TaskSpec { generation, request, ..spec })
+        Ok(TaskSpec { generation, request, selection, ..spec })
     }
 }
 

@@ -152,6 +152,11 @@ impl Samples for Repeats {
         (&self.names[sample], "repeats")
     }
 
+    /// A time is measured anew.
+    fn content(&self, _: usize) -> Option<String> {
+        None
+    }
+
     fn tokens(&self, _: usize) -> usize {
         self.timing.length
     }

@@ -1,0 +1,139 @@
+//! The rows of the sweep that was run last, under the names that it uses, and the file of them for other programs.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::checksum;
+use super::disk::write_whole;
+use super::folder::{Ledger, read_cells};
+use super::identity::CellId;
+use super::layout::is_verdicts;
+use super::manifest::Manifest;
+use super::row::{Row, Text, to_table};
+
+/// Between a data set and the name of the judge, in the rows of verdicts.
+pub const JUDGED_BY: &str = " judged by ";
+
+/// What a folder holds of its sweep.
+#[derive(Debug, Default)]
+pub struct Current {
+    /// By model, task, policy and size, in the order of the sweep.
+    pub rows: Vec<Row>,
+    /// Of each cell that is not complete and whose samples are among the rows, how many it is to have, by id.
+    pub unfinished: BTreeMap<Text, usize>,
+    /// Cells of the sweep that are not complete.
+    pub incomplete: usize,
+    /// Complete cells of the folder that the sweep does not have.
+    pub others: usize,
+}
+
+/// Which cells are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Complete,
+    /// And what is measured of the others.
+    Measured,
+    /// And the complete cells that the sweep does not have.
+    All,
+}
+
+impl Ledger {
+    /// The rows of the folder's sweep. In a folder that does not know its sweep, as those of earlier versions, all rows.
+    ///
+    /// # Errors
+    /// A folder that cannot be read, or a damaged cell.
+    pub fn current(&self, wanted: Wanted) -> Result<Current> {
+        match self.manifest()? {
+            Some(manifest) => self.rows_of_sweep(&manifest, wanted),
+            None => {
+                let incomplete = self.incomplete()?.len();
+                Ok(Current { rows: self.rows()?, incomplete, ..Current::default() })
+            }
+        }
+    }
+
+    /// The rows of the cells of a sweep that are there.
+    ///
+    /// # Errors
+    /// As [`Ledger::current`].
+    pub fn rows_of_sweep(&self, manifest: &Manifest, wanted: Wanted) -> Result<Current> {
+        let complete = self.complete()?;
+        let listed = || manifest.cells.iter().filter_map(|cell| Some((cell, cell.cell.as_ref()?)));
+        let own: HashSet<&str> = listed().map(|(_, id)| id.as_str()).collect();
+        let (files, others): (Vec<_>, Vec<_>) = complete.iter().partition(|(id, _)| own.contains(id.as_str()));
+        let [files, mut others] =
+            [files, others].map(|files| files.into_iter().map(|(_, path)| path.clone()).collect::<Vec<_>>());
+        let cells = read_cells(&files)?.into_iter();
+        let mut read: HashMap<Text, Vec<Row>> = cells.map(|rows| (rows[0].cell.clone(), rows)).collect();
+        let is_complete = |id: &Option<Text>| id.as_ref().is_some_and(|id| complete.contains_key(id.as_str()));
+        let open = manifest.cells.iter().filter(|cell| !is_complete(&cell.cell));
+        let open: HashSet<_> = open.map(|cell| cell.cell.as_ref().unwrap_or(&cell.spec)).collect();
+        let mut current = Current { incomplete: open.len(), ..Current::default() };
+        if wanted != Wanted::Complete {
+            for (cell, id) in listed().filter(|(_, id)| !complete.contains_key(id.as_str())) {
+                let samples = CellId::parse(id).map(|id| self.samples(id)).transpose()?.unwrap_or_default();
+                current.unfinished.insert(id.clone(), cell.samples);
+                read.insert(id.clone(), samples.into_values().flatten().collect());
+            }
+        }
+        for (cell, id) in listed() {
+            for row in read.get(id.as_str()).into_iter().flatten() {
+                current.rows.push(Row {
+                    sweep: manifest.sweep.clone(),
+                    model: cell.model.clone(),
+                    dataset: cell.dataset.clone(),
+                    policy: cell.policy.clone(),
+                    seed: manifest.seed,
+                    ..row.clone()
+                });
+            }
+        }
+        let judged = judged(&current.rows, &mut others)?;
+        current.rows.extend(judged);
+        if wanted == Wanted::All {
+            current.rows.extend(read_cells(&std::mem::take(&mut others))?.into_iter().flatten());
+        }
+        current.others = others.len();
+        Ok(current)
+    }
+
+    /// Writes the rows of the sweep's complete cells to `rows.parquet`, which other programs read.
+    ///
+    /// # Errors
+    /// A damaged cell, or a folder that cannot be written.
+    pub fn write_current(&self) -> Result<()> {
+        let rows = self.current(Wanted::Complete)?.rows;
+        write_whole(&self.folder().join("rows.parquet"), &checksum::add(&to_table(&rows).to_parquet()?))
+    }
+}
+
+/// Takes the verdicts on a sweep's stories out of the other cells. A row of a verdict has the columns of its story.
+fn judged(rows: &[Row], others: &mut Vec<PathBuf>) -> Result<Vec<Row>> {
+    let (files, rest): (Vec<PathBuf>, Vec<PathBuf>) =
+        std::mem::take(others).into_iter().partition(|path| is_verdicts(path));
+    *others = rest;
+    let stories = rows.iter().map(|row| ((&row.sample_id, &row.selection), row));
+    let stories: HashMap<(&Text, &Text), &Row> = if files.is_empty() { HashMap::new() } else { stories.collect() };
+    let mut own = Vec::new();
+    for (file, verdicts) in files.iter().zip(read_cells(&files)?) {
+        let named = verdicts.into_iter().map(|row| {
+            let story = *stories.get(&(&row.sample_id, &row.selection))?;
+            let (_, judge) = row.dataset.split_once(JUDGED_BY)?;
+            Some(Row {
+                sweep: story.sweep.clone(),
+                model: story.model.clone(),
+                dataset: format!("{}{JUDGED_BY}{judge}", story.dataset).into(),
+                policy: story.policy.clone(),
+                seed: story.seed,
+                ..row
+            })
+        });
+        match named.collect::<Option<Vec<Row>>>() {
+            Some(named) => own.extend(named),
+            None => others.push(file.clone()),
+        }
+    }
+    Ok(own)
+}

@@ -1,0 +1,107 @@
+//! What a results folder is about: the cells of the sweep that was run last, in its order and under its names.
+//!
+//! Cells that the sweep no longer has stay in the folder, and are found again if it has them again.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::disk::{read_unless_removed, write_whole};
+use super::folder::Ledger;
+use super::row::Text;
+
+/// The file `sweep.json` of a results folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The sweep's name.
+    pub sweep: Text,
+    pub seed: u64,
+    /// In the order of the sweep: by model, task, policy and size.
+    pub cells: Vec<ManifestCell>,
+}
+
+/// A cell as the sweep calls it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ManifestCell {
+    /// Digest of what the sweep says of the cell, from which its id follows once model and texts are read.
+    pub spec: Text,
+    /// The id; `None` until model and texts were read.
+    pub cell: Option<Text>,
+    pub model: Text,
+    pub dataset: Text,
+    pub policy: Text,
+    /// Samples of the cell; 0 until texts were read.
+    pub samples: usize,
+}
+
+const FILE: &str = "sweep.json";
+const MOST_BYTES: u64 = 256 << 20;
+
+impl Manifest {
+    /// Takes ids that only `other` knows, and with `all` the cells that only `other` has.
+    fn complete_with(&mut self, other: &Manifest, all: bool) {
+        let name = |cell: &ManifestCell| (cell.spec.clone(), cell.policy.clone());
+        let places: HashMap<_, usize> = self.cells.iter().enumerate().map(|(at, cell)| (name(cell), at)).collect();
+        for theirs in &other.cells {
+            match places.get(&name(theirs)) {
+                Some(&at) if self.cells[at].cell.is_none() => self.cells[at] = theirs.clone(),
+                Some(_) => {}
+                None if all => self.cells.push(theirs.clone()),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Ledger {
+    fn manifest_path(&self) -> PathBuf {
+        self.folder().join(FILE)
+    }
+
+    /// The sweep that was run last; `None` in folders of earlier versions.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn manifest(&self) -> Result<Option<Manifest>> {
+        let path = self.manifest_path();
+        let Some(bytes) = read_unless_removed(&path, MOST_BYTES)? else { return Ok(None) };
+        let hint = "hint: remove the file and run the sweep again; nothing is measured twice";
+        let manifest = serde_json::from_slice(&bytes);
+        Ok(Some(manifest.with_context(|| format!("{} is damaged\n{hint}", path.display()))?))
+    }
+
+    /// Makes this the sweep of the folder. Cells whose model or texts were not read this time keep the ids they had.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub fn set_manifest(&self, mut manifest: Manifest) -> Result<()> {
+        let former = self.manifest()?;
+        if let Some(former) = &former {
+            manifest.complete_with(former, false);
+        }
+        self.write_manifest(former.as_ref(), &manifest)
+    }
+
+    /// Adds the cells of another folder's sweep.
+    pub(super) fn merge_manifest(&self, other: &Ledger) -> Result<()> {
+        let (own, theirs) = (self.manifest()?, other.manifest()?);
+        let Some(mut manifest) = own.clone().or(theirs.clone()) else { return Ok(()) };
+        if let Some(theirs) = theirs {
+            manifest.complete_with(&theirs, true);
+        }
+        self.write_manifest(own.as_ref(), &manifest)?;
+        self.write_current()
+    }
+
+    fn write_manifest(&self, former: Option<&Manifest>, manifest: &Manifest) -> Result<()> {
+        if former == Some(manifest) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec_pretty(manifest).context("the sweep cannot be written as JSON")?;
+        write_whole(&self.manifest_path(), &text)?;
+        // A run may be killed: from here on its file must not hold rows of the former sweep.
+        if former.is_some() { self.write_current() } else { Ok(()) }
+    }
+}
