@@ -1,6 +1,7 @@
 //! The rows of the sweep that was run last, under the names that it uses, and the file of them for other programs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -104,6 +105,10 @@ impl Ledger {
     /// # Errors
     /// A damaged cell, or a folder that cannot be written.
     pub fn write_current(&self) -> Result<()> {
+        // Of two processes that end together, the second must see the cells of the first. Without locks, as on some network
+        // file systems, the next run or `merge` mends the file.
+        let lock = File::create(self.folder().join(".rows.lock"));
+        let _ = lock.as_ref().map(File::lock);
         let rows = self.current(Wanted::Complete)?.rows;
         write_whole(&self.folder().join("rows.parquet"), &checksum::add(&to_table(&rows).to_parquet()?))
     }

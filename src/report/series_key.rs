@@ -40,6 +40,10 @@ pub struct SeriesKey {
 const DRAWN: &str = "temperature=";
 const GREEDY: &str = "temperature=0";
 
+/// Details that titles treat in a way of their own.
+const SAMPLES: &str = "samples";
+const DATA: &str = "data";
+
 impl SeriesKey {
     /// The names of the fields, as in rows.
     pub fn names() -> [&'static str; 17] {
@@ -127,8 +131,10 @@ impl SeriesKey {
     /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are left
     /// out.
     pub fn details(&self) -> Vec<(&str, String)> {
-        let details = [
-            ("samples", self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all}"))),
+        let samples = self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all}"));
+        let selection = self.selection.split(' ').filter_map(|pair| pair.split_once('='));
+        let selection = selection.map(|(name, value)| (name, value.to_owned()));
+        let others = [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
             ("length", self.length.to_string()),
@@ -137,15 +143,14 @@ impl SeriesKey {
             ("tail", self.tail.to_string()),
             ("generation", self.generation.to_string()),
             ("compare_to_full", if self.compare_to_full { "yes".to_owned() } else { String::new() }),
-            ("data", shorten(&self.data)),
+            (DATA, shorten(&self.data)),
             ("seed", if self.seed == 0 { String::new() } else { self.seed.to_string() }),
             ("prefill", self.prefill.to_string()),
             ("engine", self.engine.to_string()),
             ("device", self.device.to_string()),
         ];
-        let selection = self.selection.split(' ').filter_map(|pair| pair.split_once('='));
-        let selection = selection.map(|(name, value)| (name, value.to_owned()));
-        details.into_iter().chain(selection).filter(|(_, value)| !value.is_empty()).collect()
+        let details = [(SAMPLES, samples)].into_iter().chain(selection).chain(others);
+        details.filter(|(_, value)| !value.is_empty()).collect()
     }
 
     /// Model, data set and task in full, and the details.
@@ -172,13 +177,27 @@ impl SeriesKey {
         let head = |key: &SeriesKey| (key.model.clone(), key.dataset.clone(), key.task.clone());
         let alike: Vec<Vec<(&str, String)>> =
             among.iter().filter(|other| head(other) == head(self)).map(SeriesKey::details).collect();
-        for (name, value) in self.details() {
-            match name {
-                "samples" => parts.push(format!("{value} samples")),
-                _ if alike.iter().any(|other| !other.iter().any(|(own, of)| *own == name && *of == value)) => {
-                    parts.push(format!("{name} {}", escape::plain(&value)));
+        let own = self.details();
+        let has = |details: &[(&str, String)], detail: &(&str, String)| details.contains(detail);
+        // Other texts nearly always come with another selection, which says more than a digest.
+        let is_told = |(name, _): &&(&str, String)| !matches!(*name, SAMPLES | DATA);
+        let same_but_data = |other: &&Vec<(&str, String)>| {
+            let [own, other] = [&own, *other].map(|of| of.iter().filter(is_told).collect::<Vec<_>>());
+            own == other
+        };
+        let ambiguous: Vec<&Vec<(&str, String)>> = alike.iter().filter(same_but_data).collect();
+        for detail in &own {
+            let (name, value) = detail;
+            let differs = match *name {
+                SAMPLES => {
+                    parts.push(format!("{value} samples"));
+                    false
                 }
-                _ => {}
+                DATA => ambiguous.iter().any(|other| !has(other, detail)),
+                _ => alike.iter().any(|other| !has(other, detail)),
+            };
+            if differs {
+                parts.push(format!("{name} {}", escape::plain(value)));
             }
         }
         parts.join(" \u{B7} ")

@@ -116,7 +116,7 @@ pub fn prepare(
 ) -> Result<Prepared> {
     let all = sweep.expand();
     let mut ids: HashMap<CellId, String> = HashMap::new();
-    let mut resolved: HashMap<(Text, String), (CellId, usize)> = HashMap::new();
+    let mut resolved: HashMap<Text, (CellId, usize)> = HashMap::new();
     let cells = selection.of(all.clone())?;
     let mut prepared =
         Prepared { model_tasks: Vec::new(), unavailable: Vec::new(), elsewhere: 0, manifest: Manifest::default() };
@@ -139,7 +139,7 @@ pub fn prepare(
             for asked in cells {
                 let cell = asked.resolved(dtype, bos);
                 let id = cell.id(&revision, &digest);
-                resolved.insert((asked.spec(), asked.label()), (id, samples.len()));
+                resolved.insert(asked.spec(), (id, samples.len()));
                 match ids.get(&id) {
                     Some(of) => aliases.push(Alias { cell, of: of.clone() }),
                     None => {
@@ -168,7 +168,7 @@ pub fn prepare(
     prepared.manifest = Manifest {
         sweep: sweep.name.as_str().into(),
         seed: sweep.seed,
-        cells: all.iter().map(|cell| manifest_cell(cell, resolved.get(&(cell.spec(), cell.label())))).collect(),
+        cells: all.iter().map(|cell| manifest_cell(cell, resolved.get(&cell.spec()))).collect(),
     };
     if let Some(shard) = selection.shard {
         prepared.keep_shard(shard);
