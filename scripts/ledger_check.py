@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes every point of a report again, from the ledger alone and by the words of results/README.md.
+"""Computes every point of a report again, from the rows alone and by the words of results/README.md.
 
     tova-bench report RESULTS                       # writes RESULTS/report.csv
     python ledger_check.py RESULTS...               # compares; --report CSV where it was written elsewhere
@@ -28,8 +28,10 @@ import pyarrow.parquet as pq
 
 TOLERANCE = 1e-12
 README = Path(__file__).parent.parent / "results" / "README.md"
-SETTING = "task dataset model model_revision dtype length stride bos tail generation seed prefill device".split()
-READ = [*SETTING, *"cell policy cache_size positions sample cluster metric slice value weight engine date".split()]
+SETTING = (
+    "task dataset model model_revision dtype length stride bos tail generation compare_to_full selection data seed prefill engine device"
+).split()
+READ = [*SETTING, *"cell policy cache_size positions sample cluster metric slice value weight".split()]
 
 PERPLEXITIES = {"nll", "nll_word", "nll_written"}
 RATES = {"decode", "decode_batch", "prefill"}
@@ -52,10 +54,10 @@ CHANCE = {"recall": "recall_chance", "f1": "f1_trivial", "rouge": "rouge_trivial
 
 
 def files_of(results):
-    files = sorted(str(file) for file in (results / "cells").glob("*.parquet") if not file.name.startswith("."))
-    if not files:
-        sys.exit(f"{results} holds no results: it has no cells/*.parquet")
-    return files
+    file = results / "rows.parquet"
+    if not file.is_file():
+        sys.exit(f"{results} holds no results: it has no rows.parquet")
+    return [str(file)]
 
 
 def by_pyarrow(files):
@@ -137,7 +139,11 @@ def read(results):
             if count != expected[key][2] or off > TOLERANCE:
                 wrong.append(f"{name} sums {key} to {value}, {weight} over {count} rows, not {expected[key]}")
     print(f"  {len(files)} cells, {len(rows['cell'])} rows; sums of {len(expected)} groups by four readers: largest difference {worst:.1e}")
-    return [dict(zip(READ, row, strict=True)) for row in zip(*(rows[column] for column in READ), strict=True)], wrong
+    found = [dict(zip(READ, row, strict=True)) for row in zip(*(rows[column] for column in READ), strict=True)]
+    for row in found:
+        # The file has the length there, the report nothing.
+        row["cache_size"] = None if row["policy"] == "full" else row["cache_size"]
+    return found, wrong
 
 
 def check_columns(results):
@@ -173,11 +179,10 @@ class Cell:
     """What one cell says of one metric: samples to (cluster, values, weight)."""
 
     def __init__(self):
-        self.samples, self.age = {}, (0, "")
+        self.samples = {}
 
     def of(self, samples):
         cell = Cell()
-        cell.age = self.age
         cell.samples = {sample: self.samples[sample] for sample in self.samples if sample in samples}
         return cell
 
@@ -205,32 +210,33 @@ def shared(row):
 
 
 def gather(rows):
-    """(setting, metric, group) -> (policy, size) -> cell -> Cell. `full` and `truncate` notice no way of filling a cache, so
-    they stand in every setting that differs from theirs in that alone."""
+    """(setting, metric, group) -> (policy, size) -> Cell. `full` and `truncate` notice no way of filling a cache and are not
+    compared with full, so they stand in every setting that differs from theirs in these alone."""
     homes = defaultdict(set)
-    prefill = SETTING.index("prefill")
+    aside = {SETTING.index("prefill"), SETTING.index("compare_to_full")}
 
     def setting_of(row):
         own = [row[column] for column in SETTING]
         own[SETTING.index("generation")] = row["generation"] or ""
         if row["task"] != "timing":
             own[SETTING.index("device")] = ""
+        if not re.search(r"temperature=(?!0( |$))", row["generation"] or ""):
+            own[SETTING.index("seed")] = 0
         return tuple(own)
 
     def without(setting):
-        return setting[:prefill] + setting[prefill + 1 :]
+        return tuple(value for at, value in enumerate(setting) if at not in aside)
 
     settings = [setting_of(row) for row in rows]
     for row, setting in zip(rows, settings, strict=True):
         if not shared(row):
             homes[without(setting)].add(setting)
-    panels = defaultdict(lambda: defaultdict(lambda: defaultdict(Cell)))
+    panels = defaultdict(lambda: defaultdict(Cell))
     for row, setting in zip(rows, settings, strict=True):
         moved = row["positions"] != "absolute" and not shared(row)
         place = (f"{row['policy']}@{row['positions']}" if moved else row["policy"], row["cache_size"])
         for home in (homes.get(without(setting)) if shared(row) else None) or [setting]:
-            cell = panels[home, row["metric"], row["slice"]][place][row["cell"]]
-            cell.age = max(cell.age, (row["engine"], row["date"]))
+            cell = panels[home, row["metric"], row["slice"]][place]
             # A sample that comes twice counts once.
             cell.samples.setdefault(row["sample"], (row["cluster"], (row["value"],), row["weight"]))
     return panels
@@ -242,17 +248,15 @@ def together(panels, whole, parts):
         three = [panels.get((setting, part, group)) for part in parts]
         if None in three:
             continue
-        for place, cells in three[0].items():
-            for name, first in cells.items():
-                others = [other.get(place, {}).get(name) for other in three[1:]]
-                if None in others:
-                    continue
-                cell = panels[setting, whole, group][place][name]
-                cell.age = first.age
-                for sample, (cluster, values, weight) in first.samples.items():
-                    if all(sample in other.samples for other in others):
-                        beside = tuple(other.samples[sample][1][0] for other in others)
-                        cell.samples[sample] = (cluster, values + beside, weight)
+        for place, first in three[0].items():
+            others = [other.get(place) for other in three[1:]]
+            if None in others:
+                continue
+            cell = panels[setting, whole, group][place]
+            for sample, (cluster, values, weight) in first.samples.items():
+                if all(sample in other.samples for other in others):
+                    beside = tuple(other.samples[sample][1][0] for other in others)
+                    cell.samples[sample] = (cluster, values + beside, weight)
 
 
 def running(panels):
@@ -264,25 +268,18 @@ def running(panels):
             of_one[setting, metric].append((int(piece[1]), int(piece[2]), group))
     averages = {}
     for (setting, metric), pieces in of_one.items():
-        sums = defaultdict(lambda: defaultdict(Cell))
+        sums = defaultdict(Cell)
         for _, last, group in sorted(pieces):
-            reached = defaultdict(dict)
-            for place, cells in panels[setting, metric, group].items():
-                for name, cell in cells.items():
-                    so_far = sums[place][name]
-                    so_far.age = cell.age
-                    for sample, (cluster, (value,), weight) in cell.samples.items():
-                        _, (before,), weighed = so_far.samples.get(sample, (None, (0.0,), 0.0))
-                        so_far.samples[sample] = (cluster, (before + value,), weighed + weight)
-                    reached[place][name] = so_far.of(cell.samples)
+            reached = {}
+            for place, cell in panels[setting, metric, group].items():
+                so_far = sums[place]
+                for sample, (cluster, (value,), weight) in cell.samples.items():
+                    _, (before,), weighed = so_far.samples.get(sample, (None, (0.0,), 0.0))
+                    so_far.samples[sample] = (cluster, (before + value,), weighed + weight)
+                reached[place] = so_far.of(cell.samples)
             end = min(last + 1, setting[SETTING.index("length")])
             averages[setting, metric, f"running:{end}"] = reached
     return averages
-
-
-def newest(cells):
-    """The cell that counts where several claim one place: of the later engine, else of the later date."""
-    return max(cells.items(), key=lambda item: (item[1].age, item[0]))[1]
 
 
 def points(rows):
@@ -297,16 +294,15 @@ def points(rows):
     }
     found = {}
     for (setting, metric, group), places in (shown | running(panels)).items():
-        chosen = {place: newest(cells) for place, cells in places.items()}
+        chosen = places
         full = chosen.get(("full", None))
         samples = {sample for cell in chosen.values() for sample in cell.samples}
         chance = None
         guesses = panels.get((setting, CHANCE.get(metric), group), {})
         if guesses and not (group or "").startswith("running:"):
             # The same for every policy; the one that covers most speaks for all, the last of equals.
-            ordered = sorted(guesses.items(), key=lambda item: (item[0][0], -1 if item[0][1] is None else item[0][1]))
-            fullest = max(enumerate(ordered), key=lambda one: (len(newest(one[1][1]).samples), one[0]))[1]
-            chance = quantity(CHANCE[metric], newest(fullest[1]))
+            fullest = max(enumerate(guesses.values()), key=lambda one: (len(one[1].samples), one[0]))[1]
+            chance = quantity(CHANCE[metric], fullest)
         for (policy, size), cell in chosen.items():
             value = quantity(metric, cell)
             if value is None:
@@ -335,7 +331,8 @@ def points(rows):
 def in_report(path):
     """The points of report.csv, under the same keys."""
     csv.field_size_limit(1 << 30)
-    kinds = {"length": int, "stride": int, "seed": int, "bos": lambda text: text == "true"}
+    kinds = {name: int for name in ("length", "stride", "seed", "engine")}
+    kinds |= {name: lambda text: text == "true" for name in ("bos", "compare_to_full")}
     found = {}
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
@@ -396,7 +393,7 @@ def blocks():
 
 def run_query(language, code, results):
     """The table a query prints, as polars has it."""
-    code = re.sub(r"results/[a-z0-9-]+/cells", f"{results.resolve()}/cells", code)
+    code = re.sub(r"results/[a-z0-9-]+/rows", f"{results.resolve()}/rows", code)
     if language == "sql":
         return pl.DataFrame(duckdb.sql(code).to_arrow_table())
     printed = []
