@@ -77,13 +77,15 @@ pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
 /// a sweep took more books or has other settings that change no sample; then those of another path to the same model and
 /// data. Only where there is one such key on either side.
 pub(super) fn align<'a>(before: &Side<'a>, after: Side<'a>) -> Side<'a> {
-    let texts = |key: &SeriesKey| SeriesKey {
-        selection: Text::new(),
-        data: Text::new(),
-        compare_to_full: false,
-        ..key.clone()
+    let texts = |key: &SeriesKey| {
+        let (selection, data) = (Text::new(), Text::new());
+        SeriesKey { selection, data, compare_to_full: false, ..key.clone() }
     };
-    let paths = |key: &SeriesKey| SeriesKey { model: Text::new(), dataset: Text::new(), ..texts(key) };
+    // Rows of earlier versions do not say what was read.
+    let paths = |key: &SeriesKey| match key.data.is_empty() {
+        true => key.clone(),
+        false => SeriesKey { model: Text::new(), dataset: Text::new(), ..key.clone() },
+    };
     let mut after = after;
     for loosely in [&texts as &dyn Fn(&SeriesKey) -> SeriesKey, &paths] {
         let keys = |side: &Side<'_>| side.keys().map(|subject| subject.key.clone()).collect::<BTreeSet<_>>();

@@ -125,6 +125,17 @@ fn cells_are_paired_by_what_they_mean() {
     for (place, meaning) in meanings.into_iter().enumerate() {
         assert_eq!(verdicts(&of(meaning)), apart, "meaning {place}");
     }
+    // The same texts under another path, or more of them under the same.
+    let read = |dataset: &str, data: &str| {
+        changed(base.clone(), |row| (row.dataset, row.data) = (dataset.into(), data.into()))
+    };
+    let found = |before: &[Row], after: &[Row]| compared(before, after, &Options::default()).points[0].verdict;
+    assert_eq!(found(&read("./a", "1"), &read("../b/a", "1")), Verdict::Equal);
+    assert_eq!(found(&read("./a", "1"), &read("./a", "2")), Verdict::Equal);
+    assert_eq!(found(&read("./a", "1"), &read("./b", "2")), Verdict::Missing);
+    // Two that could be meant are none.
+    let two = [read("./a", "2"), changed(read("./a", "3"), |row| row.cell = "3".into())].concat();
+    assert_eq!(found(&read("./a", "1"), &two), Verdict::Missing);
     // How a bounded cache is filled does not concern an unbounded one.
     let full = |change: fn(&mut Row)| changed(books.map(|sample| row("full", None, "nll", sample)).into(), change);
     let one_shot = full(|row| (row.prefill, row.positions) = ("one_shot".into(), "slot".into()));
@@ -226,9 +237,11 @@ fn exactly_compared_another_engine_is_no_equal_and_what_never_repeats_is_left_ou
     let options = Options { exact: Some(1e-6), ..Options::default() };
     let before = cell("nll", &[("a", "a", 200.0, 100.0)]);
     let after = changed(before.clone(), |row| (row.engine, row.cell) = (3, "3".into()));
-    // An older cell beside the new one does not hide it.
-    let found = compared(&[before.clone(), after].concat(), &before, &options);
+    let found = compared(&before, &after, &options);
     assert_eq!((only(&found).verdict, found.failed()), (Verdict::AnotherEngine, true));
+    // Of two engines on one side neither is the right one.
+    let both = [before.clone(), after].concat();
+    assert!(compare(("before", &both), ("after", &before), &options).is_err());
     // Times and verdicts of a judge never repeat.
     let judged = changed(before.clone(), |row| row.metric = "judge_win".into());
     let found = compared(&[before.clone(), judged, timed("cpu", [1.0; 3])].concat(), &before, &options);

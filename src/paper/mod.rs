@@ -26,7 +26,7 @@ use crate::ledger::{Row, write_derived};
 use crate::report::curve::Page;
 use crate::report::retention::{self, Section};
 use crate::report::scene::Scene;
-use crate::report::{self, Format, Panel, RUNNING, Results, SeriesKey, Sheet, Written, table};
+use crate::report::{self, Format, Panel, RUNNING, Results, SeriesKey, Sheet, Written, order, table};
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
@@ -166,6 +166,10 @@ impl<'a> Evidence<'a> {
         let mut panels: Vec<Panel> = whole.filter(|panel| panel.metric.id == metric).cloned().collect();
         for panel in &mut panels {
             panel.points.retain(|point| point.is_full() || policies(&point.policy));
+            // As the paper has them, and not the sweep.
+            panel
+                .points
+                .sort_by(|a, b| (order::of(&a.policy), a.cache_size).cmp(&(order::of(&b.policy), b.cache_size)));
         }
         panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
         // The paper's figures show no guesses.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::published::{Beside, Published};
 use super::series::AllSeries;
@@ -53,7 +53,9 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
         }
     }
     let table = |(key, lines): (SeriesKey, IndexMap<_, Repeats>)| {
-        let lines: Vec<Repeats> = lines.into_values().collect();
+        let mut lines: Vec<Repeats> = lines.into_values().collect();
+        let policies: IndexSet<String> = lines.iter().map(|line| line.policy.clone()).collect();
+        lines.sort_by_key(|line| (policies.get_index_of(&line.policy), line.size));
         let names: Vec<(&str, Option<u32>)> = lines.iter().map(|line| (line.policy.as_str(), line.size)).collect();
         let beside = published.beside_decoding(&key, &names);
         Throughput { key, lines, beside }

@@ -188,8 +188,8 @@ seed: 42
     assert_eq!(sweep.tasks[0].dataset, "emozilla/pg19-test");
     assert_eq!(
         sweep.tasks[0].to_string(),
-        "task=perplexity\nlength=1024\nstride=512\nbos=false\ntail=keep\nbooks=3\nchunks_per_book=2\n\
-         compare_to_full=true\n"
+        "task=perplexity\nlength=1024\nstride=512\nbos=false\ntail=keep\ncompare_to_full=true\n\
+         books=3\nchunks_per_book=2\n"
     );
 }
 
@@ -210,9 +210,9 @@ fn every_setting_of_writing_is_read() {
     assert_eq!(sweep.tasks[0].dataset, "./s");
     assert_eq!(
         sweep.tasks[0].to_string(),
-        "task=squality\nsplit=validation\nprompt=paper\nlength=2048\ndocuments=3\nquestions=2\nmax_new_tokens=100\n\
+        "task=squality\nprompt=paper\nlength=2048\nmax_new_tokens=100\n\
          temperature=0.7\ntop_k=40\ntop_p=0.9\nrepetition_penalty=1.2\nchat_template=false\nstop=\\n\n\
-         prefill=one_shot\nquery_aware=false\n"
+         prefill=one_shot\nquery_aware=false\nsplit=validation\ndocuments=3\nquestions=2\n"
     );
     // A cache that never evicts has no prefill settings.
     let cells = sweep.expand();
