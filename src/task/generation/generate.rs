@@ -180,11 +180,16 @@ impl Generation<'_> {
         };
         let seconds = (started.elapsed().as_secs_f64() + self.prefix_seconds()) / ready.len() as f64;
         for ((index, peak, prompt), written) in ready.into_iter().zip(written) {
+            // A cache that never evicts has all tokens; how much it has allocated depends on the other prompts.
+            let peak_cache_bytes = match self.config.rule {
+                CacheRule::Evict { .. } => peak.max(written.cache_bytes),
+                _ => self.model.shape().cache_bytes(prompt.len() + written.tokens.len()),
+            };
             let result =
                 self.score(&self.prompts.prompts[index].request, &prompt, &written).map(|sums| SampleResult {
                     sums,
                     seconds,
-                    peak_cache_bytes: peak.max(written.cache_bytes),
+                    peak_cache_bytes,
                     prompt_tokens: prompt.len(),
                     new_tokens: written.tokens.len(),
                     side_files: Vec::new(),
@@ -261,13 +266,13 @@ impl Generation<'_> {
                 model.read(&tokens[read..prompt.document], &mut memory)?;
                 read = prompt.document;
             }
-            peak = memory.bytes();
+            peak = model.shape().cache_bytes(read);
             memory.cut();
         }
         let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
         let state = states.narrow(0, tokens.len() - read - 1, 1)?;
         if self.cuts_prompt() && config.query_aware {
-            peak = memory.bytes();
+            peak = model.shape().cache_bytes(tokens.len());
             memory.cut();
         }
         peak = peak.max(memory.bytes());
