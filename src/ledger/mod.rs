@@ -21,6 +21,6 @@ pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};
 pub use merge::Merged;
-pub use only::{Field, Only, OnlyError, admits, select};
+pub use only::{Field, Only, OnlyError, admits, passes, select};
 pub use row::{COLUMNS, Row, Text, date};
 pub use schema::{read_rows, write_rows};

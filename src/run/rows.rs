@@ -51,7 +51,7 @@ impl Provenance {
             policy: cell.policy.as_str().into(),
             score: policy.map(|policy| policy.score.name().into()),
             scope: policy.map(|policy| policy.scope.name().into()),
-            keep_first: policy.map_or(0, |policy| policy.keep_first as u32),
+            keep_first: policy.map_or(0, |policy| policy.keep_first.of(size.unwrap_or_default()) as u32),
             keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
             cache_size: size.map(|size| size as u32),
             positions: cell.positions.name().into(),
