@@ -14,10 +14,10 @@ use crate::task::{Piece, pieces};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
 ///
-/// "nll" has one number for each token after the first. With `--policy truncate` the text is cut into pieces of K tokens, each
-/// read with an empty cache, as `run` does. If the text begins with BOS, a piece is BOS and K - 1 tokens of the text, and every
-/// token of the text has an NLL; otherwise nothing comes before the first token of a piece, and its NLL is null. Survivors are
-/// those of the last piece.
+/// "nll" has one number for each token after the first. With `--policy truncate` the text is cut into pieces of K
+/// tokens, each read with an empty cache, as `run` does. If the text begins with BOS, a piece is BOS and K - 1 tokens of
+/// the text, and every token of the text has an NLL; otherwise nothing comes before the first token of a piece, and its
+/// NLL is null. Survivors are those of the last piece.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -82,8 +82,8 @@ pub fn passes(only: &[Only], admits: impl Fn(&Only) -> bool) -> bool {
     only.iter().all(|asked| only.iter().any(|other| other.field == asked.field && admits(other)))
 }
 
-/// The rows that pass `only` ([`passes`]). `size=` keeps the full cache, the reference at every size; a bare policy name admits all
-/// kinds of positions, `tova@squeezed` only that one.
+/// The rows that pass `only` ([`passes`]). `size=` keeps the full cache, the reference at every size; a bare policy name
+/// admits all kinds of positions, `tova@squeezed` only that one.
 ///
 /// # Errors
 /// A value that no row has.

@@ -124,8 +124,8 @@ pub(super) struct PolicyYaml {
     /// Which heads decide together.
     #[schemars(schema_with = "names::scopes")]
     pub scope: Scope,
-    /// The first tokens of a text that are never evicted: tokens such as 4, or a whole percentage of the cache size such as
-    /// "10%".
+    /// The first tokens of a text that are never evicted: tokens such as 4, or a whole percentage of the cache size such
+    /// as "10%".
     #[serde(default)]
     pub keep_first: AmountYaml,
     /// The newest entries that are never evicted: tokens such as 16, or a whole percentage of the cache size such as "10%".
