@@ -314,8 +314,8 @@ fn survivors_do_not_depend_on_the_chunk_length() {
         ("knorm-layer", 1),
         ("random", 1),
     ] {
-        let size = if policy == "full" { 180 } else { 33 };
-        let rule = ["--policy", policy, "--cache-size", "33"];
+        let (size, given) = if policy == "full" { (180, &[][..]) } else { (33, &["--cache-size", "33"][..]) };
+        let rule = [&["--policy", policy], given].concat();
         let whole = score("mistral-gqa", &rule);
         assert_eq!((whole.nll.len(), whole.survivors.len()), (179, 2), "{policy}");
         for layer in &whole.survivors {
