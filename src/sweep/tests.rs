@@ -358,7 +358,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
     refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
     refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
-    let first = "a: {score: random, scope: layer, keep_first: 1.5}";
+    let first = "a: {score: random, scope: layer, keep_first: 101%}";
     refused(&define(first), "keep_first", "a whole percentage", "configs/");
     let recent = "a: {score: random, scope: layer, keep_recent: 101%}";
     refused(&define(recent), "keep_recent", "a whole percentage", "configs/");
