@@ -250,7 +250,7 @@ fn sweep(folder: &Path, seed: u64, results: &str) -> Vec<Row> {
     let story = story();
     let tasks: String = TASKS.iter().chain([&story.as_str()]).map(|task| format!("  - {task}\n")).collect();
     let text = format!(
-        "models: [pocket]\npolicies: [full, truncate, h2o, tova, random, random-head]\n\
+        "models: [pocket]\npolicies: [full, window, h2o, tova, random, random-head]\n\
          define: {{random-head: {{score: random, scope: head, keep_first: 4}}}}\n\
          cache_sizes: [64, 128, 1024]\nseed: {seed}\ntasks:\n{tasks}"
     );
