@@ -314,8 +314,8 @@ fn survivors_do_not_depend_on_the_chunk_length() {
         ("knorm-layer", 1),
         ("random", 1),
     ] {
-        let size = if policy == "full" { 180 } else { 33 };
-        let rule = ["--policy", policy, "--cache-size", "33"];
+        let (size, given) = if policy == "full" { (180, &[][..]) } else { (33, &["--cache-size", "33"][..]) };
+        let rule = [&["--policy", policy], given].concat();
         let whole = score("mistral-gqa", &rule);
         assert_eq!((whole.nll.len(), whole.survivors.len()), (179, 2), "{policy}");
         for layer in &whole.survivors {
@@ -374,6 +374,80 @@ fn truncate_starts_each_piece_with_an_empty_cache() {
     for size in ["180", "181"] {
         let whole = score("llama-mha", &["--policy", "truncate", "--cache-size", size]);
         assert_eq!((whole.nll, whole.survivors), (full.nll.clone(), full.survivors.clone()));
+    }
+}
+
+/// `truncate` by its definition, each piece a text of its own; by `score`; and by `run`.
+#[test]
+fn truncate_means_the_same_to_score_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let model = copy(folder, "model");
+    // The model's tokens 2 to 27 are a to z.
+    let mut random = fastrand::Rng::with_seed(4);
+    let text: Vec<u32> = (0..60).map(|_| random.u32(2..28)).collect();
+    let letters: Vec<String> = text.iter().map(|token| char::from(b'a' + *token as u8 - 2).to_string()).collect();
+    fs::create_dir(folder.join("texts")).unwrap();
+    fs::write(folder.join("texts/text.txt"), letters.join(" ")).unwrap();
+    let scored = |arguments: &[&str]| -> Vec<Option<f32>> {
+        let ended = run(folder, &[&["score", "--model", "./model"], arguments].concat()).with_code(0);
+        let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
+        serde_json::from_value(answer["nll"].clone()).unwrap()
+    };
+    let scored_tokens = |tokens: &[u32], rule: &[&str]| {
+        fs::write(folder.join("tokens.json"), json!(tokens).to_string()).unwrap();
+        scored(&[&["--tokens", "tokens.json"], rule].concat())
+    };
+    let sizes = [2, 3, 13, 31, 60, 61, 62];
+    for (adds_bos, setting) in [(true, "auto"), (false, "auto"), (false, "true")] {
+        let bos = adds_bos || setting == "true";
+        let config = json!({"bos_token": "<s>", "add_bos_token": adds_bos});
+        fs::write(model.join("tokenizer_config.json"), config.to_string()).unwrap();
+        let task = format!("dataset: ./texts, tail: keep, bos: {setting}");
+        let cache_sizes = format!("{sizes:?}");
+        Sweep { models: "[./model]", policies: "[truncate]", cache_sizes: &cache_sizes, tasks: &[&task], ..SMALL }
+            .write(folder);
+        let results = format!("{adds_bos}-{setting}");
+        run(folder, &[&RUN[..], &[&results]].concat()).with_code(0);
+        let rows = measured(&folder.join(&results));
+        for size in sizes {
+            let lead: &[u32] = if bos { &[1] } else { &[] };
+            let alone: Vec<Vec<Option<f32>>> =
+                text.chunks(size - lead.len()).map(|piece| scored_tokens(&[lead, piece].concat(), &[])).collect();
+            // Without BOS, the first token of a piece has nothing before it.
+            let expected = if bos { alone.concat() } else { alone.join(&None) };
+            let size_given = size.to_string();
+            let rule = ["--policy", "truncate", "--cache-size", &size_given];
+            assert_eq!(scored_tokens(&[lead, &text].concat(), &rule), expected, "{size} tokens, BOS {bos}");
+            if setting == "auto" {
+                let of_text = scored(&[&["--text", "texts/text.txt"], &rule[..]].concat());
+                assert_eq!(of_text, expected, "{size} tokens, BOS {bos}");
+            }
+            let own =
+                |row: &&Row| row.cache_size == Some(size as u32) && row.metric == "nll" && row.slice.is_none();
+            let row = rows.iter().find(own).unwrap();
+            let known: Vec<f64> = expected.iter().flatten().map(|nll| f64::from(*nll)).collect();
+            assert_eq!(
+                (row.value, row.weight),
+                (known.iter().sum(), known.len() as f64),
+                "{size} tokens, BOS {bos}"
+            );
+        }
+    }
+}
+
+#[test]
+fn survivors_of_a_piece_are_positions_in_the_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    copy(folder, "model");
+    fs::write(folder.join("text"), "a b c d e f").unwrap();
+    let truncate = ["--policy", "truncate", "--cache-size", "3"];
+    let ended = run(folder, &[&["score", "--model", "./model", "--text", "text"], &truncate[..]].concat());
+    let answer: Value = serde_json::from_str(&ended.with_code(0).stdout).unwrap();
+    // BOS a b, BOS c d, BOS e f.
+    for layer in answer["survivors"].as_array().unwrap() {
+        assert_eq!(layer, &json!([[0, 5, 6]]));
     }
 }
 
@@ -473,6 +547,8 @@ fn mistakes_on_the_command_line_are_refused() {
         (&score, &["--policy", "tova", "--cache-size", "0"], "cache size 0"),
         (&score, &["--policy", "window+4", "--cache-size", "4"], "keep_first 4"),
         (&score, &["--policy", "truncate", "--cache-size", "1"], "truncate to 1 tokens"),
+        (&score, &["--policy", "full", "--cache-size", "64"], "hint: leave out --cache-size"),
+        (&write, &["--cache-size", "64"], "--cache-size has no meaning for the policy full"),
         (&score, &["--chunk", "0"], "'0' for '--chunk"),
         (&score, &["--text", "tokens"], "cannot be used with"),
         (&score[..3], &[], "--tokens <FILE>"),

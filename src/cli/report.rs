@@ -22,7 +22,7 @@ pub(super) struct Arguments {
     #[arg(required = true, value_name = "RESULTS")]
     results: Vec<PathBuf>,
     /// Only cells with one of these values, such as policy=full,tova or size=64,512, which keeps the full cache; may be
-    /// repeated
+    /// repeated: values of one key add up, different keys must all hold
     #[arg(long, value_name = "KEY=VALUES")]
     only: Vec<Only>,
     #[command(flatten)]

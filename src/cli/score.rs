@@ -10,8 +10,14 @@ use serde_json::{Value, json};
 use super::output::print;
 use super::text_args::TextArguments;
 use crate::lm::{LanguageModel, MemoryPlan, ReadStats};
+use crate::task::{Piece, pieces};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
+///
+/// "nll" has one number for each token after the first. With `--policy truncate` the text is cut into pieces of K
+/// tokens, each read with an empty cache, as `run` does. If the text begins with BOS, a piece is BOS and K - 1 tokens of
+/// the text, and every token of the text has an NLL; otherwise nothing comes before the first token of a piece, and its
+/// NLL is null. Survivors are those of the last piece.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -26,7 +32,7 @@ pub(super) struct Arguments {
 
 #[derive(Default)]
 struct Reading {
-    /// `None` for the first token of a piece, which nothing predicts.
+    /// Of every token after the first; `None` if it is the first of a piece, which nothing predicts.
     nll: Vec<Option<f32>>,
     /// (layers)(groups)(entries)
     survivors: Vec<Vec<Vec<u32>>>,
@@ -41,9 +47,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let pool = text.thread_pool()?;
     let files = text.files()?;
     let tokens = text.tokens(&files)?;
+    let (bos, piece) = match truncated {
+        Some(size) => (text.begins_with_bos(&files, &tokens), size),
+        None => (false, tokens.len()),
+    };
+    let pieces: Vec<Piece> = pieces(&tokens, bos, piece).collect();
     let model = text.load(&files)?;
     let answer = pool.install(|| -> Result<Value> {
-        let read = || read(&model, &tokens, &plan, truncated.unwrap_or(tokens.len()), text.chunk());
+        let read = || read(&model, &pieces, bos, &plan, text.chunk());
         let reading = read()?;
         let mut answer = json!({ "nll": reading.nll, "survivors": reading.survivors });
         if arguments.timing {
@@ -58,32 +69,32 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     print(&format!("{answer}\n"))
 }
 
-/// Reads the tokens in pieces of `piece`, each with an empty memory.
+/// Reads each piece with an empty memory. `bos` says whether they begin with BOS.
 fn read(
     model: &LanguageModel,
-    tokens: &[u32],
+    pieces: &[Piece],
+    bos: bool,
     plan: &MemoryPlan<'_>,
-    piece: usize,
     chunk: usize,
 ) -> Result<Reading> {
     let started = Instant::now();
     let mut reading = Reading::default();
-    for (index, piece_tokens) in tokens.chunks(piece).enumerate() {
+    for (index, Piece { tokens, start: offset }) in pieces.iter().enumerate() {
         let mut memory = model.new_memory(plan);
-        if index > 0 {
+        if index > 0 && !bos {
             reading.nll.push(None);
         }
-        for start in (0..piece_tokens.len()).step_by(chunk) {
-            let end = (start + chunk).min(piece_tokens.len());
-            let states = model.read(&piece_tokens[start..end], &mut memory)?;
-            let targets = &piece_tokens[start + 1..(end + 1).min(piece_tokens.len())];
+        for start in (0..tokens.len()).step_by(chunk) {
+            let end = (start + chunk).min(tokens.len());
+            let states = model.read(&tokens[start..end], &mut memory)?;
+            let targets = &tokens[start + 1..(end + 1).min(tokens.len())];
             if !targets.is_empty() {
                 let nll = model.nll(&states.narrow(0, 0, targets.len())?, targets)?;
                 reading.nll.extend(nll.into_iter().map(Some));
             }
         }
-        let offset = (index * piece) as u32;
-        let shifted = |born: &&[u32]| born.iter().map(|position| position + offset).collect();
+        let in_text = |&position: &u32| if bos && position == 0 { 0 } else { position + *offset as u32 };
+        let shifted = |born: &&[u32]| born.iter().map(in_text).collect();
         reading.survivors = memory.survivors().iter().map(|groups| groups.iter().map(shifted).collect()).collect();
         reading.read = memory.stats();
         reading.cache_bytes = reading.cache_bytes.max(memory.bytes());

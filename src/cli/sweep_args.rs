@@ -22,7 +22,8 @@ pub(super) struct SweepArguments {
     /// Results folder [default: results/<name of the sweep>]
     #[arg(short, long, env = "TOVA_BENCH_RESULTS", value_name = "DIR")]
     results: Option<PathBuf>,
-    /// Only cells with one of these values, such as policy=tova,h2o or size=64; may be repeated
+    /// Only cells with one of these values, such as policy=tova,h2o or size=64; may be repeated: values of one key add up,
+    /// different keys must all hold
     #[arg(long, value_name = "KEY=VALUES")]
     only: Vec<Only>,
     /// Only the first N cells

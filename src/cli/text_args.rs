@@ -33,7 +33,7 @@ pub(super) struct TextArguments {
     /// full, truncate, or a policy such as tova, h2o or window+4 (see `tova-bench list policies`)
     #[arg(long, default_value = "full")]
     policy: String,
-    /// Entries that survive each step, per layer and key-value head
+    /// Entries that survive each step, per layer and key-value head; not for full. For truncate the tokens of a piece
     #[arg(long, value_name = "K")]
     cache_size: Option<usize>,
     /// Positions at which keys are rotated after evictions: absolute, slot or squeezed
@@ -84,6 +84,13 @@ impl TextArguments {
         Ok(tokens)
     }
 
+    /// Whether the tokens begin with the model's BOS.
+    pub(super) fn begins_with_bos(&self, files: &ModelFiles, tokens: &[u32]) -> bool {
+        // Token ids can be read without a tokenizer; config.json may name BOS.
+        let bos = files.tokenizer().and_then(|tokenizer| tokenizer.bos()).ok().or(files.shape.bos);
+        bos.is_some() && tokens.first() == bos.as_ref()
+    }
+
     /// The memory under the cache rule, and for `truncate` how many tokens it holds.
     pub(super) fn plan(&self) -> Result<(MemoryPlan<'static>, Option<usize>)> {
         let hint = "add --cache-size K, such as 64";
@@ -91,6 +98,10 @@ impl TextArguments {
             self.cache_size.ok_or_else(|| UsageError::new(format!("policy {} needs a size", self.policy), hint))
         };
         let (policy, truncated) = match self.policy.as_str() {
+            "full" if self.cache_size.is_some() => bail!(UsageError::new(
+                "--cache-size has no meaning for the policy full, whose cache is unbounded",
+                "leave out --cache-size, or choose another policy, such as --policy tova"
+            )),
             "full" => (None, None),
             "truncate" => (None, Some(size()?)),
             name => {

@@ -153,9 +153,9 @@ impl CacheEntries {
         }
     }
 
-    /// A bounded cache with its own `salt` that continues after the first `len` tokens of this unbounded one. `None` if `len` tokens
-    /// exceed the policy's size, if its score needs sums that were not saved at `len`, or if it needs key norms,
-    /// which an unbounded read does not compute (see [`Score::compares_norms`]).
+    /// A bounded cache that continues after the first `len` tokens of this unbounded one, with a `salt` of its own.
+    /// `None` if `len` tokens exceed the policy's size, if its score needs sums that were not saved at `len`, or if
+    /// it needs key norms, which an unbounded read does not compute (see [`Score::compares_norms`]).
     pub fn fork(&self, len: usize, policy: SizedPolicy, salt: u64) -> Option<CacheEntries> {
         let norms_missing = len > 0 && policy.score.compares_norms();
         if self.policy.is_some() || len > policy.size || len > self.seen || norms_missing {

@@ -22,7 +22,7 @@ pub enum CacheRule {
     Evict { policy: Policy, size: usize },
 }
 
-/// A number of cache entries: in tokens, or as a whole percentage of the cache size, rounded up.
+/// A number of protected entries: in tokens, or as a whole percentage of the cache size, rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Amount {
     Tokens(usize),
@@ -55,7 +55,7 @@ pub struct Policy {
     pub score: Score,
     pub scope: Scope,
     /// The first tokens of the text never leave (attention sinks).
-    pub keep_first: usize,
+    pub keep_first: Amount,
     /// The newest entries never leave. With 0 even the newest token may be evicted.
     pub keep_recent: Amount,
 }
@@ -80,11 +80,12 @@ impl Policy {
     pub fn at(self, size: usize) -> Result<SizedPolicy> {
         let policy = self.canonical();
         let keep_recent = policy.keep_recent.of(size);
-        let keep_first = policy.keep_first;
+        let keep_first = policy.keep_first.of(size);
         ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
         ensure!(
             keep_first < size,
-            "keep_first {keep_first} fills a cache of {size} entries; it must be smaller than every cache size"
+            "keep_first {} fills a cache of {size} entries; it must be smaller than every cache size",
+            policy.keep_first
         );
         ensure!(
             keep_first + keep_recent <= size,

@@ -25,7 +25,8 @@ const fn preset(
     summary: &'static str,
     source: &'static str,
 ) -> Preset {
-    Preset { name, policy: Policy { score, scope, keep_first: 0, keep_recent }, summary, source }
+    let policy = Policy { score, scope, keep_first: Amount::Tokens(0), keep_recent };
+    Preset { name, policy, summary, source }
 }
 
 /// The table of presets.
@@ -82,13 +83,17 @@ pub const PRESETS: &[Preset] = &[
 
 /// The policy a preset's name stands for: `tova`, `window+4`, ...
 pub fn by_name(name: &str) -> Option<Policy> {
-    let (base, keep_first) = match name.split_once('+') {
-        // Without a sign or leading zeros, so that every policy has a single name.
-        Some((base, digits)) => (base, digits.parse().ok().filter(|n: &usize| n.to_string() == digits)?),
-        None => (name, 0),
-    };
+    let (base, keep_first) = split_keep_first(name).unwrap_or((name, 0));
     let preset = PRESETS.iter().find(|preset| preset.name == base)?;
-    Some(Policy { keep_first, ..preset.policy })
+    Some(Policy { keep_first: Amount::Tokens(keep_first), ..preset.policy })
+}
+
+/// A name without the `+I` at its end, and I.
+pub fn split_keep_first(name: &str) -> Option<(&str, usize)> {
+    let (base, digits) = name.rsplit_once('+')?;
+    let keep_first: usize = digits.parse().ok()?;
+    // Without a sign or leading zeros, so that every policy has a single name.
+    (keep_first.to_string() == digits).then_some((base, keep_first))
 }
 
 #[cfg(test)]
@@ -97,7 +102,7 @@ mod tests {
 
     #[test]
     fn names_resolve() {
-        assert_eq!(by_name("window+4").unwrap().keep_first, 4);
+        assert_eq!(by_name("window+4").unwrap().keep_first, Amount::Tokens(4));
         assert_eq!(by_name("window+0").unwrap(), by_name("window").unwrap());
         assert_eq!(by_name("h2o").unwrap().keep_recent.of(37), 37 - 37 / 2);
         assert_eq!(by_name("tova-head").unwrap().scope, Scope::Head);
@@ -114,5 +119,21 @@ mod tests {
         assert!(by_name("tova").unwrap().at(0).is_err());
         assert!(by_name("h2o").unwrap().at(1).is_ok());
         assert!(by_name("h2o+1").unwrap().at(1).is_err());
+        // 10 % of 41 entries are 5; 50 % of an odd size are the larger half, so two halves do not fit.
+        let tova = by_name("tova").unwrap();
+        let percent = |first, recent| Policy {
+            keep_first: Amount::Percent(first),
+            keep_recent: Amount::Percent(recent),
+            ..tova
+        };
+        let kept =
+            |first, recent, size| percent(first, recent).at(size).map(|p| (p.keep_first, p.keep_recent)).ok();
+        assert_eq!(kept(10, 0, 41), Some((5, 0)));
+        assert_eq!(kept(50, 50, 40), Some((20, 20)));
+        assert_eq!(kept(50, 50, 41), None);
+        assert_eq!(kept(99, 1, 100), Some((99, 1)));
+        assert_eq!(kept(99, 0, 10), None, "rounded up it fills the cache");
+        assert_eq!(kept(100, 0, 100), None);
+        assert_eq!(percent(10, 0).to_string(), "score=last_attention scope=layer keep_first=10% keep_recent=0%");
     }
 }

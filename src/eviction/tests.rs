@@ -85,6 +85,7 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
     (score, scope, 1usize..24).prop_flat_map(|(score, scope, size)| {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
             let keep_recent = Amount::Tokens(recent.min(size - keep_first));
+            let keep_first = Amount::Tokens(keep_first);
             (Policy { score, scope, keep_first, keep_recent }, size)
         })
     })
@@ -143,22 +144,26 @@ proptest! {
         agrees(&case)?;
     }
 
-    /// A bounded cache forked from an unbounded one equals a cache that was bounded from the start.
+    /// A bounded cache forked from an unbounded one equals a cache that was bounded from the start, and so does each of
+    /// its clones.
     #[test]
-    fn a_fork_equals_a_fresh_cache(case in cases(false), cut in 0usize..24) {
+    fn a_fork_equals_a_fresh_cache(case in cases(false), cut in 0usize..24, salt in any::<u64>()) {
         let cut = if case.policy.score.compares_norms() { 0 } else { cut.min(case.policy.size).min(case.tokens) };
-        let mut fresh = CacheEntries::bounded(case.heads, case.policy, SALT);
+        let mut fresh = CacheEntries::bounded(case.heads, case.policy, salt);
         let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut]);
         let mut log = Vec::new();
         // Blocks end at the cut, as the engine's do.
         case.scan(&mut unbounded, cut, &mut log);
         case.scan(&mut unbounded, case.tokens, &mut log);
         prop_assert!(log.is_empty());
-        let mut fork = unbounded.fork(cut, case.policy, SALT).unwrap();
+        let mut fork = unbounded.fork(cut, case.policy, salt).unwrap();
         let (mut a, mut b) = (Vec::new(), Vec::new());
         case.scan(&mut fresh, cut, &mut a);
         let rest = case.scan(&mut fresh, case.tokens, &mut a);
-        prop_assert_eq!(case.scan(&mut fork, case.tokens, &mut b), rest);
+        let mut clone = fork.clone();
+        prop_assert_eq!(&case.scan(&mut fork, case.tokens, &mut b), &rest);
+        prop_assert_eq!(case.scan(&mut clone, case.tokens, &mut Vec::new()), rest);
+        prop_assert_eq!(clone.survivors(), fresh.survivors());
         prop_assert_eq!(a, b);
         prop_assert_eq!(fork.survivors(), fresh.survivors());
     }

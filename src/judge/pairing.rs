@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::prompt::PROMPT_VERSION;
-use crate::ledger::{CellId, CellName, Only, Row, SCHEMA_VERSION, admits};
+use crate::ledger::{CellId, CellName, Only, Row, SCHEMA_VERSION, admits, passes};
 use crate::task::request_of;
 
 /// The task whose rows hold stories, and the metric of the row that carries the text.
@@ -71,7 +71,7 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
         (&head.model, &head.policy, head.cache_size, &head.cell)
     });
     let mut pairing = Pairing { story_cells: full.len() + bounded.len(), ..Pairing::default() };
-    for stories in bounded.iter().filter(|stories| only.iter().all(|only| admits(only, stories[0]))) {
+    for stories in bounded.iter().filter(|stories| passes(only, |only| admits(only, stories[0]))) {
         match counterpart(stories[0], &full).and_then(|full| paired_cell(stories, full, judge)) {
             Ok(cell) => pairing.cells.push(cell),
             Err(why) => {

@@ -76,8 +76,14 @@ pub enum OnlyError {
     NoSuchCell { value: String, hint: String },
 }
 
-/// The rows that every `only` admits. `size=` keeps the full cache, the reference at every size; a bare policy name admits all
-/// kinds of positions, `tova@squeezed` only that one.
+/// Whether something passes several `--only`: those with the same key are a union, and different keys must all hold.
+/// `admits` says whether it has one of the values that an `only` asks for.
+pub fn passes(only: &[Only], admits: impl Fn(&Only) -> bool) -> bool {
+    only.iter().all(|asked| only.iter().any(|other| other.field == asked.field && admits(other)))
+}
+
+/// The rows that pass `only` ([`passes`]). `size=` keeps the full cache, the reference at every size; a bare policy name
+/// admits all kinds of positions, `tova@squeezed` only that one.
 ///
 /// # Errors
 /// A value that no row has.
@@ -86,7 +92,7 @@ pub fn select(rows: Vec<Row>, only: &[Only]) -> Result<Vec<Row>, OnlyError> {
         let present = rows.iter().flat_map(|row| names(row, only.field()));
         only.check_present(present.map(|name| name.to_string()), "the results have")?;
     }
-    Ok(rows.into_iter().filter(|row| only.iter().all(|only| admits(only, row))).collect())
+    Ok(rows.into_iter().filter(|row| passes(only, |only| admits(only, row))).collect())
 }
 
 /// Whether an `only` admits a row.
@@ -137,6 +143,12 @@ mod tests {
         assert_eq!(selected(&["size=128", "policy=tova"]).unwrap(), at_128[1..]);
         assert_eq!(selected(&["policy=tova"]).unwrap().len(), 3, "with all kinds of positions");
         assert_eq!(selected(&["policy=tova@squeezed,h2o"]).unwrap().len(), 2);
+        // One key twice is a union.
+        let both = selected(&["size=64", "size=128"]).unwrap();
+        assert_eq!(both, selected(&["size=64,128"]).unwrap());
+        assert_eq!(both.len(), 5);
+        assert_eq!(selected(&["size=64", "policy=h2o", "policy=full", "size=128"]).unwrap().len(), 2);
+        assert_eq!(selected(&["policy=tova", "policy=tova@squeezed"]).unwrap().len(), 3);
         let error = selected(&["policy=tovva"]).unwrap_err();
         assert!(error.contains("no cell has `tovva`") && error.contains("the results have full, tova"), "{error}");
     }

@@ -207,7 +207,8 @@ impl Memory {
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so
-    /// it equals one that was bounded from the start with this `seed`. `None` as for [`CacheEntries::fork`].
+    /// it equals one that was bounded from the start with this `seed` and [`Positions::Absolute`]; it keeps no log of
+    /// evictions. `None` as for [`CacheEntries::fork`].
     pub fn fork(&self, len: usize, policy: SizedPolicy, seed: u64, measure_loss: bool) -> Option<Memory> {
         let capacity = vector::padded(policy.size + BLOCK);
         let layers = self.layers.iter().enumerate().map(|(index, layer)| {

@@ -127,7 +127,7 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
         policy: cell.policy.as_str().into(),
         score: policy.map(|policy| policy.score.name().into()),
         scope: policy.map(|policy| policy.scope.name().into()),
-        keep_first: policy.map_or(0, |policy| policy.keep_first as u32),
+        keep_first: policy.map_or(0, |policy| policy.keep_first.of(size.unwrap_or_default()) as u32),
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),
         positions: cell.positions.name().into(),

@@ -10,7 +10,7 @@ use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
 use super::schema::names::{RESERVED, fixed_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
-use crate::eviction::{CacheRule, POSITIONS, Policy, Positions};
+use crate::eviction::{Amount, CacheRule, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -103,7 +103,7 @@ fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(Str
             );
         }
         let PolicyYaml { score, scope, keep_first, keep_recent } = shape;
-        let policy = Policy { score, scope, keep_first: keep_first as usize, keep_recent: keep_recent.0 };
+        let policy = Policy { score, scope, keep_first: keep_first.0, keep_recent: keep_recent.0 };
         defined.push((name, policy));
     }
     Ok(defined)
@@ -116,13 +116,16 @@ fn policies(
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
     let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
     yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
+    let own = |name: &str| defined.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
+    // `mine+4`, unless a policy of this very name is defined.
+    let own_with_keep_first = |name: &str| {
+        let (base, keep_first) = presets::split_keep_first(name)?;
+        Some(Policy { keep_first: Amount::Tokens(keep_first), ..own(base)? })
+    };
     let find = |name: &str| match name {
         "full" => Some(Rule::Full),
         "truncate" => Some(Rule::Truncate),
-        _ => {
-            let own = defined.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
-            own.or_else(|| presets::by_name(name)).map(Rule::Policy)
-        }
+        _ => own(name).or_else(|| own_with_keep_first(name)).or_else(|| presets::by_name(name)).map(Rule::Policy),
     };
     let mut policies = Vec::new();
     for Spanned { value: written, referenced, .. } in &names.value {

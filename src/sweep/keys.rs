@@ -124,10 +124,10 @@ pub(super) struct PolicyYaml {
     /// Which heads decide together.
     #[schemars(schema_with = "names::scopes")]
     pub scope: Scope,
-    /// The first tokens of a text that are never evicted.
+    /// The first tokens of a text that are never evicted: tokens such as 4, or a whole percentage of the cache size such
+    /// as "10%".
     #[serde(default)]
-    #[schemars(range(min = 0, max = u32::MAX))]
-    pub keep_first: u32,
+    pub keep_first: AmountYaml,
     /// The newest entries that are never evicted: tokens such as 16, or a whole percentage of the cache size such as "10%".
     #[serde(default)]
     pub keep_recent: AmountYaml,

@@ -7,12 +7,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::cell::Cell;
-use crate::ledger::{Field, Only, OnlyError};
+use crate::ledger::{Field, Only, OnlyError, passes};
 
 /// What `--only`, `--limit` and `--shard` select.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// All must hold.
+    /// As in [`passes`].
     pub only: Vec<Only>,
     /// The first n cells of those that `only` selects, before sharding, so that all shards split the same list.
     pub limit: Option<usize>,
@@ -28,7 +28,7 @@ impl Selection {
         for only in &self.only {
             only.check_present(cells.iter().filter_map(|cell| value_of(cell, only.field())), "the sweep has")?;
         }
-        let admitted = |cell: &Cell| self.only.iter().all(|only| only.admits(value_of(cell, only.field())));
+        let admitted = |cell: &Cell| passes(&self.only, |only| only.admits(value_of(cell, only.field())));
         let chosen = cells.into_iter().filter(admitted);
         Ok(chosen.take(self.limit.unwrap_or(usize::MAX)).collect())
     }

@@ -182,7 +182,7 @@ seed: 42
     assert_eq!(sweep.models[1], model);
     let kept = sweep.policies.iter().map(|named| {
         let Rule::Policy(policy) = named.rule else { panic!("a policy") };
-        (policy.keep_first, policy.keep_recent.of(64), named.positions)
+        (policy.keep_first.of(64), policy.keep_recent.of(64), named.positions)
     });
     assert_eq!(kept.collect::<Vec<_>>(), [(4, 16, Positions::Slot), (0, 7, Positions::Squeezed)]);
     assert_eq!(sweep.tasks[0].dataset, "emozilla/pg19-test");
@@ -274,6 +274,45 @@ fn mistakes_under_write_are_reported() {
 }
 
 #[test]
+fn first_tokens_can_be_protected_in_three_ways() {
+    let named = |policies: &str| {
+        let define = "define: {mine: {score: last_attention, scope: head, keep_first: 2, keep_recent: 8}, \
+            mine+9: {score: random, scope: layer}, a+b: {score: recency, scope: layer}, \
+            share: {score: random, scope: layer, keep_first: \"10%\", keep_recent: \"25%\"}}\n";
+        let cells = sweep(&(SMALL.replace("full, truncate, window+4, tova", policies) + define)).expand();
+        let meaning = |cell: &Cell| match cell.rule {
+            CacheRule::Evict { policy, size } => {
+                let sized = policy.at(size).unwrap();
+                format!("{} at {size}: {policy} of {}", cell.label(), sized.size)
+            }
+            rule => format!("{rule:?}"),
+        };
+        cells.iter().map(meaning).collect::<Vec<_>>()
+    };
+    let mine = |first: &str| format!("score=last_attention scope=head keep_first={first} keep_recent=8 of 16");
+    assert_eq!(named("mine")[0], format!("mine at 16: {}", mine("2")));
+    // `+I` stands in place of the definition's own `keep_first`.
+    assert_eq!(named("mine+4")[0], format!("mine+4 at 16: {}", mine("4")));
+    assert_eq!(named("mine+0@slot")[0], format!("mine+0@slot at 16: {}", mine("0")));
+    // A defined name that has a `+` means itself.
+    assert_eq!(named("mine+9")[0], "mine+9 at 16: score=random scope=layer keep_first=0 keep_recent=0 of 16");
+    assert_eq!(named("mine+9+3")[0], "mine+9+3 at 16: score=random scope=layer keep_first=3 keep_recent=0 of 16");
+    assert_eq!(named("a+b+1")[0], "a+b+1 at 16: score=recency scope=layer keep_first=1 keep_recent=0 of 16");
+    assert_eq!(named("mine, mine+1, mine+9").len(), 6);
+    assert_eq!(named("share")[1], "share at 64: score=random scope=layer keep_first=10% keep_recent=25% of 64");
+    let all = format!("{SMALL}define: {{all: {{score: random, scope: layer, keep_first: 100%}}}}\n");
+    refused(&all.replace("tova]", "all]"), "64, 16", "keep_first 100% fills a cache of 64", "remove the size 64");
+    let more = all.replace("keep_first: 100%", "keep_first: 50%, keep_recent: 51%");
+    refused(&more.replace("tova]", "all]"), "64, 16", "keep_first 32 and keep_recent 33", "remove the size 64");
+    let mine = format!("{SMALL}define: {{mine: {{score: random, scope: layer}}}}\n");
+    refused(&mine.replace("tova]", "mine+16]"), "16]", "keep_first 16 fills", "remove the size 16");
+    for unknown in ["mine+", "mine+04", "mine+-4", "mine+4+4", "mien+4"] {
+        let yaml = mine.replace("tova]", &format!("{unknown}]"));
+        refused(&yaml, &format!("{unknown}]"), "unknown policy", ", mine (name+I protects");
+    }
+}
+
+#[test]
 fn positions_can_be_a_policy_s_own() {
     let own = SMALL.replace("[full, truncate, window+4, tova]", "[full, window+4@slot, tova@squeezed, tova]");
     let labels: Vec<String> = cells(&own).into_iter().map(|(label, _)| label).step_by(2).collect();
@@ -300,6 +339,9 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("64, 16", "64, 64"), "64]", "size 64 is listed twice", "remove");
     refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
     refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
+    let one_list = "such as `cache_sizes: [64, 128]` with whole numbers";
+    refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "a single value was expected", one_list);
+    refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "a single value was expected", one_list);
     refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
     refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` names no model", "owner/name");
@@ -325,6 +367,8 @@ fn mistakes_are_reported_with_place_and_hint() {
     let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
     refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
     refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
+    let first = "a: {score: random, scope: layer, keep_first: 101%}";
+    refused(&define(first), "keep_first", "a whole percentage", "configs/");
     let recent = "a: {score: random, scope: layer, keep_recent: 101%}";
     refused(&define(recent), "keep_recent", "a whole percentage", "configs/");
     refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "second document", "remove");
@@ -379,6 +423,11 @@ fn selections_select() {
     let pair = |policy: &str, size| (policy.to_string(), size);
     assert_eq!(choose(&[], None).unwrap().len(), 7);
     assert_eq!(choose(&["policy=tova,full", "size=64"], None).unwrap(), [pair("tova", Some(64))]);
+    // One key several times is a union; different keys must all hold.
+    let sizes = choose(&["size=64", "policy=tova", "size=16"], None).unwrap();
+    assert_eq!(sizes, [pair("tova", Some(16)), pair("tova", Some(64))]);
+    assert_eq!(choose(&["policy=tova", "policy=full"], None), choose(&["policy=tova,full"], None));
+    assert!(choose(&["size=64", "size=65"], None).is_err(), "every value must be there");
     assert_eq!(choose(&["task=perplexity", "model=random-tiny"], Some(2)).unwrap().len(), 2);
     let unknown = choose(&["policy=toav"], None).unwrap_err().to_string();
     assert!(unknown.contains("did you mean `tova`"), "{unknown}");

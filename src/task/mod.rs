@@ -24,7 +24,7 @@ pub use cache::{CacheConfig, FullCachePrefix};
 pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, digest_of, read_books, read_text};
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
 pub use generation::{GenerationConfig, Prefill, Prompt, Request};
-pub use perplexity::measure;
+pub use perplexity::{Piece, measure, pieces};
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use qasper::QASPER;
 pub use questions::{Benchmark, PromptStyle, Split, questions_digest, read_questions};

@@ -142,6 +142,11 @@ fn explain(error: &serde_saphyr::Error) -> ConfigError {
         Error::Unexpected { expected: "mapping start", .. } => {
             plain("keys and values were expected", "write {key: value, another: value}")
         }
+        // Where a list or keys stand in place of a number or a word.
+        Error::Unexpected { expected: "string scalar", .. } => plain(
+            "a single value was expected",
+            "write one value; a list has one pair of brackets, such as `cache_sizes: [64, 128]` with whole numbers",
+        ),
         Error::Eof { .. } => plain("the file ends too early", "a sweep needs at least models, policies and tasks"),
         Error::MultipleDocuments { .. } => {
             plain("a second document begins", "one file holds one sweep; remove `---`")

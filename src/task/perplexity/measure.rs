@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use super::pieces::{Piece, pieces};
 use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use crate::metric::MetricSum;
@@ -32,7 +33,7 @@ pub fn measure(
     let mut lost = None;
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let peak_cache_bytes = match (config.rule, config.sized()) {
-        (CacheRule::Truncate { size }, _) if size < tokens => pieces(model, sample, size, &mut tally)?,
+        (CacheRule::Truncate { size }, _) if size < tokens => truncated(model, sample, size, &mut tally)?,
         (CacheRule::Evict { .. }, Some(policy)) if policy.size < tokens => {
             let memory = bounded(model, sample, config, policy, prefix, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
@@ -75,19 +76,15 @@ fn bounded(
     Ok(memory)
 }
 
-/// The paper's baseline: the sample in pieces of `size` tokens, each read with an empty cache. Returns the bytes of the
-/// largest cache.
-fn pieces(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mut Tally<'_>) -> Result<u64> {
-    let lead = usize::from(sample.bos.is_some());
-    let text = &sample.tokens[lead..];
+/// The paper's baseline: the sample in pieces of `size` tokens. Returns the bytes of the largest cache.
+fn truncated(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mut Tally<'_>) -> Result<u64> {
     let mut bytes = 0;
-    for (index, piece) in text.chunks(size - lead).enumerate() {
-        let tokens: Vec<u32> = sample.bos.into_iter().chain(piece.iter().copied()).collect();
+    for Piece { tokens, start } in pieces(&sample.tokens, sample.bos.is_some(), size) {
         let mut memory = model.new_memory(&MemoryPlan { expect: tokens.len(), ..MemoryPlan::unbounded() });
         let states = model.read(&tokens, &mut memory)?;
         // The token after the piece is scored in the next one.
         let states = states.narrow(0, 0, tokens.len() - 1)?;
-        tally.add(&states, index * (size - lead) + 1)?;
+        tally.add(&states, start + 1)?;
         bytes = bytes.max(memory.bytes());
     }
     Ok(bytes)

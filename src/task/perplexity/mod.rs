@@ -1,6 +1,7 @@
 //! Perplexity of long texts, and the recall of facts in texts that come with a list of them.
 
 mod measure;
+mod pieces;
 
 use std::ops::Range;
 
@@ -9,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use measure::measure;
+pub use pieces::{Piece, pieces};
 
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
