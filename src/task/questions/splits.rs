@@ -49,7 +49,8 @@ pub fn check(benchmark: &Benchmark, file: &Path, asked: Split) -> Result<()> {
 
 /// A hint that names the files in the folder of a file that is missing.
 pub fn beside(benchmark: &Benchmark, file: &Path) -> String {
-    if file.exists() { String::new() } else { hint(benchmark, file.parent().unwrap_or(file)) }
+    let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    if file.exists() { String::new() } else { hint(benchmark, folder) }
 }
 
 /// A hint that names the files of a folder that can be read, with their splits where they have published names. Empty if
