@@ -66,10 +66,10 @@ pub fn read_books(
     }
 }
 
-/// Says that a data set has fewer texts than the key `key` asks for; all of them are used.
-pub fn note_fewer(progress: &dyn DownloadProgress, dataset: &DataSource, key: &str, asked: usize, there: usize) {
+/// Says that a data set has fewer books, texts or documents (`what`) than the sweep asks for; all of them are used.
+pub fn note_fewer(progress: &dyn DownloadProgress, dataset: &DataSource, what: &str, asked: usize, there: usize) {
     if there < asked {
-        progress.note(&format!("{dataset}: `{key}` asks for {asked}, and {there} are there; all are used"));
+        progress.note(&format!("{dataset} has only {there} of the {asked} {what} asked for"));
     }
 }
 
@@ -160,7 +160,7 @@ pub mod tests {
         let say = |asked, there| note_fewer(&notes, &DataSource::RandomWords, "books", asked, there);
         [(10, 4), (4, 4), (3, 4)].into_iter().for_each(|(asked, there)| say(asked, there));
         let notes = notes.0.lock().unwrap();
-        assert!(notes.len() == 1 && notes[0].contains("`books` asks for 10, and 4 are there"), "{notes:?}");
+        assert!(notes.len() == 1 && notes[0].contains("only 4 of the 10 books"), "{notes:?}");
     }
 
     #[test]

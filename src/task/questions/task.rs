@@ -133,8 +133,7 @@ impl Questions {
         if fewer > 0 {
             let (dataset, all) = (&self.dataset, counts.len());
             context.progress.note(&format!(
-                "{dataset}: `questions` asks for {asked} of each document, and {fewer} of {all} documents have fewer; \
-                 all of theirs are used"
+                "{dataset}: {fewer} of {all} documents have fewer than the {asked} questions asked for"
             ));
         }
     }
