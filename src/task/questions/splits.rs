@@ -13,8 +13,10 @@ pub fn row_files(benchmark: &Benchmark, split: Split) -> [String; 2] {
 
 /// The names under which a split is published: ZeroSCROLLS' first, then those of the original release.
 fn published(benchmark: &Benchmark, split: Split) -> Vec<String> {
-    let released = (benchmark.release.files)(split.released_name());
-    row_files(benchmark, split).into_iter().chain(released).collect()
+    let rows = row_files(benchmark, split);
+    let mut released = (benchmark.release.files)(split.released_name());
+    released.retain(|name| !rows.contains(name));
+    rows.into_iter().chain(released).collect()
 }
 
 /// The file of a folder that holds a split, or an archive of several.
@@ -23,7 +25,10 @@ fn published(benchmark: &Benchmark, split: Split) -> Vec<String> {
 /// A folder without one; the message names the files that would do and those that are there.
 pub fn in_folder(benchmark: &Benchmark, folder: &Path, split: Split) -> Result<PathBuf> {
     let mut names = published(benchmark, split);
-    names.insert(row_files(benchmark, split).len(), format!("{}.zip", benchmark.name));
+    // ZeroSCROLLS, whose archive this is, has no training set.
+    if split != Split::Train {
+        names.insert(row_files(benchmark, split).len(), format!("{}.zip", benchmark.name));
+    }
     let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| {
         let (split, names) = (split.name(), names.join(", "));
@@ -131,6 +136,8 @@ mod tests {
         let hint = "has qasper-train-v0.3.json (`split: train`), mine.jsonl; set `split`";
         let message = in_folder(&QASPER, folder.path(), Split::Test).unwrap_err().to_string();
         assert!(message.contains("qasper-test-v0.3.json") && message.contains(hint), "{message}");
+        let names = published(&SQUALITY, Split::Train);
+        assert_eq!(names, ["squality/train.jsonl", "train.jsonl", "v1-3/txt/train.jsonl"]);
         let message = beside(&QASPER, &folder.path().join("qasper-train.json"));
         assert!(message.contains(hint), "{message}");
         assert_eq!(beside(&QASPER, &folder.path().join("mine.jsonl")), "");
