@@ -54,6 +54,7 @@ CHANCE = {"recall": "recall_chance", "f1": "f1_trivial", "rouge": "rouge_trivial
 
 
 def files_of(results):
+    """The rows of the sweep that was run last, which its report shows."""
     file = results / "rows.parquet"
     if not file.is_file():
         sys.exit(f"{results} holds no results: it has no rows.parquet")
@@ -138,12 +139,8 @@ def read(results):
             worst = max(worst, off)
             if count != expected[key][2] or off > TOLERANCE:
                 wrong.append(f"{name} sums {key} to {value}, {weight} over {count} rows, not {expected[key]}")
-    print(f"  {len(files)} cells, {len(rows['cell'])} rows; sums of {len(expected)} groups by four readers: largest difference {worst:.1e}")
-    found = [dict(zip(READ, row, strict=True)) for row in zip(*(rows[column] for column in READ), strict=True)]
-    for row in found:
-        # The file has the length there, the report nothing.
-        row["cache_size"] = None if row["policy"] == "full" else row["cache_size"]
-    return found, wrong
+    print(f"  {len(set(rows['cell']))} cells, {len(rows['cell'])} rows; sums of {len(expected)} groups by four readers: largest difference {worst:.1e}")
+    return [dict(zip(READ, row, strict=True)) for row in zip(*(rows[column] for column in READ), strict=True)], wrong
 
 
 def check_columns(results):
@@ -234,7 +231,9 @@ def gather(rows):
     panels = defaultdict(lambda: defaultdict(Cell))
     for row, setting in zip(rows, settings, strict=True):
         moved = row["positions"] != "absolute" and not shared(row)
-        place = (f"{row['policy']}@{row['positions']}" if moved else row["policy"], row["cache_size"])
+        # Rows give the full cache its length; report.csv leaves its size empty.
+        size = None if row["policy"] == "full" else row["cache_size"]
+        place = (f"{row['policy']}@{row['positions']}" if moved else row["policy"], size)
         for home in (homes.get(without(setting)) if shared(row) else None) or [setting]:
             cell = panels[home, row["metric"], row["slice"]][place]
             # A sample that comes twice counts once.
@@ -393,7 +392,7 @@ def blocks():
 
 def run_query(language, code, results):
     """The table a query prints, as polars has it."""
-    code = re.sub(r"results/[a-z0-9-]+/rows", f"{results.resolve()}/rows", code)
+    code = re.sub(r"results/[a-z0-9-]+/rows\.parquet", f"{results.resolve()}/rows.parquet", code)
     if language == "sql":
         return pl.DataFrame(duckdb.sql(code).to_arrow_table())
     printed = []

@@ -12,7 +12,7 @@ use support::program::{Ended, run};
 use support::rows::{assert_same, measured};
 use tova_bench::ledger::Row;
 use tova_bench::metric::{Letters, best_f1, best_rouge};
-use tova_bench::task::{PromptStyle, QASPER, SQUALITY, Split, read_questions};
+use tova_bench::task::{PromptStyle, QASPER, SQUALITY, STORY_REQUEST, Split, read_questions};
 
 fn sweep(folder: &Path, sizes: &str, more: &str, tasks: &[&str]) {
     let tasks: String = tasks.iter().map(|task| format!("  - {task}\n")).collect();
@@ -247,4 +247,33 @@ fn chat_templates_frame_prompts_and_may_fail() {
     write("{{ raise_exception('no such role') }}");
     sweep(true);
     answer(folder, "fails", &[]).with_code(4).says(&["no such role", "chat_template: false"]);
+}
+
+/// The paper's story request: inside a model's chat template without a frame of its own, elsewhere with it.
+#[test]
+fn the_paper_s_story_request_uses_the_template_that_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let config = copy(folder, "yi-gqa").join("tokenizer_config.json");
+    let template = json!({"chat_template": "[[{{ messages[0].content }}]]", "bos_token": "<s>"});
+    let story = |results: &str, write: &str| {
+        let task = format!("story: {{stories: 1, length: 900, write: {{max_new_tokens: 5{write}}}}}");
+        let text = format!("models: [./yi-gqa]\npolicies: [full]\ntasks: [{{{task}}}]\n");
+        fs::write(folder.join("sweep.yaml"), text).unwrap();
+        answer(folder, results, &[]).with_code(0);
+        let row = written(folder, results).remove(0);
+        (row.question.unwrap(), row.generation.unwrap().to_string(), row.cell)
+    };
+    let base = story("base", "");
+    let framed = format!("### Instruction:\n{STORY_REQUEST}\n\n### Response:");
+    assert_eq!(base.0, framed);
+    assert!(base.1.contains("chat_template=false") && !base.1.contains(" template="), "{}", base.1);
+    fs::write(config, template.to_string()).unwrap();
+    let chat = story("chat", "");
+    // A question begins behind what the template writes before it.
+    assert_eq!(chat.0, format!("{STORY_REQUEST}]]"));
+    assert!(chat.1.contains("chat_template=true") && chat.1.contains(" template="), "{}", chat.1);
+    let told = story("told", ", chat_template: false");
+    assert_eq!((told.0, &told.1), (framed, &base.1));
+    assert!(chat.2 != base.2 && chat.2 != told.2);
 }

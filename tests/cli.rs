@@ -159,6 +159,42 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
     }
 }
 
+/// A byte order mark and CRLF belong to how a file was saved, not to its text.
+#[test]
+fn texts_are_the_same_however_they_were_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let plain = "A fox ran.\nAn owl saw it.\n\n".repeat(20);
+    let score = |text: &str| {
+        fs::write(folder.join("a.txt"), text).unwrap();
+        let arguments =
+            ["score", "--model", "random-tiny", "--text", "a.txt", "--policy", "tova", "--cache-size", "16"];
+        run(folder, &arguments).with_code(0).stdout
+    };
+    let expected = score(&plain);
+    assert_eq!(score(&format!("\u{feff}{}", plain.replace('\n', "\r\n"))), expected);
+}
+
+/// Two models and two tasks read the folder; what is wrong with it is said once.
+#[test]
+fn skipped_files_and_missing_books_are_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("texts")).unwrap();
+    for name in ["a.txt", "b.txt", ".c.txt", "notes.md"] {
+        fs::write(folder.join("texts").join(name), "A fox ran. ".repeat(200)).unwrap();
+    }
+    let models = "models: [random-tiny, {source: random-tiny, dtype: bf16}]\npolicies: [full]\n";
+    let tasks = "tasks:\n  - perplexity: {dataset: ./texts, length: 64, books: 3}\n  \
+                 - needle: {dataset: ./texts, lengths: [400], depths: [50], texts: 4}\n";
+    fs::write(folder.join("sweep.yaml"), format!("{models}{tasks}")).unwrap();
+    let ended = run(folder, &["plan", "sweep.yaml"]).with_code(0);
+    assert!(ended.stdout.contains("4 cells"), "{}", ended.stdout);
+    for said in ["skipped .c.txt, notes.md;", "only 2 of the 3 books", "only 2 of the 4 texts"] {
+        assert_eq!(ended.stderr.matches(said).count(), 1, "{said}: {}", ended.stderr);
+    }
+}
+
 #[test]
 fn the_printed_schema_is_the_committed_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::output::print;
+use super::progress::Downloads;
 use super::sweep_args::SweepArguments;
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
@@ -37,7 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.device.open()? } else { Device::Cpu };
     let name = machine_name(&device, threads);
-    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &(), &name)?;
+    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(), &name)?;
     if let Some(ledger) = &ledger {
         for warning in run::changed_models(&prepared, ledger)? {
             eprintln!("warning: {warning}");

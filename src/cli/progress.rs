@@ -1,5 +1,6 @@
 //! Progress on stderr: a bar on a terminal, elsewhere a line now and then.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,16 +69,21 @@ impl Progress {
     }
 }
 
-/// Downloads, one file after the other: the name of the current file, and its progress.
-pub(super) struct Downloads(Mutex<(String, Progress)>);
+/// Downloads, one file after the other, and what there is to say about them and the texts.
+pub(super) struct Downloads {
+    /// The name of the current file, and its progress.
+    current: Mutex<(String, Progress)>,
+    /// The notes so far. A text that several models read is noted once.
+    notes: Mutex<HashSet<String>>,
+}
 
 impl Downloads {
     pub(super) fn new() -> Downloads {
-        Downloads(Mutex::new((String::new(), Progress::new())))
+        Downloads { current: Mutex::new((String::new(), Progress::new())), notes: Mutex::default() }
     }
 
     fn current(&self) -> MutexGuard<'_, (String, Progress)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,6 +109,8 @@ impl DownloadProgress for Downloads {
     }
 
     fn note(&self, message: &str) {
-        eprintln!("note: {message}");
+        if self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(message.to_owned()) {
+            eprintln!("note: {message}");
+        }
     }
 }

@@ -227,8 +227,7 @@ fn write_has_the_expected_defaults() {
     assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), GenerationConfig::greedy(128));
     assert_eq!(generation("{needle: {dataset: ./texts}}"), GenerationConfig::greedy(32));
     assert!(generation("story: {}").samples());
-    // The paper's request has a frame of its own.
-    assert!(!generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
+    assert!(generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
     let id = |task: &str, seed: &str| sweep(&writes(task, seed)).expand()[2].id("r", "d");
     assert_eq!(id("{qasper: {dataset: ./q}}", ""), id("{qasper: {dataset: ./q}}", "seed: 3"));

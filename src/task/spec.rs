@@ -189,11 +189,14 @@ impl TaskSpec {
         std::iter::once(format!("task={}\n", self.name)).chain(lines).collect()
     }
 
-    /// The column `generation`: the settings of prompt and generation, or of timing, as one text, with the digest of the
-    /// chat template around the prompts. `None` if the task has no such settings.
+    /// The column `generation`: the settings of prompt and generation, or of timing, as one text. `template` is the digest
+    /// of the chat template around the prompts; without one, the text says that none was used, whatever was asked for.
+    /// `None` if the task has no such settings.
     pub fn generation_settings(&self, template: Option<&str>) -> Option<String> {
         let own = self.settings.iter().filter(|(key, _)| SHOWN_SETTINGS.contains(key)).cloned();
-        let of_generation = self.generation.iter().flat_map(GenerationConfig::canonical);
+        let used =
+            |config: &GenerationConfig| GenerationConfig { chat_template: template.is_some(), ..config.clone() };
+        let of_generation = self.generation.iter().flat_map(|config| used(config).canonical());
         // The request comes last, as it may contain anything.
         let texts = [("template", template), ("request", self.request.as_deref())];
         let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text?.to_string())));

@@ -101,6 +101,46 @@ fn every_key_is_described_and_no_other_is_allowed() {
     }
 }
 
+/// Each section of docs/sweeps.md: its heading and its text.
+fn documented() -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sweeps.md")).unwrap();
+    let mut sections: Vec<(String, String)> = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix('#') {
+            Some(heading) => sections.push((heading.trim_start_matches('#').trim().to_owned(), String::new())),
+            None => sections.last_mut().unwrap().1.push_str(&format!("{line}\n")),
+        }
+    }
+    sections
+}
+
+#[test]
+fn every_key_has_a_row_in_the_documentation() {
+    let mut found = Vec::new();
+    check_keys(&whole(), "", &mut found);
+    let sections = documented();
+    assert!(found.len() > 80, "{}", found.len());
+    for path in &found {
+        let (above, key) = path.rsplit_once('/').unwrap();
+        let heading = match above.rsplit('/').next().unwrap() {
+            "" => "Sweep files".to_owned(),
+            "models" | "rope_scaling" => "Models".to_owned(),
+            "define" => "Policies of your own".to_owned(),
+            "tasks" => format!("`{key}`"),
+            "fact" => "`needle`".to_owned(),
+            task => format!("`{task}`"),
+        };
+        let (_, text) = sections
+            .iter()
+            .find(|(found, _)| found.contains(&heading))
+            .unwrap_or_else(|| panic!("docs/sweeps.md has no section {heading}, which {path} belongs to"));
+        // A row has the key, its meaning and its default.
+        let is_row = |line: &str| line.starts_with(&format!("| `{key}` | ")) && line.matches(" | ").count() == 2;
+        let documented = above.ends_with("/tasks") || text.lines().any(is_row);
+        assert!(documented, "docs/sweeps.md, {heading}: no row for the key {path}");
+    }
+}
+
 #[test]
 fn defaults_in_the_schema_are_those_of_the_program() {
     let parse = |yaml: String| Sweep::parse(&yaml, "a.yaml").unwrap_or_else(|error| panic!("{error}\n{yaml}"));

@@ -1,11 +1,13 @@
 //! Texts that tasks read: where they come from, and how they are cut into samples.
 
+mod folder;
 mod recall;
 mod samples;
 mod settings;
 mod source;
 mod texts;
 
+pub use folder::read_text;
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
 pub(super) use samples::cut_with;
@@ -14,5 +16,5 @@ pub use settings::Texts;
 pub(super) use settings::{Bos, Tail, TextKeys, length};
 pub use source::DataSource;
 pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, question_sources, text_sources};
-pub(super) use texts::utf8;
-pub use texts::{Book, digest, digest_of, read_books, read_text};
+pub use texts::{Book, digest, digest_of, read_books};
+pub(super) use texts::{note_fewer, utf8};

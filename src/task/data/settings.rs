@@ -4,7 +4,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::source::{DataSource, TEXT_FORMS, check_source, limit_embedded};
-use super::texts::{Book, read_books};
+use super::texts::{Book, note_fewer, read_books};
 use crate::task::spec::{BOS, PrepareContext, Setting, limit_text};
 use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
@@ -102,7 +102,9 @@ impl Texts {
 
     /// Reads the books.
     pub fn read(&self, context: &PrepareContext<'_>) -> anyhow::Result<Vec<Book>> {
-        read_books(&self.dataset, self.books, context.hub, context.progress)
+        let books = read_books(&self.dataset, self.books, context.hub, context.progress)?;
+        note_fewer(context.progress, &self.dataset, "books", self.books.unwrap_or(0), books.len());
+        Ok(books)
     }
 
     /// The settings that enter cell ids.

@@ -32,6 +32,9 @@ const NAMED: [(&str, DataSource, &str); 3] = [
     ("random-words", DataSource::RandomWords, "random words made from a seed"),
 ];
 
+/// How the names of files end. Such a name needs no `./`, as no data set of the hub is called so.
+const FILES: [&str; 4] = [".parquet", ".json", ".jsonl", ".zip"];
+
 /// What long texts can be read from.
 pub const TEXT_FORMS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set \
                               owner/name, embedded, embedded-questions or random-words";
@@ -44,7 +47,7 @@ pub enum DataSource {
     Embedded,
     /// The articles in the program, with questions and answers below them.
     EmbeddedQuestions,
-    /// A folder of `.txt` files, or a `.parquet` file with a `text` column.
+    /// A folder of `.txt` files, a `.parquet` file with a `text` column, or a file or folder of questions.
     Path(String),
     /// A data set of the hub, of which the Parquet files of the test split are read.
     Hub(RepoId),
@@ -57,12 +60,10 @@ impl FromStr for DataSource {
         if let Some((_, source, _)) = NAMED.iter().find(|(name, ..)| *name == text) {
             return Ok(source.clone());
         }
-        let path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start));
-        Ok(match text {
-            "." | ".." => DataSource::Path(text.to_string()),
-            _ if path || text.ends_with(".parquet") => DataSource::Path(text.to_string()),
-            _ => DataSource::Hub(text.parse()?),
-        })
+        let is_path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start))
+            || FILES.iter().any(|ending| text.ends_with(ending))
+            || [".", ".."].contains(&text);
+        Ok(if is_path { DataSource::Path(text.to_string()) } else { DataSource::Hub(text.parse()?) })
     }
 }
 
@@ -129,7 +130,7 @@ fn data_sources(named: &[Named]) -> Schema {
             {
                 "type": "string",
                 "description": "a file or folder",
-                "pattern": r"^(\./|\.\./|/|~/)|^\.\.?$|\.parquet$",
+                "pattern": r"^(\./|\.\./|/|~/)|^\.\.?$|\.(parquet|jsonl?|zip)$",
             },
             {
                 "type": "string",

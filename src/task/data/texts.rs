@@ -2,15 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, ensure};
-
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::folder::books_of_folder;
 use super::source::DataSource;
-use crate::bounded_read;
 use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 use crate::task::embedded::{self, Recall};
@@ -23,21 +22,6 @@ pub struct Book {
     pub text: String,
     /// Facts that the text states and later needs again; empty where they are not known.
     pub recalls: Vec<Recall>,
-}
-
-/// The most bytes of a text: a thousand times the longest of PG-19.
-const MOST_BYTES: u64 = 4 << 30;
-
-/// A text file.
-///
-/// # Errors
-/// A file that cannot be read, is empty, or is not UTF-8.
-pub fn read_text(path: &Path) -> Result<String> {
-    let bytes = bounded_read::bytes(path, MOST_BYTES)
-        .with_context(|| format!("cannot read the text {}", path.display()))?;
-    let text = utf8(bytes, path.display())?;
-    ensure!(!text.trim().is_empty(), "{} is an empty text; remove it from the folder or fill it", path.display());
-    Ok(text)
 }
 
 /// The bytes of a file as text.
@@ -76,29 +60,17 @@ pub fn read_books(
             if path.extension().is_some_and(|extension| extension == "parquet") {
                 books_of_tables(&[path], most)
             } else {
-                books_of_folder(&path, most)
+                books_of_folder(&path, most, progress)
             }
         }
     }
 }
 
-fn books_of_folder(path: &Path, limit: usize) -> Result<Vec<Book>> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
-        .with_context(|| format!("cannot read the folder of texts {}", path.display()))?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>>>()
-        .with_context(|| format!("cannot list {}", path.display()))?;
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt") && file.is_file());
-    files.sort();
-    ensure!(!files.is_empty(), "{} holds no .txt file; a data set is a folder of texts", path.display());
-    files
-        .iter()
-        .take(limit)
-        .map(|file| {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Ok(Book { name, text: read_text(file)?, ..Book::default() })
-        })
-        .collect()
+/// Says that a data set has fewer books, texts or documents (`what`) than the sweep asks for; all of them are used.
+pub fn note_fewer(progress: &dyn DownloadProgress, dataset: &DataSource, what: &str, asked: usize, there: usize) {
+    if there < asked {
+        progress.note(&format!("{dataset} has only {there} of the {asked} {what} asked for"));
+    }
 }
 
 fn books_of_tables(files: &[PathBuf], limit: usize) -> Result<Vec<Book>> {
@@ -167,32 +139,28 @@ fn random_book(index: usize) -> Book {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
-    fn read(folder: &Path) -> Result<Vec<Book>> {
-        read_books(&folder.to_str().unwrap().parse().unwrap(), None, &HubSettings::from_env().unwrap(), &())
-    }
+    /// What a reader was told.
+    #[derive(Default)]
+    pub struct Notes(pub Mutex<Vec<String>>);
 
-    #[test]
-    fn a_folder_is_read_in_the_order_of_names() {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [("b.txt", "two"), ("a.txt", "one"), ("notes.md", "no")] {
-            std::fs::write(folder.path().join(name), text).unwrap();
+    impl DownloadProgress for Notes {
+        fn note(&self, message: &str) {
+            self.0.lock().unwrap().push(message.to_owned());
         }
-        let names: Vec<String> = read(folder.path()).unwrap().into_iter().map(|book| book.name).collect();
-        assert_eq!(names, ["a.txt", "b.txt"]);
     }
 
     #[test]
-    fn errors_name_the_bad_text() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(read(folder.path()).unwrap_err().to_string().contains("no .txt"));
-        std::fs::write(folder.path().join("x.txt"), b"abc\xff").unwrap();
-        let message = read(folder.path()).unwrap_err().to_string();
-        assert!(message.contains("x.txt") && message.contains("byte 3"), "{message}");
-        std::fs::write(folder.path().join("x.txt"), "  \n").unwrap();
-        assert!(read(folder.path()).unwrap_err().to_string().contains("empty"));
+    fn too_few_texts_are_said() {
+        let notes = Notes::default();
+        let say = |asked, there| note_fewer(&notes, &DataSource::RandomWords, "books", asked, there);
+        [(10, 4), (4, 4), (3, 4)].into_iter().for_each(|(asked, there)| say(asked, there));
+        let notes = notes.0.lock().unwrap();
+        assert!(notes.len() == 1 && notes[0].contains("only 4 of the 10 books"), "{notes:?}");
     }
 
     #[test]

@@ -141,9 +141,9 @@ pub struct WriteYaml {
     /// Divides the logits of tokens that occurred before; 1 changes nothing.
     #[schemars(range(min = 0.01, max = 100.0), extend("default" = 1.0))]
     pub repetition_penalty: Option<Spanned<f64>>,
-    /// Whether requests go through the model's chat template, if it has one. True by default, except for the paper's
-    /// story request, which has a frame of its own.
-    #[serde(default)]
+    /// Whether requests go through the model's chat template, if it has one. The paper's story request then loses its
+    /// own frame.
+    #[schemars(extend("default" = true))]
     pub chat_template: Option<bool>,
     /// Strings that end a text, in addition to the model's own stop tokens, such as "\n".
     #[serde(default)]

@@ -109,6 +109,7 @@ impl Task for Needle {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let tokenizer = context.files.tokenizer()?;
         let books = data::read_books(&self.dataset, Some(self.texts), context.hub, context.progress)?;
+        data::note_fewer(context.progress, &self.dataset, "texts", self.texts, books.len());
         let requests = requests::requests(self, &books, &tokenizer, spec.generation()?.max_new_tokens)?;
         let scorer = Scorer { score: found, needs_references: true, rescore: false };
         generation::prepare(spec, context, requests, data::digest(&books), scorer)

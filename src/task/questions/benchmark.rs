@@ -46,7 +46,7 @@ pub struct Wording {
 pub struct Release {
     /// The format in words, for errors.
     pub format: &'static str,
-    /// Names of a split's files. Original releases call the validation split `dev`.
+    /// Names of a split's files, given [`Split::released_name`].
     pub files: fn(split: &str) -> Vec<String>,
     /// Whether a file is in this format, by the keys of its first JSON object.
     pub matches: fn(keys: &BTreeSet<String>) -> bool,
@@ -70,6 +70,8 @@ pub enum PromptStyle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
+    /// Not part of ZeroSCROLLS.
+    Train,
     /// Called `dev` in the original releases.
     Validation,
     Test,
@@ -94,11 +96,22 @@ impl PromptStyle {
 
 impl Split {
     /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[("validation", "called dev in the original releases"), ("test", "the test set")];
+    pub const WORDS: &[Named] = &[
+        ("train", "the training set, only in the original releases"),
+        ("validation", "called dev in the original releases"),
+        ("test", "the test set"),
+    ];
+    /// All of them.
+    pub const ALL: [Split; 3] = [Split::Train, Split::Validation, Split::Test];
 
     /// The name in YAML and in ZeroSCROLLS' files.
     pub fn name(self) -> &'static str {
         Split::WORDS[self as usize].0
+    }
+
+    /// The name in the files of original releases.
+    pub fn released_name(self) -> &'static str {
+        if self == Split::Validation { "dev" } else { self.name() }
     }
 
     pub fn schema(_: &mut SchemaGenerator) -> Schema {

@@ -1,13 +1,13 @@
 //! Files of questions: finds the split in a folder or an archive, and recognises the format by the contents.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::benchmark::{Benchmark, PromptStyle, Split};
-use super::{archive, zeroscrolls};
+use super::{archive, splits, zeroscrolls};
 use crate::bounded_read;
 use crate::task::data::utf8;
 use crate::task::generation::Request;
@@ -27,15 +27,17 @@ pub fn read_questions(
     split: Split,
     style: PromptStyle,
 ) -> Result<Vec<Request>> {
-    let found = if path.is_dir() { in_folder(benchmark, path, split)? } else { path.to_path_buf() };
+    let found = if path.is_dir() { splits::in_folder(benchmark, path, split)? } else { path.to_path_buf() };
     let mut file = found.display().to_string();
     let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
-        let (member, bytes) = archive::unpack(&found, &row_files(benchmark, split), archive::MOST_UNPACKED)?;
+        let (member, bytes) =
+            archive::unpack(&found, &splits::row_files(benchmark, split), archive::MOST_UNPACKED)?;
         file = format!("{file}:{member}");
         bytes
     } else {
         bounded_read::bytes(&found, archive::MOST_UNPACKED)
-            .with_context(|| format!("cannot read the questions {}", found.display()))?
+            .with_context(|| format!("cannot read the questions {}", found.display()))
+            .map_err(|error| anyhow!("{error:#}{}", splits::beside(benchmark, &found)))?
     };
     let text = utf8(bytes, &file)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -78,23 +80,6 @@ fn first_keys(text: &str, file: &str) -> Result<BTreeSet<String>> {
     };
     let first = first.context("it is empty")?.context("it does not begin with a JSON object")?;
     Ok(first.into_keys().collect())
-}
-
-/// Names of a split's rows in ZeroSCROLLS' archives and folders.
-fn row_files(benchmark: &Benchmark, split: Split) -> [String; 2] {
-    [format!("{}/{}.jsonl", benchmark.name, split.name()), format!("{}.jsonl", split.name())]
-}
-
-/// The first file of a folder that has a published name.
-fn in_folder(benchmark: &Benchmark, folder: &Path, split: Split) -> Result<PathBuf> {
-    let short = if split == Split::Validation { "dev" } else { "test" };
-    let mut names: Vec<String> = row_files(benchmark, split).into();
-    names.push(format!("{}.zip", benchmark.name));
-    names.extend((benchmark.release.files)(short));
-    let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
-    found.with_context(|| {
-        format!("{} holds none of {}; {}", folder.display(), names.join(", "), readable_forms(benchmark))
-    })
 }
 
 /// The JSON values of a text's lines, each with the file and line that errors name. Blank lines are skipped.

@@ -6,6 +6,7 @@
 mod archive;
 mod benchmark;
 mod files;
+mod splits;
 mod task;
 mod zeroscrolls;
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::benchmark::{Benchmark, PromptStyle, Split, questions_digest};
 use super::files::read_questions;
+use super::splits;
 use crate::lm::source::{Hub, expand_home};
 use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, question_sources};
 use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
@@ -19,12 +20,12 @@ use crate::yaml::{self, ConfigError, Spanned};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QuestionsYaml {
-    /// Where documents and questions come from: `embedded`, a file or folder of the original release or of
-    /// ZeroSCROLLS (starting with `./`, `../` or `/`), or a hub data set with ZeroSCROLLS' archives, such as
-    /// `tau/zero_scrolls`.
+    /// Where documents and questions come from: `embedded`, a file (ending in `.json`, `.jsonl` or `.zip`) or folder
+    /// (starting with `./`, `../` or `/`) of the original release or of ZeroSCROLLS, or a hub data set with ZeroSCROLLS'
+    /// archives, such as `tau/zero_scrolls`.
     #[schemars(schema_with = "question_sources")]
     dataset: Spanned<String>,
-    /// Which published part of the benchmark.
+    /// Which published part of the benchmark; chooses among the files of a folder or an archive.
     #[serde(default)]
     #[schemars(schema_with = "Split::schema")]
     split: Option<Split>,
@@ -72,13 +73,13 @@ impl QuestionsYaml {
             benchmark,
             documents: limit_embedded(&dataset, "`documents`", &self.documents)?,
             dataset,
-            split: self.split.unwrap_or(Split::Test),
+            split: self.split,
             prompt: self.prompt.unwrap_or(PromptStyle::ZeroScrolls),
             questions: yaml::limit("`questions`", &self.questions)?,
         };
         let settings = vec![("prompt", task.prompt.name().to_string()), ("length", length.to_string())];
         let selection = vec![
-            ("split", task.split.name().to_string()),
+            ("split", task.split.unwrap_or(DEFAULT_SPLIT).name().to_string()),
             ("documents", limit_text(task.documents)),
             ("questions", limit_text(task.questions)),
         ];
@@ -87,6 +88,7 @@ impl QuestionsYaml {
     }
 }
 
+const DEFAULT_SPLIT: Split = Split::Test;
 /// Documents of `embedded` unless the sweep sets another number.
 const EMBEDDED_DOCUMENTS: usize = 8;
 /// Questions about each of them unless the sweep sets another number.
@@ -97,7 +99,8 @@ const EMBEDDED_QUESTIONS: usize = 8;
 struct Questions {
     benchmark: &'static Benchmark,
     dataset: DataSource,
-    split: Split,
+    /// As the sweep says, if it does.
+    split: Option<Split>,
     prompt: PromptStyle,
     documents: Option<usize>,
     /// Of each document.
@@ -108,6 +111,7 @@ impl Task for Questions {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let mut requests = self.read(context)?;
         limit(&mut requests, self.documents, self.questions);
+        self.note_fewer(&requests, context);
         let digest = questions_digest(&requests);
         let trivial = (self.benchmark.trivial)(&requests);
         for (request, trivial) in requests.iter_mut().zip(trivial) {
@@ -118,11 +122,34 @@ impl Task for Questions {
 }
 
 impl Questions {
+    /// Says what the data set has less of than the sweep asks for.
+    fn note_fewer(&self, requests: &[Request], context: &PrepareContext<'_>) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        requests.iter().for_each(|request| *counts.entry(&request.cluster).or_default() += 1);
+        let asked = self.documents.unwrap_or(0);
+        data::note_fewer(context.progress, &self.dataset, "documents", asked, counts.len());
+        let asked = self.questions.unwrap_or(0);
+        let fewer = counts.values().filter(|count| **count < asked).count();
+        if fewer > 0 {
+            let (dataset, all) = (&self.dataset, counts.len());
+            context.progress.note(&format!(
+                "{dataset}: {fewer} of {all} documents have fewer than the {asked} questions asked for"
+            ));
+        }
+    }
+
     /// The questions, those about a document one after the other.
     fn read(&self, context: &PrepareContext<'_>) -> Result<Vec<Request>> {
-        let Questions { benchmark, split, prompt, .. } = *self;
+        let Questions { benchmark, prompt, .. } = *self;
+        let split = self.split.unwrap_or(DEFAULT_SPLIT);
         match &self.dataset {
-            DataSource::Path(path) => read_questions(benchmark, &expand_home(path)?, split, prompt),
+            DataSource::Path(path) => {
+                let path = expand_home(path)?;
+                if self.split.is_some() && path.is_file() {
+                    splits::check(benchmark, &path, split)?;
+                }
+                read_questions(benchmark, &path, split, prompt)
+            }
             DataSource::Hub(repo) => {
                 let archive = format!("{}.zip", benchmark.name);
                 let hub = Hub { settings: context.hub, progress: context.progress };

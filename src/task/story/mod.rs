@@ -61,8 +61,6 @@ impl StoryYaml {
         let default = GenerationConfig {
             // The paper does not say how its stories were drawn.
             temperature: Real(1.0),
-            // Its request has a frame of its own.
-            chat_template: dataset != PAPER,
             ..GenerationConfig::greedy(length.saturating_sub(256).max(1))
         };
         // As many as the paper has.
@@ -85,7 +83,8 @@ struct Story {
 
 impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let (requests, digest) = requests::requests(spec, self.stories);
+        let has_template = spec.generation()?.chat_template && context.files.chat_template()?.is_some();
+        let (requests, digest) = requests::requests(spec, self.stories, has_template);
         let scorer = Scorer { score: |text, _| metric::diversity(text), needs_references: false, rescore: true };
         generation::prepare(spec, context, requests, digest, scorer)
     }

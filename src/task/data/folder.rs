@@ -1,0 +1,155 @@
+//! Reads texts from files: one, or all of a folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::texts::{Book, utf8};
+use crate::bounded_read;
+use crate::lm::source::DownloadProgress;
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// The most bytes of a text: a thousand times the longest of PG-19.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// A text file, without a byte order mark at its start and with line ends of one byte, however an editor saved it.
+///
+/// # Errors
+/// A file that cannot be read, is empty, or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    let bytes = bounded_read::bytes(path, MOST_BYTES)
+        .with_context(|| format!("cannot read the text {}", path.display()))?;
+    let mut text = utf8(bytes, path.display())?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
+    }
+    if text.contains("\r\n") {
+        text = text.replace("\r\n", "\n");
+    }
+    ensure!(!text.trim().is_empty(), "{} is an empty text; remove it from the folder or fill it", path.display());
+    Ok(text)
+}
+
+/// The first `limit` texts of a folder, in the order of their names. Files that are no texts are noted.
+pub fn books_of_folder(path: &Path, limit: usize, progress: &dyn DownloadProgress) -> Result<Vec<Book>> {
+    ensure!(
+        !path.is_file(),
+        "{} is neither a folder nor a .parquet file\nhint: texts are the .txt files of a folder; name the folder",
+        path.display()
+    );
+    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
+        .with_context(|| format!("cannot read the folder of texts {}", path.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()
+        .with_context(|| format!("cannot list {}", path.display()))?;
+    files.sort();
+    let (files, skipped): (Vec<PathBuf>, Vec<PathBuf>) = files.into_iter().partition(|file| is_book(file));
+    ensure!(
+        !files.is_empty(),
+        "{} holds no .txt file{}; a data set is a folder of texts",
+        path.display(),
+        if skipped.is_empty() { String::new() } else { format!(", only {}", few_names(&skipped)) }
+    );
+    if !skipped.is_empty() {
+        progress.note(&format!(
+            "{}: skipped {}; texts are .txt files whose names do not begin with a dot",
+            path.display(),
+            few_names(&skipped)
+        ));
+    }
+    files
+        .iter()
+        .take(limit)
+        .map(|file| Ok(Book { name: file_name(file), text: read_text(file)?, ..Book::default() }))
+        .collect()
+}
+
+/// Whether a file of a folder is one of its texts. Files that begin with a dot are the system's or an editor's.
+fn is_book(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "txt")
+        && !file_name(file).starts_with('.')
+        && file.is_file()
+}
+
+fn file_name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The names of the first files, and how many more there are.
+fn few_names(files: &[PathBuf]) -> String {
+    const FEW: usize = 3;
+    let name = |file: &PathBuf| format!("{}{}", file_name(file), if file.is_dir() { "/" } else { "" });
+    let names: Vec<String> = files.iter().take(FEW).map(name).collect();
+    let more = files.len() - names.len();
+    names.join(", ") + &if more == 0 { String::new() } else { format!(" and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lm::Tokenizer;
+    use crate::task::data::digest;
+    use crate::task::data::texts::tests::Notes;
+
+    fn read(folder: &Path) -> Result<Vec<Book>> {
+        books_of_folder(folder, usize::MAX, &())
+    }
+
+    #[test]
+    fn a_folder_is_read_in_the_order_of_names() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("b.txt", "two"), ("a.txt", "one"), ("notes.md", "no")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let names: Vec<String> = read(folder.path()).unwrap().into_iter().map(|book| book.name).collect();
+        assert_eq!(names, ["a.txt", "b.txt"]);
+    }
+
+    #[test]
+    fn hidden_and_other_files_are_no_books_and_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [".a.txt", "b.txt", "c.md", "d.TXT"] {
+            std::fs::write(folder.path().join(name), "text").unwrap();
+        }
+        std::fs::create_dir(folder.path().join("e.txt")).unwrap();
+        let notes = Notes::default();
+        let books = books_of_folder(folder.path(), usize::MAX, &notes).unwrap();
+        assert_eq!(books.iter().map(|book| book.name.as_str()).collect::<Vec<_>>(), ["b.txt"]);
+        let notes = notes.0.into_inner().unwrap();
+        assert!(notes.len() == 1 && notes[0].contains(".a.txt, c.md, d.TXT and 1 more"), "{notes:?}");
+        std::fs::remove_file(folder.path().join("b.txt")).unwrap();
+        let message = read(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("no .txt file") && message.contains(".a.txt"), "{message}");
+        let message = read(&folder.path().join("c.md")).unwrap_err().to_string();
+        assert!(message.contains("c.md is neither a folder"), "{message}");
+    }
+
+    #[test]
+    fn how_an_editor_saved_a_text_changes_no_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = "A fox ran.\n\n\u{feff}It sat\rdown.\n";
+        let saved = format!("\u{feff}{}", plain.replace('\n', "\r\n"));
+        let tokenizer = Tokenizer::bytes().unwrap();
+        let read = |text: &str| {
+            std::fs::write(folder.path().join("a.txt"), text).unwrap();
+            let books = read(folder.path()).unwrap();
+            (digest(&books), tokenizer.encode(&books[0].text).unwrap().ids)
+        };
+        assert_ne!(saved.len(), plain.len());
+        let expected: Vec<u32> = tokenizer.encode(plain).unwrap().ids;
+        assert_eq!(read(plain).1, expected);
+        assert_eq!(read(&saved), read(plain));
+    }
+
+    #[test]
+    fn errors_name_the_bad_text() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("no .txt"));
+        std::fs::write(folder.path().join("x.txt"), b"abc\xff").unwrap();
+        let message = read(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("x.txt") && message.contains("byte 3"), "{message}");
+        std::fs::write(folder.path().join("x.txt"), "  \n").unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("empty"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Which file of a folder holds a split of a benchmark, by its published name, and what to say if none does.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::benchmark::{Benchmark, Split};
+
+/// Names of a split's rows in ZeroSCROLLS' archives and folders.
+pub fn row_files(benchmark: &Benchmark, split: Split) -> [String; 2] {
+    [format!("{}/{}.jsonl", benchmark.name, split.name()), format!("{}.jsonl", split.name())]
+}
+
+/// The names under which a split is published: ZeroSCROLLS' first, then those of the original release.
+fn published(benchmark: &Benchmark, split: Split) -> Vec<String> {
+    let rows = row_files(benchmark, split);
+    let mut released = (benchmark.release.files)(split.released_name());
+    released.retain(|name| !rows.contains(name));
+    rows.into_iter().chain(released).collect()
+}
+
+/// The file of a folder that holds a split, or an archive of several.
+///
+/// # Errors
+/// A folder without one; the message names the files that would do and those that are there.
+pub fn in_folder(benchmark: &Benchmark, folder: &Path, split: Split) -> Result<PathBuf> {
+    let mut names = published(benchmark, split);
+    // ZeroSCROLLS, whose archive this is, has no training set.
+    if split != Split::Train {
+        names.insert(row_files(benchmark, split).len(), format!("{}.zip", benchmark.name));
+    }
+    let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        let (split, names) = (split.name(), names.join(", "));
+        anyhow!("{} has none of {names} for `split: {split}`{}", folder.display(), hint(benchmark, folder))
+    })
+}
+
+/// Refuses a file that is published as another split than the sweep asks for.
+pub fn check(benchmark: &Benchmark, file: &Path, asked: Split) -> Result<()> {
+    let name = file.file_name();
+    let is_of =
+        |split: &Split| published(benchmark, *split).iter().any(|path| Path::new(path).file_name() == name);
+    match Split::ALL.into_iter().find(is_of) {
+        Some(own) if own != asked => bail!(
+            "{} is the file of `split: {}`, and the sweep says `split: {}`\nhint: remove `split`, or name the other file",
+            file.display(),
+            own.name(),
+            asked.name()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// A hint that names the files in the folder of a file that is missing.
+pub fn beside(benchmark: &Benchmark, file: &Path) -> String {
+    let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    if file.exists() { String::new() } else { hint(benchmark, folder) }
+}
+
+/// A hint that names the files of a folder that can be read, with their splits where they have published names. Empty if
+/// there are none.
+fn hint(benchmark: &Benchmark, folder: &Path) -> String {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut named = Vec::new();
+    for split in Split::ALL {
+        for name in published(benchmark, split) {
+            let file = folder.join(&name);
+            if file.is_file() {
+                named.push(format!("{name} (`split: {}`)", split.name()));
+                files.push(file);
+            }
+        }
+    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_other = |file: &PathBuf| {
+        let ending = file.extension().unwrap_or_default();
+        ["json", "jsonl", "zip"].iter().any(|known| ending == *known) && file.is_file() && !files.contains(file)
+    };
+    let mut others: Vec<String> = entries
+        .filter(is_other)
+        .filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()))
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    others.sort();
+    named.extend(others);
+    named.truncate(8);
+    match named.as_slice() {
+        [] => String::new(),
+        named => {
+            let (folder, files) = (folder.display(), named.join(", "));
+            format!("\nhint: {folder} has {files}; set `split`, or name one of these files as `dataset`")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{QASPER, SQUALITY};
+
+    fn folder(names: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "{}").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn each_split_has_its_file() {
+        let qasper = ["qasper-train-v0.3.json", "qasper-dev-v0.3.json", "qasper-test-v0.3.json"];
+        let squality = ["train.jsonl", "v1-3/txt/dev.jsonl", "test.jsonl"];
+        for (benchmark, names) in [(&QASPER, qasper), (&SQUALITY, squality)] {
+            let folder = folder(&names);
+            for (split, name) in Split::ALL.into_iter().zip(names) {
+                let found = in_folder(benchmark, folder.path(), split).unwrap();
+                assert_eq!(found, folder.path().join(name));
+                assert!(check(benchmark, &found, split).is_ok());
+                for other in Split::ALL.into_iter().filter(|other| *other != split) {
+                    let message = check(benchmark, &found, other).unwrap_err().to_string();
+                    let (own, other) = (split.name(), other.name());
+                    let parts = [name.to_owned(), format!("of `split: {own}`"), format!("says `split: {other}`")];
+                    assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+                }
+            }
+        }
+        assert!(check(&QASPER, Path::new("./mine.json"), Split::Train).is_ok());
+    }
+
+    #[test]
+    fn what_is_there_is_named() {
+        let folder = folder(&["qasper-train-v0.3.json", "mine.jsonl", ".mine.json", "notes.txt"]);
+        let hint = "has qasper-train-v0.3.json (`split: train`), mine.jsonl; set `split`";
+        let message = in_folder(&QASPER, folder.path(), Split::Test).unwrap_err().to_string();
+        assert!(message.contains("qasper-test-v0.3.json") && message.contains(hint), "{message}");
+        let names = published(&SQUALITY, Split::Train);
+        assert_eq!(names, ["squality/train.jsonl", "train.jsonl", "v1-3/txt/train.jsonl"]);
+        let message = beside(&QASPER, &folder.path().join("qasper-train.json"));
+        assert!(message.contains(hint), "{message}");
+        assert_eq!(beside(&QASPER, &folder.path().join("mine.jsonl")), "");
+        assert_eq!(beside(&QASPER, &folder.path().join("no/mine.jsonl")), "");
+    }
+}
