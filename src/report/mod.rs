@@ -12,6 +12,7 @@ mod csv;
 pub(crate) mod curve;
 pub mod escape;
 mod export;
+mod figure_title;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod font;
@@ -22,6 +23,7 @@ mod kept_by_position;
 mod kept_tokens;
 mod latex;
 mod markdown;
+mod needle_map;
 pub mod order;
 mod pairing;
 mod pairs;

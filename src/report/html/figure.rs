@@ -7,6 +7,7 @@ use maud::{Markup, PreEscaped, html};
 use super::super::chart::{self, Chart, Entry, Shown, Stroke};
 use super::super::curve::Figure;
 use super::super::escape;
+use super::super::needle_map::{NeedleMap, NeedleMaps};
 use super::super::scene::Scene;
 use super::super::series_style::{Marker, SeriesStyle, SeriesStyles};
 use super::super::sheets::capital;
@@ -18,6 +19,9 @@ const AMONG: (f64, f64) = (180.0, 105.0);
 
 /// The figure of one chart or several.
 pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
+    if let Some(maps) = &figure.maps {
+        return needle_maps(maps, &figure.title);
+    }
     let Some((_, charts)) = figure.drawings.first() else { return html! {} };
     let alone = charts.len() == 1;
     html! {
@@ -48,15 +52,39 @@ fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bo
     let label = format!("{title}, {scale} axis; {}", chart.title);
     let (width, plot) = if alone { ALONE } else { AMONG };
     let mut scene = Scene::new(title, width);
-    scene.height = Chart::height(plot);
+    scene.height = Chart::height(plot, 1);
     // Titles are text of the page, which wraps; above a chart alone there is the heading of its setting.
-    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, ("", true));
+    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, (&[], true));
     html! {
         div.chart {
             @if !alone { p.chart-title { (escape::plain(&chart.title)) } }
             (PreEscaped(scene.inline("", &label)))
         }
     }
+}
+
+fn needle_maps(maps: &NeedleMaps, title: &str) -> Markup {
+    html! {
+        figure.figure {
+            div.charts {
+                @for map in &maps.maps {
+                    div.chart {
+                        p.chart-title { (map.title) }
+                        (PreEscaped(needle_map(map).inline("", &format!("{title}; {}", map.title))))
+                    }
+                }
+            }
+            figcaption { (escape::plain(title)) ": found, in percent." }
+        }
+    }
+}
+
+fn needle_map(map: &NeedleMap) -> Scene {
+    let width = map.width(AMONG.0);
+    let mut scene = Scene::new(&*map.title, width);
+    scene.height = map.height();
+    map.draw(&mut scene, (0.0, 0.0), width, (&[], true));
+    scene
 }
 
 /// What is measured but cannot be seen.
@@ -105,7 +133,7 @@ pub(super) fn picture(scene: &Scene) -> Markup {
     let title = escape::plain(&scene.title);
     html! {
         figure.figure {
-            (PreEscaped(scene.inline("picture", &title)))
+            div.box { (PreEscaped(scene.inline("picture", &title))) }
             figcaption { (title) "." }
         }
     }
