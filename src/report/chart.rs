@@ -165,6 +165,9 @@ pub(crate) fn title_lines(title: &str, width: f64) -> Vec<String> {
     const MOST: usize = 3;
     let title = escape::plain(title);
     let mut lines = font::wrap(&title, TITLE, width);
+    // The sign between two parts is not needed where the line ends.
+    let last = lines.len().saturating_sub(1);
+    lines[..last].iter_mut().for_each(|line| *line = line.trim_end_matches(" \u{B7}").to_owned());
     if lines.len() > MOST {
         let rest = lines.split_off(MOST - 1).join(" ");
         lines.push(font::fit(&rest, TITLE, width));

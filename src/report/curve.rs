@@ -70,7 +70,8 @@ impl Page {
             false => "bands: 95 % bootstrap intervals",
         };
         let bands = charts.iter().any(Chart::has_bands).then_some(bands);
-        let caption: Vec<&str> = subject.into_iter().chain(bands).collect();
+        let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");
+        let caption: Vec<&str> = subject.into_iter().chain(bands).chain(beside).collect();
         self.scene(title, charts, styles, legend, &caption.join("; "))
     }
 

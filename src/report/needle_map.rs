@@ -10,9 +10,7 @@ use crate::metric::Metric;
 
 /// The maps of one key.
 pub(crate) struct NeedleMaps {
-    pub(crate) maps: Vec<NeedleMap>,
-    /// Maps of one row: those of a policy.
-    abreast: usize,
+    maps: Vec<NeedleMap>,
 }
 
 /// One map.
@@ -33,6 +31,7 @@ struct Square {
     /// In percent.
     found: f64,
     size: Option<u32>,
+    samples: usize,
     tooltip: String,
 }
 
@@ -60,45 +59,58 @@ impl NeedleMaps {
                 policies.iter().flat_map(of_policy).collect()
             }
         };
-        let abreast = if lengths.len() > 1 && sizes.len() > 1 { sizes.len() } else { maps.len().min(4) };
-        Self { maps: maps.into_iter().filter(|map| !map.squares.is_empty()).collect(), abreast: abreast.max(1) }
+        Self { maps: maps.into_iter().filter(|map| !map.squares.is_empty()).collect() }
+    }
+
+    /// Maps in rows: those of a policy, or all where each is of another policy.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[NeedleMap]> {
+        let is_over_sizes = self.maps.iter().all(|map| map.across_name == SIZE);
+        let rows = self.maps.chunk_by(move |a, b| is_over_sizes || a.policy == b.policy);
+        rows.flat_map(|row| row.chunks(MOST_ABREAST))
+    }
+
+    /// What the numbers are.
+    pub(crate) fn about(&self) -> String {
+        let samples = distinct(self.maps.iter().flat_map(|map| &map.squares).map(|square| square.samples as u32));
+        match samples[..] {
+            [1] => "numbers: percent found, of one text each".to_owned(),
+            [samples] => format!("numbers: percent found, of {samples} texts each"),
+            _ => "numbers: percent found".to_owned(),
+        }
     }
 
     /// All maps on one page.
     pub(crate) fn scene(&self, title: &str) -> Scene {
-        let width = |map: &NeedleMap| map.width(font::width(&map.title, TITLE).max(WIDTH));
+        let width = |map: &NeedleMap| map.width(map.depth_room() + font::width(&map.title, TITLE));
         let wide = self.maps.iter().map(width).fold(0.0, f64::max) + GAP;
-        let mut scene = Scene::new(title, LABEL_ROOM + self.abreast as f64 * wide);
-        let (mut top, mut column) = (2.0, 0);
-        let mut bottom = top;
-        let mut last: Option<&NeedleMap> = None;
-        for map in &self.maps {
-            // The full cache has one map, and policies begin with a row.
-            let is_next = last.is_some_and(|last| last.policy != map.policy && last.columns == map.columns);
-            if column == self.abreast || (is_next && map.across_name == LENGTH) {
-                (top, column) = (bottom + GAP, 0);
+        let abreast = self.rows().map(<[NeedleMap]>::len).max().unwrap_or(1);
+        let mut scene = Scene::new(title, LABEL_ROOM + abreast as f64 * wide);
+        let mut bottom = 2.0;
+        for row in self.rows() {
+            let top = bottom;
+            for (column, map) in row.iter().enumerate() {
+                // The first map of a row also names the depths.
+                let (before, own) = if column == 0 { (0.0, LABEL_ROOM) } else { (LABEL_ROOM, 0.0) };
+                let corner = (column as f64 * wide + before, top);
+                map.draw(&mut scene, corner, own + wide - GAP, (&[map.title.clone()], column == 0));
             }
-            // The first map of a row also names the depths.
-            let (before, own) = if column == 0 { (0.0, LABEL_ROOM) } else { (LABEL_ROOM, 0.0) };
-            let corner = (column as f64 * wide + before, top);
-            let width = own + wide - GAP;
-            bottom = map.draw(&mut scene, corner, width, (&[map.title.clone()], column == 0));
-            (column, last) = (column + 1, Some(map));
+            bottom = top + row[0].height() + GAP;
         }
-        let caption = format!("{title}: found, in percent");
+        let caption = format!("{title}; {}", self.about());
         let room = scene.width - 12.0;
-        let end = chart::draw_caption(&mut scene, (6.0, bottom + 8.0), room, &caption);
+        let end = chart::draw_caption(&mut scene, (6.0, bottom), room, &caption);
         scene.height = end + 2.0;
         scene
     }
 }
 
-/// The least width of a map in a file, in points.
-const WIDTH: f64 = 92.0;
+/// Most maps side by side.
+const MOST_ABREAST: usize = 6;
 /// Between maps.
 const GAP: f64 = 8.0;
 const LABEL_ROOM: f64 = LABEL + 5.0;
 const SQUARE_HEIGHT: f64 = 14.0;
+const LINE: f64 = 0.6;
 const TITLE_ROW: f64 = 13.0;
 const LENGTH: &str = "length (tokens)";
 const SIZE: &str = "cache size (tokens)";
@@ -155,6 +167,7 @@ impl NeedleMap {
                     place: (across, down),
                     found: point.estimate.value,
                     size: *size,
+                    samples: point.samples,
                     tooltip: tooltip(&panel.metric, point, *length, *depth),
                 });
             }
@@ -174,14 +187,8 @@ impl NeedleMap {
         self.depths.iter().map(|depth| font::width(&depth.to_string(), SMALL)).fold(0.0, f64::max) + 5.0
     }
 
-    /// Draws it at `corner` and returns where it ends; `labelled` is false where a map on the left names the depths.
-    pub(crate) fn draw(
-        &self,
-        scene: &mut Scene,
-        corner: Spot,
-        width: f64,
-        (title, labelled): (&[String], bool),
-    ) -> f64 {
+    /// Draws it at `corner`; `labelled` is false where a map on the left names the depths.
+    pub(crate) fn draw(&self, scene: &mut Scene, corner: Spot, width: f64, (title, labelled): (&[String], bool)) {
         let label = if labelled { LABEL_ROOM } else { 0.0 };
         let left = corner.0 + label + self.depth_room();
         let right = corner.0 + width;
@@ -211,7 +218,6 @@ impl NeedleMap {
             scene.text((x(column) + wide / 2.0, bottom + 6.0), name, SMALL, BLACK, Across::Centre);
         }
         scene.text((centre, bottom + 15.0), self.across_name, LABEL, BLACK, Across::Centre);
-        bottom + 19.0
     }
 
     /// Its height with a title of one line.
@@ -224,7 +230,9 @@ impl Square {
     fn draw(&self, scene: &mut Scene, (left, top): Spot, (wide, high): (f64, f64)) {
         let color = color(self.found);
         let (ink, class) = if is_dark(color) { (WHITE, "cell dark") } else { (BLACK, "cell") };
-        let (right, bottom) = (left + wide, top + high);
+        // A thin line of the background between squares.
+        let (left, top) = (left + LINE / 2.0, top + LINE / 2.0);
+        let (right, bottom) = (left + wide - LINE, top + high - LINE);
         let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
         let size = self.size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
         scene.group(&format!("class=\"pt {class}\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
@@ -258,4 +266,103 @@ fn is_dark(Color(red, green, blue): Color) -> bool {
         part => ((part + 0.055) / 1.055).powf(2.4),
     };
     0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue) < 0.179
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::breakdown;
+    use super::super::fixture::{cell, changed, panels};
+    use super::super::scene::texts;
+    use super::*;
+    use crate::ledger::Row;
+
+    /// Whether each of two needles was found, by length and depth.
+    fn found(policy: &str, size: Option<u32>, places: &[(u32, u32, [f64; 2])]) -> Vec<Row> {
+        let whole = places.iter().map(|place| (place, None));
+        let of = |(length, depth, _): &(u32, u32, [f64; 2])| Some(format!("length:{length} depth:{depth}"));
+        let all = whole.chain(places.iter().map(|place| (place, of(place))));
+        let rows = all.flat_map(|((length, depth, found), slice)| {
+            let names = ["a", "b"].map(|book| format!("{book}@{depth}%of{length}"));
+            let samples = [(&*names[0], found[0], 1.0), (&*names[1], found[1], 1.0)];
+            changed(cell("found", policy, size, &samples), |row| {
+                (row.task, row.length) = ("needle".into(), 2048);
+                row.slice = slice.as_deref().map(Into::into);
+            })
+        });
+        rows.collect()
+    }
+
+    fn maps(rows: &[Row]) -> NeedleMaps {
+        let panels = panels(rows);
+        let breakdowns = breakdown::breakdowns(&panels);
+        let [parts] = &breakdowns[..] else { panic!("one breakdown expected") };
+        assert_eq!(parts.by, breakdown::LENGTH_AND_DEPTH);
+        parts.needle_maps()
+    }
+
+    /// (column, line, percent)
+    fn squares(map: &NeedleMap) -> Vec<(usize, usize, f64)> {
+        map.squares.iter().map(|square| (square.place.0, square.place.1, square.found)).collect()
+    }
+
+    #[test]
+    fn a_map_has_lengths_across_and_depths_down() {
+        // Depths in the order of numbers, not of text: 0, 25, 100.
+        let places = |a: f64, b: f64| {
+            [(512, 100, [a, a]), (2048, 0, [a, b]), (512, 0, [a, a]), (512, 25, [b, b]), (2048, 100, [b, b])]
+        };
+        let rows = [
+            found("full", None, &places(1.0, 1.0)),
+            found("tova", Some(64), &places(1.0, 0.0)),
+            found("tova", Some(256), &places(1.0, 1.0)),
+        ];
+        let maps = maps(&rows.concat());
+        let titles: Vec<Vec<&str>> =
+            maps.rows().map(|row| row.iter().map(|map| map.title.as_str()).collect()).collect();
+        assert_eq!(titles, [&["full"][..], &["tova, 64 entries", "tova, 256 entries"]]);
+        let map = &maps.maps[1];
+        assert_eq!(
+            (&map.columns[..], &map.depths[..]),
+            (&["512".to_owned(), "2048".to_owned()][..], &[0, 25, 100][..])
+        );
+        // A length and depth that were not measured together have no square.
+        let expected = [(0, 0, 100.0), (0, 1, 0.0), (0, 2, 100.0), (1, 0, 50.0), (1, 2, 0.0)];
+        assert_eq!(squares(map), expected);
+        assert!(map.squares.iter().all(|square| square.size == Some(64) && square.samples == 2));
+        let scene = maps.scene("T");
+        let texts = texts(&scene);
+        for text in &texts {
+            assert!(text.is_inside(&scene), "{text:?} is outside {} x {}", scene.width, scene.height);
+        }
+        let count = |wanted: &str| texts.iter().filter(|placed| placed.text == wanted).count();
+        assert_eq!((count("50"), count("length (tokens)"), count("depth (%)")), (1, 3, 2));
+    }
+
+    #[test]
+    fn texts_of_one_length_have_cache_sizes_across_and_the_full_cache_last() {
+        let places = |value: f64| [(512, 0, [value; 2]), (512, 50, [1.0; 2])];
+        let rows = [
+            found("full", None, &places(1.0)),
+            found("window", Some(64), &places(0.0)),
+            found("tova", Some(64), &places(0.0)),
+            found("tova", Some(128), &places(1.0)),
+        ];
+        let maps = maps(&rows.concat());
+        let [window, tova] = &maps.maps[..] else { panic!("two maps expected") };
+        assert_eq!(
+            (window.title.as_str(), window.columns.join(" ")),
+            ("window, length 512", "64 128 full".into())
+        );
+        assert_eq!(squares(window), [(0, 0, 0.0), (0, 1, 100.0), (2, 0, 100.0), (2, 1, 100.0)]);
+        assert_eq!(squares(tova).len(), 6);
+        assert_eq!(maps.rows().count(), 1);
+    }
+
+    #[test]
+    fn more_is_darker_and_numbers_can_be_read_on_it() {
+        assert_eq!([0.0, 50.0, 100.0].map(color), [Color(247, 251, 255), Color(107, 174, 214), Color(8, 48, 107)]);
+        assert_eq!([0.0, 50.0, 100.0].map(|share| is_dark(color(share))), [false, false, true]);
+        let green: Vec<u8> = (0..=100).map(|share| color(f64::from(share)).1).collect();
+        assert!(green.is_sorted_by(|a, b| a > b), "{green:?}");
+    }
 }

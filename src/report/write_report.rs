@@ -97,7 +97,7 @@ impl<'a> Report<'a> {
             section_figures: sections.iter().map(Section::figures).collect(),
             sections,
             styles: SeriesStyles::of(&panels),
-            smallest: within::sheet(&panels, distances),
+            smallest: within::sheet(&results.panels, distances),
             panels,
             extra: Vec::new(),
             linked: None,

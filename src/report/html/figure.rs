@@ -43,6 +43,7 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
                     @if charts.iter().all(|chart| chart.paired) { " of the difference to full" }
                     "."
                 }
+                @if charts.iter().any(Chart::has_neighbours) { " Markers at one place stand side by side." }
             }
         }
     }
@@ -66,15 +67,17 @@ fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bo
 fn needle_maps(maps: &NeedleMaps, title: &str) -> Markup {
     html! {
         figure.figure {
-            div.charts {
-                @for map in &maps.maps {
-                    div.chart {
-                        p.chart-title { (map.title) }
-                        (PreEscaped(needle_map(map).inline("", &format!("{title}; {}", map.title))))
+            @for row in maps.rows() {
+                div.charts {
+                    @for map in row {
+                        div.chart {
+                            p.chart-title { (map.title) }
+                            (PreEscaped(needle_map(map).inline("", &format!("{title}; {}", map.title))))
+                        }
                     }
                 }
             }
-            figcaption { (escape::plain(title)) ": found, in percent." }
+            figcaption { (escape::plain(title)) ". " (capital(&maps.about())) "." }
         }
     }
 }
