@@ -254,3 +254,59 @@ fn of_policy(line: &Line) -> String {
     let policy = line.spots.first().map_or(&line.policy, |spot| &spot.point.policy);
     format!("data-policy=\"{}\"", escape::xml(policy))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::axis::Scale;
+    use super::super::super::fixture::{cell, panels};
+    use super::*;
+
+    /// The places of a path, in units of a figure.
+    fn spots(path: &str) -> Vec<(i32, i32)> {
+        let steps = path.trim_start_matches('M').trim_end_matches('Z').split('L');
+        let number = |text: &str| text.parse().unwrap();
+        steps.map(|step| step.split_once(' ').map(|(x, y)| (number(x), number(y))).unwrap()).collect()
+    }
+
+    #[test]
+    fn lines_and_bands_end_at_the_border_with_a_mark() {
+        // h2o's two books are far apart at 8, so that its band leaves the axis; window does by itself.
+        let two = |policy, size, [a, b]: [f64; 2]| cell("cost", policy, size, &[("a", a, 1.0), ("b", b, 1.0)]);
+        let rows = [
+            two("full", None, [5.0, 5.0]),
+            two("window", Some(8), [900.0, 900.0]),
+            two("window", Some(16), [7.0, 7.0]),
+            two("h2o", Some(8), [0.0, 20.0]),
+            two("h2o", Some(16), [6.0, 6.0]),
+        ];
+        let panels = panels(&rows.concat());
+        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear);
+        let mut scene = Scene::new("", 264.0);
+        scene.height = Chart::height(145.0, 1);
+        let styles = SeriesStyles::of(&panels);
+        chart.draw(&mut scene, (0.0, 0.0), (264.0, 145.0), &styles, (&[], true));
+        let svg = scene.svg();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let paths = |policy: &str, class: &str| -> Vec<Vec<(i32, i32)>> {
+            let all = document.descendants().filter(|node| node.attribute("class") == Some(class));
+            let own =
+                all.filter(|node| node.ancestors().any(|node| node.attribute("data-policy") == Some(policy)));
+            own.map(|node| spots(node.attribute("d").unwrap())).collect()
+        };
+        // 13 points of title, 145 of plot: from 108 to 1317 units of 0.12 points.
+        let (top, bottom) = (108, 1317);
+        let line = &paths("window", "stroke")[0];
+        assert_eq!((line.len(), line[0].1), (2, top));
+        // The line leaves where it crosses the border: nearly all of the way to 900 is outside.
+        let marks = paths("window", "mark");
+        let (off, on) = (marks[0][0], line[1]);
+        assert_eq!(off.1, top, "the tip is on the border: {marks:?}");
+        assert!(marks[0][1].1 > top && line[0].0 > off.0 + (on.0 - off.0) * 97 / 100, "{line:?}");
+        // The axis spans 5 to 10, half of that more for the band on either side, and a margin: 0 to 20 is cut twice.
+        let cuts = paths("h2o", "cut");
+        assert_eq!(cuts.iter().map(|cut| cut[0].1).collect::<Vec<_>>(), [bottom, top]);
+        let band = &paths("h2o", "band")[0];
+        assert!(band.iter().all(|(_, y)| (top..=bottom).contains(y)), "{band:?}");
+        assert!(band.iter().any(|(_, y)| *y == top) && band.iter().any(|(_, y)| *y == bottom), "{band:?}");
+    }
+}

@@ -16,8 +16,8 @@ pub(super) struct Place {
 const NEAR: f64 = 0.6 * MARKER_RADIUS;
 /// From one marker to the next beside it: they overlap by a third.
 const STEP: f64 = 1.4 * MARKER_RADIUS;
-/// How far markers at the end of an axis may stand outside of the plot.
-const OUTSIDE: f64 = 1.5 * MARKER_RADIUS;
+/// How far markers may stand on the left of a plot that begins with their place. On the right is the full cache's value.
+const ON_THE_LEFT: f64 = 1.5 * MARKER_RADIUS;
 
 impl Chart {
     /// The places of each line's points.
@@ -61,10 +61,10 @@ impl Chart {
     }
 }
 
-/// How wide the markers at a place may stand: up to half way to their neighbours, and hardly outside the plot.
+/// How wide the markers at a place may stand: not half way to the next places, and hardly outside of the plot.
 fn room(columns: &[f64], x: f64, plot: Plot) -> f64 {
     let gaps = columns.iter().map(|other| (other - x).abs()).filter(|gap| *gap > 0.0);
-    let borders = [x - plot.left, plot.right - x].map(|inside| 2.0 * (inside + OUTSIDE));
+    let borders = [x - plot.left + ON_THE_LEFT, plot.right - x].map(|inside| 2.0 * inside);
     gaps.map(|gap| 0.8 * gap).chain(borders).fold(f64::INFINITY, f64::min)
 }
 
@@ -114,9 +114,9 @@ mod tests {
         let names: Vec<String> = (0..21).map(|i| format!("mine{i}")).collect();
         let values: Vec<(&str, [f64; 2])> = names.iter().map(|name| (name.as_str(), [20.0, 10.0])).collect();
         let places = chart(&values).places(PLOT);
-        // 10 points to the border and 3 beyond it on either side.
+        // It is 10 points to the border.
         let (first, last) = (places[0][1].at.0, places[20][1].at.0);
-        assert!((first - (210.0 - 13.0)).abs() < 1e-9 && (last - (210.0 + 13.0)).abs() < 1e-9, "{first} {last}");
+        assert!((first - 200.0).abs() < 1e-9 && (last - 220.0).abs() < 1e-9, "{first} {last}");
         assert!(!chart(&[("window", [20.0, 10.0]), ("tova", [30.0, 12.0])]).has_neighbours());
     }
 }
