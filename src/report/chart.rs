@@ -8,14 +8,13 @@ mod draw;
 mod legend;
 mod place;
 mod printed;
+pub(crate) mod title;
 mod tooltip;
 
 use super::axis::{self, Axis, Scale, values_to_show};
 use super::points::{Panel, Point};
 use super::scene::Spot;
-use super::{escape, font};
 use crate::metric::{Metric, Pooling, Property};
-pub(crate) use draw::draw_title;
 pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
 pub(crate) use printed::{Printed, pen as printed_pen};
 pub(crate) use tooltip::describe;
@@ -33,7 +32,7 @@ pub(crate) const DASH: (f64, f64) = (4.0, 2.5);
 /// Width that the name of the value axis takes.
 pub(crate) const LABEL_ROOM: f64 = LABEL + 4.0;
 /// Heights of the rows above and below the plot.
-const TITLE_ROW: f64 = 13.0;
+pub(crate) const TITLE_ROW: f64 = 13.0;
 const TICK_ROW: f64 = 10.0;
 const LABEL_ROW: f64 = 10.0;
 
@@ -139,7 +138,7 @@ impl Chart {
 
     /// The height of a chart with a plot of some height and a title of so many lines.
     pub(crate) fn height(plot: f64, title_lines: usize) -> f64 {
-        draw::title_room(title_lines) + plot + TICK_ROW + LABEL_ROW
+        title::room(title_lines) + plot + TICK_ROW + LABEL_ROW
     }
 
     /// How much of a policy lies within the value axis; `None` where this chart does not have it.
@@ -158,21 +157,6 @@ impl Chart {
     pub(crate) fn has_bands(&self) -> bool {
         self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
     }
-}
-
-/// A title in lines of some width, three at most.
-pub(crate) fn title_lines(title: &str, width: f64) -> Vec<String> {
-    const MOST: usize = 3;
-    let title = escape::plain(title);
-    let mut lines = font::wrap(&title, TITLE, width);
-    // The sign between two parts is not needed where the line ends.
-    let last = lines.len().saturating_sub(1);
-    lines[..last].iter_mut().for_each(|line| *line = line.trim_end_matches(" \u{B7}").to_owned());
-    if lines.len() > MOST {
-        let rest = lines.split_off(MOST - 1).join(" ");
-        lines.push(font::fit(&rest, TITLE, width));
-    }
-    lines
 }
 
 /// The values that an axis is to show, and the bands around them as far as there is room.

@@ -89,7 +89,8 @@ impl Page {
         let extra = if abreast > 1 { LABEL } else { 0.0 };
         let chart_width = (self.width - extra) / abreast as f64;
         let room = chart_width - 2.0 * MARGIN;
-        let titles: Vec<Vec<String>> = charts.iter().map(|chart| chart::title_lines(&chart.title, room)).collect();
+        let titles: Vec<Vec<String>> =
+            charts.iter().map(|chart| chart::title::lines(&chart.title, room)).collect();
         // Titles of a row, and so their plots, are in line.
         let lines = titles.iter().map(Vec::len).max().unwrap_or(1);
         let row_height = Chart::height(self.plot, lines) + GAP;

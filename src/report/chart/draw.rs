@@ -7,8 +7,7 @@ use super::super::{escape, font};
 use super::legend::{Stroke, draw_marker};
 use super::place::Place;
 use super::{
-    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Reference, SMALL, TICK_ROW, TITLE, TITLE_ROW, clip,
-    tooltip,
+    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Reference, SMALL, TICK_ROW, clip, title, tooltip,
 };
 
 const TICK: f64 = 6.0;
@@ -50,14 +49,14 @@ const ROUNDING: f64 = 0.06;
 
 impl Chart {
     /// Draws into the rectangle at `corner`. `labelled` is false where a neighbour to the left names the value axis;
-    /// an empty `title` takes as much room as one of a line.
+    /// an empty `heading` takes as much room as one of a line.
     pub(crate) fn draw(
         &self,
         scene: &mut Scene,
         corner: Spot,
         (width, plot_height): (f64, f64),
         styles: &SeriesStyles,
-        (title, labelled): (&[String], bool),
+        (heading, labelled): (&[String], bool),
     ) {
         let level = match self.full {
             Some(Reference::Level(value)) if self.values.contains(value) => Some(value),
@@ -68,13 +67,13 @@ impl Chart {
         let plot = Plot {
             left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
             right: corner.0 + width - font::width(&full_label, SMALL) - 6.0,
-            top: corner.1 + title_room(title.len()),
-            bottom: corner.1 + title_room(title.len()) + plot_height,
+            top: corner.1 + title::room(heading.len()),
+            bottom: corner.1 + title::room(heading.len()) + plot_height,
         };
         let centre = (plot.left + plot.right) / 2.0;
-        draw_title(scene, title, (corner.0, corner.0 + width), (centre, plot.top));
+        title::draw(scene, heading, (corner.0, corner.0 + width), (centre, plot.top));
         if labelled {
-            let name = font::fit(&self.quantity.label, LABEL, plot_height + TITLE_ROW);
+            let name = font::fit(&self.quantity.label, LABEL, plot_height + title::room(1));
             scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0), &name, LABEL);
         }
         self.draw_value_axis(scene, plot);
@@ -229,24 +228,6 @@ impl Chart {
 fn arrow((x, border): Spot, out: f64) -> [Spot; 3] {
     let (half, height) = (1.6 * MARKER_RADIUS, 1.6 * MARKER_RADIUS);
     [(x, border), (x - half, border - out * height), (x + half, border - out * height)]
-}
-
-/// The room of a title of so many lines.
-pub(super) fn title_room(lines: usize) -> f64 {
-    TITLE_ROW + lines.saturating_sub(1) as f64 * TITLE_LINE
-}
-
-/// From one line of a title to the next.
-const TITLE_LINE: f64 = 9.5;
-
-/// The lines of a title above a plot, centred on it unless that would run out of the chart.
-pub(crate) fn draw_title(scene: &mut Scene, lines: &[String], (left, right): (f64, f64), (centre, bottom): Spot) {
-    for (line, above) in lines.iter().rev().zip(0..) {
-        let half = font::width(line, TITLE) / 2.0;
-        let x = centre.clamp(left + half, (right - half).max(left + half));
-        let y = bottom - TITLE_ROW / 2.0 - 1.0 - f64::from(above) * TITLE_LINE;
-        scene.text((x, y), line, TITLE, BLACK, Across::Centre);
-    }
 }
 
 /// What the page's script filters a line by. The name of a line may be a cache size, its points know the policy.
