@@ -41,6 +41,8 @@ pub(crate) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
                 None => breakdowns.push(Breakdown { by, panels: vec![panel] }),
             }
         }
+        // What is known by both says more than what is known by each.
+        breakdowns[first..].sort_by_key(|breakdown| breakdown.by != LENGTH_AND_DEPTH);
     }
     breakdowns
 }

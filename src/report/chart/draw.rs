@@ -66,7 +66,7 @@ impl Chart {
         let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, TICK)).fold(0.0, f64::max);
         let plot = Plot {
             left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
-            right: corner.0 + width - font::width(&full_label, SMALL) - 6.0,
+            right: corner.0 + width - font::width(&full_label, SMALL) - 8.0,
             top: corner.1 + title::room(heading.len()),
             bottom: corner.1 + title::room(heading.len()) + plot_height,
         };
@@ -88,7 +88,7 @@ impl Chart {
         scene.group("data-policy=\"full\"", |scene| {
             self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
             if let Some(value) = level {
-                scene.text((plot.right + 2.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
+                scene.text((plot.right + 4.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
             }
             self.draw_full_points(scene, plot);
         });

@@ -7,16 +7,25 @@ use super::{TITLE, TITLE_ROW};
 
 /// The most lines of a title.
 const MOST: usize = 3;
+/// Between the parts of a title.
+const SIGN: &str = " \u{B7} ";
 /// From one line to the next, in points.
 const LINE: f64 = 9.5;
 
-/// A title in lines of some width; what is too much is cut.
+/// A title in lines of some width, broken between its parts where that is enough; what is too much is cut.
 pub(crate) fn lines(title: &str, width: f64) -> Vec<String> {
     let title = escape::plain(title);
-    let mut lines = font::wrap(&title, TITLE, width);
-    // The sign between two parts is not needed where the line ends.
-    let last = lines.len().saturating_sub(1);
-    lines[..last].iter_mut().for_each(|line| *line = line.trim_end_matches(" \u{B7}").to_owned());
+    let mut parts: Vec<String> = Vec::new();
+    for part in title.split(SIGN) {
+        match parts.last_mut() {
+            Some(line) if font::width(&format!("{line}{SIGN}{part}"), TITLE) <= width => {
+                line.push_str(SIGN);
+                line.push_str(part);
+            }
+            _ => parts.push(part.to_owned()),
+        }
+    }
+    let mut lines: Vec<String> = parts.iter().flat_map(|part| font::wrap(part, TITLE, width)).collect();
     if lines.len() > MOST {
         let rest = lines.split_off(MOST - 1).join(" ");
         lines.push(font::fit(&rest, TITLE, width));
@@ -53,7 +62,8 @@ mod tests {
             assert!(lines.iter().all(|line| font::width(line, TITLE) <= room), "{room}: {lines:?}");
         }
         assert_eq!(lines(long, 600.0), [long]);
-        // No line ends in the sign between two parts.
-        assert_eq!(lines("one \u{B7} two", font::width("one \u{B7}", TITLE)), ["one", "two"]);
+        // Parts stay whole, and no line ends in the sign between them.
+        let room = font::width("one two \u{B7} three", TITLE);
+        assert_eq!(lines("one two \u{B7} three four", room), ["one two", "three four"]);
     }
 }
