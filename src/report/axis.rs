@@ -132,11 +132,14 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     }
 }
 
-/// A tick's label: the shortest that is exact for round numbers.
+/// A tick's label: the shortest that is exact for round numbers; 2e7 where there would be too many zeros to count.
 fn number(value: f64) -> String {
     // Steps such as 0.1 add up to 0.30000000000000004.
     let rounded: f64 = format!("{value:.9e}").parse().unwrap_or(value);
-    rounded.to_string()
+    match rounded.abs() {
+        0.0 | 1e-4..1e7 => rounded.to_string(),
+        _ => format!("{rounded:e}"),
+    }
 }
 
 /// The values a linear axis has to show: all but those that would squash the rest.
@@ -193,6 +196,7 @@ mod tests {
         check(&[4.0, 1200.0], Scale::Log, &["5", "10", "20", "50", "100", "200", "500", "1000"]);
         check(&[0.001, 0.8], Scale::Log, &["0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1"]);
         check(&[0.0, 1.0], Scale::Linear, &["0", "0.2", "0.4", "0.6", "0.8", "1"]);
+        check(&[1e7, 6e7], Scale::Linear, &["1e7", "2e7", "3e7", "4e7", "5e7", "6e7"]);
         check(&[5.0, 5.0], Scale::Linear, &["4.8", "4.9", "5", "5.1", "5.2"]);
     }
 
