@@ -105,6 +105,8 @@ mod tests {
         near(x(2, 0), 10.0 + 1.4);
         [210.0 - 2.8, 210.0, 210.0 + 2.8].iter().zip(0..).for_each(|(expected, line)| near(x(line, 1), *expected));
         assert_eq!((&places[0][0].beside[..], &places[2][1].beside[..]), (&[][..], &[(0, 1), (1, 1)][..]));
+        let said = chart.tooltip_of(&chart.lines[2].spots[1], &places[2][1].beside);
+        assert!(said.ends_with("; also here: window 10.0000, h2o 10.0000"), "{said}");
         let [height, other] = [0, 2].map(|line| places[line][1].at.1);
         assert!(height == other && chart.has_neighbours());
     }
