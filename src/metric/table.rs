@@ -80,6 +80,8 @@ pub struct Metric {
     pub range: Option<(f64, f64)>,
     /// The beginning of figures' file names, where it is not the id.
     pub stem: Option<&'static str>,
+    /// The title of its figures, with `{model}` and `{data}`, where `perplexity of {model} on {data}` would read oddly.
+    pub title: Option<&'static str>,
     properties: &'static [Property],
 }
 
@@ -95,38 +97,61 @@ const BY_FIRST_WORDS: &str = "the document's first words";
 pub static METRICS: &[Metric] = &[
     new("nll", "perplexity", Lower, Perplexity).stem("perplexity"),
     new("nll_word", "word-level perplexity", Lower, Perplexity).stem("word-perplexity"),
-    new("kl_to_full", "KL to full (nats)", Lower, Mean).with(&[NoDifference]),
-    new("top1_agreement", "top-1 agreement (%)", Higher, Share).with(&[NoDifference]),
-    new("evicted_mass", "evicted attention (%)", Lower, Share).with(&[NoDifference]),
-    new("recall", "recall (%)", Higher, Share).guess("recall_chance", BY_VALUES).range(0.0, 100.0),
+    new("kl_to_full", "KL to full (nats)", Lower, Mean)
+        .with(&[NoDifference])
+        .title("KL divergence from full, {model} on {data}"),
+    new("top1_agreement", "top-1 agreement (%)", Higher, Share)
+        .with(&[NoDifference])
+        .title("top-1 agreement with full, {model} on {data}"),
+    new("evicted_mass", "evicted attention (%)", Lower, Share)
+        .with(&[NoDifference])
+        .title("attention to evicted tokens, {model} on {data}"),
+    new("recall", "recall (%)", Higher, Share)
+        .guess("recall_chance", BY_VALUES)
+        .range(0.0, 100.0)
+        .title("recall of facts by {model} in {data}"),
     new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare).guess("rouge_trivial", BY_FIRST_WORDS),
     new("f1", "F1 (%)", Higher, Share).guess("f1_trivial", BY_COMMONEST),
-    new("found", "needles found (%)", Higher, Share),
+    new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
     new("exact_match", "exact match (%)", Higher, Share).with(&[Detail]),
     new("f1_ascii", "F1, ASCII (%)", Higher, Share).with(&[Detail]),
     new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).with(&[Detail]),
     new("rouge2", "ROUGE-2", Higher, Share).guess("rouge2_trivial", BY_FIRST_WORDS).with(&[Detail]),
     new("rougeL", "ROUGE-L", Higher, Share).guess("rougeL_trivial", BY_FIRST_WORDS).with(&[Detail]),
     new("rouge_geo_instance", "ROUGE (geometric mean of each)", Higher, Share).with(&[Detail]),
-    new("nll_written", "perplexity of what was written", Unknown, Perplexity).with(&[VaryingWeights]),
+    new("nll_written", "perplexity of what was written", Unknown, Perplexity)
+        .with(&[VaryingWeights])
+        .title("perplexity of what {model} wrote"),
     new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
     new("distinct_1", "distinct words (%)", Unknown, Share).with(&[Detail]),
     new("distinct_2", "distinct word pairs (%)", Unknown, Share).with(&[Detail]),
     new("distinct_3", "distinct word triples (%)", Unknown, Share).with(&[Detail]),
     new("repetition_4", "repeated word quadruples (%)", Lower, Share).with(&[Detail]),
-    new("judge_win", "judged better than full (%)", Higher, Share).with(&[Judge, NoDifference]),
-    new("judge_tie", "judged equal to full (%)", Unknown, Share).with(&[Judge, NoDifference]),
-    new("judge_loss", "judged worse than full (%)", Lower, Share).with(&[Judge, NoDifference]),
+    new("judge_win", "judged better than full (%)", Higher, Share)
+        .with(&[Judge, NoDifference])
+        .title("stories of {model} judged better than full's"),
+    new("judge_tie", "judged equal to full (%)", Unknown, Share)
+        .with(&[Judge, NoDifference])
+        .title("stories of {model} judged equal to full's"),
+    new("judge_loss", "judged worse than full (%)", Lower, Share)
+        .with(&[Judge, NoDifference])
+        .title("stories of {model} judged worse than full's"),
     new("judge_unreadable", "unreadable verdicts (%)", Lower, Share).with(&[Judge, NoDifference, Detail]),
     new("verdict", "preferred by place (%)", Unknown, Share).with(&[Judge, NoDifference, Detail]),
-    new("decode_batch", "tokens/s in the largest batch", Higher, Rate).with(&[Clock, VaryingWeights]),
-    new("decode", "tokens/s of one sequence", Higher, Rate).with(&[Clock]),
-    new("prefill", "prompt tokens/s", Higher, Rate).with(&[Clock]),
+    new("decode_batch", "tokens/s in the largest batch", Higher, Rate)
+        .with(&[Clock, VaryingWeights])
+        .title("decoding speed of {model} in the largest batch"),
+    new("decode", "tokens/s of one sequence", Higher, Rate)
+        .with(&[Clock])
+        .title("decoding speed of {model}, one sequence"),
+    new("prefill", "prompt tokens/s", Higher, Rate).with(&[Clock]).title("prefill speed of {model}"),
     new("first_token", "seconds to the first token", Lower, Mean).with(&[Clock, Detail]),
     new("batch", "largest batch", Higher, Mean).with(&[Memory, Detail]),
     new("cache_bytes", "cache bytes of a sequence", Lower, Mean).with(&[Memory, Detail]),
     new("resident_bytes", "resident bytes of a sequence", Lower, Mean).with(&[Clock, VaryingWeights, Detail]),
-    new("recent_share", "recent tokens among the kept (%)", Unknown, Share).with(&[NoDifference, Uncountable]),
+    new("recent_share", "recent tokens among the kept (%)", Unknown, Share)
+        .with(&[NoDifference, Uncountable])
+        .title("recent tokens among those that {model} keeps on {data}"),
     // All policies have the same mean lifetime, by counting. Its slices differ and have a section of their own.
     new("lifetime", "steps a token is kept", Unknown, Mean).with(&[NoDifference, Detail]),
     new("kept_until", "kept_until", Unknown, Mean).with(&[SampleTable]),
@@ -141,7 +166,7 @@ pub const GEOMETRIC_MEANS: [(&str, [&str; 3]); 2] = [
 
 const fn new(id: &'static str, label: &'static str, better: Better, pooling: Pooling) -> Metric {
     let (id, label) = (Cow::Borrowed(id), Cow::Borrowed(label));
-    Metric { id, label, better, pooling, guess: None, range: None, stem: None, properties: &[] }
+    Metric { id, label, better, pooling, guess: None, range: None, stem: None, title: None, properties: &[] }
 }
 
 impl Metric {
@@ -205,6 +230,11 @@ impl Metric {
 
     const fn stem(mut self, stem: &'static str) -> Metric {
         self.stem = Some(stem);
+        self
+    }
+
+    const fn title(mut self, title: &'static str) -> Metric {
+        self.title = Some(title);
         self
     }
 

@@ -11,6 +11,11 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
+    /// Whether a value has a place on it.
+    fn has(self, value: f64) -> bool {
+        value.is_finite() && (self == Self::Linear || value > 0.0)
+    }
+
     fn along(self, value: f64) -> f64 {
         if self == Self::Log { value.ln() } else { value }
     }
@@ -49,8 +54,7 @@ impl Axis {
 
     /// The axis of values that spans what is given.
     pub(crate) fn of_values(values: &[f64], scale: Scale) -> Self {
-        let usable = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
-        let values: Vec<f64> = values.iter().copied().filter(usable).collect();
+        let values: Vec<f64> = values.iter().copied().filter(|value| scale.has(*value)).collect();
         let (low, high) = ends(&values, scale);
         let margin = if high > low { 0.06 * (high - low) } else { 0.05 * high.abs().max(1.0) };
         let (mut low, high) = (low - margin, high + margin);
@@ -128,11 +132,14 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     }
 }
 
-/// A tick's label: the shortest that is exact for round numbers.
+/// A tick's label: the shortest that is exact for round numbers; 2e7 where there would be too many zeros to count.
 fn number(value: f64) -> String {
     // Steps such as 0.1 add up to 0.30000000000000004.
     let rounded: f64 = format!("{value:.9e}").parse().unwrap_or(value);
-    rounded.to_string()
+    match rounded.abs() {
+        0.0 | 1e-4..1e7 => rounded.to_string(),
+        _ => format!("{rounded:e}"),
+    }
 }
 
 /// The values a linear axis has to show: all but those that would squash the rest.
@@ -148,6 +155,26 @@ pub(crate) fn values_to_show(series: &[Vec<f64>], full: Option<f64>) -> Vec<f64>
     let median = worst.get(worst.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
     let limit = 3.0 * median.max(full.unwrap_or(0.0));
     series.into_iter().flatten().chain(full).filter(|&value| value <= limit || limit <= 0.0).collect()
+}
+
+/// Values, and the ends of the bands around them as far as the values keep half of the axis. Bands of values that are not
+/// shown do not count.
+pub(crate) fn with_bands(
+    mut values: Vec<f64>,
+    bands: impl Iterator<Item = (f64, (f64, f64))>,
+    scale: Scale,
+) -> Vec<f64> {
+    values.retain(|value| scale.has(*value));
+    let (low, high) = ends(&values, scale);
+    // A value alone needs no room.
+    let most = if high > low { 0.5 * (high - low) } else { f64::INFINITY };
+    let is_shown = |value: f64| scale.has(value) && (low..=high).contains(&scale.along(value));
+    for (_, (from, to)) in bands.filter(|(value, _)| is_shown(*value)) {
+        // The logarithm of what is below zero is no number, and `max` then takes the other one.
+        values.push(scale.back(scale.along(from).max(low - most)));
+        values.push(scale.back(scale.along(to).min(high + most)));
+    }
+    values
 }
 
 #[cfg(test)]
@@ -169,6 +196,7 @@ mod tests {
         check(&[4.0, 1200.0], Scale::Log, &["5", "10", "20", "50", "100", "200", "500", "1000"]);
         check(&[0.001, 0.8], Scale::Log, &["0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1"]);
         check(&[0.0, 1.0], Scale::Linear, &["0", "0.2", "0.4", "0.6", "0.8", "1"]);
+        check(&[1e7, 6e7], Scale::Linear, &["1e7", "2e7", "3e7", "4e7", "5e7", "6e7"]);
         check(&[5.0, 5.0], Scale::Linear, &["4.8", "4.9", "5", "5.1", "5.2"]);
     }
 
@@ -179,6 +207,18 @@ mod tests {
         let at = [64.0, 128.0, 256.0].map(|size| axis.share(size));
         assert!((at[1] - 0.5).abs() < 1e-12 && (at[0] + at[2] - 1.0).abs() < 1e-12);
         assert!(Axis::of_sizes(&[100]).contains(100.0));
+    }
+
+    #[test]
+    fn bands_have_room_on_the_axis_but_not_most_of_it() {
+        let bands = [(10.0, (9.0, 13.0)), (20.0, (5.0, 90.0)), (99.0, (98.0, 100.0))];
+        // Values from 10 to 20 leave 5 on either side; 99 is not shown, and neither is its band.
+        let shown = with_bands(vec![10.0, 20.0], bands.into_iter(), Scale::Linear);
+        assert_eq!(shown, [10.0, 20.0, 9.0, 13.0, 5.0, 25.0]);
+        // Half of two doublings is one.
+        let shown = with_bands(vec![10.0, 40.0], [(10.0, (-1.0, 200.0))].into_iter(), Scale::Log);
+        assert!((shown[2] - 5.0).abs() < 1e-9 && (shown[3] - 80.0).abs() < 1e-9, "{shown:?}");
+        assert_eq!(with_bands(vec![10.0], [(10.0, (2.0, 50.0))].into_iter(), Scale::Linear), [10.0, 2.0, 50.0]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference};
+use super::needle_map::{NeedleMaps, Place};
 use super::points::{Panel, Point, RUNNING};
 use super::series_key::SeriesKey;
 use super::table::{self, Entry, Grid, Show};
@@ -13,7 +14,7 @@ use crate::metric::{Metric, Property};
 
 /// Panels of one key and metric whose slices are of one kind.
 pub(crate) struct Breakdown<'a> {
-    /// `distance`, `kind`.
+    /// `distance`, `kind`, `length and depth`.
     pub(crate) by: &'a str,
     /// One per slice, in order.
     panels: Vec<&'a Panel>,
@@ -30,14 +31,33 @@ const MOST_SPOTS: u64 = 24;
 pub(crate) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
     let parts: Vec<&Panel> =
         panels.iter().filter(|panel| panel.slice.is_some() && !panel.metric.has(Property::Detail)).collect();
-    let same = |a: &&Panel, b: &&Panel| a.key == b.key && a.metric == b.metric && split(a).0 == split(b).0;
-    parts.chunk_by(same).map(|panels| Breakdown { by: split(panels[0]).0, panels: panels.to_vec() }).collect()
+    let mut breakdowns: Vec<Breakdown<'_>> = Vec::new();
+    for of_one in parts.chunk_by(|a, b| a.key == b.key && a.metric == b.metric) {
+        let first = breakdowns.len();
+        for panel in of_one {
+            let by = split(panel).0;
+            match breakdowns[first..].iter_mut().find(|breakdown| breakdown.by == by) {
+                Some(breakdown) => breakdown.panels.push(panel),
+                None => breakdowns.push(Breakdown { by, panels: vec![panel] }),
+            }
+        }
+        // What is known by both says more than what is known by each.
+        breakdowns[first..].sort_by_key(|breakdown| breakdown.by != LENGTH_AND_DEPTH);
+    }
+    breakdowns
 }
+
+/// The kind of slices such as `length:512 depth:25`.
+pub(crate) const LENGTH_AND_DEPTH: &str = "length and depth";
 
 /// `distance:16-31` as kind and name.
 fn split(panel: &Panel) -> (&str, &str) {
     let slice = panel.slice.as_deref().unwrap_or_default();
-    slice.split_once(':').unwrap_or((slice, ""))
+    match slice.split_once(':') {
+        Some(("length", name)) if name.contains(" depth:") => (LENGTH_AND_DEPTH, name),
+        Some(parts) => parts,
+        None => (slice, ""),
+    }
 }
 
 impl Breakdown<'_> {
@@ -78,6 +98,9 @@ impl Breakdown<'_> {
 
     /// Policies down, slices across, at one cache size; below them what a guess would reach, and how much was measured.
     pub(crate) fn grid(&self, size: u32) -> Grid {
+        if self.by == LENGTH_AND_DEPTH {
+            return self.needle_grid(size);
+        }
         let columns: Vec<(&Panel, Option<u32>)> =
             self.columns().into_iter().map(|panel| (panel, Some(size))).collect();
         let mut lines = table::lines(&self.policies(), &columns, Show::Value);
@@ -95,6 +118,44 @@ impl Breakdown<'_> {
             weights.max_by(f64::total_cmp).map(|weight| weight.to_string())
         });
         Grid { columns: columns.iter().map(|(panel, _)| split(panel).1.to_owned()).collect(), lines }
+    }
+
+    /// Policies and depths down, lengths across.
+    fn needle_grid(&self, size: u32) -> Grid {
+        let places = self.needle_places();
+        let numbers = |number: fn(&Place<'_>) -> u32| places.iter().map(number).collect::<BTreeSet<u32>>();
+        let (lengths, depths) = (numbers(|place| place.0), numbers(|place| place.1));
+        let at = |length: u32, depth: u32| places.iter().find(|place| (place.0, place.1) == (length, depth));
+        let mut lines = Vec::new();
+        for policy in self.policies() {
+            for &depth in &depths {
+                let cell = |length: &u32| {
+                    let panel = at(*length, depth)?.2;
+                    let point = panel.shown_at(policy, Some(size))?;
+                    let number = Entry::plain(panel.metric.show(point.estimate.value));
+                    Some(Entry { partial: !point.complete, ..number })
+                };
+                let cells: Vec<Option<Entry>> = lengths.iter().map(cell).collect();
+                let name = format!("{policy}, {depth} %");
+                lines.extend(cells.iter().any(Option::is_some).then_some(table::Line { name, cells }));
+            }
+        }
+        Grid { columns: lengths.iter().map(u32::to_string).collect(), lines }
+    }
+
+    /// The panels by length and depth.
+    fn needle_places(&self) -> Vec<Place<'_>> {
+        let place = |panel: &&'_ Panel| {
+            let (length, depth) = split(panel).1.split_once(" depth:")?;
+            Some((length.parse().ok()?, depth.parse().ok()?))
+        };
+        let placed = self.panels.iter().filter_map(|panel| Some((place(panel)?, *panel)));
+        placed.map(|((length, depth), panel)| (length, depth, panel)).collect()
+    }
+
+    /// A map for each policy and cache size.
+    pub(crate) fn needle_maps(&self) -> NeedleMaps {
+        NeedleMaps::of(&self.needle_places(), &self.policies(), &self.sizes())
     }
 
     /// A chart over octaves at one cache size; `None` where the slices are not octaves.

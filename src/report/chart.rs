@@ -3,17 +3,21 @@
 //! It is drawn once, for files and for the page: each point carries the text of its tooltip, each element the class by
 //! which the page finds and colours it. Which charts share a figure, and the legend, are decided elsewhere.
 
+mod clip;
 mod draw;
 mod legend;
+mod place;
 mod printed;
+pub(crate) mod title;
 mod tooltip;
 
-use super::axis::{Axis, Scale, values_to_show};
+use super::axis::{self, Axis, Scale, values_to_show};
 use super::points::{Panel, Point};
 use super::scene::Spot;
-use crate::metric::{Metric, Property};
+use crate::metric::{Metric, Pooling, Property};
 pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
 pub(crate) use printed::{Printed, pen as printed_pen};
+pub(crate) use tooltip::describe;
 
 /// Font sizes in points, legible in a paper's column.
 pub(crate) const TITLE: f64 = 8.0;
@@ -28,7 +32,7 @@ pub(crate) const DASH: (f64, f64) = (4.0, 2.5);
 /// Width that the name of the value axis takes.
 pub(crate) const LABEL_ROOM: f64 = LABEL + 4.0;
 /// Heights of the rows above and below the plot.
-const TITLE_ROW: f64 = 13.0;
+pub(crate) const TITLE_ROW: f64 = 13.0;
 const TICK_ROW: f64 = 10.0;
 const LABEL_ROW: f64 = 10.0;
 
@@ -109,7 +113,7 @@ impl Chart {
         chance: Option<Reference>,
     ) -> Self {
         let paired = !quantity.has(Property::NoDifference) && full.is_some();
-        let values = Axis::of_values(&values(quantity, series(&lines), full.as_ref(), scale), scale);
+        let values = Axis::of_values(&axis_values(quantity, &lines, full.as_ref(), scale), scale);
         let quantity = quantity.clone();
         Self {
             title,
@@ -132,8 +136,9 @@ impl Chart {
         Self { values: Axis::of_values(values, Scale::Linear), ..self }
     }
 
-    pub(crate) fn height(plot: f64) -> f64 {
-        TITLE_ROW + plot + TICK_ROW + LABEL_ROW
+    /// The height of a chart with a plot of some height and a title of so many lines.
+    pub(crate) fn height(plot: f64, title_lines: usize) -> f64 {
+        title::room(title_lines) + plot + TICK_ROW + LABEL_ROW
     }
 
     /// How much of a policy lies within the value axis; `None` where this chart does not have it.
@@ -151,6 +156,17 @@ impl Chart {
     /// Whether any point has a band.
     pub(crate) fn has_bands(&self) -> bool {
         self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
+    }
+}
+
+/// The values that an axis is to show, and the bands around them as far as there is room.
+fn axis_values(quantity: &Metric, lines: &[Line], full: Option<&Reference>, scale: Scale) -> Vec<f64> {
+    let shown = values(quantity, series(lines), full, scale);
+    let bands = lines.iter().flat_map(|line| &line.spots);
+    let bands = bands.filter_map(|spot| Some((spot.point.estimate.value, spot.band?)));
+    match quantity.range {
+        Some(_) => shown,
+        None => axis::with_bands(shown, bands, scale),
     }
 }
 
@@ -179,16 +195,21 @@ pub(crate) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurem
 }
 
 /// The band around a point: what its difference to the full cache may be, since texts differ far more in level than
-/// policies do; where there is no such difference, what the value itself may be.
+/// policies do; where there is no such difference, what the value itself may be. It ends where no value can be.
 fn band_of(panel: &Panel, point: &Point) -> Option<(f64, f64)> {
     let value = point.estimate.value;
-    match point.to_full {
+    let (low, high) = match point.to_full {
         Some(difference) => {
             let interval = difference.interval?;
-            Some((value + interval.low - difference.value, value + interval.high - difference.value))
+            (value + interval.low - difference.value, value + interval.high - difference.value)
         }
-        None if panel.full().is_some() && !panel.metric.has(Property::NoDifference) => None,
-        None => point.estimate.interval.map(|interval| (interval.low, interval.high)),
-    }
-    .filter(|(low, high)| low.is_finite() && high.is_finite())
+        None if panel.full().is_some() && !panel.metric.has(Property::NoDifference) => return None,
+        None => point.estimate.interval.map(|interval| (interval.low, interval.high))?,
+    };
+    let (least, most) = match panel.metric.pooling {
+        Pooling::Share | Pooling::GeometricShare => (0.0, 100.0),
+        Pooling::Perplexity | Pooling::Rate => (0.0, f64::INFINITY),
+        Pooling::Mean => (f64::NEG_INFINITY, f64::INFINITY),
+    };
+    (low.is_finite() && high.is_finite()).then(|| (low.max(least), high.min(most)))
 }

@@ -1,18 +1,20 @@
 //! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3, each linear and
-//! logarithmic; recall by distance and the running average over long texts, a chart for each cache size.
+//! logarithmic; recall by distance and the running average over long texts, a chart for each cache size; needles found by
+//! length and depth, a map for each policy and cache size.
 //!
 //! Decides which charts are on one figure and where the legend is (below, where it cannot cover data), and names files.
 
 use std::collections::BTreeMap;
 
 use super::axis::Scale;
-use super::breakdown::Breakdown;
+use super::breakdown::{self, Breakdown};
 use super::chart::{self, Chart, MARGIN, Shown, Stroke};
-use super::escape;
+use super::needle_map::NeedleMaps;
 use super::points::{self, Panel};
 use super::scene::Scene;
 use super::series_key::SeriesKey;
 use super::series_style::SeriesStyles;
+use super::{escape, figure_title, sheets};
 use crate::metric::Property;
 
 /// One column of a paper, in points.
@@ -25,6 +27,7 @@ const MOST_TOGETHER: usize = 12;
 /// The end of a file name.
 const LINEAR: &str = "linear";
 const BY_DISTANCE: &str = "-by-distance";
+const BY_LENGTH_AND_DEPTH: &str = "-by-length-and-depth";
 const RUNNING: &str = "-running";
 const GAP: f64 = 6.0;
 
@@ -63,11 +66,12 @@ impl Page {
         let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
         let legend = chart::legend(charts, styles).into_iter().map(named).collect();
         let bands = match charts.iter().all(|chart| chart.paired) {
-            true => "bands: 95 % bootstrap of the difference to full",
-            false => "bands: 95 % bootstrap",
+            true => "bands: 95 % bootstrap intervals of the difference to full",
+            false => "bands: 95 % bootstrap intervals",
         };
         let bands = charts.iter().any(Chart::has_bands).then_some(bands);
-        let caption: Vec<&str> = subject.into_iter().chain(bands).collect();
+        let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");
+        let caption: Vec<&str> = subject.into_iter().chain(bands).chain(beside).collect();
         self.scene(title, charts, styles, legend, &caption.join("; "))
     }
 
@@ -84,14 +88,20 @@ impl Page {
         let abreast = self.abreast;
         let extra = if abreast > 1 { LABEL } else { 0.0 };
         let chart_width = (self.width - extra) / abreast as f64;
-        let row_height = Chart::height(self.plot) + GAP;
-        for (i, chart) in charts.iter().enumerate() {
+        let room = chart_width - 2.0 * MARGIN;
+        let titles: Vec<Vec<String>> =
+            charts.iter().map(|chart| chart::title::lines(&chart.title, room)).collect();
+        // Titles of a row, and so their plots, are in line.
+        let lines = titles.iter().map(Vec::len).max().unwrap_or(1);
+        let row_height = Chart::height(self.plot, lines) + GAP;
+        for (i, (chart, mut title)) in charts.iter().zip(titles).enumerate() {
             let (column, row) = (i % abreast, i / abreast);
             let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
             let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
+            title.splice(0..0, std::iter::repeat_n(String::new(), lines - title.len()));
             let room = (chart_width + own - 2.0 * MARGIN, self.plot);
             // Panels of one figure share their quantity, so its name is written once per row.
-            chart.draw(&mut scene, corner, room, styles, (&chart.title, column == 0));
+            chart.draw(&mut scene, corner, room, styles, (&title, column == 0));
         }
         let bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
         chart::finish_charts(&mut scene, bottom, legend, caption);
@@ -109,6 +119,8 @@ pub(crate) struct Figure {
     pub(crate) title: String,
     /// The same with one scale or another, and the ends of the file names.
     pub(crate) drawings: Vec<(&'static str, Vec<Chart>)>,
+    /// Instead of charts: the needles found by length and depth.
+    pub(crate) maps: Option<NeedleMaps>,
     /// What the titles of the charts do not say.
     subject: Option<String>,
 }
@@ -129,35 +141,43 @@ pub(crate) fn figures(panels: &[Panel]) -> Figures {
     for (panel, stem) in panels.iter().zip(stems) {
         let title = panel.key.title(&settings);
         single.push((!panel.sizes().is_empty() && !panel.metric.has(Property::Detail)).then(|| {
-            together.entry(panel.metric.order()).or_default().push((panel, title.clone()));
-            let long = format!("{} by cache size: {title}", panel.metric.label);
-            Figure::by_size(stem, long, &[(panel, title)])
+            together.entry(panel.metric.order()).or_default().push((panel, title));
+            let title = figure_title::of(&panel.metric, &panel.key, &settings);
+            Figure::by_size(stem, format!("{title}, by cache size"), &[(panel, title)])
         }));
     }
     let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
     let combined = combined.map(|panels| {
         let quantity = &panels[0].0.metric;
-        let (stem, title) = (format!("{}-all", quantity.slug()), format!("{} by cache size", quantity.label));
-        Figure::by_size(stem, title, &panels)
+        let title = format!("{} by cache size", sheets::capital(&figure_title::name(quantity)));
+        let figure = Figure::by_size(format!("{}-all", quantity.slug()), title.clone(), &panels);
+        Figure { subject: Some(title), ..figure }
     });
     Figures { combined: combined.collect(), single }
 }
 
-/// The figure of a breakdown by distance or of a running average, a chart for each cache size, beside the figure of the
-/// `whole`; `title` says which setting it is of. `None` for breakdowns that have no curve.
-pub(crate) fn of_parts(breakdown: &Breakdown<'_>, whole: &Figure, title: String) -> Option<Figure> {
+/// The figure of a breakdown: by distance, by length and depth, or a running average, a chart for each cache size. It is
+/// beside the figure of the `whole`; `title` says what that shows. `None` for breakdowns that have no figure.
+pub(crate) fn of_parts(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> Option<Figure> {
     let (how, end) = match breakdown.by {
         "distance" => ("by distance", BY_DISTANCE),
-        points::RUNNING => ("of all tokens read", RUNNING),
+        breakdown::LENGTH_AND_DEPTH => ("by length and depth", BY_LENGTH_AND_DEPTH),
+        points::RUNNING => ("over all tokens read so far", RUNNING),
         _ => return None,
     };
     let chart = |size| if end == RUNNING { breakdown.running(size) } else { breakdown.chart(size) };
-    let charts: Option<Vec<Chart>> = breakdown.sizes().into_iter().map(chart).collect();
-    let charts = charts.filter(|charts| !charts.is_empty())?;
+    let charts = || breakdown.sizes().into_iter().map(chart).collect::<Option<Vec<Chart>>>();
+    let maps = (end == BY_LENGTH_AND_DEPTH).then(|| breakdown.needle_maps());
+    let drawings = match maps {
+        Some(_) => Vec::new(),
+        None => vec![(LINEAR, charts().filter(|charts| !charts.is_empty())?)],
+    };
+    let title = format!("{title}, {how}");
     Some(Figure {
         stem: format!("{}{end}", whole.stem),
-        title: format!("{} {how}: {title}", breakdown.metric().label),
-        drawings: vec![(LINEAR, charts)],
+        title: title.clone(),
+        drawings,
+        maps,
         subject: Some(title),
     })
 }
@@ -171,7 +191,7 @@ fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
     let reserved = |stem: &str| {
         plain.iter().filter(|other| *other == stem).count() > 1
             || stem.ends_with("-all")
-            || [BY_DISTANCE, RUNNING].iter().any(|end| stem.ends_with(end))
+            || [BY_DISTANCE, BY_LENGTH_AND_DEPTH, RUNNING].iter().any(|end| stem.ends_with(end))
     };
     let distinct = |(stem, panel): (&String, &Panel)| {
         if reserved(stem) {
@@ -192,10 +212,26 @@ impl Figure {
             scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
                 (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
             });
-        Figure { stem, title, drawings: drawings.collect(), subject: None }
+        Figure { stem, title, drawings: drawings.collect(), maps: None, subject: None }
     }
 
-    pub(crate) fn scene(&self, charts: &[Chart], styles: &SeriesStyles) -> Scene {
+    /// Its files without their endings, and what each shows.
+    pub(crate) fn files(&self) -> Vec<(String, String)> {
+        let of_scale = |(scale, _): &(&str, Vec<Chart>)| {
+            let axis = if self.drawings.len() > 1 { format!(", {scale} axis") } else { String::new() };
+            (format!("{}-{scale}", self.stem), format!("{}{axis}", self.title))
+        };
+        let of_maps = self.maps.iter().map(|_| (self.stem.clone(), self.title.clone()));
+        self.drawings.iter().map(of_scale).chain(of_maps).collect()
+    }
+
+    /// What is drawn in those files, in the same order.
+    pub(crate) fn scenes(&self, styles: &SeriesStyles) -> Vec<Scene> {
+        let of_maps = self.maps.iter().map(|maps| maps.scene(&self.title));
+        self.drawings.iter().map(|(_, charts)| self.scene(charts, styles)).chain(of_maps).collect()
+    }
+
+    fn scene(&self, charts: &[Chart], styles: &SeriesStyles) -> Scene {
         Page::usual(charts.len()).curves(&self.title, charts, styles, self.subject.as_deref())
     }
 }

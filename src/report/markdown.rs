@@ -146,9 +146,7 @@ fn provenance(rows: &[Row]) -> String {
 }
 
 fn push_figure(file: &mut String, figure: &Figure, linked: Option<&str>) {
-    for (name, _) in &figure.drawings {
-        push_link(file, &format!("{}, {name} axis", figure.title), &format!("{}-{name}", figure.stem), linked);
-    }
+    figure.files().iter().for_each(|(stem, title)| push_link(file, title, stem, linked));
 }
 
 fn push_link(file: &mut String, title: &str, stem: &str, linked: Option<&str>) {

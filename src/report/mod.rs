@@ -13,6 +13,7 @@ pub(crate) mod curve;
 mod distinct;
 pub mod escape;
 mod export;
+mod figure_title;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod font;
@@ -23,6 +24,7 @@ mod kept_by_position;
 mod kept_tokens;
 mod latex;
 mod markdown;
+mod needle_map;
 pub mod order;
 mod pairing;
 mod pairs;

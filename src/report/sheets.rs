@@ -3,7 +3,7 @@
 //! Titles and explanations are written here; `table` decides what a cell holds.
 
 use super::bootstrap::RESAMPLES;
-use super::breakdown::Breakdown;
+use super::breakdown::{Breakdown, LENGTH_AND_DEPTH};
 use super::pairing;
 use super::points::{self, Panel};
 use super::table::{self, Sheet, Show};
@@ -58,7 +58,8 @@ pub(super) fn of_timing(timed: &Throughput) -> Sheet {
 pub(super) fn of_parts(parts: &Breakdown<'_>) -> Vec<(u32, Sheet)> {
     let sheet = |size: u32| {
         let title = format!("{}, cache size {size}", title_of_parts(parts));
-        Sheet::new(title, about_parts(parts), "policy by part", parts.grid(size))
+        let corner = if parts.by == LENGTH_AND_DEPTH { "policy, depth" } else { "policy by part" };
+        Sheet::new(title, about_parts(parts), corner, parts.grid(size))
     };
     let sheets = parts.sizes().into_iter().map(|size| (size, sheet(size)));
     sheets.filter(|(_, sheet)| !sheet.grid.lines.is_empty()).collect()
@@ -76,6 +77,11 @@ pub(super) fn about_parts(parts: &Breakdown<'_>) -> &'static str {
     match parts.by {
         "distance" => "Columns are tokens from the last statement of the fact to the answer.",
         "position" => "Columns are tokens from the start of the sample.",
+        "depth" => "Columns are places of the fact in percent of the text: 0 is its beginning, 100 its end.",
+        "length" => "Columns are lengths of the text in tokens.",
+        LENGTH_AND_DEPTH => {
+            "Columns are lengths of the text in tokens; lines are policies, and the place of the fact in percent of the text."
+        }
         "layer" => "Columns are layers of the model.",
         points::RUNNING => "Columns are tokens read; each number is over all of them.",
         _ => "",

@@ -119,6 +119,14 @@ fn smallest<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Smalles
 /// 7.56 - 7.16 is a little more than 0.4.
 const ROUNDING: f64 = 1e-9;
 
+/// The length of a panel's samples; `None` where they have several lengths, as the needles of one panel may. Its slices among
+/// all `panels` tell.
+fn length_of(panel: &Panel, panels: &[Panel]) -> Option<u32> {
+    let slices = panels.iter().filter(|part| part.key == panel.key && part.metric == panel.metric);
+    let lengths = slices.filter_map(|part| part.slice.as_deref()?.strip_prefix("length:")?.parse::<u32>().ok());
+    (lengths.count() < 2).then_some(panel.key.length)
+}
+
 /// The sheet over all keys; `None` where nothing is measured in any of the units, and none was asked for.
 pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
@@ -142,6 +150,7 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
         let title = panel.key.title(&keys);
         let name = format!("{} \u{B7} {title}", distance.shown(panel));
+        let length = length_of(panel, panels);
         let found: Vec<_> = policies.iter().map(|policy| (*policy, smallest(panel, policy, within))).collect();
         let size = |found: &Smallest<'_>| found.size.and_then(|point| point.cache_size);
         let own = found.iter().filter(|(policy, _)| *policy != "truncate");
@@ -150,7 +159,7 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
         let cell = |(policy, found): &(&str, Option<Smallest<'_>>)| {
             let found = found.as_ref()?;
             let best = *policy != "truncate" && best.is_some() && size(found) == best.copied();
-            Some(Entry { best, ..entry(found, panel.key.length) })
+            Some(Entry { best, ..entry(found, length) })
         };
         lines.push(Line { name, cells: found.iter().map(cell).collect() });
         let warning = points::few_clusters(panel.clusters).map(|warning| format!("{title}: {warning}"));
@@ -168,9 +177,12 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     })
 }
 
-fn entry(found: &Smallest<'_>, length: u32) -> Entry {
+fn entry(found: &Smallest<'_>, length: Option<u32>) -> Entry {
     let size = |point: &Point| point.cache_size.unwrap_or_default();
-    let number = |point| format!("{} ({})", size(point), share(size(point), length));
+    let number = |point| match length {
+        Some(length) => format!("{} ({})", size(point), share(size(point), length)),
+        None => size(point).to_string(),
+    };
     let spread = match (found.size, found.sure) {
         (Some(smallest), Some(Some(sure))) if smallest == sure => Some("for sure".to_owned()),
         (Some(_), Some(Some(sure))) => Some(format!("{} to be sure", size(sure))),
@@ -280,6 +292,28 @@ mod tests {
             &[distance("0f1")],
         );
         assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("for sure")));
+    }
+
+    #[test]
+    fn a_share_is_of_the_sample_s_own_length() {
+        let needles = |lengths: &[u32]| {
+            let at = |policy: &str, size, slice: Option<String>| {
+                let samples = [("a", 1.0, 1.0), ("b", 1.0, 1.0)];
+                changed(cell("found", policy, size, &samples), |row| {
+                    (row.length, row.slice) = (1024, slice.as_deref().map(Into::into));
+                })
+            };
+            let slices = lengths.iter().map(|length| Some(format!("length:{length}")));
+            let slices = slices.chain([None, Some("length:1024 depth:0".to_owned())]);
+            slices
+                .flat_map(|slice| [at("full", None, slice.clone()), at("tova", Some(256), slice)].concat())
+                .collect()
+        };
+        let number =
+            |rows: Vec<Row>| sheet(&panels(&rows), &[]).unwrap().grid.lines[0].cells[0].clone().unwrap().number;
+        assert_eq!(number(needles(&[1024])), "256 (1/4)");
+        // Of the shorter texts it is a half, so there is no share that is true of all.
+        assert_eq!(number(needles(&[512, 1024])), "256");
     }
 
     #[test]

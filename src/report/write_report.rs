@@ -19,10 +19,10 @@ use super::retention::{self, Section};
 use super::scene::Scene;
 use super::series_key::SeriesKey;
 use super::series_style::SeriesStyles;
-use super::summary;
 use super::table::Sheet;
 use super::throughput::{self, Throughput};
 use super::within::{self, Distance};
+use super::{figure_title, summary};
 use crate::ledger::{Row, Text, write_derived};
 
 #[derive(Clone)]
@@ -83,9 +83,10 @@ impl<'a> Report<'a> {
         let figures = curve::figures(&panels);
         let with_figure = |parts: Breakdown<'a>| {
             let mut wholes = panels.iter().zip(&figures.single);
-            let figure = wholes
-                .find(|(panel, _)| parts.is_of(panel))
-                .and_then(|(panel, figure)| curve::of_parts(&parts, figure.as_ref()?, panel.key.title(&keys)));
+            let figure = wholes.find(|(panel, _)| parts.is_of(panel)).and_then(|(panel, figure)| {
+                let title = figure_title::of(&panel.metric, &panel.key, &keys);
+                curve::of_parts(&parts, figure.as_ref()?, &title)
+            });
             (parts, figure)
         };
         let breakdowns = breakdown::breakdowns(&results.panels).into_iter().map(with_figure).collect();
@@ -99,7 +100,7 @@ impl<'a> Report<'a> {
             section_figures: sections.iter().map(Section::figures).collect(),
             sections,
             styles: SeriesStyles::of(&panels),
-            smallest: within::sheet(&panels, distances),
+            smallest: within::sheet(&results.panels, distances),
             panels,
             extra: Vec::new(),
             linked: None,
@@ -156,8 +157,8 @@ impl Folder<'_> {
     fn write_figures(&mut self, report: &Report<'_>) -> Result<()> {
         let of_panels = (0..report.panels.len()).flat_map(|at| report.figures_of(at));
         for figure in report.figures.combined.iter().chain(of_panels) {
-            for (name, charts) in &figure.drawings {
-                self.write_scene(&format!("{}-{name}", figure.stem), &figure.scene(charts, &report.styles))?;
+            for ((stem, _), scene) in figure.files().iter().zip(figure.scenes(&report.styles)) {
+                self.write_scene(stem, &scene)?;
             }
         }
         for (stem, scene) in report.section_figures.iter().flatten() {

@@ -5,8 +5,9 @@ use super::super::scene::{Across, Pen, Scene, Spot};
 use super::super::series_style::{self, BLACK, PALE, SeriesStyles};
 use super::super::{escape, font};
 use super::legend::{Stroke, draw_marker};
+use super::place::Place;
 use super::{
-    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, Measurement, Reference, SMALL, TICK_ROW, TITLE, TITLE_ROW, tooltip,
+    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Reference, SMALL, TICK_ROW, clip, title, tooltip,
 };
 
 const TICK: f64 = 6.0;
@@ -23,22 +24,39 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// Runs `inside`, of which only what lies between the axes is seen.
-    pub(crate) fn clip(self, scene: &mut Scene, inside: impl FnOnce(&mut Scene)) {
-        scene.clipped((self.left, self.top), (self.right, self.bottom), inside);
+    /// The heights that lines and areas are cut at.
+    fn between(self) -> (f64, f64) {
+        (self.top, self.bottom)
+    }
+
+    /// A line as far as it lies in the plot.
+    pub(crate) fn stroke(self, scene: &mut Scene, class: &str, spots: &[Spot], pen: Pen) {
+        clip::line(spots, self.between()).iter().for_each(|part| scene.stroke(class, part, pen));
+    }
+
+    /// The border that a place lies beyond, and which way is out; `None` in the plot.
+    fn beyond(self, y: f64) -> Option<(f64, f64)> {
+        match y {
+            _ if y < self.top - ROUNDING => Some((self.top, -1.0)),
+            _ if y > self.bottom + ROUNDING => Some((self.bottom, 1.0)),
+            _ => None,
+        }
     }
 }
 
+/// What a figure cannot show of a difference, in points.
+const ROUNDING: f64 = 0.06;
+
 impl Chart {
     /// Draws into the rectangle at `corner`. `labelled` is false where a neighbour to the left names the value axis;
-    /// an empty `title` takes no less room.
+    /// an empty `heading` takes as much room as one of a line.
     pub(crate) fn draw(
         &self,
         scene: &mut Scene,
         corner: Spot,
         (width, plot_height): (f64, f64),
         styles: &SeriesStyles,
-        (title, labelled): (&str, bool),
+        (heading, labelled): (&[String], bool),
     ) {
         let level = match self.full {
             Some(Reference::Level(value)) if self.values.contains(value) => Some(value),
@@ -48,25 +66,20 @@ impl Chart {
         let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, TICK)).fold(0.0, f64::max);
         let plot = Plot {
             left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
-            right: corner.0 + width - font::width(&full_label, SMALL) - 6.0,
-            top: corner.1 + TITLE_ROW,
-            bottom: corner.1 + TITLE_ROW + plot_height,
+            right: corner.0 + width - font::width(&full_label, SMALL) - 8.0,
+            top: corner.1 + title::room(heading.len()),
+            bottom: corner.1 + title::room(heading.len()) + plot_height,
         };
         let centre = (plot.left + plot.right) / 2.0;
-        if !title.is_empty() {
-            let title = font::fit(&escape::plain(title), TITLE, width);
-            // Centred on the plot, unless that would run out of the chart.
-            let half = font::width(&title, TITLE) / 2.0;
-            let title_at = centre.clamp(corner.0 + half, (corner.0 + width - half).max(corner.0 + half));
-            scene.text((title_at, corner.1 + TITLE_ROW / 2.0 - 1.0), &title, TITLE, BLACK, Across::Centre);
-        }
+        title::draw(scene, heading, (corner.0, corner.0 + width), (centre, plot.top));
         if labelled {
-            let name = font::fit(&self.quantity.label, LABEL, plot_height + TITLE_ROW);
+            let name = font::fit(&self.quantity.label, LABEL, plot_height + title::room(1));
             scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0), &name, LABEL);
         }
         self.draw_value_axis(scene, plot);
-        for line in &self.lines {
-            self.draw_band(scene, plot, line, styles);
+        let places = self.places(plot);
+        for (line, places) in self.lines.iter().zip(&places) {
+            self.draw_band(scene, plot, (line, places), styles);
         }
         if let Some(printed) = &self.printed {
             self.draw_printed(scene, plot, printed, styles);
@@ -75,14 +88,14 @@ impl Chart {
         scene.group("data-policy=\"full\"", |scene| {
             self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
             if let Some(value) = level {
-                scene.text((plot.right + 2.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
+                scene.text((plot.right + 4.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
             }
             self.draw_full_points(scene, plot);
         });
-        let mut lines: Vec<&Line> = self.lines.iter().collect();
-        lines.sort_by_key(|line| series_style::is_of_the_paper(&line.policy));
-        for line in lines {
-            self.draw_line(scene, plot, line, styles);
+        let mut lines: Vec<(&Line, &Vec<Place>)> = self.lines.iter().zip(&places).collect();
+        lines.sort_by_key(|(line, _)| series_style::is_of_the_paper(&line.policy));
+        for (line, places) in lines {
+            self.draw_line(scene, plot, (line, places), styles);
         }
         self.draw_across_axis(scene, plot);
         scene.text((centre, plot.bottom + TICK_ROW + 5.0), self.across_name, LABEL, BLACK, Across::Centre);
@@ -139,7 +152,7 @@ impl Chart {
             }
         };
         let (class, pen) = stroke.look();
-        plot.clip(scene, |scene| scene.stroke(class, &drawable(spots), pen));
+        plot.stroke(scene, class, &spots, pen);
     }
 
     /// The full cache's points, which have tooltips like a policy's.
@@ -161,42 +174,60 @@ impl Chart {
         }
     }
 
-    fn draw_band(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
+    fn draw_band(&self, scene: &mut Scene, plot: Plot, (line, places): (&Line, &[Place]), styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
         // A logarithmic axis has no zero; the band then ends at the frame.
         let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
-        let edge = |end: fn((f64, f64)) -> f64| {
-            line.spots.iter().filter_map(move |spot| Some((self.x(plot, spot.across), y(end(spot.band?)))))
-        };
-        let outline = drawable(edge(|band| band.0).chain(edge(|band| band.1).rev()).collect());
-        let attributes = format!("class=\"{}\" {}", style.class(), of_policy(line));
-        if !outline.is_empty() {
-            scene.group(&attributes, |scene| {
-                plot.clip(scene, |scene| match outline[..] {
-                    // One point alone has no area: a bar shows its interval.
-                    [low, high] => scene.stroke("bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
-                    _ => scene.fill("band", &outline, style.color(), 0.18),
-                });
-            });
+        let banded = line.spots.iter().zip(places).filter_map(|(spot, place)| Some((spot, place, spot.band?)));
+        let banded: Vec<_> = banded.filter(|(_, place, _)| place.at.1.is_finite()).collect();
+        let highs = banded.iter().map(|(_, place, (_, high))| (place.at.0, y(*high)));
+        let lows = banded.iter().map(|(_, place, (low, _))| (place.at.0, y(*low)));
+        let outline: Vec<Spot> = lows.chain(highs.rev()).collect();
+        if outline.is_empty() {
+            return;
         }
+        scene.group(&format!("class=\"{}\" {}", style.class(), of_policy(line)), |scene| {
+            match outline[..] {
+                // One point alone has no area: a bar shows its interval.
+                [low, high] => plot.stroke(scene, "bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
+                _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), 0.18),
+            }
+            for (spot, place, (low, high)) in &banded {
+                let is_shown = self.values.contains(spot.point.estimate.value);
+                for end in [*low, *high].into_iter().filter(|_| is_shown) {
+                    if let Some((border, out)) = plot.beyond(y(end)) {
+                        scene.fill("cut", &arrow((place.at.0, border), out), style.color(), 0.5);
+                    }
+                }
+            }
+        });
     }
 
-    fn draw_line(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
+    fn draw_line(&self, scene: &mut Scene, plot: Plot, (line, places): (&Line, &[Place]), styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
-        let at = |spot: &Measurement| (self.x(plot, spot.across), self.y(plot, spot.point.estimate.value));
-        let spots = drawable(line.spots.iter().map(at).collect());
         scene.group(&format!("class=\"line {}\" {}", style.class(), of_policy(line)), |scene| {
             let (class, pen) = Stroke::Policy(style).look();
-            plot.clip(scene, |scene| scene.stroke(class, &spots, pen));
-            for spot in line.spots.iter().filter(|spot| self.values.contains(spot.point.estimate.value)) {
+            plot.stroke(scene, class, &places.iter().map(|place| place.at).collect::<Vec<_>>(), pen);
+            for (spot, place) in line.spots.iter().zip(places).filter(|(_, place)| !place.at.1.is_nan()) {
                 let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
+                let cut = plot.beyond(place.at.1);
+                let at = (place.at.0, cut.map_or(place.at.1, |(border, _)| border));
                 scene.group(&format!("class=\"pt\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
-                    scene.tooltip(at(spot), TARGET_RADIUS, &self.tooltip_of(spot));
-                    draw_marker(scene, at(spot), style);
+                    scene.tooltip(at, TARGET_RADIUS, &self.tooltip_of(spot, &place.beside));
+                    match cut {
+                        Some((_, out)) => scene.fill("mark", &arrow(at, out), style.color(), 1.0),
+                        None => draw_marker(scene, at, style),
+                    }
                 });
             }
         });
     }
+}
+
+/// What marks a cut at the border of a plot: a flat triangle whose tip is on the border and points out of the plot.
+fn arrow((x, border): Spot, out: f64) -> [Spot; 3] {
+    let (half, height) = (1.6 * MARKER_RADIUS, 1.6 * MARKER_RADIUS);
+    [(x, border), (x - half, border - out * height), (x + half, border - out * height)]
 }
 
 /// What the page's script filters a line by. The name of a line may be a cache size, its points know the policy.
@@ -205,8 +236,58 @@ fn of_policy(line: &Line) -> String {
     format!("data-policy=\"{}\"", escape::xml(policy))
 }
 
-/// What can be drawn: a logarithmic axis has no zero.
-pub(crate) fn drawable(mut spots: Vec<Spot>) -> Vec<Spot> {
-    spots.retain(|(_, y)| y.is_finite());
-    spots
+#[cfg(test)]
+mod tests {
+    use super::super::super::axis::Scale;
+    use super::super::super::fixture::{cell, panels};
+    use super::*;
+
+    /// The places of a path, in units of a figure.
+    fn spots(path: &str) -> Vec<(i32, i32)> {
+        let steps = path.trim_start_matches('M').trim_end_matches('Z').split('L');
+        let number = |text: &str| text.parse().unwrap();
+        steps.map(|step| step.split_once(' ').map(|(x, y)| (number(x), number(y))).unwrap()).collect()
+    }
+
+    #[test]
+    fn lines_and_bands_end_at_the_border_with_a_mark() {
+        // h2o's two books are far apart at 8, so that its band leaves the axis; window does by itself.
+        let two = |policy, size, [a, b]: [f64; 2]| cell("cost", policy, size, &[("a", a, 1.0), ("b", b, 1.0)]);
+        let rows = [
+            two("full", None, [5.0, 5.0]),
+            two("window", Some(8), [900.0, 900.0]),
+            two("window", Some(16), [7.0, 7.0]),
+            two("h2o", Some(8), [0.0, 20.0]),
+            two("h2o", Some(16), [6.0, 6.0]),
+        ];
+        let panels = panels(&rows.concat());
+        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear);
+        let mut scene = Scene::new("", 264.0);
+        scene.height = Chart::height(145.0, 1);
+        let styles = SeriesStyles::of(&panels);
+        chart.draw(&mut scene, (0.0, 0.0), (264.0, 145.0), &styles, (&[], true));
+        let svg = scene.svg();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let paths = |policy: &str, class: &str| -> Vec<Vec<(i32, i32)>> {
+            let all = document.descendants().filter(|node| node.attribute("class") == Some(class));
+            let own =
+                all.filter(|node| node.ancestors().any(|node| node.attribute("data-policy") == Some(policy)));
+            own.map(|node| spots(node.attribute("d").unwrap())).collect()
+        };
+        // 13 points of title, 145 of plot: from 108 to 1317 units of 0.12 points.
+        let (top, bottom) = (108, 1317);
+        let line = &paths("window", "stroke")[0];
+        assert_eq!((line.len(), line[0].1), (2, top));
+        // The line leaves where it crosses the border: nearly all of the way to 900 is outside.
+        let marks = paths("window", "mark");
+        let (off, on) = (marks[0][0], line[1]);
+        assert_eq!(off.1, top, "the tip is on the border: {marks:?}");
+        assert!(marks[0][1].1 > top && line[0].0 > off.0 + (on.0 - off.0) * 97 / 100, "{line:?}");
+        // The axis spans 5 to 10, half of that more for the band on either side, and a margin: 0 to 20 is cut twice.
+        let cuts = paths("h2o", "cut");
+        assert_eq!(cuts.iter().map(|cut| cut[0].1).collect::<Vec<_>>(), [bottom, top]);
+        let band = &paths("h2o", "band")[0];
+        assert!(band.iter().all(|(_, y)| (top..=bottom).contains(y)), "{band:?}");
+        assert!(band.iter().any(|(_, y)| *y == top) && band.iter().any(|(_, y)| *y == bottom), "{band:?}");
+    }
 }

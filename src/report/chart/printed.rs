@@ -4,8 +4,8 @@
 use super::super::axis::Axis;
 use super::super::scene::{Pen, Scene, Spot};
 use super::super::series_style::{Color, GREY, Marker, SeriesStyles, WHITE};
-use super::draw::{Plot, drawable};
-use super::{Chart, MARKER_RADIUS, Reference, series, values};
+use super::draw::Plot;
+use super::{Chart, MARKER_RADIUS, Reference, axis_values, values};
 
 const WIDTH: f64 = 0.7;
 
@@ -25,7 +25,7 @@ pub(crate) struct Printed {
 impl Chart {
     /// The same with others' numbers drawn over it, and a value axis that has room for both.
     pub(crate) fn beside(self, printed: Printed) -> Self {
-        let own = values(&self.quantity, series(&self.lines), self.full.as_ref(), self.scale);
+        let own = axis_values(&self.quantity, &self.lines, self.full.as_ref(), self.scale);
         let full = printed.full.map(Reference::Level);
         let lines = printed.lines.iter().map(|(_, spots)| spots.iter().map(|(_, value)| *value).collect());
         let others = values(&self.quantity, lines.collect(), full.as_ref(), self.scale);
@@ -41,13 +41,13 @@ impl Chart {
         for (policy, spots) in &printed.lines {
             let Some(style) = styles.get(policy) else { continue };
             let spots = spots.iter().map(|(across, value)| (self.x(plot, *across), self.y(plot, *value)));
-            let spots = drawable(spots.collect());
+            let spots: Vec<Spot> = spots.collect();
             let is_inside = |(_, y): &&Spot| (plot.top..=plot.bottom).contains(y);
             // Of a line that is nearly all off the scale nothing can be read.
             if 2 * spots.iter().filter(is_inside).count() < spots.len() {
                 continue;
             }
-            plot.clip(scene, |scene| scene.stroke("printed", &spots, pen()));
+            plot.stroke(scene, "printed", &spots, pen());
             for &spot in spots.iter().filter(is_inside) {
                 draw_hollow(scene, spot, style.marker, style.color());
             }

@@ -7,15 +7,25 @@ use super::{Chart, Measurement};
 use crate::metric::Metric;
 
 impl Chart {
-    pub(crate) fn tooltip_of(&self, spot: &Measurement) -> String {
+    /// What a point says; those `beside` it, which line and which of its points, have the same place.
+    pub(super) fn tooltip_of(&self, spot: &Measurement, beside: &[(usize, usize)]) -> String {
         let policy = escape::plain(&spot.point.policy);
         let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" with {size} entries"));
         let is_over_sizes = self.across_name.starts_with("cache size");
         let place = if is_over_sizes { String::new() } else { format!(", {}", self.place(spot.across)) };
-        describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"))
+        let mut text = describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"));
+        let name = |&(line, spot): &(usize, usize)| {
+            let line = &self.lines[line];
+            format!("{} {}", escape::plain(&line.policy), digits(line.spots[spot].point.estimate.value))
+        };
+        if !beside.is_empty() {
+            let names: Vec<String> = beside.iter().map(name).collect();
+            text.push_str(&format!("; also here: {}", names.join(", ")));
+        }
+        text
     }
 
-    pub(crate) fn tooltip_of_full_at(&self, across: f64, value: f64) -> String {
+    pub(super) fn tooltip_of_full_at(&self, across: f64, value: f64) -> String {
         format!("full, {}: {} {}", self.place(across), self.quantity.label, digits(value))
     }
 

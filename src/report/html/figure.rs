@@ -7,6 +7,7 @@ use maud::{Markup, PreEscaped, html};
 use super::super::chart::{self, Chart, Entry, Shown, Stroke};
 use super::super::curve::Figure;
 use super::super::escape;
+use super::super::needle_map::{NeedleMap, NeedleMaps};
 use super::super::scene::Scene;
 use super::super::series_style::{Marker, SeriesStyle, SeriesStyles};
 use super::super::sheets::capital;
@@ -18,6 +19,9 @@ const AMONG: (f64, f64) = (180.0, 105.0);
 
 /// The figure of one chart or several.
 pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
+    if let Some(maps) = &figure.maps {
+        return needle_maps(maps, &figure.title);
+    }
     let Some((_, charts)) = figure.drawings.first() else { return html! {} };
     let alone = charts.len() == 1;
     html! {
@@ -39,6 +43,7 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
                     @if charts.iter().all(|chart| chart.paired) { " of the difference to full" }
                     "."
                 }
+                @if charts.iter().any(Chart::has_neighbours) { " Markers at one place stand side by side." }
             }
         }
     }
@@ -48,15 +53,41 @@ fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bo
     let label = format!("{title}, {scale} axis; {}", chart.title);
     let (width, plot) = if alone { ALONE } else { AMONG };
     let mut scene = Scene::new(title, width);
-    scene.height = Chart::height(plot);
+    scene.height = Chart::height(plot, 1);
     // Titles are text of the page, which wraps; above a chart alone there is the heading of its setting.
-    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, ("", true));
+    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, (&[], true));
     html! {
         div.chart {
             @if !alone { p.chart-title { (escape::plain(&chart.title)) } }
             (PreEscaped(scene.inline("", &label)))
         }
     }
+}
+
+fn needle_maps(maps: &NeedleMaps, title: &str) -> Markup {
+    html! {
+        figure.figure {
+            @for row in maps.rows() {
+                div.charts {
+                    @for map in row {
+                        div.chart {
+                            p.chart-title { (map.title) }
+                            (PreEscaped(needle_map(map).inline("", &format!("{title}; {}", map.title))))
+                        }
+                    }
+                }
+            }
+            figcaption { (escape::plain(title)) ". " (capital(&maps.about())) "." }
+        }
+    }
+}
+
+fn needle_map(map: &NeedleMap) -> Scene {
+    let width = map.width(AMONG.0);
+    let mut scene = Scene::new(&*map.title, width);
+    scene.height = map.height();
+    map.draw(&mut scene, (0.0, 0.0), width, (&[], true));
+    scene
 }
 
 /// What is measured but cannot be seen.
@@ -105,7 +136,7 @@ pub(super) fn picture(scene: &Scene) -> Markup {
     let title = escape::plain(&scene.title);
     html! {
         figure.figure {
-            (PreEscaped(scene.inline("picture", &title)))
+            div.box tabindex="0" role="region" aria-label=(title) { (PreEscaped(scene.inline("picture", &title))) }
             figcaption { (title) "." }
         }
     }

@@ -67,14 +67,14 @@ fn size_of(sheet: &Sheet, column: &str) -> Option<u32> {
     ["policy", "cache size"].contains(&sheet.corner).then(|| column.parse().ok()).flatten()
 }
 
-/// The policy and size of a line: `tova`, or `tova 512`.
+/// The policy and size of a line: `tova`, `tova 512`, or `tova, ...`.
 fn subject<'a>(name: &'a str, known: &[&str]) -> (Option<&'a str>, Option<u32>) {
     if known.contains(&name) {
         return (Some(name), None);
     }
     match name.rsplit_once(' ').map(|(policy, size)| (policy, size.parse())) {
         Some((policy, Ok(size))) if known.contains(&policy) => (Some(policy), Some(size)),
-        _ => (None, None),
+        _ => (name.split_once(", ").map(|(policy, _)| policy).filter(|policy| known.contains(policy)), None),
     }
 }
 

@@ -59,7 +59,11 @@ pub fn requests(
                     cluster: book.name.clone(),
                     prompt: Prompt { document, ..prompt.clone() },
                     references: vec![fact.answer.clone()],
-                    slices: vec![format!("depth:{depth}"), format!("length:{length}")],
+                    slices: vec![
+                        format!("depth:{depth}"),
+                        format!("length:{length}"),
+                        format!("length:{length} depth:{depth}"),
+                    ],
                     length,
                     ..Request::default()
                 });
@@ -121,6 +125,9 @@ mod tests {
             let share = document.find(needle).unwrap() * 100 / (document.len() - needle.len());
             let depth: usize = request.slices[0].strip_prefix("depth:").unwrap().parse().unwrap();
             assert!(share.abs_diff(depth) <= 4, "{share} {depth}");
+            // An answer counts for its depth, its length, and both together.
+            let length = format!("length:{}", request.length);
+            assert_eq!(request.slices[1..], [length.clone(), format!("{length} depth:{depth}")]);
             // No sentence is split.
             assert!(document.find(needle).unwrap() == 0 || document.contains(&format!(". {needle}")));
         }
