@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::output::print;
 use super::progress::{Downloads, Progress};
+use super::report::say_where;
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use crate::format::counted;
@@ -86,7 +87,7 @@ fn draw(rows: &[Row], folder: &Path) -> Result<()> {
     }
     let written = paper::write_report(rows, &Options::everything(folder))?;
     print(&written.terminal)?;
-    eprintln!("\nwritten to {}: report.html, report.md, tables as CSV and LaTeX, and figures/", folder.display());
+    say_where(&written, folder);
     Ok(())
 }
 

@@ -83,9 +83,13 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
     );
     if !sheet.grid.lines.is_empty() {
         let columns = sheet.grid.columns.iter().map(|column| escape::latex(column));
+        let (first, others) = match sheet.has_sentences() {
+            true => ("p{.3\\linewidth}", "p{.2\\linewidth}"),
+            false => ("l", "r"),
+        };
         let head: Vec<String> = std::iter::once(escape::latex(sheet.corner)).chain(columns).collect();
         table.push_str(&format!(
-            "  \\tovabenchfit{{%\n  \\begin{{tabular}}{{@{{}}l*{{{}}}{{r}}@{{}}}}\n    \\toprule\n    {} \\\\\n    \
+            "  \\tovabenchfit{{%\n  \\begin{{tabular}}{{@{{}}{first}*{{{}}}{{{others}}}@{{}}}}\n    \\toprule\n    {} \\\\\n    \
              \\midrule\n",
             sheet.grid.columns.len(),
             head.join(" & ")

@@ -1,7 +1,9 @@
-//! The report as one Markdown file: what was measured, tables with intervals, warnings, and links to the figures.
+//! The report as one Markdown file: what was asked, links to the figures, tables with intervals and warnings, and where the
+//! numbers come from.
 
 use anyhow::Result;
 
+use super::asked::Asked;
 use super::curve::Figure;
 use super::format::Files;
 use super::points::Panel;
@@ -27,19 +29,13 @@ pub(super) fn sheets(sheets: &[Sheet]) -> String {
 }
 
 fn file(report: &Report<'_>) -> String {
-    let mut file = String::from("# Cache size against quality\n\n");
-    file.push_str(&provenance(report.results.rows));
-    file.push_str(
-        "`full` is the model with an unbounded cache. `truncate` is the same model on texts cut to the cache size (the \
-         paper's Baseline). Neither is a cache policy.\n\n",
-    );
-    if let Some(smallest) = &report.smallest {
-        push_sheet(&mut file, "##", smallest);
-    }
+    let mut file = format!("# {}\n\n", escape::markdown(&report.asked.title()));
+    push_asked(&mut file, &report.asked);
     report.figures.combined.iter().for_each(|figure| push_figure(&mut file, figure, report.linked));
     let mut last: Option<&SeriesKey> = None;
     for (i, panel) in report.panels.iter().enumerate() {
-        if last != Some(&panel.key) {
+        let is_first = last != Some(&panel.key);
+        if is_first {
             file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&report.keys))));
             file.push_str(&format!("{}\n\n", panel.key.line(escape::markdown)));
             if let Some(timing) = report.timing(&panel.key) {
@@ -47,17 +43,39 @@ fn file(report: &Report<'_>) -> String {
             }
             last = Some(&panel.key);
         }
-        push_panel(&mut file, panel);
+        let of_key = report.keys.iter().position(|key| *key == panel.key);
+        let enough = of_key.and_then(|at| report.enough_of[at].as_ref()).filter(|_| is_first);
         report.figures_of(i).for_each(|figure| push_figure(&mut file, figure, report.linked));
+        push_panel(&mut file, panel, enough, report.reference.as_deref());
         for (parts, _) in report.breakdowns_of(panel) {
             sheets::of_parts(parts).iter().for_each(|(_, sheet)| push_sheet(&mut file, "####", sheet));
         }
     }
+    report.enough.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
+    push_list(&mut file, &report.unmeasured);
     for (section, figures) in report.sections.iter().zip(&report.section_figures) {
         push_section(&mut file, section, figures, report.linked);
     }
-    report.extra.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
+    report.extra.iter().for_each(|sheet| push_folded(&mut file, &sheet.title, |file| push_body(file, sheet)));
+    file.push_str(&format!("## Where the numbers come from\n\n{}", provenance(report.results.rows)));
     file
+}
+
+/// What was asked: models, policies with their definitions, cache sizes and data.
+pub(super) fn push_asked(file: &mut String, asked: &Asked) {
+    let models: Vec<String> = asked.models.iter().map(|model| escape::markdown(model)).collect();
+    *file += &format!("- **Models:** {}\n- **Policies:**\n", models.join(", "));
+    for (name, words) in &asked.policies {
+        *file += &format!("  - **{}** {}\n", escape::markdown(name), escape::markdown(words));
+    }
+    if !asked.sizes.is_empty() {
+        *file += &format!("- **Cache sizes:** {}\n", asked.sizes());
+    }
+    *file += "- **Data:**\n";
+    for (title, words) in &asked.data {
+        *file += &format!("  - {}: {}\n", escape::markdown(title), escape::markdown(words));
+    }
+    file.push('\n');
 }
 
 /// Which tokens are kept.
@@ -72,16 +90,23 @@ pub(super) fn push_section(
     section.sheets().iter().for_each(|sheet| push_sheet(file, "###", sheet));
 }
 
-fn push_panel(file: &mut String, panel: &Panel) {
+/// A metric: its numbers, how much cache is enough, and what they are compared with.
+fn push_panel(file: &mut String, panel: &Panel, enough: Option<&Sheet>, reference: Option<&str>) {
     let [value, difference] = [sheets::value(panel), sheets::difference(panel)];
-    value.iter().chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
-    if let Some(sheet) = pairing::sheet(panel) {
-        let title = escape::markdown(&capital(&sheet.title));
-        file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
-        push_body(file, &sheet);
-        push_outcomes(file, panel);
-        file.push_str("</details>\n\n");
+    value.iter().chain(enough).chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
+    if let Some(sheet) = pairing::sheet(panel, reference) {
+        push_folded(file, &sheet.title, |file| {
+            push_body(file, &sheet);
+            push_outcomes(file, panel, reference);
+        });
     }
+}
+
+/// What a reader opens.
+fn push_folded(file: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
+    *file += &format!("<details><summary>{}</summary>\n\n", escape::markdown(&capital(title)));
+    inside(file);
+    file.push_str("</details>\n\n");
 }
 
 /// A sheet under a heading.
@@ -116,8 +141,8 @@ fn push_list(file: &mut String, items: &[String]) {
 }
 
 /// One policy against the others, in a line for each outcome.
-pub(super) fn push_outcomes(file: &mut String, panel: &Panel) {
-    let Some((legend, outcomes)) = pairing::outcomes(panel) else { return };
+pub(super) fn push_outcomes(file: &mut String, panel: &Panel, reference: Option<&str>) {
+    let Some((legend, outcomes)) = pairing::outcomes(panel, reference) else { return };
     file.push_str(&format!("{}:\n\n", capital(&legend)));
     push_list(file, &outcomes);
 }

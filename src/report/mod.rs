@@ -4,6 +4,7 @@
 //! differences; [`write()`] puts a page, a Markdown report, CSV, LaTeX and figures into a folder, with what a caller has
 //! [`Published`] beside them. It needs no model, no network and no system fonts, and knows rows, not how they were measured.
 
+mod asked;
 pub(crate) mod axis;
 mod bootstrap;
 pub(crate) mod breakdown;
@@ -26,6 +27,7 @@ pub mod order;
 mod pairing;
 mod pairs;
 mod points;
+mod policy_words;
 mod pool;
 mod pr_summary;
 mod provenance;
@@ -38,6 +40,7 @@ mod series_key;
 pub(crate) mod series_style;
 mod sheets;
 mod show;
+mod special_tokens;
 mod summary;
 pub(crate) mod table;
 pub(crate) mod throughput;
@@ -51,7 +54,7 @@ pub use pairs::Pair;
 pub(crate) use points::RUNNING;
 pub use points::{Panel, Point, place};
 pub use pool::{Resampled, resampled};
-pub use published::{Beside, Extra, Published};
+pub use published::{Beside, Published};
 pub use results::Results;
 pub use series::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label, newest,
@@ -59,7 +62,7 @@ pub use series::{
 };
 pub use series_key::SeriesKey;
 pub use sheets::capital;
-pub use table::{Entry, Grid, Line, Sheet, text_under};
+pub use table::{CLAIM, Entry, Grid, Line, Sheet, text_under};
 pub use throughput::median;
 pub use within::Distance;
 pub use write_report::{Options, Written, write};

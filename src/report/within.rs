@@ -3,11 +3,10 @@
 //! Distances have units, and defaults from the paper's claims. Larger caches need not be better, so a size counts only if all
 //! larger ones that were measured are within the distance as well.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::bootstrap::Estimate;
-use super::order;
 use super::points::{self, Panel, Point};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
@@ -119,29 +118,43 @@ fn smallest<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Smalles
 /// 7.56 - 7.16 is a little more than 0.4.
 const ROUNDING: f64 = 1e-9;
 
-/// The sheet over all keys; `None` where nothing is measured in any of the units, and none was asked for.
-pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
-    let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
-    let usual = Distance::usual();
-    let asked = if distances.is_empty() { &usual } else { distances };
-    let mut wanted: Vec<(&Panel, &Distance, f64)> = Vec::new();
-    for panel in panels.iter().filter(|panel| panel.full().is_some()) {
-        wanted.extend(asked.iter().filter_map(|distance| Some((panel, distance, distance.of(panel)?))));
+/// What was asked of a panel: within how much of the full cache.
+type Wanted<'p> = (&'p Panel, &'p Distance, f64);
+
+/// The panels of the keys that have a full cache and a metric of one of the distances.
+fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>> {
+    let with_full = panels.iter().filter(|panel| panel.full().is_some());
+    let of_panel = |panel: &'p Panel| {
+        distances.iter().filter_map(move |distance| Some((panel, distance, distance.of(panel)?)))
+    };
+    with_full.flat_map(of_panel).collect()
+}
+
+/// The policies that have a smallest cache to look for, in the order of the panels.
+fn policies<'p>(wanted: &[Wanted<'p>]) -> Vec<&'p str> {
+    let mut policies: Vec<&str> = Vec::new();
+    for (panel, _, within) in wanted {
+        for policy in panel.policies() {
+            if !policies.contains(&policy) && smallest(panel, policy, *within).is_some() {
+                policies.push(policy);
+            }
+        }
     }
-    let measured =
-        |policy: &&str| wanted.iter().any(|(panel, _, within)| smallest(panel, policy, *within).is_some());
-    let policies: BTreeSet<_> = wanted.iter().flat_map(|(panel, ..)| panel.policies()).map(order::of).collect();
-    let policies: Vec<&str> = policies.into_iter().map(|(.., name)| name).filter(measured).collect();
+    policies
+}
+
+/// The sheet of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
+/// of the distances.
+pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Sheet> {
+    let wanted = wanted(panels, distances);
+    let policies = policies(&wanted);
+    let several = panels.iter().any(|panel| panel.key != panels[0].key);
     let mut notes: Vec<String> = Vec::new();
-    for distance in distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked)) {
-        let unit = distance.unit.map_or("%", |unit| unit.name);
-        notes
-            .push(format!("within {}{unit}: nothing measured beside a full cache is counted so", distance.amount));
-    }
     let mut lines = Vec::new();
     for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
-        let title = panel.key.title(&keys);
-        let name = format!("{} \u{B7} {title}", distance.shown(panel));
+        let title = panel.key.title(keys);
+        let name =
+            if several { format!("{} \u{B7} {title}", distance.shown(panel)) } else { distance.shown(panel) };
         let found: Vec<_> = policies.iter().map(|policy| (*policy, smallest(panel, policy, within))).collect();
         let size = |found: &Smallest<'_>| found.size.and_then(|point| point.cache_size);
         let own = found.iter().filter(|(policy, _)| *policy != "truncate");
@@ -153,14 +166,15 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
             Some(Entry { best, ..entry(found, panel.key.length) })
         };
         lines.push(Line { name, cells: found.iter().map(cell).collect() });
-        let warning = points::few_clusters(panel.clusters).map(|warning| format!("{title}: {warning}"));
+        let warning = points::few_clusters(panel.clusters);
+        let warning = warning.map(|warning| if several { format!("{title}: {warning}") } else { warning });
         notes.extend(warning.filter(|warning| !notes.contains(warning)));
     }
-    (!lines.is_empty() || !distances.is_empty()).then(|| Sheet {
-        title: "The smallest cache that is enough".to_owned(),
-        about: "The smallest measured cache from which on every larger one is within the distance of the full cache, and \
-                its share of the sample's length; with it the size from which on the farther end of the paired 95 % \
-                bootstrap interval is within too. The smallest of each line is bold."
+    (!lines.is_empty()).then(|| Sheet {
+        title: "How much cache is enough".to_owned(),
+        about: "For each policy the smallest measured cache that stays within the distance of the full cache, as do all larger \
+                ones, with its share of the sample's length; in the second line the same, if the whole paired 95 % bootstrap \
+                interval has to stay within the distance. The smallest of each line is bold."
             .to_owned(),
         corner: "within",
         grid: Grid { columns: policies.into_iter().map(str::to_owned).collect(), lines },
@@ -168,17 +182,49 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     })
 }
 
+/// The distances within which nothing was measured, a sentence each.
+pub(super) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
+    let wanted = wanted(panels, distances);
+    let missing = distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked));
+    let note = |distance: &Distance| {
+        let unit = distance.unit.map_or("%", |unit| unit.name);
+        format!("within {}{unit}: no metric with this unit was measured beside a full cache", distance.amount)
+    };
+    missing.map(note).collect()
+}
+
+/// One line for each panel and distance: sizes ascending, each with the policies for which it is enough.
+pub(super) fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
+    let several = panels.iter().any(|panel| panel.key != panels[0].key);
+    let line = |(panel, distance, within): Wanted<'_>| {
+        // Policies by the size that is enough; those without any come last.
+        let mut by_size: BTreeMap<(bool, u32), Vec<&str>> = BTreeMap::new();
+        for policy in panel.policies() {
+            let Some(found) = smallest(panel, policy, within) else { continue };
+            let size = found.size.and_then(|point| point.cache_size);
+            by_size.entry((size.is_none(), size.unwrap_or_default())).or_default().push(policy);
+        }
+        let each = by_size.into_iter().map(|((is_none, size), policies)| match is_none {
+            true => format!("no measured size for {}", policies.join(", ")),
+            false => format!("{size} ({}) for {}", share(size, panel.key.length), policies.join(", ")),
+        });
+        let each = each.collect::<Vec<_>>().join("; ");
+        let title = if several { format!(" \u{B7} {}", panel.key.title(keys)) } else { String::new() };
+        (!each.is_empty()).then(|| format!("at most {} from full{title}: {each}", distance.shown(panel)))
+    };
+    wanted(panels, distances).into_iter().filter_map(line).collect()
+}
+
 fn entry(found: &Smallest<'_>, length: u32) -> Entry {
     let size = |point: &Point| point.cache_size.unwrap_or_default();
     let number = |point| format!("{} ({})", size(point), share(size(point), length));
     let spread = match (found.size, found.sure) {
-        (Some(smallest), Some(Some(sure))) if smallest == sure => Some("for sure".to_owned()),
-        (Some(_), Some(Some(sure))) => Some(format!("{} to be sure", size(sure))),
-        (Some(_), Some(None)) => Some("none is sure".to_owned()),
+        (Some(_), Some(Some(sure))) => Some(format!("whole interval: {}", size(sure))),
+        (Some(_), Some(None)) => Some("whole interval: no size".to_owned()),
         _ => None,
     };
     Entry {
-        number: found.size.map_or_else(|| "none measured".to_owned(), number),
+        number: found.size.map_or_else(|| "no measured size is enough".to_owned(), number),
         spread,
         best: false,
         partial: found.size.is_some_and(|point| !point.complete),
@@ -189,7 +235,7 @@ fn entry(found: &Smallest<'_>, length: u32) -> Entry {
 fn share(size: u32, length: u32) -> String {
     match (size, length) {
         (0, _) | (_, 0) => "0".to_owned(),
-        _ if size >= length => "all".to_owned(),
+        _ if size >= length => "the whole text".to_owned(),
         _ if length.is_multiple_of(size) => format!("1/{}", length / size),
         _ => format!("{:.1} %", 100.0 * f64::from(size) / f64::from(length)),
     }
@@ -216,14 +262,15 @@ mod tests {
     #[test]
     fn the_paper_s_table_says_an_eighth_for_tova() {
         let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100));
-        let sheet = sheet(&panels, &[]).unwrap();
-        assert_eq!(sheet.grid.lines[0].name, "0.4 PPL · Llama-2-7b-hf · pg19");
+        let keys = [panels[0].key.clone()];
+        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
+        assert_eq!(sheet.grid.lines[0].name, "0.4 PPL");
         let found: Vec<(&str, &str)> =
             answers(&sheet).into_iter().map(|(policy, size, _)| (policy, size)).collect();
         // Against 7.16: 7.41 at 512; 7.46, 7.49, 7.50 and 7.52 at 1024; 7.50 at 2048; window only at full size.
         let expected = [
             ("truncate", "2048 (1/2)"),
-            ("window", "4096 (all)"),
+            ("window", "4096 (the whole text)"),
             ("window+1", "1024 (1/4)"),
             ("window+4", "1024 (1/4)"),
             ("h2o", "1024 (1/4)"),
@@ -235,10 +282,34 @@ mod tests {
         let bold = sheet.grid.lines[0].cells.iter().flatten().filter(|entry| entry.best).count();
         assert_eq!(bold, 2, "tova and tova+4");
         // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
-        let relative = super::sheet(&panels, &[distance("5%")]).unwrap();
-        assert_eq!(relative.grid.lines[0].name, "5 % of perplexity · Llama-2-7b-hf · pg19");
+        let relative = super::sheet(&panels, &keys, &[distance("5%")]).unwrap();
+        assert_eq!(relative.grid.lines[0].name, "5 % of perplexity");
         let found = answers(&relative);
         assert_eq!((found[4].1, found[5].1, found[7].1), ("1024 (1/4)", "512 (1/8)", "2048 (1/2)"));
+        // The same in a line, and that no size is enough where none is.
+        let [line] = &in_short(&panels, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert_eq!(
+            line,
+            "at most 0.4 PPL from full: 512 (1/8) for tova, tova+4; 1024 (1/4) for window+1, window+4, h2o, tova-head; \
+             2048 (1/2) for truncate; 4096 (the whole text) for window"
+        );
+        let window: Vec<Row> = table_3("m", 1.0, 100)
+            .into_iter()
+            .filter(|row| row.policy == "full" || (row.policy == "window" && row.cache_size < Some(4096)))
+            .collect();
+        let panels = super::super::fixture::panels(&window);
+        let [line] = &in_short(&panels, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert_eq!(line, "at most 0.4 PPL from full: no measured size for window");
+    }
+
+    #[test]
+    fn several_keys_are_named_in_their_lines() {
+        let both = [table_3("a/one", 1.0, 20), table_3("b/two", 1.0, 20)].concat();
+        let panels = panels(&both);
+        let keys = [panels[0].key.clone(), panels[1].key.clone()];
+        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
+        let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["0.4 PPL · one · pg19", "0.4 PPL · two · pg19"]);
     }
 
     /// Two books; a policy's loss at a size in each.
@@ -263,13 +334,14 @@ mod tests {
         all.extend(losses("h2o", &[(512, [0.9, 1.0])]));
         all.extend(losses("mine", &[(512, [0.0, 1.9])]));
         let panels = panels(&all);
-        let sheet = sheet(&panels, &[]).unwrap();
+        let keys = [panels[0].key.clone()];
+        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
         // That 64 is within by luck does not count: 128 is not.
         let expected = [
-            ("window", "none measured", None),
-            ("h2o", "512 (51.2 %)", Some("for sure")),
-            ("tova", "512 (51.2 %)", Some("600 to be sure")),
-            ("mine", "512 (51.2 %)", Some("none is sure")),
+            ("window", "no measured size is enough", None),
+            ("h2o", "512 (51.2 %)", Some("whole interval: 512")),
+            ("tova", "512 (51.2 %)", Some("whole interval: 600")),
+            ("mine", "512 (51.2 %)", Some("whole interval: no size")),
         ];
         assert_eq!(answers(&sheet), expected);
         assert_eq!(sheet.notes.len(), 1, "{:?}", sheet.notes);
@@ -277,18 +349,21 @@ mod tests {
         // A gain is never too far.
         let gain = super::sheet(
             &super::super::fixture::panels(&losses("tova", &[(64, [-9.0, -9.0])])),
+            &keys,
             &[distance("0f1")],
         );
-        assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("for sure")));
+        assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("whole interval: 64")));
     }
 
     #[test]
     fn distances_without_results_are_listed() {
         let panels = panels(&table_3("m", 1.0, 10));
-        let asked = sheet(&panels, &[distance("1f1"), distance("0.4ppl")]).unwrap();
-        assert_eq!((asked.grid.lines.len(), asked.notes.len()), (1, 1));
-        assert!(asked.notes[0].starts_with("within 1f1: nothing"), "{:?}", asked.notes);
-        assert!(sheet(&[], &[]).is_none());
+        let asked = [distance("1f1"), distance("0.4ppl")];
+        let keys = [panels[0].key.clone()];
+        assert_eq!(sheet(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
+        let [note] = &unmeasured(&panels, &asked)[..] else { panic!("one note expected") };
+        assert!(note.starts_with("within 1f1: no metric"), "{note}");
+        assert!(sheet(&[], &[], &asked).is_none() && sheet(&panels, &keys, &asked[..1]).is_none());
     }
 
     #[test]

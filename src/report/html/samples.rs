@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::super::series::{AllSeries, CellSums, PolicyAtSize, SampleSum, newest};
 use super::super::series_key::SeriesKey;
+use super::super::special_tokens::marked;
 use super::super::{escape, order};
 use super::json::{Exact, inside_script};
 use crate::ledger::Row;
@@ -45,7 +46,7 @@ struct Whole<'a> {
     policy: String,
     size: Option<u32>,
     values: ByColumn,
-    outputs: Option<Vec<Option<&'a str>>>,
+    outputs: Option<Vec<Option<Cow<'a, str>>>>,
 }
 
 /// A policy at a size, with what its newest cell measured and what of it is in the page.
@@ -77,7 +78,7 @@ struct Record<'a> {
     samples: Vec<[String; 2]>,
     columns: Vec<Value>,
     weights: Vec<&'a Value>,
-    questions: Vec<Option<&'a str>>,
+    questions: Vec<Option<Cow<'a, str>>>,
     references: Vec<Vec<String>>,
     left_out: &'a [String],
     places: Vec<(&'a Whole<'a>, Option<&'a ByColumn>)>,
@@ -253,8 +254,8 @@ impl<'a> KeySamples<'a> {
     }
 
     /// What was written for each sample; `None` where the task writes nothing.
-    fn outputs(&self, place: &Place<'a>) -> Option<Vec<Option<&'a str>>> {
-        let outputs = self.samples.iter().map(|(name, _)| place.written(name)?.output.as_deref());
+    fn outputs(&self, place: &Place<'a>) -> Option<Vec<Option<Cow<'a, str>>>> {
+        let outputs = self.samples.iter().map(|(name, _)| place.written(name)?.output.as_deref().map(marked));
         Some(outputs.collect()).filter(|outputs: &Vec<_>| outputs.iter().any(Option::is_some))
     }
 
@@ -265,8 +266,8 @@ impl<'a> KeySamples<'a> {
     }
 
     /// The question of each sample; an empty list where there are none.
-    fn questions(&self) -> Vec<Option<&'a str>> {
-        let questions: Vec<_> = self.asked(|row| row.question.as_deref()).collect();
+    fn questions(&self) -> Vec<Option<Cow<'a, str>>> {
+        let questions: Vec<_> = self.asked(|row| row.question.as_deref().map(marked)).collect();
         if questions.iter().all(Option::is_none) { Vec::new() } else { questions }
     }
 
@@ -274,8 +275,9 @@ impl<'a> KeySamples<'a> {
     fn references(&self) -> Vec<Vec<String>> {
         // Another program may have written the row: then its text is shown as it is.
         let list = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| vec![json.to_owned()]);
-        let references: Vec<Vec<String>> =
-            self.asked(|row| row.references.as_deref().map(list)).map(Option::unwrap_or_default).collect();
+        let marks = |list: Vec<String>| list.iter().map(|text| marked(text).into_owned()).collect();
+        let references = self.asked(|row| row.references.as_deref().map(list));
+        let references: Vec<Vec<String>> = references.map(|list| list.map_or_else(Vec::new, marks)).collect();
         if references.iter().all(Vec::is_empty) { Vec::new() } else { references }
     }
 }

@@ -8,6 +8,7 @@ use super::super::fixture::{cell, recall, table_3};
 use super::super::points::Panel;
 use super::super::series_style::COLORS;
 use super::super::table::{Entry, Grid, Line, Sheet};
+use super::super::write_report::Options;
 use super::reader::{Piece, attribute, json, number, pieces, raw, tags};
 use super::*;
 use crate::ledger::Row;
@@ -17,7 +18,7 @@ const HOSTILE: &str =
 
 fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
     let results = Results::of(rows);
-    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &[], &()) };
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &Options::everything(""), &()) };
     (page::page(&report).unwrap(), results.panels.clone())
 }
 
