@@ -155,7 +155,7 @@ fn sheet(claims: &[Checked]) -> Sheet {
             .to_owned(),
         corner: CLAIM,
         grid: Grid {
-            columns: ["does it hold here?", "measured here", "in the paper's own tables"].map(str::to_owned).to_vec(),
+            columns: ["holds here", "measured here", "in the paper's own tables"].map(str::to_owned).to_vec(),
             lines: lines.collect(),
         },
         notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),

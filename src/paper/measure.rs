@@ -47,7 +47,10 @@ fn with(policy: &str, size: u32) -> String {
 
 /// `0.25 perplexity worse`, or better if the loss is negative.
 fn worse(panel: &Panel, loss: f64) -> String {
-    format!("{} {}", amount(panel, loss), if loss < 0.0 { "better" } else { "worse" })
+    match loss {
+        0.0 => "no worse".to_owned(),
+        _ => format!("{} {}", amount(panel, loss), if loss < 0.0 { "better" } else { "worse" }),
+    }
 }
 
 /// The size of a difference, such as `0.25 perplexity`.
@@ -62,10 +65,25 @@ fn amount(panel: &Panel, difference: f64) -> String {
     }
 }
 
-/// The interval after a number, in its own words; nothing where there is none.
+/// The interval after a number; nothing where there is none.
 fn interval(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
     let Some(Interval { low, high }) = estimate.interval else { return String::new() };
     format!(" (95 % interval: {} to {})", show(low), show(high))
+}
+
+/// The same of a number that is told by its size and a word for its sign, which is left out where both ends share it.
+fn signed_interval(estimate: Estimate, [negative, positive]: [&str; 2], show: fn(f64) -> String) -> String {
+    let Some(Interval { low, high }) = estimate.interval else { return String::new() };
+    let (low_shown, high_shown) = (show(low.abs()), show(high.abs()));
+    match (low < 0.0, high < 0.0) {
+        (true, true) => format!(" (95 % interval: {high_shown} to {low_shown})"),
+        (true, false) => format!(" (95 % interval: {low_shown} {negative} to {high_shown} {positive})"),
+        _ => format!(" (95 % interval: {low_shown} to {high_shown})"),
+    }
+}
+
+fn hundredths(value: f64) -> String {
+    format!("{value:.2}")
 }
 
 fn percent(value: f64) -> String {
@@ -80,7 +98,7 @@ fn least(measured: impl Iterator<Item = Observation>) -> Option<Observation> {
 pub(super) fn gap(panel: &Panel, policy: &str, part: u32) -> Option<Observation> {
     let size = panel.key.length / part;
     let estimate = loss(panel, policy, size)?;
-    let range = interval(estimate, |loss| worse(panel, loss));
+    let range = signed_interval(estimate, ["better", "worse"], hundredths);
     let said = format!("{} is {} than the full cache{range}", with(policy, size), worse(panel, estimate.value));
     Some(Observation { estimate, said })
 }
@@ -111,7 +129,7 @@ pub(super) fn nearest_baseline(panel: &Panel) -> Option<Observation> {
     let pairs = sizes.flat_map(|size| BASELINES.iter().map(move |baseline| (size, *baseline)));
     least(pairs.filter_map(|(size, baseline)| {
         let estimate = loss(panel, baseline, size)?;
-        let range = interval(estimate, |loss| worse(panel, loss));
+        let range = signed_interval(estimate, ["better", "worse"], hundredths);
         let by = worse(panel, estimate.value);
         let said = format!("the nearest is {}, {by} than the full cache{range}", with(baseline, size));
         Some(Observation { estimate, said })
@@ -247,7 +265,7 @@ pub(super) fn story_length(evidence: &Evidence<'_>) -> Vec<Finding> {
         let estimate = scaled(difference, |tokens| 100.0 * tokens / full);
         let longer =
             |change: f64| format!("{} {}", percent(change.abs()), if change < 0.0 { "shorter" } else { "longer" });
-        let range = interval(estimate, longer);
+        let range = signed_interval(estimate, ["shorter", "longer"], percent);
         let by = longer(estimate.value);
         let said = format!("stories of {} are {by} than the full cache's{range}", with(TOVA, size));
         Some(Observation { estimate, said })

@@ -1,5 +1,6 @@
 //! What was asked: models, policies with their definitions, cache sizes and data. Every format of the report begins with it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::points::Panel;
@@ -25,7 +26,10 @@ impl Asked {
     /// Of the panels of whole samples and their keys.
     pub(super) fn of(rows: &[Row], panels: &[Panel], keys: &[SeriesKey]) -> Self {
         let mut definitions = policy_words::definitions(rows);
-        let names = distinct(panels.iter().flat_map(Panel::policies));
+        // Not every metric has every policy; the panel with most of them gives the order.
+        let mut fullest: Vec<&Panel> = panels.iter().collect();
+        fullest.sort_by_key(|panel| Reverse(panel.policies().len()));
+        let names = distinct(fullest.into_iter().flat_map(Panel::policies));
         let policies = names.into_iter().map(|name| {
             let words = definitions.remove(name).unwrap_or_default();
             (name.to_owned(), words)
@@ -33,9 +37,12 @@ impl Asked {
         let models = keys.iter().map(|key| format!("{} ({})", key.model, key.dtype)).collect::<Vec<_>>();
         let sizes: BTreeSet<u32> = panels.iter().flat_map(Panel::sizes).collect();
         let sweeps = rows.chunk_by(|a, b| a.sweep == b.sweep).map(|rows| &*rows[0].sweep);
+        // Titles name the task where there are several.
+        let one_task = keys.iter().all(|key| key.task == keys[0].task);
         let data = keys.iter().map(|key| {
             let first = panels.iter().find(|panel| panel.key == *key);
-            (key.title(keys), first.map_or_else(String::new, data))
+            let task = if one_task { format!("{}, ", key.task) } else { String::new() };
+            (key.title(keys), task + &first.map_or_else(String::new, samples))
         });
         Self {
             sweeps: distinct(sweeps).into_iter().map(str::to_owned).collect(),
@@ -60,8 +67,8 @@ impl Asked {
     }
 }
 
-/// `perplexity, 16 samples of 4096 tokens from 16 clusters`.
-fn data(panel: &Panel) -> String {
+/// `16 samples of 4096 tokens from 16 clusters`.
+fn samples(panel: &Panel) -> String {
     let key = &panel.key;
     // Written texts end where the model ends them, and a kept rest of a book is shorter.
     let most = if key.stride == 0 || key.tail == "keep" { "up to " } else { "" };
@@ -78,7 +85,7 @@ fn data(panel: &Panel) -> String {
         "" | "stream" => String::new(),
         other => format!(", prefill {other}"),
     };
-    format!("{}, {samples}{prefill}", key.task)
+    samples + &prefill
 }
 
 /// Each value once, in the order of its first appearance.
@@ -124,8 +131,8 @@ mod tests {
         assert!(found.policies[1].1.starts_with("evicts the entry"), "{:?}", found.policies);
         let data: Vec<(&str, &str)> = found.data.iter().map(|(title, of)| (title.as_str(), of.as_str())).collect();
         let expected = [
-            ("Llama-2-7b-hf · pg19 · perplexity", "perplexity, 2 samples of 4096 tokens from 2 clusters"),
-            ("Llama-2-7b-hf · papers · qasper", "qasper, 1 sample of up to 4096 tokens from 1 cluster"),
+            ("Llama-2-7b-hf · pg19 · perplexity", "2 samples of 4096 tokens from 2 clusters"),
+            ("Llama-2-7b-hf · papers · qasper", "1 sample of up to 4096 tokens from 1 cluster"),
         ];
         assert_eq!(data, expected);
     }

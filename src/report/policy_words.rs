@@ -10,7 +10,7 @@ use crate::ledger::Row;
 const SCORES: [(&str, &str); 5] = [
     ("recency", "evicts the oldest entry"),
     ("last_attention", "evicts the entry to which the newest token attends least"),
-    ("accumulated_attention", "evicts the entry that has received the least attention so far"),
+    ("accumulated_attention", "evicts the entry with the least attention received so far"),
     ("key_norm", "evicts the entry whose key has the largest norm"),
     ("random", "evicts at random, so that a uniform sample of the text stays"),
 ];
@@ -50,8 +50,8 @@ pub(super) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
 impl Rule<'_> {
     fn words(&self, name: &str, newest: &BTreeSet<(u32, u32)>) -> String {
         let mut words = match (name, SCORES.iter().find(|(score, _)| *score == self.score)) {
-            ("full", _) => return "the model with an unbounded cache; nothing is evicted".to_owned(),
-            ("truncate", _) => return "no policy: the text is cut into pieces as long as the cache".to_owned(),
+            ("full", _) => return "the model with an unbounded cache".to_owned(),
+            ("truncate", _) => return "no policy: the text is cut to the cache size".to_owned(),
             (_, Some((_, words))) => (*words).to_owned(),
             (_, None) if self.score.is_empty() => "not defined in its rows".to_owned(),
             (_, None) => format!("evicts by {}", self.score),
@@ -59,7 +59,7 @@ impl Rule<'_> {
         // The oldest entry is the same for all heads.
         words += match self.scope {
             "layer" if self.score != "recency" => ", per layer",
-            "head" if self.score != "recency" => ", per key-value head",
+            "head" if self.score != "recency" => ", per head",
             _ => "",
         };
         match self.keep_first {
@@ -123,7 +123,7 @@ mod tests {
                 &[(64, 16), (128, 16)][..],
                 format!("{least}, per layer; the newest 16 entries are kept"),
             ),
-            (("last_attention", "head"), &[(64, 0)], format!("{least}, per key-value head")),
+            (("last_attention", "head"), &[(64, 0)], format!("{least}, per head")),
             (
                 ("last_attention", "layer"),
                 &[(63, 32), (128, 64)],

@@ -209,11 +209,7 @@ fn sentences(grid: &Grid) -> String {
         text += &format!("- {}\n", escape::plain(&line.name));
         for (column, entry) in grid.columns.iter().zip(&line.cells) {
             if let Some(entry) = entry {
-                text += &format!(
-                    "  {}: {}\n",
-                    escape::plain(column).trim_end_matches('?'),
-                    escape::plain(&entry.number)
-                );
+                text += &format!("  {}: {}\n", escape::plain(column), escape::plain(&entry.number));
             }
         }
     }

@@ -28,8 +28,8 @@ const UNITS: [Unit; 5] = [
     Unit { name: "ppl", shown: "PPL", metric: "nll", usual: 0.4 },
     Unit { name: "f1", shown: "F1", metric: "f1", usual: 1.0 },
     Unit { name: "rouge", shown: "ROUGE", metric: "rouge", usual: 1.0 },
-    Unit { name: "recall", shown: "recall", metric: "recall", usual: 1.0 },
-    Unit { name: "found", shown: "found", metric: "found", usual: 1.0 },
+    Unit { name: "recall", shown: "percentage points of recall", metric: "recall", usual: 1.0 },
+    Unit { name: "found", shown: "percentage points of needles found", metric: "found", usual: 1.0 },
 ];
 
 /// How far from the full cache a policy may be: `0.4ppl`, `2recall`, `5%`.
@@ -70,6 +70,7 @@ impl Distance {
     /// As a table names it.
     fn shown(&self, panel: &Panel) -> String {
         match self.unit {
+            Some(unit) if self.amount == 1.0 => format!("1 {}", unit.shown.replacen("points", "point", 1)),
             Some(unit) => format!("{} {}", self.amount, unit.shown),
             None => format!("{} % of {}", self.amount, panel.metric.label.trim_end_matches(" (%)")),
         }
@@ -235,7 +236,7 @@ fn entry(found: &Smallest<'_>, length: u32) -> Entry {
 fn share(size: u32, length: u32) -> String {
     match (size, length) {
         (0, _) | (_, 0) => "0".to_owned(),
-        _ if size >= length => "the whole text".to_owned(),
+        _ if size >= length => "whole text".to_owned(),
         _ if length.is_multiple_of(size) => format!("1/{}", length / size),
         _ => format!("{:.1} %", 100.0 * f64::from(size) / f64::from(length)),
     }
@@ -270,7 +271,7 @@ mod tests {
         // Against 7.16: 7.41 at 512; 7.46, 7.49, 7.50 and 7.52 at 1024; 7.50 at 2048; window only at full size.
         let expected = [
             ("truncate", "2048 (1/2)"),
-            ("window", "4096 (the whole text)"),
+            ("window", "4096 (whole text)"),
             ("window+1", "1024 (1/4)"),
             ("window+4", "1024 (1/4)"),
             ("h2o", "1024 (1/4)"),
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(
             line,
             "at most 0.4 PPL from full: 512 (1/8) for tova, tova+4; 1024 (1/4) for window+1, window+4, h2o, tova-head; \
-             2048 (1/2) for truncate; 4096 (the whole text) for window"
+             2048 (1/2) for truncate; 4096 (whole text) for window"
         );
         let window: Vec<Row> = table_3("m", 1.0, 100)
             .into_iter()

@@ -140,18 +140,25 @@ impl Page<'_> {
                 (fact(if models.len() == 1 { "Model" } else { "Models" }, &models))
                 dt { "Policies" }
                 dd {
-                    ul.policies {
-                        @for (name, words) in &asked.policies {
-                            li { b { (escape::plain(name)) } " " (escape::plain(words)) }
+                    @let names: Vec<String> = asked.policies.iter().map(|(name, _)| escape::plain(name)).collect();
+                    details.names open {
+                        summary { (names.join(", ")) }
+                        ul {
+                            @for (name, (_, words)) in names.iter().zip(&asked.policies) {
+                                li { b { (name) } " " (escape::plain(words)) }
+                            }
                         }
                     }
                 }
                 (fact("Cache sizes", &[asked.sizes()]))
                 dt { "Data" }
                 dd {
-                    ul.data {
-                        @for (at, (title, words)) in asked.data.iter().enumerate() {
-                            li { a href={ "#setting-" (at) } { (title) } ": " (escape::plain(words)) }
+                    details.names open {
+                        summary { (asked.data.len()) " settings, each of one model, task and data set" }
+                        ul {
+                            @for (at, (title, words)) in asked.data.iter().enumerate() {
+                                li { a href={ "#setting-" (at) } { (title) } ": " (escape::plain(words)) }
+                            }
                         }
                     }
                 }
@@ -234,11 +241,16 @@ impl Page<'_> {
             section.key.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&key.task))
                 data-model=(escape::plain(&key.model)) data-dataset=(escape::plain(&key.dataset)) {
                 h2 id={ (id) "-title" } { (title) }
-                @if let Some(timed) = timed { (self.sheet(&sheets::of_timing(timed), None)) }
+                @if let Some(timed) = timed {
+                    // The table has what the panels say, so only the first one's curve is in full view.
+                    @if let Some((_, Some(shown))) = panels.first() { (figure::figure(shown, &self.report.styles)) }
+                    (self.sheet(&sheets::of_timing(timed), None))
+                }
                 @for (place, (panel, figure)) in panels.iter().enumerate() {
+                    @let figure = figure.as_ref().filter(|_| place > 0 || timed.is_none());
                     @let first = place == 0 && timed.is_none();
                     @let enough = self.report.enough_of[at].as_ref().filter(|_| place == 0);
-                    (self.panel(panel, figure.as_ref(), enough, first))
+                    (self.panel(panel, figure, enough, first))
                 }
                 @if let Some((section, figures)) = kept { (self.kept(section, figures)) }
                 details.fold {
