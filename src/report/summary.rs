@@ -2,7 +2,7 @@
 //!
 //! Plain text without colour.
 
-use super::points::Panel;
+use super::points::{self, Panel};
 use super::sheets;
 use super::table::{self, Entry, Grid, Line, Show};
 use super::throughput::{self, Throughput};
@@ -34,10 +34,9 @@ pub(super) fn text(report: &Report<'_>) -> String {
         blocks.push(format!("{} more in the report\n", counted(of_keys.len() - MOST_TABLES, "table")));
     }
     blocks.push(legend(&of_keys));
-    let lines =
-        |lines: &[String]| lines.iter().map(|line| format!("  {}\n", escape::plain(line))).collect::<String>();
     if !report.enough_in_short.is_empty() {
-        blocks.push(format!("How much cache is enough\n{}", lines(&report.enough_in_short)));
+        let lines = report.enough_in_short.iter().map(|line| wrapped(&format!("  {}", escape::plain(line))));
+        blocks.push(format!("How much cache is enough\n{}", lines.collect::<String>()));
     }
     if !report.unmeasured.is_empty() {
         blocks.push(report.unmeasured.iter().map(|note| format!("note: {note}\n")).collect());
@@ -69,8 +68,16 @@ pub(super) fn everything(report: &Report<'_>) -> String {
 fn speed(table: &Throughput, title: &str) -> String {
     let device = escape::plain(&table.key.device);
     let grid = table.grid();
-    let shown = beside(throughput::CORNER, &grid).unwrap_or_else(|| without_spreads(throughput::CORNER, &grid));
-    format!("decoding \u{B7} {title} \u{B7} {device}\n{shown}{}\n", table.legend())
+    // Where it is too wide, the last columns are in the report only.
+    let narrower = (1..=grid.columns.len()).rev().map(|columns| {
+        let lines = grid.lines.iter().map(|line| Line { cells: line.cells[..columns].to_vec(), ..line.clone() });
+        let grid = Grid { columns: grid.columns[..columns].to_vec(), lines: lines.collect() };
+        without_spreads(throughput::CORNER, &grid)
+    });
+    let shown = beside(throughput::CORNER, &grid).or_else(|| narrower.into_iter().find(|shown| fits(shown)));
+    let shown = shown.unwrap_or_else(|| without_spreads(throughput::CORNER, &grid));
+    let title = wrapped(&format!("decoding \u{B7} {title} \u{B7} {device}"));
+    format!("{title}{shown}{}", wrapped(&table.legend()))
 }
 
 /// A panel under one line that says what it is and over how many samples.
@@ -80,17 +87,17 @@ fn block(panel: &Panel, title: &str) -> String {
         Better::Higher => ", higher is better",
         Better::Unknown => "",
     };
-    let few = if panel.clusters < 10 { ": few, so intervals are likely too narrow" } else { "" };
+    let few = if is_few(panel) { " (few)" } else { "" };
     let counts = format!("{}, {}{few}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"));
-    let mut block = format!("{}{better} \u{B7} {title} \u{B7} {counts}\n", panel.metric.label);
+    let mut block = wrapped(&format!("{}{better} \u{B7} {title} \u{B7} {counts}", panel.metric.label));
     if let Some(grid) = table::grid(panel, Show::Value) {
         block += &beside(sheets::POLICY, &grid).unwrap_or_else(|| without_spreads(sheets::POLICY, &grid));
     }
-    // What the line above says already.
-    let said = super::points::few_clusters(panel.clusters);
+    // The legend says it.
+    let said = points::few_clusters(panel.clusters);
     let notes: Vec<&String> = panel.notes.iter().filter(|note| Some(*note) != said.as_ref()).collect();
     for note in notes.iter().take(MOST_NOTES) {
-        block += &format!("note: {}\n", escape::plain(note));
+        block += &wrapped(&format!("note: {}", escape::plain(note)));
     }
     if notes.len() > MOST_NOTES {
         block += &format!("note: {} more in the report\n", counted(notes.len() - MOST_NOTES, "warning"));
@@ -105,7 +112,29 @@ fn beside(corner: &str, grid: &Grid) -> Option<String> {
         Entry { number: format!("{}{spread}", entry.number), spread: None, ..entry.clone() }
     };
     let shown = table::text_under(corner, &with_entries(grid, entry));
-    shown.lines().all(|line| line.chars().count() <= WIDTH).then_some(shown)
+    Some(shown).filter(|shown| fits(shown))
+}
+
+fn fits(text: &str) -> bool {
+    text.lines().all(|line| line.chars().count() <= WIDTH)
+}
+
+/// A line of words as several that fit, all but the first indented.
+fn wrapped(text: &str) -> String {
+    let (mut all, mut line) = (String::new(), String::new());
+    for word in text.split_inclusive(' ') {
+        if line.chars().count() + word.trim_end().chars().count() > WIDTH && !line.trim().is_empty() {
+            all += &format!("{}\n", line.trim_end());
+            line = " ".repeat(4);
+        }
+        line += word;
+    }
+    format!("{all}{}\n", line.trim_end())
+}
+
+/// Whether there are too few clusters to trust the intervals.
+fn is_few(panel: &Panel) -> bool {
+    points::few_clusters(panel.clusters).is_some()
 }
 
 fn without_spreads(corner: &str, grid: &Grid) -> String {
@@ -124,14 +153,21 @@ fn with_entries(grid: &Grid, change: impl Fn(&Entry) -> Entry) -> Grid {
 fn legend(of_keys: &[&[Panel]]) -> String {
     let shown: Vec<&Panel> = of_keys.iter().take(MOST_TABLES).filter_map(|panels| panels.first()).collect();
     let compared = shown.iter().any(|panel| panel.metric.better != Better::Unknown && !panel.metric.is_timed());
-    let points = || shown.iter().flat_map(|panel| &panel.points);
+    let all = || shown.iter().flat_map(|panel| &panel.points);
     let parts = [
         (compared, "* best policy at its cache size"),
-        (points().any(|point| point.estimate.interval.is_some()), "± half of the 95 % bootstrap interval"),
-        (points().any(|point| !point.complete), "† not over all samples"),
+        (all().any(|point| point.estimate.interval.is_some()), "± half of the 95 % bootstrap interval"),
+        (all().any(|point| !point.complete), "† not over all samples"),
+        (
+            shown.iter().any(|panel| is_few(panel)),
+            "few: with so few clusters intervals are missing or likely too narrow",
+        ),
     ];
     let parts: Vec<&str> = parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, words)| words).collect();
-    if parts.is_empty() { String::new() } else { format!("columns: cache sizes; {}\n", parts.join("; ")) }
+    match parts.is_empty() {
+        true => String::new(),
+        false => wrapped(&format!("columns: cache sizes; {}", parts.join("; "))),
+    }
 }
 
 #[cfg(test)]
@@ -152,10 +188,7 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains("difference to full") && text.lines().count() < 20, "{text}");
-        assert!(
-            text.lines().filter(|line| !line.starts_with("  at most")).all(|line| line.chars().count() <= WIDTH),
-            "{text}"
-        );
+        assert!(fits(&text), "{text}");
     }
 
     #[test]
@@ -165,7 +198,7 @@ mod tests {
             (1..=sizes).flat_map(|size| cell("nll", "tova", Some(100 * size), &samples(1.0))).collect()
         };
         let few = with_report(&rows(3), text);
-        assert!(few.contains("2.86 ±0.14") && few.contains("2 clusters: few"), "{few}");
+        assert!(few.contains("2.86 ±0.14") && few.contains("2 clusters (few)"), "{few}");
         let many = with_report(&rows(12), text);
         assert!(many.contains("2.86") && !many.contains("±0.14"), "{many}");
         // All of them are in the other answer.
