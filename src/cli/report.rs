@@ -106,7 +106,7 @@ fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
 }
 
 /// Most files that are listed; more are counted.
-const MOST_FILES: usize = 12;
+const MOST_FILES: usize = 24;
 
 /// Says on stderr where the page is, or which files were written where there is none.
 pub(super) fn say_where(written: &Written, out: &Path) {

@@ -184,7 +184,7 @@ fn push_link(file: &mut String, title: &str, stem: &str, linked: Option<&str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, with_report};
+    use super::super::fixture::{cell, table_3, with_report};
     use super::super::table::{Grid, Line};
     use super::*;
 
@@ -201,6 +201,25 @@ mod tests {
         let shown = sheets(&[sheet]);
         let expected = "## T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn the_file_begins_with_what_was_asked_and_ends_with_where_it_comes_from() {
+        let file = with_report(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 12), file);
+        let order = [
+            "# Cache size against quality: test",
+            "- **Models:** meta-llama/Llama-2-7b-hf (bf16)",
+            "  - **full** the model with an unbounded cache",
+            "- **Cache sizes:** 64, 128",
+            "pg19: perplexity, 12 samples of 4096 tokens",
+            "### Perplexity\n",
+            "### How much cache is enough",
+            "### Perplexity: difference to full",
+            "<details><summary>Perplexity: window against the others",
+            "## Where the numbers come from",
+        ];
+        let places: Vec<Option<usize>> = order.iter().map(|part| file.find(part)).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {file}");
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(super) fn picture(scene: &Scene) -> Markup {
     let title = escape::plain(&scene.title);
     html! {
         figure.figure {
-            (PreEscaped(scene.inline("picture", &title)))
+            div.box tabindex="0" role="region" aria-label=(title) { (PreEscaped(scene.inline("picture", &title))) }
             figcaption { (title) "." }
         }
     }

@@ -207,7 +207,7 @@
     save("points.csv", lines);
   };
 
-  // ---- tables wider than their box say so, by the style sheet
+  // ---- tables and pictures wider than their box say so, by the style sheet
   const watcher = new ResizeObserver((entries) => {
     for (const { target } of entries) {
       const box = target.closest(".box");
@@ -216,7 +216,7 @@
   });
   const watch = (box) => {
     watcher.observe(box);
-    watcher.observe(box.querySelector("table"));
+    watcher.observe(box.firstElementChild);
   };
 
   const { rove } = pointTips({ all });

@@ -179,9 +179,9 @@ impl Page<'_> {
                         }
                     }
                 }
-                details.fold #glossary {
+                details.fold {
                     summary { "Words of this page" }
-                    dl.facts { @for (word, meaning) in glossary() { dt { (word) } dd { (meaning) } } }
+                    dl.facts #glossary { @for (word, meaning) in glossary() { dt { (word) } dd { (meaning) } } }
                 }
             }
         }

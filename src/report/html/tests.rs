@@ -183,6 +183,48 @@ fn every_curve_is_drawn_on_both_axes_with_tips() {
 }
 
 #[test]
+fn the_page_answers_first() {
+    let defined = everything().into_iter().map(|row| Row {
+        score: (row.policy != "full").then(|| "last_attention".into()),
+        scope: (row.policy != "full").then(|| "layer".into()),
+        ..row
+    });
+    let (page, _) = page(&defined.collect::<Vec<_>>());
+    let main = &page[page.find("<body>").unwrap()..];
+    // What was asked, the curve, the table, how much cache is enough, and the rest.
+    let order = [
+        "meta/Llama (bf16)",
+        "<b>full</b> the model with an unbounded cache",
+        "<b>tova</b> evicts the entry to which the newest token attends least, per layer",
+        "64, 128, 256, 512, 1024, 2048, 4096",
+        "12 samples of 4096 tokens from 12 clusters",
+        r#"<g class="line "#,
+        "<caption>Perplexity</caption>",
+        "<caption>How much cache is enough</caption>",
+        "Difference to the full cache",
+        "Sample by sample",
+        "Where the numbers come from",
+        "<dt>cluster</dt>",
+    ];
+    let places: Vec<Option<usize>> = order.iter().map(|part| main.find(part)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{order:?} at {places:?}");
+}
+
+#[test]
+fn special_tokens_are_not_shown_as_text() {
+    let rows = questions().into_iter().map(|row| Row {
+        question: row.question.map(|_| "<s>What?</s>".to_owned()),
+        references: row.references.map(|_| r#"["yes<|im_end|>"]"#.to_owned()),
+        output: row.output.map(|_| "no<|im_end|>".to_owned()),
+        ..row
+    });
+    let data = json(&page(&rows.collect::<Vec<_>>()).0, "rows");
+    assert_eq!(data[0]["questions"][0], "⟨BOS⟩What?⟨EOS⟩");
+    assert_eq!(data[0]["references"][0][0], "yes⟨im_end⟩");
+    assert_eq!(data[0]["places"][0][0]["outputs"][0], "no⟨im_end⟩");
+}
+
+#[test]
 fn hostile_texts_are_escaped() {
     let text = || HOSTILE.to_owned();
     let hostile: Vec<Row> = [everything(), questions()]
