@@ -116,13 +116,15 @@ pub(super) fn push_sheet(file: &mut String, level: &str, sheet: &Sheet) {
 }
 
 /// A sheet without its title; the corner is not escaped.
-pub fn push_body(file: &mut String, Sheet { about, corner, grid, notes, .. }: &Sheet) {
+pub fn push_body(file: &mut String, sheet: &Sheet) {
+    let Sheet { about, corner, grid, notes, .. } = sheet;
     if !about.is_empty() {
         *file += &format!("{}\n\n", escape::markdown(about));
     }
     if !grid.lines.is_empty() {
         let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
-        *file += &format!("| {corner} | {} |\n|---|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
+        let alignment = if sheet.has_sentences() { "---|" } else { "---:|" };
+        *file += &format!("| {corner} | {} |\n|---|{}\n", columns.join(" | "), alignment.repeat(columns.len()));
         for line in &grid.lines {
             let cells = line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, cell));
             let cells: Vec<String> = std::iter::once(escape::markdown(&line.name)).chain(cells).collect();

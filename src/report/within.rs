@@ -174,7 +174,7 @@ pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]
     (!lines.is_empty()).then(|| Sheet {
         title: "How much cache is enough".to_owned(),
         about: "For each policy the smallest measured cache that stays within the distance of the full cache, as do all larger \
-                ones, with its share of the sample's length; in the second line the same, if the whole paired 95 % bootstrap \
+                ones, with its share of the sample's length. \"Whole interval\" is the same if the whole paired 95 % bootstrap \
                 interval has to stay within the distance. The smallest of each line is bold."
             .to_owned(),
         corner: "within",
