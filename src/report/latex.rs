@@ -55,7 +55,10 @@ fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
     for (title, sheets) in groups {
         for together in sheets.chunks(TOGETHER) {
             for sheet in together {
-                let words = title.iter().flat_map(|title| title.split(" \u{B7} ")).chain([sheet.title.as_str()]);
+                // How many claims hold is no part of a name.
+                let own = if sheet.has_sentences() { sheet.title.split(':').next() } else { None };
+                let own = own.unwrap_or(&sheet.title);
+                let words = title.iter().flat_map(|title| title.split(" \u{B7} ")).chain([own]);
                 let slug = words.map(escape::slug).collect::<Vec<_>>().join("-");
                 let seen = labels.entry(slug.clone()).or_default();
                 *seen += 1;
