@@ -5,6 +5,7 @@
 
 use super::claim::{Finding, Observation};
 use super::published::Paper;
+use super::said::{amount, hundredths, interval, percent, signed_interval, with, worse};
 use super::{Evidence, TOVA, numbers, titles};
 use crate::metric::Better;
 use crate::report::retention::Section;
@@ -39,55 +40,6 @@ fn value_at(panel: &Panel, policy: &str, size: u32) -> Option<f64> {
 fn scaled(of: Estimate, unit: impl Fn(f64) -> f64) -> Estimate {
     let interval = of.interval.map(|interval| Interval { low: unit(interval.low), high: unit(interval.high) });
     Estimate { value: unit(of.value), interval }
-}
-
-fn with(policy: &str, size: u32) -> String {
-    format!("{policy} with {size} entries")
-}
-
-/// `0.25 perplexity worse`, or better if the loss is negative.
-fn worse(panel: &Panel, loss: f64) -> String {
-    match loss {
-        0.0 => "no worse".to_owned(),
-        _ => format!("{} {}", amount(panel, loss), if loss < 0.0 { "better" } else { "worse" }),
-    }
-}
-
-/// The size of a difference, such as `0.25 perplexity`.
-fn amount(panel: &Panel, difference: f64) -> String {
-    // The first word of `F1 (%)` and `ROUGE (geometric mean)`.
-    let quantity = panel.metric.label.split(' ').next().unwrap_or_default();
-    let difference = difference.abs();
-    match difference {
-        0.0 => format!("0 {quantity}"),
-        _ if difference < 0.005 => format!("less than 0.01 {quantity}"),
-        _ => format!("{difference:.2} {quantity}"),
-    }
-}
-
-/// The interval after a number; nothing where there is none.
-fn interval(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
-    let Some(Interval { low, high }) = estimate.interval else { return String::new() };
-    format!(" (95 % interval: {} to {})", show(low), show(high))
-}
-
-/// The same of a number that is told by its size and a word for its sign, which is left out where both ends share it.
-fn signed_interval(estimate: Estimate, [negative, positive]: [&str; 2], show: fn(f64) -> String) -> String {
-    let Some(Interval { low, high }) = estimate.interval else { return String::new() };
-    let (low_shown, high_shown) = (show(low.abs()), show(high.abs()));
-    match (low < 0.0, high < 0.0) {
-        (true, true) => format!(" (95 % interval: {high_shown} to {low_shown})"),
-        (true, false) => format!(" (95 % interval: {low_shown} {negative} to {high_shown} {positive})"),
-        _ => format!(" (95 % interval: {low_shown} to {high_shown})"),
-    }
-}
-
-fn hundredths(value: f64) -> String {
-    format!("{value:.2}")
-}
-
-fn percent(value: f64) -> String {
-    format!("{value:.1} %")
 }
 
 fn least(measured: impl Iterator<Item = Observation>) -> Option<Observation> {

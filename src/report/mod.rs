@@ -11,6 +11,7 @@ pub(crate) mod breakdown;
 pub(crate) mod chart;
 mod csv;
 pub(crate) mod curve;
+mod distance;
 pub mod escape;
 mod export;
 #[cfg(test)]
@@ -48,6 +49,7 @@ mod within;
 mod write_report;
 
 pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums};
+pub use distance::Distance;
 pub use format::{FORMATS, Format};
 pub use markdown::push_body;
 pub use pairs::Pair;
@@ -64,5 +66,5 @@ pub use series_key::SeriesKey;
 pub use sheets::capital;
 pub use table::{CLAIM, Entry, Grid, Line, Sheet, text_under};
 pub use throughput::median;
-pub use within::Distance;
+
 pub use write_report::{Options, Written, write};

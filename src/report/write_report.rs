@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use super::asked::Asked;
 use super::breakdown::{self, Breakdown};
 use super::curve::{self, Figure, Figures};
+use super::distance::Distance;
 use super::format::{FORMATS, Format};
 use super::points::Panel;
 use super::published::Published;
@@ -22,7 +23,7 @@ use super::series_style::SeriesStyles;
 use super::summary;
 use super::table::Sheet;
 use super::throughput::{self, Throughput};
-use super::within::{self, Distance};
+use super::within;
 use crate::ledger::{Row, write_derived};
 
 #[derive(Clone)]

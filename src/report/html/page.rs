@@ -13,18 +13,16 @@ use super::super::curve::Figure;
 use super::super::escape;
 use super::super::pairing;
 use super::super::points::Panel;
-use super::super::provenance::Provenance;
 use super::super::retention::Section;
 use super::super::scene::Scene;
 use super::super::series_key::SeriesKey;
 use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::write_report::Report;
-use super::{figure, points, samples, table};
+use super::{facts, figure, points, samples, table};
 use crate::metric::Property;
 
 const STYLE: &str = include_str!("page.css");
-const GLOSSARY: &str = include_str!("../../../docs/glossary.md");
 /// One script, in the order of use.
 const SCRIPT: &str = concat!(
     include_str!("tips.js"),
@@ -70,7 +68,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                     (page.enough())
                     (page.further())
                     (page.samples())
-                    (page.provenance())
+                    (facts::origin(report.results.rows))
                 }
                 footer { p { a href="#glossary" { "Words of this page" } ". Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
@@ -88,35 +86,9 @@ fn digest(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// The words of docs/glossary.md with their meanings, without Markdown.
-fn glossary() -> impl Iterator<Item = (String, String)> {
-    let entries = GLOSSARY.split("\n* **").skip(1).filter_map(|entry| entry.split_once("**:"));
-    entries.map(|(word, meaning)| {
-        let words: Vec<&str> = meaning.split_whitespace().collect();
-        (word.replace('`', ""), words.join(" ").replace('`', ""))
-    })
-}
-
 /// What a reader opens.
 fn fold(title: &str, open: bool, inside: Markup) -> Markup {
     html! { details.fold open[open] { summary { (capital(&escape::plain(title))) } (inside) } }
-}
-
-/// Values of one field that are shown; more are counted.
-const MOST_VALUES: usize = 12;
-
-/// A name and its values; nothing where there are none.
-fn fact(name: &str, values: &[String]) -> Markup {
-    let values: Vec<&String> = values.iter().filter(|value| !value.is_empty()).collect();
-    html! {
-        @if !values.is_empty() {
-            dt { (name) }
-            dd {
-                @for value in values.iter().take(MOST_VALUES) { span { (value) } }
-                @if values.len() > MOST_VALUES { span { "and " (values.len() - MOST_VALUES) " more" } }
-            }
-        }
-    }
 }
 
 impl Page<'_> {
@@ -124,66 +96,10 @@ impl Page<'_> {
         html! {
             header.top {
                 h1 { (escape::plain(&self.report.asked.title())) }
-                (self.asked())
+                (facts::question(&self.report.asked))
             }
             // Filled by the script.
             div #controls.controls role="region" aria-label="What is shown" hidden {}
-        }
-    }
-
-    /// What was asked: models, policies with their definitions, cache sizes, and data with links to their results.
-    fn asked(&self) -> Markup {
-        let asked = &self.report.asked;
-        let models: Vec<String> = asked.models.iter().map(|model| escape::plain(model)).collect();
-        html! {
-            dl.facts.question {
-                (fact(if models.len() == 1 { "Model" } else { "Models" }, &models))
-                dt { "Policies" }
-                dd {
-                    @let names: Vec<String> = asked.policies.iter().map(|(name, _)| escape::plain(name)).collect();
-                    details.names open {
-                        summary { (names.join(", ")) }
-                        ul {
-                            @for (name, (_, words)) in names.iter().zip(&asked.policies) {
-                                li { b { (name) } " " (escape::plain(words)) }
-                            }
-                        }
-                    }
-                }
-                (fact("Cache sizes", &[asked.sizes()]))
-                dt { "Data" }
-                dd {
-                    details.names open {
-                        summary { (asked.data.len()) " settings, each of one model, task and data set" }
-                        ul {
-                            @for (at, (title, words)) in asked.data.iter().enumerate() {
-                                li { a href={ "#setting-" (at) } { (title) } ": " (escape::plain(words)) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn provenance(&self) -> Markup {
-        let all = Provenance::of(self.report.results.rows);
-        html! {
-            section.part aria-labelledby="origin" {
-                h2 #origin { "Where the numbers come from" }
-                details.fold.origin {
-                    summary { (all.counted()) }
-                    dl.facts {
-                        @for (name, values) in all.facts() {
-                            (fact(name, &values.iter().map(|value| escape::plain(value)).collect::<Vec<_>>()))
-                        }
-                    }
-                }
-                details.fold {
-                    summary { "Words of this page" }
-                    dl.facts #glossary { @for (word, meaning) in glossary() { dt { (word) } dd { (meaning) } } }
-                }
-            }
         }
     }
 
@@ -256,8 +172,8 @@ impl Page<'_> {
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
-                        @for (name, value) in key.headed_details() { (fact(name, &[escape::plain(&value)])) }
-                        (fact("whole revision", &[escape::plain(&key.model_revision)]))
+                        @for (name, value) in key.headed_details() { (facts::fact(name, &[escape::plain(&value)])) }
+                        (facts::fact("whole revision", &[escape::plain(&key.model_revision)]))
                     }
                 }
             }
