@@ -137,7 +137,7 @@ fn only_measured_claims_are_counted_each_in_sentences() {
     );
     assert_eq!(paper, "tova with 512 entries is 0.25 perplexity worse than the full cache");
     let better =
-        "tova is better at every measured size; the nearest is window+4 with 1024 entries, 0.13 perplexity worse";
+        "tova is better at every measured size; the nearest is window+4 with 2048 entries, 0.13 perplexity worse";
     assert_eq!(cells(1)[1], better);
     let file = Format::named("md").unwrap().sheets.unwrap()(&[sheet]);
     let missing =

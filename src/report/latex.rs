@@ -153,7 +153,7 @@ mod tests {
             "\\begin{tabular}{@{}l*{7}{r}@{}}\n    \\toprule\n    policy & 64 & 128 & 256 & 512 & 1024 & 2048 & 4096 \\\\\n",
             "    tova & \\textbf{9.53} & \\textbf{8.32} & \\textbf{7.71} & \\textbf{7.41} & \\textbf{7.25} & \\textbf{7.17} & 7.16 \\\\[-0.7ex]\n",
             "     & \\tovabenchspread{\\ensuremath{\\pm}",
-            "    tova \\ensuremath{-} h2o & \\textbf{\\ensuremath{-}0.69} & ",
+            "    window \\ensuremath{-} tova & \\textbf{+4803} & ",
         ] {
             assert!(file.contains(expected), "{expected}: {file}");
         }

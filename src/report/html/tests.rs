@@ -184,7 +184,7 @@ fn every_curve_is_drawn_on_both_axes_with_tips() {
 
 #[test]
 fn the_page_answers_first() {
-    let defined = everything().into_iter().map(|row| Row {
+    let defined = table_3("meta/Llama", 1.0, 12).into_iter().map(|row| Row {
         score: (row.policy != "full").then(|| "last_attention".into()),
         scope: (row.policy != "full").then(|| "layer".into()),
         ..row
