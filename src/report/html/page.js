@@ -285,7 +285,7 @@
     });
     return element;
   };
-  const search = make("input", { type: "search", placeholder: "policy, metric, model …" });
+  const search = make("input", { type: "search", placeholder: "policy, metric …" });
   search.addEventListener("input", () => {
     words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     apply();

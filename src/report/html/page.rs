@@ -73,7 +73,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 footer { p { a href="#glossary" { "Words of this page" } ". Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
                 script #points type="application/json" { (PreEscaped(points::json(&report.results.panels, &report.keys, &report.styles)?)) }
-                script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, samples::BUDGET)?)) }
+                script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, &report.asked.policies, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }

@@ -84,10 +84,15 @@ struct Record<'a> {
     places: Vec<(&'a Whole<'a>, Option<&'a ByColumn>)>,
 }
 
-/// The JSON; `keys` are the page's, in its order, and `budget` its bytes.
-pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Result<String> {
-    let mut all_keys: Vec<KeySamples<'_>> =
-        keys.iter().map(|key| KeySamples::of(key.title(keys), places(all, key))).collect();
+/// The JSON; `keys` and `policies` are the page's, in its order, and `budget` its bytes.
+pub(super) fn json(
+    all: &AllSeries<'_>,
+    keys: &[SeriesKey],
+    policies: &[(String, String)],
+    budget: usize,
+) -> Result<String> {
+    let of_key = |key: &SeriesKey| KeySamples::of(key.title(keys), places(all, key, policies));
+    let mut all_keys: Vec<KeySamples<'_>> = keys.iter().map(of_key).collect();
     let mut left = budget;
     for of_slices in [false, true] {
         // A cell of each key in turn, so that no key takes all the room.
@@ -107,7 +112,7 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
 }
 
 /// The places of a key with results of whole samples and of positions along the text.
-fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
+fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey, policies: &[(String, String)]) -> Vec<Place<'a>> {
     let mut places: BTreeMap<PolicyAtSize<'a>, Columns<'a>> = BTreeMap::new();
     let from = all.range((key.clone(), "", None)..);
     for ((_, id, slice), series) in from.take_while(|((other, ..), _)| other == key) {
@@ -124,7 +129,8 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
     }
     let place = |((policy, size), columns)| Place { policy, size, columns, whole: None, slices: None };
     let mut places: Vec<Place<'_>> = places.into_iter().map(place).collect();
-    places.sort_by(|a, b| (order::of(&a.policy), a.size).cmp(&(order::of(&b.policy), b.size)));
+    let rank = |place: &Place<'_>| policies.iter().position(|(name, _)| *name == place.policy);
+    places.sort_by_key(|place| (rank(place), place.size));
     places
 }
 

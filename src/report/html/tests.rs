@@ -325,7 +325,9 @@ fn cells_beyond_the_budget_are_left_out_and_listed() {
     let rows = table_3("meta/Llama", 1.0, 50);
     let results = Results::of(&rows);
     let keys = [results.panels[0].key.clone()];
-    let json = |budget| samples::json(&results.series, &keys, budget).unwrap();
+    let policies: Vec<_> =
+        results.panels[0].policies().into_iter().map(|name| (name.to_owned(), String::new())).collect();
+    let json = |budget| samples::json(&results.series, &keys, &policies, budget).unwrap();
     let parse = |budget| -> Value { serde_json::from_str(&json(budget)).unwrap() };
     let whole = parse(samples::BUDGET);
     assert_eq!(whole[0]["places"].as_array().unwrap().len(), 1 + 8 * 7);
