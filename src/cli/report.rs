@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     /// or 5% (of the full cache's value); may be repeated [default: the distances of the paper's claims]
     #[arg(long, value_name = "DISTANCE")]
     within: Vec<Distance>,
-    /// The policy that pairs of policies are shown against [default: the first policy of the sweep after full and truncate]
+    /// The policy that pairs of policies are shown against [default: the first of the sweep after full and truncate]
     #[arg(long, value_name = "POLICY")]
     reference: Option<String>,
     /// Everything: every table in the terminal, and cells of this folder that the last sweep no longer has
@@ -97,7 +97,7 @@ fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
     }
     match reference {
         Some(asked) if !policies.iter().any(|policy| policy == asked) => Err(UsageError::new(
-            format!("--reference {asked}: no pair of policies has it"),
+            format!("--reference {asked} is no policy of these results"),
             format!("the policies are {}; differences to full are always shown", policies.join(", ")),
         )
         .into()),

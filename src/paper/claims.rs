@@ -38,7 +38,7 @@ pub(super) static CLAIMS: [Claim; 18] = [
     ),
     claim(
         PG19,
-        "With less than 1/2 of the text neither the cut text nor Window nor H2O comes within 0.4 perplexity of the full cache.",
+        "With less than 1/2 of the text neither the cut text nor Window nor H2O comes within 0.4 perplexity of full.",
         Above(0.4),
         |rows| of_panels(rows, PERPLEXITY, nearest_baseline),
     ),
@@ -57,7 +57,7 @@ pub(super) static CLAIMS: [Claim; 18] = [
     // The text on Figure 4.
     claim(
         SQUALITY,
-        "On SQuALITY TOVA's ROUGE is at most 1 below the full cache's with 1/8 of the text (LLaMA-2) or 1/4 (other models).",
+        "On SQuALITY TOVA's ROUGE is at most 1 below the full cache's with 1/8 of the text (LLaMA-2) or 1/4 (others).",
         AtMost(1.0),
         |rows| of_panels(rows, ROUGE, |panel| gap(panel, TOVA, if is_llama_2(&panel.key) { 8 } else { 4 })),
     ),
@@ -83,7 +83,7 @@ pub(super) static CLAIMS: [Claim; 18] = [
     // Section 7.2 and Figure 7, up to 70,000 tokens.
     claim(
         LONG,
-        "Over a text far longer than the model was trained on, TOVA's perplexity of all tokens read rises by less than 0.5.",
+        "Over a text far longer than those of training TOVA's perplexity of all tokens read rises by less than 0.5.",
         Below(0.5),
         |rows| of_long_texts(rows, rise),
     ),
@@ -96,7 +96,7 @@ pub(super) static CLAIMS: [Claim; 18] = [
     // Figure 6: 5 % wins and 6 % losses at 1,024.
     claim(
         JUDGED,
-        "With a cache of 1/4 of the length a judge prefers the full cache's stories in at most 1 % more of the pairs than TOVA's.",
+        "With a cache of 1/4 of the length a judge prefers the full cache's story at most 1 % more often than TOVA's.",
         AtLeast(-1.0),
         preference,
     ),
