@@ -362,9 +362,14 @@ fn sheets_of_the_caller_are_shown() {
         notes: vec!["a warning".into()],
     };
     let (page, _) = page_with(&questions(), &[sheet]);
-    for part in
-        ["<caption>Claims &lt;of&gt; the paper</caption>", "What the paper says.", r#"data-v="0.25""#, "a warning"]
-    {
+    for part in [
+        "<caption>Claims &lt;of&gt; the paper</caption>",
+        "What the paper says.",
+        // Claims are sentences: on a narrow screen each cell stands on its own, with the name of its column.
+        r#"<table class="sentences">"#,
+        r#"data-v="0.25" data-label="holds""#,
+        "a warning",
+    ] {
         assert!(page.contains(part), "{part}");
     }
 }
