@@ -2,7 +2,8 @@
 """Opens a report.html in headless Chromium and uses it: python scripts/page_check.py PAGE FOLDER
 
 Fails (exit code 1) on a message of the console, an exception, a request that leaves the page, a script that did not get
-to its end, a page wider than a phone's screen of 375 pixels, or a control that does not do what it says. Pictures of
+to its end, a page wider than a phone's screen of 375 pixels, a first screen without a figure or table, a wide table that
+does not say that it scrolls, or a control that does not do what it says. Pictures of
 the page (light, dark, phone, paper) and what it lets one download go into FOLDER.
 
 Needs chromium (or CHROMIUM=path) and `pip install websocket-client`.
@@ -98,16 +99,21 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
 
-# Tables of numbers that a reader sees, as text by row.
-FIRST_TABLE = "[...document.querySelector('.part .sheet:not(.off) table').tBodies[0].rows].map(row => [...row.cells].map(cell => cell.dataset.v ?? ''))"
+# The first table with two numbers in one column, and the values it sorts by, row by row.
+NUMBERS = "table => [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.dataset.v ?? ''))"
+FIRST = f"[...document.querySelectorAll('.part .sheet:not(.off) table')].find(table => {{ const rows = ({NUMBERS})(table); return rows.length > 1 && rows[0].some((_, at) => rows.filter(row => row[at] !== '').length > 1); }})"
+FIRST_TABLE = f"({NUMBERS})({FIRST})"
 SHOWN_POINTS = "Number(document.querySelector('.count').textContent.split(' ')[0])"
 OPEN_ALL = "document.querySelectorAll('details.fold').forEach(fold => { fold.open = true; })"
 
 
 def check_sorting(browser, expect):
-    column = browser.run(f"{FIRST_TABLE}[0].findIndex(value => value !== '')")
-    click = f"document.querySelectorAll('.part .sheet:not(.off) table')[0].tHead.rows[0].cells[{column}].querySelector('button').click()"
+    # A page of words only, such as claims, has nothing to sort.
+    if browser.run(f"!{FIRST}"):
+        return
     before = browser.run(FIRST_TABLE)
+    column = next(at for at in range(len(before[0])) if sum(row[at] != "" for row in before) > 1)
+    click = f"{FIRST}.tHead.rows[0].cells[{column}].querySelector('button').click()"
     browser.run(click)
     up = [float(row[column]) for row in browser.run(FIRST_TABLE) if row[column] != ""]
     expect(up == sorted(up), f"sorting up gives {up}")
@@ -116,6 +122,21 @@ def check_sorting(browser, expect):
     expect(down == sorted(down, reverse=True), f"sorting down gives {down}")
     browser.run(click)
     expect(browser.run(FIRST_TABLE) == before, "a third click gives the first order back")
+
+
+def check_first_screen(browser, expect):
+    """What was asked and the beginning of the first figure or table, without scrolling."""
+    top = browser.run("document.querySelector('main .figure, main .sheet').getBoundingClientRect().top + scrollY")
+    height = browser.run("innerHeight")
+    expect(top < 0.8 * height, f"the first figure begins at {top:.0f} of {height} pixels")
+
+
+def check_hints(browser, expect):
+    """Tables wider than their box say that they scroll, and others do not."""
+    # Observers of sizes run before the next frame is painted.
+    browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    wrong = "[...document.querySelectorAll('.box')].filter(box => !box.closest('details:not([open])') && (box.scrollWidth > box.clientWidth) !== box.classList.contains('scrolls')).map(box => box.getAttribute('aria-label'))"
+    expect(browser.run(wrong) == [], f"hints to scroll are wrong: {browser.run(wrong)}")
 
 
 def check_filter(browser, expect):
@@ -220,6 +241,7 @@ def check_page(page, folder):
         browser.picture(folder / "light.png")
         browser.picture(folder / "light-whole.png", whole=True)
         if not wrong:
+            check_first_screen(browser, expect)
             check_sorting(browser, expect)
             check_filter(browser, expect)
             check_switches(browser, expect)
@@ -228,11 +250,17 @@ def check_page(page, folder):
             check_downloads(browser, expect, folder)
         browser.screen(1280, 900, dark=True)
         browser.picture(folder / "dark.png", whole=True)
+        browser.screen(390, 844, phone=True)
+        browser.ask("Page.reload")
+        browser.wait(lambda: 1 / (browser.run("document.documentElement.dataset.ready") == "yes"), 60)
+        check_first_screen(browser, expect)
+        browser.picture(folder / "phone-first.png")
         browser.screen(375, 800, phone=True)
         for state, script in [("", "0"), (" with all sections open", OPEN_ALL)]:
             browser.run(script)
             width = browser.run("document.documentElement.scrollWidth")
             expect(width <= 375, f"{width} pixels wide on a phone{state}")
+            check_hints(browser, expect)
             if not state:
                 browser.picture(folder / "phone.png", whole=True)
         browser.picture(folder / "phone-open.png", whole=True)

@@ -141,7 +141,25 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
     }
     let near = ["report", "results/smoke", "--out", "elsewhere", "--within", "5%", "--within", "2recall"];
     let near = run(folder.path(), &near).with_code(0);
-    assert!(near.stdout.contains("\n5 % of perplexity \u{B7} ") && !near.stdout.contains("\n0.4 PPL"), "{near:?}");
+    assert!(near.stdout.contains("at most 5 % of perplexity from full \u{B7} "), "{near:?}");
+    assert!(!near.stdout.contains("0.4 PPL") && near.stdout.contains("note: within 2recall: "), "{near:?}");
+    let short = first.stdout.lines().count();
+    let all = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere", "--all"]).with_code(0).stdout;
+    assert!(short < 50 && all.lines().count() > 3 * short, "{short} lines, and {all}");
+    // Pairs are against the first policy, or the one asked for, in the terminal and in the files.
+    assert!(all.contains("perplexity: random against the others"), "{all}");
+    let of_tova = ["report", "results/smoke", "--out", "elsewhere", "--all", "--reference", "tova"];
+    let of_tova = run(folder.path(), &of_tova).with_code(0).stdout;
+    assert!(
+        of_tova.contains("tova against the others") && !of_tova.contains("random against the others"),
+        "{of_tova}"
+    );
+    let markdown = fs::read_to_string(folder.path().join("elsewhere/report.md")).unwrap();
+    assert!(markdown.contains("Perplexity: tova against the others"), "{markdown}");
+    for unknown in ["full", "tovo"] {
+        let ended = run(folder.path(), &["report", "results/smoke", "--reference", unknown]).with_code(2);
+        ended.says(&[&format!("--reference {unknown}"), "hint: the policies are", "tova-head", "truncate"]);
+    }
     let plan = run(folder.path(), &["plan", "smoke"]).with_code(0);
     assert!(plan.stdout.contains("82 cells: 82 done, nothing to do") && plan.stderr.is_empty(), "{plan:?}");
     for what in [
@@ -217,8 +235,9 @@ fn the_default_sweep_needs_no_network() {
     let only = ["run", "--only", "policy=full,window", "--only", "size=64", "--limit", "1"];
     let ended = offline(&only);
     ended.says(&["1 cells measured", "written to results/pocket"]);
-    assert!(ended.stdout.contains("perplexity · pocket · embedded"), "{}", ended.stdout);
-    assert!(ended.stdout.contains("recall (%) · pocket · embedded"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("perplexity, lower is better · pocket · embedded"), "{}", ended.stdout);
+    let all = offline(&["report", "results/pocket", "--all"]);
+    assert!(all.stdout.contains("recall (%) · pocket · embedded"), "{}", all.stdout);
     let report = fs::read_to_string(folder.path().join("results/pocket/report.md")).unwrap();
     assert!(
         report.contains("#### Recall (%) by distance") && report.contains("#### Recall (%) by kind"),

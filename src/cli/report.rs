@@ -1,5 +1,6 @@
 //! `report`: tables, a page and figures from results folders, or single figures and tables of the paper.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use super::output::print;
 use super::results::CellArguments;
 use crate::ledger::{Only, Row, Wanted, select};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options, distinct};
+use crate::report::{Distance, FORMATS, Format, Options, Written, distinct, label};
 
 /// Draw tables and curves from results; no model is needed
 #[derive(Debug, Args)]
@@ -35,6 +36,12 @@ pub(super) struct Arguments {
     /// or 5% (of the full cache's value); may be repeated [default: the distances of the paper's claims]
     #[arg(long, value_name = "DISTANCE")]
     within: Vec<Distance>,
+    /// The policy that pairs of policies are shown against [default: the first of the sweep after full and truncate]
+    #[arg(long, value_name = "POLICY")]
+    reference: Option<String>,
+    /// Everything: every table in the terminal, and cells of this folder that the last sweep no longer has
+    #[arg(long)]
+    all: bool,
     /// What to write [default: all but pdf; with --figure all but html]
     #[arg(long, value_parser = format(), value_delimiter = ',', value_name = "FORMATS")]
     format: Vec<&'static Format>,
@@ -77,13 +84,47 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
-    let options = Options { out: out.clone(), formats, within: arguments.within.clone(), unfinished };
+    let reference = arguments.reference.clone();
+    check_reference(reference.as_deref(), &rows)?;
+    let (within, all) = (arguments.within.clone(), arguments.cells.all);
+    let options = Options { out: out.clone(), formats, within, reference, all, unfinished };
     let written = paper::write_report(&rows, &options)?;
     print(&written.terminal)?;
-    for file in &written.files {
-        eprintln!("{}", file.display());
-    }
+    say_where(&written, out);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A reference must be one of the policies that are compared in pairs.
+fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
+    let mut policies: Vec<Cow<'_, str>> = Vec::new();
+    for label in rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| label(&of_cell[0])) {
+        if label != "full" && !policies.contains(&label) {
+            policies.push(label);
+        }
+    }
+    match reference {
+        Some(asked) if !policies.iter().any(|policy| policy == asked) => Err(UsageError::new(
+            format!("--reference {asked} is no policy of these results"),
+            format!("the policies are {}; differences to full are always shown", policies.join(", ")),
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+/// Most files that are listed; more are counted.
+const MOST_FILES: usize = 24;
+
+/// Says on stderr where the page is, or which files were written where there is none.
+pub(super) fn say_where(written: &Written, out: &Path) {
+    let page = written.files.iter().find(|file| file.ends_with("report.html"));
+    match page {
+        Some(page) => eprintln!("\nwritten to {}; open {}", out.display(), page.display()),
+        None if written.files.len() > MOST_FILES => {
+            eprintln!("\n{} files written to {}", written.files.len(), out.display());
+        }
+        None => written.files.iter().for_each(|file| eprintln!("{}", file.display())),
+    }
 }
 
 /// What `--figure` names, in the paper's order.

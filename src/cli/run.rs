@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::output::print;
 use super::progress::{Downloads, Progress};
+use super::report::say_where;
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use crate::format::counted;
@@ -89,7 +90,7 @@ fn draw(ledger: &Ledger) -> Result<()> {
     let folder = ledger.folder();
     let written = paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) })?;
     print(&written.terminal)?;
-    eprintln!("\nwritten to {}: report.html, report.md, tables as CSV and LaTeX, and figures/", folder.display());
+    say_where(&written, folder);
     Ok(())
 }
 

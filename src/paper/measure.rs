@@ -5,6 +5,7 @@
 
 use super::claim::{Finding, Observation};
 use super::published::Paper;
+use super::said::{amount, hundredths, interval, percent, signed_interval, with, worse};
 use super::{Evidence, TOVA, numbers, titles};
 use crate::metric::Better;
 use crate::report::retention::Section;
@@ -41,10 +42,6 @@ fn scaled(of: Estimate, unit: impl Fn(f64) -> f64) -> Estimate {
     Estimate { value: unit(of.value), interval }
 }
 
-fn place(policy: &str, size: u32) -> String {
-    format!("{policy} at {size}")
-}
-
 fn least(measured: impl Iterator<Item = Observation>) -> Option<Observation> {
     measured.min_by(|a, b| a.estimate.value.total_cmp(&b.estimate.value))
 }
@@ -52,14 +49,29 @@ fn least(measured: impl Iterator<Item = Observation>) -> Option<Observation> {
 /// How much worse than full a policy is at a share of the length.
 pub(super) fn gap(panel: &Panel, policy: &str, part: u32) -> Option<Observation> {
     let size = panel.key.length / part;
-    Some(Observation { estimate: loss(panel, policy, size)?, at: place(policy, size) })
+    let estimate = loss(panel, policy, size)?;
+    let range = signed_interval(estimate, ["better", "worse"], hundredths);
+    let said = format!("{} is {} than the full cache{range}", with(policy, size), worse(panel, estimate.value));
+    Some(Observation { estimate, said })
 }
 
 /// The least by which a policy is better than any other at any size.
 pub(super) fn smallest_lead(panel: &Panel, policy: &str, others: &[&str]) -> Option<Observation> {
     let pairs = sizes(panel).into_iter().flat_map(|size| others.iter().map(move |other| (size, *other)));
     least(pairs.filter_map(|(size, other)| {
-        Some(Observation::of(lead(panel, policy, other, size)?, format!("against {}", place(other, size))))
+        let lead = lead(panel, policy, other, size)?;
+        let by = amount(panel, lead);
+        let said = match lead {
+            lead if lead > 0.0 => {
+                format!(
+                    "{policy} is better at every measured size; the nearest is {}, {by} worse",
+                    with(other, size)
+                )
+            }
+            lead if lead < 0.0 => format!("{} is {by} better than {policy}", with(other, size)),
+            _ => format!("{} is as good as {policy}", with(other, size)),
+        };
+        Some(Observation::of(lead, said))
     }))
 }
 
@@ -68,7 +80,11 @@ pub(super) fn nearest_baseline(panel: &Panel) -> Option<Observation> {
     let sizes = sizes(panel).into_iter().filter(|size| *size < panel.key.length / 2);
     let pairs = sizes.flat_map(|size| BASELINES.iter().map(move |baseline| (size, *baseline)));
     least(pairs.filter_map(|(size, baseline)| {
-        Some(Observation { estimate: loss(panel, baseline, size)?, at: place(baseline, size) })
+        let estimate = loss(panel, baseline, size)?;
+        let range = signed_interval(estimate, ["better", "worse"], hundredths);
+        let by = worse(panel, estimate.value);
+        let said = format!("the nearest is {}, {by} than the full cache{range}", with(baseline, size));
+        Some(Observation { estimate, said })
     }))
 }
 
@@ -82,7 +98,8 @@ pub(super) fn best_baseline(panel: &Panel) -> Option<Observation> {
     let leads: Vec<f64> = sizes(panel).into_iter().filter_map(least_lead).collect();
     let best = leads.iter().filter(|lead| **lead >= 0.0).count();
     let share = 100.0 * best as f64 / leads.len() as f64;
-    (!leads.is_empty()).then(|| Observation::of(share, format!("{best} of {} sizes", leads.len())))
+    let said = format!("{BEST_BASELINE} is the best of them at {best} of {} cache sizes", leads.len());
+    (!leads.is_empty()).then(|| Observation::of(share, said))
 }
 
 /// A finding for each panel of a task and metric that measured it, except on long texts.
@@ -97,8 +114,8 @@ pub(super) fn of_panels(
 }
 
 impl Observation {
-    fn of(value: f64, at: String) -> Self {
-        Self { estimate: Estimate { value, interval: None }, at }
+    fn of(value: f64, said: String) -> Self {
+        Self { estimate: Estimate { value, interval: None }, said }
     }
 }
 
@@ -127,36 +144,50 @@ pub(super) fn of_long_texts(
 }
 
 /// The first of a policy's names that was measured, at the paper's size or the largest.
-fn run_as<'a>(running: &Running<'a>, names: [&str; 3]) -> Option<(&'a str, u32)> {
+fn run_as<'a>(running: &Running<'a>, names: &[&str]) -> Option<(&'a str, u32)> {
     let (_, panel) = running.last()?;
     let of = |name: &str| panel.points.iter().filter(|point| point.policy == name).collect::<Vec<_>>();
-    let points = names.into_iter().map(of).find(|points| !points.is_empty())?;
+    let points = names.iter().map(|name| of(name)).find(|points| !points.is_empty())?;
     let usual = points.iter().find(|point| point.cache_size == Some(numbers::LENGTH / 8));
     let point = usual.or(points.last())?;
     Some((point.policy.as_str(), point.cache_size?))
 }
 
-const LONG_TOVA: [&str; 3] = ["tova@squeezed", "tova@slot", "tova"];
+/// The paper squeezes the positions of TOVA's keys (section 7.2); `tova@slot` is another policy.
+const LONG_TOVA: [&str; 2] = ["tova@squeezed", TOVA];
+/// The paper does not say where the keys of Window+4 stand.
 const LONG_WINDOW: [&str; 3] = ["window+4@slot", "window+4@squeezed", "window+4"];
 
 /// The highest running average minus that of a text of usual length.
 pub(super) fn rise(running: &Running<'_>) -> Option<Observation> {
-    let (policy, size) = run_as(running, LONG_TOVA)?;
+    let (policy, size) = run_as(running, &LONG_TOVA)?;
     let values: Vec<(u64, f64)> =
         running.iter().filter_map(|(end, panel)| Some((*end, value_at(panel, policy, size)?))).collect();
     let [(start, first), later @ ..] = &values[..] else { return None };
     let (end, highest) = later.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Observation::of(highest - first, format!("{}, from {start} to {end} tokens", place(policy, size))))
+    let rise = highest - first;
+    let direction = if rise < 0.0 { "below" } else { "above" };
+    let said = format!(
+        "{} is highest after {end} tokens, {:.2} {direction} its perplexity after {start}",
+        with(policy, size),
+        rise.abs()
+    );
+    Some(Observation::of(rise, said))
 }
 
 /// The least by which TOVA's running average is below Window+4's.
 pub(super) fn least_lead(running: &Running<'_>) -> Option<Observation> {
-    let (own, size) = run_as(running, LONG_TOVA)?;
-    let (other, other_size) = run_as(running, LONG_WINDOW)?;
+    let (own, size) = run_as(running, &LONG_TOVA)?;
+    let (other, other_size) = run_as(running, &LONG_WINDOW)?;
     least(running.iter().filter_map(|(end, panel)| {
         let value = value_at(panel, other, other_size)? - value_at(panel, own, size)?;
-        let at = format!("{} against {other} after {end} tokens", place(own, size));
-        Some(Observation::of(value, at))
+        let said = format!(
+            "{} is least ahead after {end} tokens, where it is {} than {}",
+            with(own, size),
+            worse(panel, -value),
+            with(other, other_size)
+        );
+        Some(Observation::of(value, said))
     }))
 }
 
@@ -166,8 +197,14 @@ pub(super) fn preference(evidence: &Evidence<'_>) -> Vec<Finding> {
     of_panels(evidence, ("judge", "judge_win"), |wins| {
         let size = wins.key.length / 4;
         let lost = losses.iter().find(|panel| panel.key == wins.key)?;
-        let value = value_at(wins, TOVA, size)? - value_at(lost, TOVA, size)?;
-        Some(Observation::of(value, place(TOVA, size)))
+        let (won, lost) = (value_at(wins, TOVA, size)?, value_at(lost, TOVA, size)?);
+        let said = format!(
+            "the story of {} was preferred in {} of the pairs, the full cache's in {}",
+            with(TOVA, size),
+            percent(won),
+            percent(lost)
+        );
+        Some(Observation::of(won - lost, said))
     })
 }
 
@@ -178,20 +215,43 @@ pub(super) fn story_length(evidence: &Evidence<'_>) -> Vec<Finding> {
         let full = panel.full()?.estimate.value;
         let difference = panel.point(TOVA, Some(size))?.to_full?;
         let estimate = scaled(difference, |tokens| 100.0 * tokens / full);
-        Some(Observation { estimate, at: place(TOVA, size) })
+        let longer =
+            |change: f64| format!("{} {}", percent(change.abs()), if change < 0.0 { "shorter" } else { "longer" });
+        let range = signed_interval(estimate, ["shorter", "longer"], percent);
+        let by = longer(estimate.value);
+        let said = format!("stories of {} are {by} than the full cache's{range}", with(TOVA, size));
+        Some(Observation { estimate, said })
     })
 }
 
-pub(super) fn timed(
+/// How many times as many tokens per second are decoded as with the full cache.
+pub(super) fn speed(evidence: &Evidence<'_>) -> Vec<Finding> {
+    timed(evidence, |(speed, _), place| {
+        let speed = speed?;
+        let said = format!("{place} decodes {speed:.2} times as many tokens per second as the full cache");
+        Some(Observation::of(speed, said))
+    })
+}
+
+/// The memory of a cache in percent of the full cache's.
+pub(super) fn memory(evidence: &Evidence<'_>) -> Vec<Finding> {
+    timed(evidence, |(_, memory), place| {
+        let share = 100.0 * memory?;
+        Some(Observation::of(share, format!("{place} takes {} of the full cache's memory", percent(share))))
+    })
+}
+
+/// Speed and memory relative to the full cache, at an eighth of the length.
+fn timed(
     evidence: &Evidence<'_>,
-    choose: impl Fn((Option<f64>, Option<f64>)) -> Option<f64>,
+    observe: impl Fn((Option<f64>, Option<f64>), String) -> Option<Observation>,
 ) -> Vec<Finding> {
     let tables = throughput::tables(&evidence.results.series, &Paper);
     let keys: Vec<SeriesKey> = tables.iter().map(|table| table.key.clone()).collect();
     let found = tables.iter().filter_map(|table| {
         let size = table.key.length / 8;
-        let value = choose(table.relative(TOVA, Some(size)))?;
-        Some((table.key.title(&keys), Observation::of(value, place(TOVA, size))))
+        let observed = observe(table.relative(TOVA, Some(size)), with(TOVA, size))?;
+        Some((table.key.title(&keys), observed))
     });
     found.collect()
 }
@@ -209,7 +269,8 @@ pub(super) fn lifetimes(evidence: &Evidence<'_>) -> Vec<Finding> {
         let away = points.filter_map(|point| {
             let size = point.cache_size?;
             let value = (point.estimate.value - identity(panel.key.length, size)).abs();
-            Some(Observation::of(value, place(&point.policy, size)))
+            let said = format!("the farthest is {}, {value:.2} steps away", with(&point.policy, size));
+            Some(Observation::of(value, said))
         });
         away.max_by(|a, b| a.estimate.value.total_cmp(&b.estimate.value))
     })
@@ -222,7 +283,10 @@ pub(super) fn recent(evidence: &Evidence<'_>) -> Vec<Finding> {
         let points = panel.points.iter().filter(|point| point.policy == TOVA);
         let away = |value: f64| (value - middle).abs();
         let point = points.max_by(|a, b| away(a.estimate.value).total_cmp(&away(b.estimate.value)))?;
-        Some(Observation { estimate: point.estimate, at: place(TOVA, point.cache_size?) })
+        let (estimate, place) = (point.estimate, with(TOVA, point.cache_size?));
+        let said =
+            format!("{place} is farthest from that: {}{}", percent(estimate.value), interval(estimate, percent));
+        Some(Observation { estimate, said })
     })
 }
 
@@ -232,7 +296,14 @@ pub(super) fn first_token(evidence: &Evidence<'_>) -> Vec<Finding> {
         let share = |steps: f64| 100.0 * steps / f64::from(section.key().length.max(1));
         let sizes = section.sizes_of(TOVA).into_iter().filter_map(|size| {
             let steps = section.steps("position:0", TOVA, size)?;
-            Some(Observation { estimate: scaled(steps, share), at: place(TOVA, size) })
+            let estimate = scaled(steps, share);
+            let range = interval(estimate, percent);
+            let said = format!(
+                "{} keeps it least, for {} of the steps{range}",
+                with(TOVA, size),
+                percent(estimate.value)
+            );
+            Some(Observation { estimate, said })
         });
         Some((section.title().to_owned(), least(sizes)?))
     });

@@ -12,6 +12,7 @@ mod figures;
 mod measure;
 mod numbers;
 mod published;
+mod said;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::numbers::{self, LENGTH, NUMBERS, RECENT_SHARE, Speed, TABLE_5_SIZES, TagSteps};
 use super::{Evidence, TOVA, claim};
-use crate::report::{Beside, Entry, Extra, Published, Results, SeriesKey};
+use crate::report::{Beside, Entry, Published, Results, SeriesKey, Sheet};
 
 /// The paper's numbers.
 pub(super) struct Paper;
@@ -43,8 +43,8 @@ impl Published for Paper {
         )
     }
 
-    fn extra(&self, results: &Results<'_>) -> Extra {
-        claim::extra(&Evidence::of(results))
+    fn extra(&self, results: &Results<'_>) -> Vec<Sheet> {
+        claim::sheets(&Evidence::of(results))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Results;
 use super::points::Panel;
-use super::write_report::Report;
+use super::write_report::{Options, Report};
 use crate::ledger::Row;
 use crate::paper::ROWS;
 
@@ -12,7 +12,7 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
 
 /// Calls a function with the report of some rows.
 pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
-    f(&Report::of(&Results::of(rows).unwrap(), &[], &()))
+    f(&Report::of(&Results::of(rows).unwrap(), &Options::everything(""), &()))
 }
 
 /// The rows of one cell and metric. Each sample has a name, a value and a weight, and is a cluster of its own.

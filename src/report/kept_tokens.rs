@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::special_tokens;
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::ledger::Row;
 
@@ -38,7 +39,10 @@ pub(super) fn sheets(rows: &[&Row], title: &str) -> Vec<Sheet> {
         name: visible(text),
         cells: [format!("{steps:.0}"), times.to_string()].map(|number| Some(Entry::plain(number))).to_vec(),
     };
-    let about = format!("Of {} different tokens that occur {how}. A space is shown as ␣.", tokens.len());
+    let about = format!(
+        "Of {} different tokens that occur {how}. A space is shown as ␣, a special token by its name in ⟨⟩.",
+        tokens.len()
+    );
     let sheet = |end: &str, lines: Vec<Line>| {
         let grid = Grid { columns: ["steps", "times"].map(str::to_owned).to_vec(), lines };
         Sheet::new(format!("{title} ({end} first)"), &about, "token", grid)
@@ -50,8 +54,9 @@ pub(super) fn sheets(rows: &[&Row], title: &str) -> Vec<Sheet> {
     sheets.into_iter().filter(|sheet| !sheet.grid.lines.is_empty()).collect()
 }
 
-/// White space and control characters made visible.
+/// White space and control characters made visible, and special tokens as marks.
 fn visible(text: &str) -> String {
+    let text = special_tokens::marked(text);
     let one = |c: char| match c {
         ' ' => "␣".to_owned(),
         c if c.is_control() || c.is_whitespace() => c.escape_debug().to_string(),
@@ -66,7 +71,9 @@ mod tests {
 
     #[test]
     fn white_space_is_visible() {
-        for (text, expected) in [("\n", "\\n"), (" the", "␣the"), ("'s", "'s"), ("<0x0A>", "<0x0A>")] {
+        for (text, expected) in
+            [("\n", "\\n"), (" the", "␣the"), ("'s", "'s"), ("<0x0A>", "<0x0A>"), ("<s>", "⟨BOS⟩")]
+        {
             assert_eq!(visible(text), expected);
         }
     }

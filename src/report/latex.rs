@@ -55,7 +55,10 @@ fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
     for (title, sheets) in groups {
         for together in sheets.chunks(TOGETHER) {
             for sheet in together {
-                let words = title.iter().flat_map(|title| title.split(" \u{B7} ")).chain([sheet.title.as_str()]);
+                // How many claims hold is no part of a name.
+                let own = if sheet.has_sentences() { sheet.title.split(':').next() } else { None };
+                let own = own.unwrap_or(&sheet.title);
+                let words = title.iter().flat_map(|title| title.split(" \u{B7} ")).chain([own]);
                 let slug = words.map(escape::slug).collect::<Vec<_>>().join("-");
                 let seen = labels.entry(slug.clone()).or_default();
                 *seen += 1;
@@ -83,9 +86,13 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
     );
     if !sheet.grid.lines.is_empty() {
         let columns = sheet.grid.columns.iter().map(|column| escape::latex(column));
+        let (first, others) = match sheet.has_sentences() {
+            true => ("p{.3\\linewidth}", "p{.2\\linewidth}"),
+            false => ("l", "r"),
+        };
         let head: Vec<String> = std::iter::once(escape::latex(sheet.corner)).chain(columns).collect();
         table.push_str(&format!(
-            "  \\tovabenchfit{{%\n  \\begin{{tabular}}{{@{{}}l*{{{}}}{{r}}@{{}}}}\n    \\toprule\n    {} \\\\\n    \
+            "  \\tovabenchfit{{%\n  \\begin{{tabular}}{{@{{}}{first}*{{{}}}{{{others}}}@{{}}}}\n    \\toprule\n    {} \\\\\n    \
              \\midrule\n",
             sheet.grid.columns.len(),
             head.join(" & ")
@@ -146,7 +153,7 @@ mod tests {
             "\\begin{tabular}{@{}l*{7}{r}@{}}\n    \\toprule\n    policy & 64 & 128 & 256 & 512 & 1024 & 2048 & 4096 \\\\\n",
             "    tova & \\textbf{9.53} & \\textbf{8.32} & \\textbf{7.71} & \\textbf{7.41} & \\textbf{7.25} & \\textbf{7.17} & 7.16 \\\\[-0.7ex]\n",
             "     & \\tovabenchspread{\\ensuremath{\\pm}",
-            "    tova \\ensuremath{-} h2o & \\textbf{\\ensuremath{-}0.69} & ",
+            "    window \\ensuremath{-} tova & \\textbf{+4803} & ",
         ] {
             assert!(file.contains(expected), "{expected}: {file}");
         }

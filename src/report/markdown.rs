@@ -1,7 +1,9 @@
-//! The report as one Markdown file: what was measured, tables with intervals, warnings, and links to the figures.
+//! The report as one Markdown file: what was asked, links to the figures, tables with intervals and warnings, and where the
+//! numbers come from.
 
 use anyhow::Result;
 
+use super::asked::Asked;
 use super::curve::Figure;
 use super::format::Files;
 use super::points::Panel;
@@ -27,19 +29,13 @@ pub(super) fn sheets(sheets: &[Sheet]) -> String {
 }
 
 fn file(report: &Report<'_>) -> String {
-    let mut file = String::from("# Cache size against quality\n\n");
-    file.push_str(&provenance(report.results.rows));
-    file.push_str(
-        "`full` is the model with an unbounded cache. `truncate` is the same model on texts cut to the cache size (the \
-         paper's Baseline). Neither is a cache policy.\n\n",
-    );
-    if let Some(smallest) = &report.smallest {
-        push_sheet(&mut file, "##", smallest);
-    }
+    let mut file = format!("# {}\n\n", escape::markdown(&report.asked.title()));
+    push_asked(&mut file, &report.asked);
     report.figures.combined.iter().for_each(|figure| push_figure(&mut file, figure, report.linked));
     let mut last: Option<&SeriesKey> = None;
     for (i, panel) in report.panels.iter().enumerate() {
-        if last != Some(&panel.key) {
+        let is_first = last != Some(&panel.key);
+        if is_first {
             file.push_str(&format!("## {}\n\n", escape::markdown(&panel.key.title(&report.keys))));
             file.push_str(&format!("{}\n\n", panel.key.line(escape::markdown)));
             if let Some(timing) = report.timing(&panel.key) {
@@ -47,17 +43,39 @@ fn file(report: &Report<'_>) -> String {
             }
             last = Some(&panel.key);
         }
-        push_panel(&mut file, panel);
+        let of_key = report.keys.iter().position(|key| *key == panel.key);
+        let enough = of_key.and_then(|at| report.enough_of[at].as_ref()).filter(|_| is_first);
         report.figures_of(i).for_each(|figure| push_figure(&mut file, figure, report.linked));
+        push_panel(&mut file, panel, enough, report.reference.as_deref());
         for (parts, _) in report.breakdowns_of(panel) {
             sheets::of_parts(parts).iter().for_each(|(_, sheet)| push_sheet(&mut file, "####", sheet));
         }
     }
+    report.enough.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
+    push_list(&mut file, &report.unmeasured);
     for (section, figures) in report.sections.iter().zip(&report.section_figures) {
         push_section(&mut file, section, figures, report.linked);
     }
-    report.extra.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
+    report.extra.iter().for_each(|sheet| push_folded(&mut file, &sheet.title, |file| push_body(file, sheet)));
+    file.push_str(&format!("## Where the numbers come from\n\n{}", provenance(report.results.rows)));
     file
+}
+
+/// What was asked: models, policies with their definitions, cache sizes and data.
+pub(super) fn push_asked(file: &mut String, asked: &Asked) {
+    let models: Vec<String> = asked.models.iter().map(|model| escape::markdown(model)).collect();
+    *file += &format!("- **Models:** {}\n- **Policies:**\n", models.join(", "));
+    for (name, words) in &asked.policies {
+        *file += &format!("  - **{}** {}\n", escape::markdown(name), escape::markdown(words));
+    }
+    if !asked.sizes.is_empty() {
+        *file += &format!("- **Cache sizes:** {}\n", asked.sizes());
+    }
+    *file += "- **Data:**\n";
+    for (title, words) in &asked.data {
+        *file += &format!("  - {}: {}\n", escape::markdown(title), escape::markdown(words));
+    }
+    file.push('\n');
 }
 
 /// Which tokens are kept.
@@ -72,16 +90,23 @@ pub(super) fn push_section(
     section.sheets().iter().for_each(|sheet| push_sheet(file, "###", sheet));
 }
 
-fn push_panel(file: &mut String, panel: &Panel) {
+/// A metric: its numbers, how much cache is enough, and what they are compared with.
+fn push_panel(file: &mut String, panel: &Panel, enough: Option<&Sheet>, reference: Option<&str>) {
     let [value, difference] = [sheets::value(panel), sheets::difference(panel)];
-    value.iter().chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
-    if let Some(sheet) = pairing::sheet(panel) {
-        let title = escape::markdown(&capital(&sheet.title));
-        file.push_str(&format!("<details><summary>{title}</summary>\n\n"));
-        push_body(file, &sheet);
-        push_outcomes(file, panel);
-        file.push_str("</details>\n\n");
+    value.iter().chain(enough).chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
+    if let Some(sheet) = pairing::sheet(panel, reference) {
+        push_folded(file, &sheet.title, |file| {
+            push_body(file, &sheet);
+            push_outcomes(file, panel, reference);
+        });
     }
+}
+
+/// What a reader opens.
+fn push_folded(file: &mut String, title: &str, inside: impl FnOnce(&mut String)) {
+    *file += &format!("<details><summary>{}</summary>\n\n", escape::markdown(&capital(title)));
+    inside(file);
+    file.push_str("</details>\n\n");
 }
 
 /// A sheet under a heading.
@@ -91,13 +116,15 @@ pub(super) fn push_sheet(file: &mut String, level: &str, sheet: &Sheet) {
 }
 
 /// A sheet without its title; the corner is not escaped.
-pub fn push_body(file: &mut String, Sheet { about, corner, grid, notes, .. }: &Sheet) {
+pub fn push_body(file: &mut String, sheet: &Sheet) {
+    let Sheet { about, corner, grid, notes, .. } = sheet;
     if !about.is_empty() {
         *file += &format!("{}\n\n", escape::markdown(about));
     }
     if !grid.lines.is_empty() {
         let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(column)).collect();
-        *file += &format!("| {corner} | {} |\n|---|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
+        let alignment = if sheet.has_sentences() { "---|" } else { "---:|" };
+        *file += &format!("| {corner} | {} |\n|---|{}\n", columns.join(" | "), alignment.repeat(columns.len()));
         for line in &grid.lines {
             let cells = line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, cell));
             let cells: Vec<String> = std::iter::once(escape::markdown(&line.name)).chain(cells).collect();
@@ -116,8 +143,8 @@ fn push_list(file: &mut String, items: &[String]) {
 }
 
 /// One policy against the others, in a line for each outcome.
-pub(super) fn push_outcomes(file: &mut String, panel: &Panel) {
-    let Some((legend, outcomes)) = pairing::outcomes(panel) else { return };
+pub(super) fn push_outcomes(file: &mut String, panel: &Panel, reference: Option<&str>) {
+    let Some((legend, outcomes)) = pairing::outcomes(panel, reference) else { return };
     file.push_str(&format!("{}:\n\n", capital(&legend)));
     push_list(file, &outcomes);
 }
@@ -157,7 +184,7 @@ fn push_link(file: &mut String, title: &str, stem: &str, linked: Option<&str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, with_report};
+    use super::super::fixture::{cell, table_3, with_report};
     use super::super::table::{Grid, Line};
     use super::*;
 
@@ -174,6 +201,25 @@ mod tests {
         let shown = sheets(&[sheet]);
         let expected = "## T\\*\n\nAbout.\n\n| policy | 64 | &lt;128&gt; |\n|---|---:|---:|\n| a\\|b | 1 |  |\n\n- a warning\n\n";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn the_file_begins_with_what_was_asked_and_ends_with_where_it_comes_from() {
+        let file = with_report(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 12), file);
+        let order = [
+            "# Cache size against quality: test",
+            "- **Models:** meta-llama/Llama-2-7b-hf (bf16)",
+            "  - **full** the model with an unbounded cache",
+            "- **Cache sizes:** 64, 128",
+            "pg19: perplexity, 12 samples of 4096 tokens",
+            "### Perplexity\n",
+            "### How much cache is enough",
+            "### Perplexity: difference to full",
+            "<details><summary>Perplexity: window against the others",
+            "## Where the numbers come from",
+        ];
+        let places: Vec<Option<usize>> = order.iter().map(|part| file.find(part)).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {file}");
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! differences; [`write()`] puts a page, a Markdown report, CSV, LaTeX and figures into a folder, with what a caller has
 //! [`Published`] beside them. It needs no model, no network and no system fonts, and knows rows, not how they were measured.
 
+mod asked;
 pub(crate) mod axis;
 mod bootstrap;
 pub(crate) mod breakdown;
 pub(crate) mod chart;
 mod csv;
 pub(crate) mod curve;
+mod distance;
 mod distinct;
 pub mod escape;
 mod export;
@@ -29,6 +31,7 @@ pub mod order;
 mod pairing;
 mod pairs;
 mod points;
+mod policy_words;
 mod pool;
 mod pr_summary;
 mod provenance;
@@ -41,6 +44,7 @@ mod series_key;
 pub(crate) mod series_style;
 mod sheets;
 mod show;
+mod special_tokens;
 mod summary;
 pub(crate) mod table;
 pub(crate) mod throughput;
@@ -48,6 +52,7 @@ mod within;
 mod write_report;
 
 pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums};
+pub use distance::Distance;
 pub use distinct::distinct;
 pub use format::{FORMATS, Format};
 pub use markdown::push_body;
@@ -55,7 +60,7 @@ pub use pairs::Pair;
 pub(crate) use points::RUNNING;
 pub use points::{Panel, Point, place};
 pub use pool::{Resampled, resampled};
-pub use published::{Beside, Extra, Published};
+pub use published::{Beside, Published};
 pub use results::Results;
 pub use series::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label,
@@ -63,7 +68,7 @@ pub use series::{
 };
 pub use series_key::SeriesKey;
 pub use sheets::capital;
-pub use table::{Entry, Grid, Line, Sheet, text_under};
+pub use table::{CLAIM, Entry, Grid, Line, Sheet, text_under};
 pub use throughput::median;
-pub use within::Distance;
+
 pub use write_report::{Options, Written, write};

@@ -1,11 +1,12 @@
-//! Which differences between policies a report shows: one policy against each other one.
+//! Which differences between policies a report shows: one policy, the reference, against each other one.
 //!
-//! Differences are computed in `pairs`, and all of them are in `pairs.csv`.
+//! The reference is the one asked for, else the first policy of the sweep. Differences are computed in `pairs`, and all of
+//! them are in `pairs.csv`.
 
 use std::collections::BTreeSet;
 
 use super::pairs::Pair;
-use super::points::{self, Panel, Point};
+use super::points::{self, Panel};
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::metric::{Better, Property};
 
@@ -25,14 +26,18 @@ fn outcome(pair: &Pair, better: Better) -> &'static str {
 /// Pairs by the other policy, in the panel's order.
 type Others<'p> = Vec<(&'p str, Vec<Pair>)>;
 
-/// The policy that all others are compared with, and its pairs, each from its side: TOVA where it was measured, else the
-/// policy that is best at most sizes; `None` where nothing is compared or neither way is better.
-fn reference(panel: &Panel) -> Option<(&str, Others<'_>)> {
+/// The reference policy of a panel and its pairs, each from its side: the policy `asked` for, else the first that the
+/// panel has; cut text is no policy. `None` where nothing is compared or neither way
+/// is better.
+fn reference<'p>(panel: &'p Panel, asked: Option<&str>) -> Option<(&'p str, Others<'p>)> {
     if panel.metric.better == Better::Unknown {
         return None;
     }
     let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
-    let reference = policies().find(|policy| *policy == "tova").or_else(|| best(panel))?;
+    let reference = match asked {
+        Some(asked) => policies().find(|policy| *policy == asked)?,
+        None => policies().find(|policy| *policy != "truncate")?,
+    };
     let others = policies().map(|other| {
         let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
             (first, second) if first == reference && second == other => Some(pair.clone()),
@@ -45,27 +50,14 @@ fn reference(panel: &Panel) -> Option<(&str, Others<'_>)> {
     (!others.is_empty()).then_some((reference, others))
 }
 
-/// The policy that is best at most sizes; the first of equals.
-fn best(panel: &Panel) -> Option<&str> {
-    let points = || panel.points.iter().filter(|point| point.is_policy());
-    let better = |a: f64, b: f64| if panel.metric.better == Better::Lower { a < b } else { a > b };
-    let is_best = |own: &&Point| {
-        let mut at_size = points().filter(|point| point.cache_size == own.cache_size);
-        !at_size.any(|point| better(point.estimate.value, own.estimate.value))
-    };
-    let times_best = |policy: &&str| points().filter(|point| point.policy == *policy).filter(is_best).count();
-    let policies = panel.policies().into_iter().filter(|policy| !matches!(*policy, "full" | "truncate"));
-    policies.rev().max_by_key(times_best)
-}
-
 /// The number of pairs that differ anywhere.
 fn comparisons(panel: &Panel) -> usize {
     panel.pairs.iter().filter(|pair| pair.simultaneous.is_some() && !pair.is_equal()).count()
 }
 
 /// The table of one policy against each other.
-pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let (reference, others) = reference(panel).filter(|_| !panel.metric.has(Property::Detail))?;
+pub(super) fn sheet(panel: &Panel, asked: Option<&str>) -> Option<Sheet> {
+    let (reference, others) = reference(panel, asked).filter(|_| !panel.metric.has(Property::Detail))?;
     let sizes: BTreeSet<u32> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
     let lines = others.iter().map(|(other, pairs)| {
         let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
@@ -110,9 +102,9 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
 
 /// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same
 /// outcomes, and how to read them; `None` where nothing was compared.
-pub(super) fn outcomes(panel: &Panel) -> Option<(String, Vec<String>)> {
+pub(super) fn outcomes(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>)> {
     let comparisons = comparisons(panel);
-    let (reference, others) = reference(panel).filter(|_| comparisons > 0)?;
+    let (reference, others) = reference(panel, asked).filter(|_| comparisons > 0)?;
     let warning = points::few_clusters(panel.clusters).map_or("", |_| ", likely too often with so few clusters");
     let legend = format!("outcomes that hold for all {comparisons} comparisons simultaneously (95 %{warning})");
     let sizes = panel.sizes();
@@ -156,7 +148,7 @@ mod tests {
     #[test]
     fn the_paper_s_table_against_tova() {
         let panels = panels(&table_3("m", 1.0, 100));
-        let sheet = sheet(&panels[0]).unwrap();
+        let sheet = sheet(&panels[0], Some("tova")).unwrap();
         assert_eq!(sheet.title, "perplexity: tova against the others");
         let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names.len(), 7);
@@ -175,7 +167,7 @@ mod tests {
             "{}",
             sheet.about
         );
-        let (_, found) = outcomes(&panels[0]).unwrap();
+        let (_, found) = outcomes(&panels[0], Some("tova")).unwrap();
         let others = "truncate, window, window+1, window+4, h2o, tova-head";
         let expected = [
             format!("tova against {others}: better at 64–2048; equal at 4096"),
@@ -195,27 +187,33 @@ mod tests {
     }
 
     #[test]
-    fn higher_may_be_better_and_the_best_is_the_reference() {
+    fn higher_may_be_better_and_the_first_policy_is_the_reference() {
         let all = [
             scores("window", &[(8, 0.3), (16, 0.5), (32, 0.4)]),
             scores("h2o", &[(8, 0.4), (16, 0.4), (32, 0.4)]),
             scores("truncate", &[(8, 0.9)]),
         ];
         let panels = panels(&all.concat());
-        // Window and H2O are best at two sizes each, the larger and the same; the first in order stands.
-        let (_, found) = outcomes(&panels[0]).unwrap();
+        // The cut text comes first and is no policy.
+        assert_eq!(panels[0].policies(), ["truncate", "window", "h2o"]);
+        let (_, found) = outcomes(&panels[0], None).unwrap();
         assert_eq!(found[0], "window against truncate: worse at 8");
         assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
+        // Asked for, any of them is the reference, and the same pairs are told from its side.
+        let (_, turned) = outcomes(&panels[0], Some("h2o")).unwrap();
+        assert_eq!(turned[1], "h2o against window: better at 8; worse at 16; equal at 32");
+        assert!(sheet(&panels[0], Some("truncate")).unwrap().title.ends_with("truncate against the others"));
+        assert!(sheet(&panels[0], Some("tova")).is_none() && sheet(&panels[0], Some("full")).is_none());
         assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
     }
 
     #[test]
     fn one_policy_or_no_direction_makes_no_table() {
         let sample = [("a", 1.0, 1.0)];
-        assert!(sheet(&panels(&cell("nll", "tova", Some(8), &sample))[0]).is_none());
+        assert!(sheet(&panels(&cell("nll", "tova", Some(8), &sample))[0], None).is_none());
         let unknown = ["tova", "window"].map(|policy| cell("cost", policy, Some(8), &sample));
         let panels = panels(&unknown.concat());
-        assert!(sheet(&panels[0]).is_none() && outcomes(&panels[0]).is_none());
+        assert!(sheet(&panels[0], None).is_none() && outcomes(&panels[0], None).is_none());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }
 }

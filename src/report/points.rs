@@ -3,7 +3,7 @@
 //! A panel is everything that may stand in one table: one key, one metric, one slice of the samples. All its points are
 //! resampled with the same draws of clusters. Warnings about the data behind a number are made here; nothing is drawn.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
 use indexmap::IndexSet;
@@ -49,6 +49,8 @@ impl Point {
 #[derive(Clone, Debug)]
 pub struct Panel {
     pub key: SeriesKey,
+    /// Tokens of a sample; `None` where samples have several lengths, as needles may.
+    pub length: Option<u32>,
     pub metric: Metric,
     /// The slice of every sample that the panel is about, such as `distance:512-1023`; `None`: all of it.
     pub slice: Option<String>,
@@ -79,9 +81,22 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
         panels.push(Panel { chance, ..panel(key.clone(), metric, *slice, series) });
     }
     panels.extend(running(all));
+    let several: BTreeSet<SeriesKey> = of_several_lengths(&panels);
+    panels.iter_mut().filter(|panel| several.contains(&panel.key)).for_each(|panel| panel.length = None);
     let keys: IndexSet<&SeriesKey> = all.keys().map(|(key, ..)| key).collect();
     panels.sort_by(|a, b| (keys.get_index_of(&a.key), a.order()).cmp(&(keys.get_index_of(&b.key), b.order())));
     panels
+}
+
+/// The keys whose samples have several lengths.
+fn of_several_lengths(panels: &[Panel]) -> BTreeSet<SeriesKey> {
+    let mut lengths: BTreeMap<&SeriesKey, BTreeSet<&str>> = BTreeMap::new();
+    for panel in panels {
+        let length = panel.slice.as_deref().and_then(|slice| slice.strip_prefix("length:"));
+        // A length with a depth is a slice as well.
+        lengths.entry(&panel.key).or_default().extend(length.and_then(|length| length.split(' ').next()));
+    }
+    lengths.into_iter().filter(|(_, lengths)| lengths.len() > 1).map(|(key, _)| key.clone()).collect()
 }
 
 /// Rows of such a slice are about a piece of a long text.
@@ -197,7 +212,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
     let is_compared = slice.is_none() && !metric.is_timed();
     let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
     let slice = slice.map(str::to_owned);
-    Panel { key, metric, slice, chance: None, points, pairs, samples, clusters, notes }
+    Panel { length: Some(key.length), key, metric, slice, chance: None, points, pairs, samples, clusters, notes }
 }
 
 /// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.

@@ -1,16 +1,15 @@
 //! `summary.md`: the short answer as Markdown, to be posted with a pull request, without figures and details.
 
+use super::escape;
 use super::markdown;
 use super::sheets;
 use super::table::Sheet;
 use super::write_report::Report;
 
-/// The whole file: how small a cache is enough, and of each key's first metric the difference to the full cache.
+/// The whole file: what was asked, of each key's first metric the difference to the full cache, and how much cache is enough.
 pub(super) fn file(report: &Report<'_>) -> String {
-    let mut file = String::from("# Cache size against quality, in short\n\n");
-    if let Some(sheet) = &report.smallest {
-        markdown::push_sheet(&mut file, "##", sheet);
-    }
+    let mut file = format!("# {}\n\n", escape::markdown(&report.asked.title()));
+    markdown::push_asked(&mut file, &report.asked);
     for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
         let [panel, ..] = of_key else { continue };
         let Some(value) = sheets::value(panel) else { continue };
@@ -23,8 +22,10 @@ pub(super) fn file(report: &Report<'_>) -> String {
         let full = panel.full().map(|full| format!("Full cache: {}. ", panel.metric.show(full.estimate.value)));
         let counted = format!("{} samples from {} clusters.", panel.samples, panel.clusters);
         file.push_str(&format!("{}{counted}\n\n", full.unwrap_or_default()));
-        markdown::push_outcomes(&mut file, panel);
+        markdown::push_outcomes(&mut file, panel, report.reference.as_deref());
     }
+    let enough = report.enough.iter().chain(report.enough_of.iter().flatten().filter(|_| report.enough.is_none()));
+    enough.for_each(|sheet| markdown::push_sheet(&mut file, "##", sheet));
     file
 }
 
@@ -38,15 +39,16 @@ mod tests {
         let file = with_report(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100), file);
         for expected in [
             "| within | truncate |",
-            "| 0.4 PPL · Llama-2-7b-hf · pg19 |",
+            "- **Cache sizes:** 64, 128, 256, 512, 1024, 2048, 4096",
+            "| 0.4 PPL |",
             "**512 (1/8)**",
             "## Perplexity: difference to full · Llama-2-7b-hf · pg19",
             "Full cache: 7.16. 100 samples from 100 clusters.",
-            "- tova against truncate",
+            "- window against truncate",
         ] {
             assert!(file.contains(expected), "{expected}: {file}");
         }
-        assert!(!file.contains("![") && file.lines().count() < 50, "{file}");
+        assert!(!file.contains("![") && file.lines().count() < 60, "{file}");
     }
 
     #[test]

@@ -15,13 +15,6 @@ pub struct Beside {
     pub source: String,
 }
 
-/// Sheets after the report's own, and lines at the end of the short answer.
-#[derive(Default)]
-pub struct Extra {
-    pub sheets: Vec<Sheet>,
-    pub terminal: String,
-}
-
 /// Published results that a report shows beside what was measured. By default there are none.
 pub trait Published {
     /// Beside the table of decoding speed, whose lines are policies at sizes.
@@ -39,9 +32,9 @@ pub trait Published {
         String::new()
     }
 
-    /// Sheets of its own about the results.
-    fn extra(&self, _results: &Results<'_>) -> Extra {
-        Extra::default()
+    /// Sheets of its own about the results, which come after the report's.
+    fn extra(&self, _results: &Results<'_>) -> Vec<Sheet> {
+        Vec::new()
     }
 }
 

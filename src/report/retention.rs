@@ -38,7 +38,7 @@ pub(crate) struct Section<'a> {
 /// The cache size that maps are drawn at and tables sorted by, where it was measured: the paper's.
 const USUAL_SIZE: u32 = 512;
 /// What the terminal names.
-const MOST_NAMED: usize = 6;
+const MOST_NAMED: usize = 4;
 /// The metric of the whole section.
 const LIFETIME: &str = "lifetime";
 
@@ -83,12 +83,13 @@ pub(super) fn terminal(sections: &[Section<'_>]) -> String {
         for (policy, sizes) in &section.policies {
             let size = reference(sizes);
             let slices = section.kinds_at(policy, size).into_iter().take(MOST_NAMED);
-            let named: Vec<String> = slices.map(|(slice, steps)| format!("{slice} {}", show(steps))).collect();
+            let named: Vec<String> =
+                slices.map(|(slice, steps)| format!("{} {}", slice.replace(':', " "), show(steps))).collect();
             let (policy, named) = (escape::plain(policy), named.join(", "));
             text.push_str(&format!("{title}kept longest by {policy} at {size}, in steps: {named}\n"));
         }
     }
-    if text.is_empty() { text } else { format!("\n{text}") }
+    text
 }
 
 /// The size that maps are drawn at and tables sorted by: the usual one, or one in the middle.
@@ -313,7 +314,7 @@ mod tests {
         assert!(text.contains("| \\\\n | 15 | 2 |") && text.contains("␣a\\|b"), "{text}");
         let text = terminal(&sections);
         assert!(
-            text.contains("kept longest by tova at 8, in steps: class:digits 6.0000, tag:NOUN 0.5000"),
+            text.contains("kept longest by tova at 8, in steps: class digits 6.0000, tag NOUN 0.5000"),
             "{text}"
         );
         // Tables of samples make no panels.

@@ -14,21 +14,24 @@ use crate::metric::Better;
 /// The header above the names of policies.
 pub(super) const POLICY: &str = "policy";
 
-/// All tables with what they have in common: the one over all keys, then key after key, sections, and the caller's.
+/// All tables with what they have in common: key after key, the one over all keys, sections, and the caller's.
 pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
-    let mut all: Vec<(Option<String>, Vec<Sheet>)> =
-        report.smallest.iter().map(|sheet| (None, vec![sheet.clone()])).collect();
-    for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
+    let mut all: Vec<(Option<String>, Vec<Sheet>)> = Vec::new();
+    let reference = report.reference.as_deref();
+    for (of_key, enough) in report.panels.chunk_by(|a, b| a.key == b.key).zip(&report.enough_of) {
         let key = &of_key[0].key;
         let mut sheets: Vec<Sheet> = report.timing(key).map(of_timing).into_iter().collect();
-        for panel in of_key {
-            sheets.extend([value(panel), difference(panel), pairing::sheet(panel)].into_iter().flatten());
+        for (place, panel) in of_key.iter().enumerate() {
+            sheets.extend(value(panel));
+            sheets.extend(enough.clone().filter(|_| place == 0));
+            sheets.extend([difference(panel), pairing::sheet(panel, reference)].into_iter().flatten());
             sheets.extend(
                 report.breakdowns_of(panel).flat_map(|(parts, _)| of_parts(parts)).map(|(_, sheet)| sheet),
             );
         }
         all.push((Some(key.title(&report.keys)), sheets));
     }
+    all.extend(report.enough.iter().map(|sheet| (None, vec![sheet.clone()])));
     all.extend(report.sections.iter().map(|section| (Some(section.heading()), section.sheets())));
     all.extend(report.extra.iter().map(|sheet| (None, vec![sheet.clone()])));
     all

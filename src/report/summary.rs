@@ -1,108 +1,226 @@
-//! The short answer, for a terminal: a table or two per key, as plain text without colour.
+//! The short answer, for a terminal: one table a task, how much cache is enough, and nothing else; or every table.
+//!
+//! Plain text without colour.
 
-use super::points::Panel;
+use super::points::{self, Panel};
 use super::sheets;
-use super::table::{self, Sheet, Show};
+use super::table::{self, Entry, Grid, Line, Show};
 use super::throughput::{self, Throughput};
 use super::write_report::Report;
-use super::{escape, pairing};
+use super::{escape, pairing, retention};
+use crate::format::counted;
 use crate::metric::Better;
 
-/// Tables of the first metric of each key (perplexity where there is one) with the difference to the full cache, and of
-/// recall; of a timing its one table.
+/// Columns of a terminal; intervals stand beside their numbers where the table is no wider.
+const WIDTH: usize = 110;
+/// Most tables of the short answer; the others are counted.
+const MOST_TABLES: usize = 6;
+/// Most warnings below a table; the others are counted.
+const MOST_NOTES: usize = 2;
+
+/// The table of the first metric of each key (perplexity where there is one), of a timing its one table, and how much cache
+/// is enough.
 pub(super) fn text(report: &Report<'_>) -> String {
-    let mut blocks = Vec::new();
-    for of_key in report.panels.chunk_by(|a, b| a.key == b.key) {
-        let [panel, others @ ..] = of_key else { continue };
+    let of_keys: Vec<&[Panel]> = report.panels.chunk_by(|a, b| a.key == b.key).collect();
+    let mut blocks: Vec<String> = Vec::new();
+    for panel in of_keys.iter().take(MOST_TABLES).filter_map(|panels| panels.first()) {
         let title = panel.key.title(&report.keys);
-        if let Some(timing) = report.timing(&panel.key) {
-            blocks.push(speed(timing, &title));
-            continue;
-        }
-        blocks.push(block(panel, &title) + &outcomes(panel));
-        let (recall, others): (Vec<&Panel>, Vec<&Panel>) =
-            others.iter().partition(|panel| panel.metric.id == "recall");
-        blocks.extend(recall.iter().map(|panel| block(panel, &title)));
-        if !others.is_empty() {
-            let names: Vec<&str> = others.iter().map(|panel| &*panel.metric.label).collect();
-            blocks.push(format!("also measured: {}\n", names.join("; ")));
-        }
+        blocks.push(match report.timing(&panel.key) {
+            Some(timing) => speed(timing, &title),
+            None => block(panel, &title),
+        });
     }
-    blocks.extend(report.smallest.as_ref().map(enough));
+    if of_keys.len() > MOST_TABLES {
+        blocks.push(format!("{} more in the report\n", counted(of_keys.len() - MOST_TABLES, "table")));
+    }
+    blocks.push(legend(&of_keys));
+    if !report.enough_in_short.is_empty() {
+        let lines = report.enough_in_short.iter().map(|line| wrapped(&format!("  {}", escape::plain(line))));
+        blocks.push(format!("How much cache is enough\n{}", lines.collect::<String>()));
+    }
+    if !report.unmeasured.is_empty() {
+        blocks.push(report.unmeasured.iter().map(|note| format!("note: {note}\n")).collect());
+    }
+    blocks.extend(Some(retention::terminal(&report.sections)).filter(|kept| !kept.is_empty()));
+    blocks.retain(|block| !block.is_empty());
     blocks.join("\n")
 }
 
-/// One policy against the others, in a line for each outcome.
-fn outcomes(panel: &Panel) -> String {
-    let Some((legend, outcomes)) = pairing::outcomes(panel) else { return String::new() };
-    let lines: String = outcomes.iter().map(|outcome| format!("  {}\n", escape::plain(outcome))).collect();
-    format!("{legend}:\n{lines}")
-}
-
-/// The smallest caches.
-fn enough(sheet: &Sheet) -> String {
-    let notes = sheet.notes.iter().map(|note| format!("note: {}\n", escape::plain(note)));
-    let notes: String = notes.collect();
-    if sheet.grid.lines.is_empty() {
-        return notes;
+/// Every table of the report, with outcomes of pairs.
+pub(super) fn everything(report: &Report<'_>) -> String {
+    let mut blocks: Vec<String> = Vec::new();
+    for (title, sheets) in sheets::all(report) {
+        for sheet in sheets {
+            let title = title.as_ref().map_or_else(String::new, |title| format!(" \u{B7} {title}"));
+            blocks.push(table::sheet_text(&table::Sheet { title: format!("{}{title}", sheet.title), ..sheet }));
+        }
     }
-    format!("{}\n{}{notes}", sheet.title, table::text_under(sheet.corner, &sheet.grid))
+    for panel in &report.panels {
+        let Some((legend, outcomes)) = pairing::outcomes(panel, report.reference.as_deref()) else { continue };
+        let lines: String = outcomes.iter().map(|outcome| format!("  {}\n", escape::plain(outcome))).collect();
+        let name = format!("{} \u{B7} {}", panel.metric.label, panel.key.title(&report.keys));
+        blocks.push(format!("{name}: {legend}\n{lines}"));
+    }
+    blocks.extend(Some(retention::terminal(&report.sections)).filter(|kept| !kept.is_empty()));
+    blocks.join("\n")
 }
 
 fn speed(table: &Throughput, title: &str) -> String {
     let device = escape::plain(&table.key.device);
-    let shown = table::text_under(throughput::CORNER, &table.grid());
-    format!("decoding \u{B7} {title}\n{shown}\n{}\n{device}\n", table.legend())
+    let grid = table.grid();
+    // Where it is too wide, the last columns are in the report only.
+    let narrower = (1..=grid.columns.len()).rev().map(|columns| {
+        let lines = grid.lines.iter().map(|line| Line { cells: line.cells[..columns].to_vec(), ..line.clone() });
+        let grid = Grid { columns: grid.columns[..columns].to_vec(), lines: lines.collect() };
+        without_spreads(throughput::CORNER, &grid)
+    });
+    let shown = beside(throughput::CORNER, &grid).or_else(|| narrower.into_iter().find(|shown| fits(shown)));
+    let shown = shown.unwrap_or_else(|| without_spreads(throughput::CORNER, &grid));
+    let title = wrapped(&format!("decoding \u{B7} {title} \u{B7} {device}"));
+    format!("{title}{shown}{}", wrapped(&table.legend()))
 }
 
+/// A panel under one line that says what it is and over how many samples.
 fn block(panel: &Panel, title: &str) -> String {
-    let name = &panel.metric.label;
-    let mut block = format!("{name} \u{B7} {title}\n");
-    if let Some(grid) = table::grid(panel, Show::Value) {
-        block.push_str(&table::text_under("cache size", &grid));
-    }
-    if let Some(grid) = table::grid(panel, Show::Difference) {
-        block.push_str("\ndifference to full\n");
-        block.push_str(&table::text_under("cache size", &grid));
-    }
-    block.push('\n');
-    block += match panel.metric.better {
-        Better::Lower => "lower is better; * best policy at that size",
-        Better::Higher => "higher is better; * best policy at that size",
-        Better::Unknown => "which way is better is not known",
+    let better = match panel.metric.better {
+        Better::Lower => ", lower is better",
+        Better::Higher => ", higher is better",
+        Better::Unknown => "",
     };
-    if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
-        block += "; ± half of the 95 % bootstrap interval";
+    let few = if is_few(panel) { " (few)" } else { "" };
+    let counts = format!("{}, {}{few}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"));
+    let mut block = wrapped(&format!("{}{better} \u{B7} {title} \u{B7} {counts}", panel.metric.label));
+    if let Some(grid) = table::grid(panel, Show::Value) {
+        block += &beside(sheets::POLICY, &grid).unwrap_or_else(|| without_spreads(sheets::POLICY, &grid));
     }
-    block += &sheets::guess(panel).map_or_else(String::new, |guess| format!("; {guess}"));
-    if panel.points.iter().any(|point| !point.complete) {
-        block += "; † not over all samples";
+    // The legend says it.
+    let said = points::few_clusters(panel.clusters);
+    let notes: Vec<&String> = panel.notes.iter().filter(|note| Some(*note) != said.as_ref()).collect();
+    for note in notes.iter().take(MOST_NOTES) {
+        block += &wrapped(&format!("note: {}", escape::plain(note)));
     }
-    block += &format!("\n{} samples from {} clusters\n", panel.samples, panel.clusters);
-    for note in &panel.notes {
-        block.push_str(&format!("note: {}\n", escape::plain(note)));
+    if notes.len() > MOST_NOTES {
+        block += &format!("note: {} more in the report\n", counted(notes.len() - MOST_NOTES, "warning"));
     }
     block
 }
 
+/// A table with intervals beside the numbers; `None` where it would be wider than a terminal.
+fn beside(corner: &str, grid: &Grid) -> Option<String> {
+    let entry = |entry: &Entry| {
+        let spread = entry.spread.as_ref().map_or_else(String::new, |spread| format!(" {spread}"));
+        Entry { number: format!("{}{spread}", entry.number), spread: None, ..entry.clone() }
+    };
+    let shown = table::text_under(corner, &with_entries(grid, entry));
+    Some(shown).filter(|shown| fits(shown))
+}
+
+fn fits(text: &str) -> bool {
+    text.lines().all(|line| line.chars().count() <= WIDTH)
+}
+
+/// A line of words as several that fit, all but the first indented.
+fn wrapped(text: &str) -> String {
+    let (mut all, mut line) = (String::new(), String::new());
+    for word in text.split_inclusive(' ') {
+        if line.chars().count() + word.trim_end().chars().count() > WIDTH && !line.trim().is_empty() {
+            all += &format!("{}\n", line.trim_end());
+            line = " ".repeat(4);
+        }
+        line += word;
+    }
+    format!("{all}{}\n", line.trim_end())
+}
+
+/// Whether there are too few clusters to trust the intervals.
+fn is_few(panel: &Panel) -> bool {
+    points::few_clusters(panel.clusters).is_some()
+}
+
+fn without_spreads(corner: &str, grid: &Grid) -> String {
+    table::text_under(corner, &with_entries(grid, |entry| Entry { spread: None, ..entry.clone() }))
+}
+
+fn with_entries(grid: &Grid, change: impl Fn(&Entry) -> Entry) -> Grid {
+    let line = |line: &Line| Line {
+        name: line.name.clone(),
+        cells: line.cells.iter().map(|cell| cell.as_ref().map(&change)).collect(),
+    };
+    Grid { columns: grid.columns.clone(), lines: grid.lines.iter().map(line).collect() }
+}
+
+/// What the marks of the tables mean, once for all.
+fn legend(of_keys: &[&[Panel]]) -> String {
+    let shown: Vec<&Panel> = of_keys.iter().take(MOST_TABLES).filter_map(|panels| panels.first()).collect();
+    let compared = shown.iter().any(|panel| panel.metric.better != Better::Unknown && !panel.metric.is_timed());
+    let all = || shown.iter().flat_map(|panel| &panel.points);
+    let parts = [
+        (compared, "* best policy at its cache size"),
+        (all().any(|point| point.estimate.interval.is_some()), "± half of the 95 % bootstrap interval"),
+        (all().any(|point| !point.complete), "† not over all samples"),
+        (
+            shown.iter().any(|panel| is_few(panel)),
+            "few: with so few clusters intervals are missing or likely too narrow",
+        ),
+    ];
+    let parts: Vec<&str> = parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, words)| words).collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => wrapped(&format!("columns: cache sizes; {}", parts.join("; "))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, table_3, with_report};
+    use super::super::fixture::{cell, changed, table_3, with_report};
     use super::*;
+    use crate::ledger::Row;
 
     #[test]
-    fn the_short_answer_has_both_tables() {
+    fn the_short_answer_has_one_table_and_how_much_is_enough() {
         let text = with_report(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20), text);
-        for expected in
-            ["perplexity · Llama-2-7b-hf · pg19", "difference to full", "9.53*", "20 samples from 20 clusters"]
-        {
+        for expected in [
+            "perplexity, lower is better · Llama-2-7b-hf · pg19 · 20 samples, 20 clusters",
+            "9.53",
+            "How much cache is enough",
+            "at most 0.4 PPL from full",
+        ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+        assert!(!text.contains("difference to full") && text.lines().count() < 20, "{text}");
+        assert!(fits(&text), "{text}");
+    }
+
+    #[test]
+    fn intervals_stand_beside_the_numbers_where_they_fit() {
+        let samples = |value: f64| [("a", value, 1.0), ("b", value + 0.1, 1.0)];
+        let rows = |sizes: u32| -> Vec<Row> {
+            (1..=sizes).flat_map(|size| cell("nll", "tova", Some(100 * size), &samples(1.0))).collect()
+        };
+        let few = with_report(&rows(3), text);
+        assert!(few.contains("2.86 ±0.14") && few.contains("2 clusters (few)"), "{few}");
+        let many = with_report(&rows(12), text);
+        assert!(many.contains("2.86") && !many.contains("±0.14"), "{many}");
+        // All of them are in the other answer.
+        assert!(with_report(&rows(12), everything).contains("±0.14"));
+    }
+
+    #[test]
+    fn more_keys_than_fit_a_screen_are_counted() {
+        let of_model = |model: usize| {
+            changed(cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]), |row| row.model = format!("m{model}").into())
+        };
+        let rows: Vec<Row> = (0..9).flat_map(of_model).collect();
+        let short = with_report(&rows, text);
+        assert!(short.contains("m5 · ") && !short.contains("m6 · ") && short.contains("3 tables more"), "{short}");
+        assert!(with_report(&rows, everything).contains("m8"));
     }
 
     #[test]
     fn names_cannot_drive_the_terminal() {
-        let text = with_report(&cell("nll", "\u{1b}[2Jmine", Some(8), &[("a", 1.0, 1.0)]), text);
-        assert!(!text.contains('\u{1b}') && text.contains("[2Jmine"), "{text}");
+        let rows = cell("nll", "\u{1b}[2Jmine", Some(8), &[("a", 1.0, 1.0)]);
+        for text in [with_report(&rows, text), with_report(&rows, everything)] {
+            assert!(!text.contains('\u{1b}') && text.contains("[2Jmine"), "{text}");
+        }
     }
 }

@@ -40,6 +40,9 @@ impl Grid {
     }
 }
 
+/// The header above claims, whose table has a sentence in each cell.
+pub const CLAIM: &str = "claim";
+
 /// A table with its title and explanations; every format of the report shows the same sheets. Plain text throughout:
 /// formats escape it.
 #[derive(Clone, Debug)]
@@ -58,6 +61,11 @@ impl Sheet {
     /// A table without warnings.
     pub fn new(title: impl Into<String>, about: impl Into<String>, corner: &'static str, grid: Grid) -> Self {
         Self { title: title.into(), about: about.into(), corner, grid, notes: Vec::new() }
+    }
+
+    /// Whether cells are sentences, which take several lines.
+    pub(super) fn has_sentences(&self) -> bool {
+        self.corner == CLAIM
     }
 }
 
@@ -180,12 +188,30 @@ pub(crate) fn signed(difference: f64, digits: usize) -> String {
 
 /// A sheet for a terminal.
 pub(crate) fn sheet_text(sheet: &Sheet) -> String {
-    let mut text = format!("{}\n{}", escape::plain(&sheet.title), text_under(sheet.corner, &sheet.grid));
+    let grid = match sheet.has_sentences() {
+        true => sentences(&sheet.grid),
+        false => text_under(sheet.corner, &sheet.grid),
+    };
+    let mut text = format!("{}\n{grid}", escape::plain(&sheet.title));
     if !sheet.about.is_empty() {
         text.push_str(&format!("\n{}\n", escape::plain(&sheet.about)));
     }
     for note in &sheet.notes {
         text.push_str(&format!("note: {}\n", escape::plain(note)));
+    }
+    text
+}
+
+/// Each line as its name and a list of its cells.
+fn sentences(grid: &Grid) -> String {
+    let mut text = String::new();
+    for line in &grid.lines {
+        text += &format!("- {}\n", escape::plain(&line.name));
+        for (column, entry) in grid.columns.iter().zip(&line.cells) {
+            if let Some(entry) = entry {
+                text += &format!("  {}: {}\n", escape::plain(column), escape::plain(&entry.number));
+            }
+        }
     }
     text
 }

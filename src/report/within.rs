@@ -3,91 +3,14 @@
 //! Distances have units, and defaults from the paper's claims. Larger caches need not be better, so a size counts only if all
 //! larger ones that were measured are within the distance as well.
 
-use std::str::FromStr;
-
-use indexmap::IndexSet;
+use std::collections::BTreeMap;
 
 use super::bootstrap::Estimate;
+use super::distance::Distance;
 use super::points::{self, Panel, Point};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
-use crate::metric::{Better, Property};
-
-/// The unit of a distance.
-#[derive(Debug, PartialEq)]
-struct Unit {
-    /// As users type it.
-    name: &'static str,
-    /// As it is shown.
-    shown: &'static str,
-    metric: &'static str,
-    /// The distance of the paper's claims (arXiv 2401.06104, Section 6), or a similar one.
-    usual: f64,
-}
-
-const UNITS: [Unit; 5] = [
-    Unit { name: "ppl", shown: "PPL", metric: "nll", usual: 0.4 },
-    Unit { name: "f1", shown: "F1", metric: "f1", usual: 1.0 },
-    Unit { name: "rouge", shown: "ROUGE", metric: "rouge", usual: 1.0 },
-    Unit { name: "recall", shown: "recall", metric: "recall", usual: 1.0 },
-    Unit { name: "found", shown: "found", metric: "found", usual: 1.0 },
-];
-
-/// How far from the full cache a policy may be: `0.4ppl`, `2recall`, `5%`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Distance {
-    amount: f64,
-    /// `None`: percent of the full cache's value, of any metric.
-    unit: Option<&'static Unit>,
-}
-
-impl FromStr for Distance {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || {
-            format!(
-                "`{text}` is no distance: write a number and its unit, such as 0.4ppl, 1f1, 1rouge, 2recall, 1found, or 5% \
-                 of the full cache's value"
-            )
-        };
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(refused)?;
-        let (amount, unit) = text.split_at(end);
-        let amount: f64 = amount.parse().ok().filter(|amount: &f64| amount.is_finite()).ok_or_else(refused)?;
-        let unit = match unit {
-            "%" => None,
-            typed => Some(UNITS.iter().find(|unit| unit.name == typed).ok_or_else(refused)?),
-        };
-        Ok(Self { amount, unit })
-    }
-}
-
-impl Distance {
-    /// Those of the paper's claims.
-    pub fn usual() -> Vec<Self> {
-        UNITS.iter().map(|unit| Self { amount: unit.usual, unit: Some(unit) }).collect()
-    }
-
-    /// As a table names it.
-    fn shown(&self, panel: &Panel) -> String {
-        match self.unit {
-            Some(unit) => format!("{} {}", self.amount, unit.shown),
-            None => format!("{} % of {}", self.amount, panel.metric.label.trim_end_matches(" (%)")),
-        }
-    }
-
-    /// In the unit shown; `None` where the panel has another metric.
-    fn of(&self, panel: &Panel) -> Option<f64> {
-        let known = panel.metric.better != Better::Unknown && !panel.metric.has(Property::NoDifference);
-        match self.unit {
-            _ if !known || panel.slice.is_some() => None,
-            Some(unit) => (unit.metric == panel.metric.id).then_some(self.amount),
-            // Details only say more about another metric.
-            None if panel.metric.has(Property::Detail) => None,
-            None => Some(self.amount / 100.0 * panel.full()?.estimate.value.abs()),
-        }
-    }
-}
+use crate::metric::Better;
 
 /// The smallest cache of one policy.
 struct Smallest<'p> {
@@ -119,38 +42,43 @@ fn smallest<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Smalles
 /// 7.56 - 7.16 is a little more than 0.4.
 const ROUNDING: f64 = 1e-9;
 
-/// The length of a panel's samples; `None` where they have several lengths, as the needles of one panel may. Its slices among
-/// all `panels` tell.
-fn length_of(panel: &Panel, panels: &[Panel]) -> Option<u32> {
-    let slices = panels.iter().filter(|part| part.key == panel.key && part.metric == panel.metric);
-    let lengths = slices.filter_map(|part| part.slice.as_deref()?.strip_prefix("length:")?.parse::<u32>().ok());
-    (lengths.count() < 2).then_some(panel.key.length)
+/// What was asked of a panel: within how much of the full cache.
+type Wanted<'p> = (&'p Panel, &'p Distance, f64);
+
+/// The panels of the keys that have a full cache and a metric of one of the distances.
+fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>> {
+    let with_full = panels.iter().filter(|panel| panel.full().is_some());
+    let of_panel = |panel: &'p Panel| {
+        distances.iter().filter_map(move |distance| Some((panel, distance, distance.of(panel)?)))
+    };
+    with_full.flat_map(of_panel).collect()
 }
 
-/// The sheet over all keys; `None` where nothing is measured in any of the units, and none was asked for.
-pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
-    let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
-    let usual = Distance::usual();
-    let asked = if distances.is_empty() { &usual } else { distances };
-    let mut wanted: Vec<(&Panel, &Distance, f64)> = Vec::new();
-    for panel in panels.iter().filter(|panel| panel.full().is_some()) {
-        wanted.extend(asked.iter().filter_map(|distance| Some((panel, distance, distance.of(panel)?))));
+/// The policies that have a smallest cache to look for, in the order of the panels.
+fn policies<'p>(wanted: &[Wanted<'p>]) -> Vec<&'p str> {
+    let mut policies: Vec<&str> = Vec::new();
+    for (panel, _, within) in wanted {
+        for policy in panel.policies() {
+            if !policies.contains(&policy) && smallest(panel, policy, *within).is_some() {
+                policies.push(policy);
+            }
+        }
     }
-    let measured =
-        |policy: &&str| wanted.iter().any(|(panel, _, within)| smallest(panel, policy, *within).is_some());
-    let policies: IndexSet<&str> = wanted.iter().flat_map(|(panel, ..)| panel.policies()).collect();
-    let policies: Vec<&str> = policies.into_iter().filter(measured).collect();
+    policies
+}
+
+/// The sheet of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
+/// of the distances.
+pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Sheet> {
+    let wanted = wanted(panels, distances);
+    let policies = policies(&wanted);
+    let several = panels.iter().any(|panel| panel.key != panels[0].key);
     let mut notes: Vec<String> = Vec::new();
-    for distance in distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked)) {
-        let unit = distance.unit.map_or("%", |unit| unit.name);
-        notes
-            .push(format!("within {}{unit}: nothing measured beside a full cache is counted so", distance.amount));
-    }
     let mut lines = Vec::new();
     for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
-        let title = panel.key.title(&keys);
-        let name = format!("{} \u{B7} {title}", distance.shown(panel));
-        let length = length_of(panel, panels);
+        let title = panel.key.title(keys);
+        let name =
+            if several { format!("{} \u{B7} {title}", distance.shown(panel)) } else { distance.shown(panel) };
         let found: Vec<_> = policies.iter().map(|policy| (*policy, smallest(panel, policy, within))).collect();
         let size = |found: &Smallest<'_>| found.size.and_then(|point| point.cache_size);
         let own = found.iter().filter(|(policy, _)| *policy != "truncate");
@@ -159,17 +87,18 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
         let cell = |(policy, found): &(&str, Option<Smallest<'_>>)| {
             let found = found.as_ref()?;
             let best = *policy != "truncate" && best.is_some() && size(found) == best.copied();
-            Some(Entry { best, ..entry(found, length) })
+            Some(Entry { best, ..entry(found, panel.length) })
         };
         lines.push(Line { name, cells: found.iter().map(cell).collect() });
-        let warning = points::few_clusters(panel.clusters).map(|warning| format!("{title}: {warning}"));
+        let warning = points::few_clusters(panel.clusters);
+        let warning = warning.map(|warning| if several { format!("{title}: {warning}") } else { warning });
         notes.extend(warning.filter(|warning| !notes.contains(warning)));
     }
-    (!lines.is_empty() || !distances.is_empty()).then(|| Sheet {
-        title: "The smallest cache that is enough".to_owned(),
-        about: "The smallest measured cache from which on every larger one is within the distance of the full cache, and \
-                its share of the sample's length; with it the size from which on the farther end of the paired 95 % \
-                bootstrap interval is within too. The smallest of each line is bold."
+    (!lines.is_empty()).then(|| Sheet {
+        title: "How much cache is enough".to_owned(),
+        about: "For each policy the smallest measured cache that stays within the distance of the full cache, as do all larger \
+                ones, with its share of the sample's length. \"Whole interval\" is the same if the whole paired 95 % bootstrap \
+                interval has to stay within the distance. The smallest of each line is bold."
             .to_owned(),
         corner: "within",
         grid: Grid { columns: policies.into_iter().map(str::to_owned).collect(), lines },
@@ -177,31 +106,65 @@ pub(super) fn sheet(panels: &[Panel], distances: &[Distance]) -> Option<Sheet> {
     })
 }
 
+/// The distances within which nothing was measured, a sentence each.
+pub(super) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
+    let wanted = wanted(panels, distances);
+    let missing = distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked));
+    let note = |distance: &Distance| {
+        let unit = distance.unit.map_or("%", |unit| unit.name);
+        format!("within {}{unit}: no metric with this unit was measured beside a full cache", distance.amount)
+    };
+    missing.map(note).collect()
+}
+
+/// One line for each panel and distance: sizes ascending, each with the policies for which it is enough.
+pub(super) fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
+    let several = panels.iter().any(|panel| panel.key != panels[0].key);
+    let line = |(panel, distance, within): Wanted<'_>| {
+        // Policies by the size that is enough; those without any come last.
+        let mut by_size: BTreeMap<(bool, u32), Vec<&str>> = BTreeMap::new();
+        for policy in panel.policies() {
+            let Some(found) = smallest(panel, policy, within) else { continue };
+            let size = found.size.and_then(|point| point.cache_size);
+            by_size.entry((size.is_none(), size.unwrap_or_default())).or_default().push(policy);
+        }
+        let each = by_size.into_iter().map(|((is_none, size), policies)| match is_none {
+            true => format!("no measured size for {}", policies.join(", ")),
+            false => format!("{} for {}", with_share(size, panel.length), policies.join(", ")),
+        });
+        let each = each.collect::<Vec<_>>().join("; ");
+        let title = if several { format!(" \u{B7} {}", panel.key.title(keys)) } else { String::new() };
+        (!each.is_empty()).then(|| format!("at most {} from full{title}: {each}", distance.shown(panel)))
+    };
+    wanted(panels, distances).into_iter().filter_map(line).collect()
+}
+
 fn entry(found: &Smallest<'_>, length: Option<u32>) -> Entry {
     let size = |point: &Point| point.cache_size.unwrap_or_default();
-    let number = |point| match length {
-        Some(length) => format!("{} ({})", size(point), share(size(point), length)),
-        None => size(point).to_string(),
-    };
+    let number = |point| with_share(size(point), length);
     let spread = match (found.size, found.sure) {
-        (Some(smallest), Some(Some(sure))) if smallest == sure => Some("for sure".to_owned()),
-        (Some(_), Some(Some(sure))) => Some(format!("{} to be sure", size(sure))),
-        (Some(_), Some(None)) => Some("none is sure".to_owned()),
+        (Some(_), Some(Some(sure))) => Some(format!("whole interval: {}", size(sure))),
+        (Some(_), Some(None)) => Some("whole interval: no size".to_owned()),
         _ => None,
     };
     Entry {
-        number: found.size.map_or_else(|| "none measured".to_owned(), number),
+        number: found.size.map_or_else(|| "no measured size is enough".to_owned(), number),
         spread,
         best: false,
         partial: found.size.is_some_and(|point| !point.complete),
     }
 }
 
+/// A size and, where the samples have one length, its share of that.
+fn with_share(size: u32, length: Option<u32>) -> String {
+    length.map_or_else(|| size.to_string(), |length| format!("{size} ({})", share(size, length)))
+}
+
 /// A share of the length: `1/8` where that is exact, else in percent.
 fn share(size: u32, length: u32) -> String {
     match (size, length) {
         (0, _) | (_, 0) => "0".to_owned(),
-        _ if size >= length => "all".to_owned(),
+        _ if size >= length => "whole text".to_owned(),
         _ if length.is_multiple_of(size) => format!("1/{}", length / size),
         _ => format!("{:.1} %", 100.0 * f64::from(size) / f64::from(length)),
     }
@@ -228,14 +191,15 @@ mod tests {
     #[test]
     fn the_paper_s_table_says_an_eighth_for_tova() {
         let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100));
-        let sheet = sheet(&panels, &[]).unwrap();
-        assert_eq!(sheet.grid.lines[0].name, "0.4 PPL · Llama-2-7b-hf · pg19");
+        let keys = [panels[0].key.clone()];
+        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
+        assert_eq!(sheet.grid.lines[0].name, "0.4 PPL");
         let found: Vec<(&str, &str)> =
             answers(&sheet).into_iter().map(|(policy, size, _)| (policy, size)).collect();
         // Against 7.16: 7.41 at 512; 7.46, 7.49, 7.50 and 7.52 at 1024; 7.50 at 2048; window only at full size.
         let expected = [
             ("truncate", "2048 (1/2)"),
-            ("window", "4096 (all)"),
+            ("window", "4096 (whole text)"),
             ("window+1", "1024 (1/4)"),
             ("window+4", "1024 (1/4)"),
             ("h2o", "1024 (1/4)"),
@@ -247,10 +211,34 @@ mod tests {
         let bold = sheet.grid.lines[0].cells.iter().flatten().filter(|entry| entry.best).count();
         assert_eq!(bold, 2, "tova and tova+4");
         // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
-        let relative = super::sheet(&panels, &[distance("5%")]).unwrap();
-        assert_eq!(relative.grid.lines[0].name, "5 % of perplexity · Llama-2-7b-hf · pg19");
+        let relative = super::sheet(&panels, &keys, &[distance("5%")]).unwrap();
+        assert_eq!(relative.grid.lines[0].name, "5 % of perplexity");
         let found = answers(&relative);
-        assert_eq!((found[4].1, found[5].1, found[6].1), ("1024 (1/4)", "2048 (1/2)", "512 (1/8)"));
+        assert_eq!((found[4].1, found[5].1, found[7].1), ("1024 (1/4)", "512 (1/8)", "2048 (1/2)"));
+        // The same in a line, and that no size is enough where none is.
+        let [line] = &in_short(&panels, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert_eq!(
+            line,
+            "at most 0.4 PPL from full: 512 (1/8) for tova, tova+4; 1024 (1/4) for window+1, window+4, h2o, tova-head; \
+             2048 (1/2) for truncate; 4096 (whole text) for window"
+        );
+        let window: Vec<Row> = table_3("m", 1.0, 100)
+            .into_iter()
+            .filter(|row| row.policy == "full" || (row.policy == "window" && row.cache_size < Some(4096)))
+            .collect();
+        let panels = super::super::fixture::panels(&window);
+        let [line] = &in_short(&panels, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert_eq!(line, "at most 0.4 PPL from full: no measured size for window");
+    }
+
+    #[test]
+    fn several_keys_are_named_in_their_lines() {
+        let both = [table_3("a/one", 1.0, 20), table_3("b/two", 1.0, 20)].concat();
+        let panels = panels(&both);
+        let keys = [panels[0].key.clone(), panels[1].key.clone()];
+        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
+        let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["0.4 PPL · one · pg19", "0.4 PPL · two · pg19"]);
     }
 
     /// Two books; a policy's loss at a size in each.
@@ -275,13 +263,14 @@ mod tests {
         all.extend(losses("h2o", &[(512, [0.9, 1.0])]));
         all.extend(losses("mine", &[(512, [0.0, 1.9])]));
         let panels = panels(&all);
-        let sheet = sheet(&panels, &[]).unwrap();
+        let keys = [panels[0].key.clone()];
+        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
         // That 64 is within by luck does not count: 128 is not.
         let expected = [
-            ("tova", "512 (51.2 %)", Some("600 to be sure")),
-            ("window", "none measured", None),
-            ("h2o", "512 (51.2 %)", Some("for sure")),
-            ("mine", "512 (51.2 %)", Some("none is sure")),
+            ("window", "no measured size is enough", None),
+            ("h2o", "512 (51.2 %)", Some("whole interval: 512")),
+            ("tova", "512 (51.2 %)", Some("whole interval: 600")),
+            ("mine", "512 (51.2 %)", Some("whole interval: no size")),
         ];
         assert_eq!(answers(&sheet), expected);
         assert_eq!(sheet.notes.len(), 1, "{:?}", sheet.notes);
@@ -289,9 +278,10 @@ mod tests {
         // A gain is never too far.
         let gain = super::sheet(
             &super::super::fixture::panels(&losses("tova", &[(64, [-9.0, -9.0])])),
+            &keys,
             &[distance("0f1")],
         );
-        assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("for sure")));
+        assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("whole interval: 64")));
     }
 
     #[test]
@@ -309,8 +299,12 @@ mod tests {
                 .flat_map(|slice| [at("full", None, slice.clone()), at("tova", Some(256), slice)].concat())
                 .collect()
         };
-        let number =
-            |rows: Vec<Row>| sheet(&panels(&rows), &[]).unwrap().grid.lines[0].cells[0].clone().unwrap().number;
+        let number = |rows: Vec<Row>| {
+            let panels = panels(&rows);
+            let whole: Vec<Panel> = panels.into_iter().filter(|panel| panel.slice.is_none()).collect();
+            let keys = [whole[0].key.clone()];
+            sheet(&whole, &keys, &Distance::usual()).unwrap().grid.lines[0].cells[0].clone().unwrap().number
+        };
         assert_eq!(number(needles(&[1024])), "256 (1/4)");
         // Of the shorter texts it is a half, so there is no share that is true of all.
         assert_eq!(number(needles(&[512, 1024])), "256");
@@ -319,24 +313,11 @@ mod tests {
     #[test]
     fn distances_without_results_are_listed() {
         let panels = panels(&table_3("m", 1.0, 10));
-        let asked = sheet(&panels, &[distance("1f1"), distance("0.4ppl")]).unwrap();
-        assert_eq!((asked.grid.lines.len(), asked.notes.len()), (1, 1));
-        assert!(asked.notes[0].starts_with("within 1f1: nothing"), "{:?}", asked.notes);
-        assert!(sheet(&[], &[]).is_none());
-    }
-
-    #[test]
-    fn distances_are_read_strictly() {
-        assert_eq!(distance("0.4ppl"), Distance { amount: 0.4, unit: Some(&UNITS[0]) });
-        assert_eq!(distance("5%"), Distance { amount: 5.0, unit: None });
-        // The amount ends before the unit's own letters and digits.
-        assert_eq!(distance("1f1").unit.unwrap().metric, "f1");
-        let long = format!("{}ppl", "9".repeat(400));
-        for wrong in
-            ["", "0.4", "ppl", "-1f1", "0.4 ppl", "0.4PPL", "1.2.3f1", "NaNppl", "1e3ppl", "4%%", ".ppl", &long]
-        {
-            let error = wrong.parse::<Distance>().unwrap_err();
-            assert!(error.contains("0.4ppl") && error.contains("5%"), "{wrong}: {error}");
-        }
+        let asked = [distance("1f1"), distance("0.4ppl")];
+        let keys = [panels[0].key.clone()];
+        assert_eq!(sheet(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
+        let [note] = &unmeasured(&panels, &asked)[..] else { panic!("one note expected") };
+        assert!(note.starts_with("within 1f1: no metric"), "{note}");
+        assert!(sheet(&[], &[], &asked).is_none() && sheet(&panels, &keys, &asked[..1]).is_none());
     }
 }

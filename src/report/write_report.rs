@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::asked::Asked;
 use super::breakdown::{self, Breakdown};
 use super::curve::{self, Figure, Figures};
+use super::distance::Distance;
 use super::format::{FORMATS, Format};
 use super::points::Panel;
 use super::published::Published;
@@ -21,8 +23,7 @@ use super::series_key::SeriesKey;
 use super::series_style::SeriesStyles;
 use super::table::Sheet;
 use super::throughput::{self, Throughput};
-use super::within::{self, Distance};
-use super::{figure_title, summary};
+use super::{figure_title, summary, within};
 use crate::ledger::{Row, Text, write_derived};
 
 #[derive(Clone)]
@@ -34,12 +35,23 @@ pub struct Options {
     pub within: Vec<Distance>,
     /// How many samples each cell that is not complete is to have, by id.
     pub unfinished: BTreeMap<Text, usize>,
+    /// The policy that pairs are shown against; `None`: the first of the sweep.
+    pub reference: Option<String>,
+    /// Whether the terminal has every table, and not only the short answer.
+    pub all: bool,
 }
 
 impl Options {
     /// The usual formats.
     pub fn everything(out: impl Into<PathBuf>) -> Self {
-        Self { out: out.into(), formats: Format::usual(), within: Vec::new(), unfinished: BTreeMap::new() }
+        Self {
+            out: out.into(),
+            formats: Format::usual(),
+            within: Vec::new(),
+            reference: None,
+            all: false,
+            unfinished: BTreeMap::new(),
+        }
     }
 }
 
@@ -48,13 +60,14 @@ impl Options {
 pub struct Written {
     /// The files, in the order they were written.
     pub files: Vec<PathBuf>,
-    /// The short answer, for a terminal.
+    /// The short answer, or every table, for a terminal.
     pub terminal: String,
 }
 
 /// Everything a report is made of, whatever its format.
 pub(super) struct Report<'a> {
     pub(super) results: &'a Results<'a>,
+    pub(super) asked: Asked,
     /// The panels of whole samples.
     pub(super) panels: Vec<Panel>,
     /// Their keys, for titles.
@@ -67,8 +80,15 @@ pub(super) struct Report<'a> {
     /// Of each section, with the names of their files.
     pub(super) section_figures: Vec<Vec<(String, Scene)>>,
     pub(super) styles: SeriesStyles,
-    /// The smallest cache that is enough.
-    pub(super) smallest: Option<Sheet>,
+    /// How much cache is enough: of each key, and of all together where there are several.
+    pub(super) enough_of: Vec<Option<Sheet>>,
+    pub(super) enough: Option<Sheet>,
+    /// The same in a line for each key.
+    pub(super) enough_in_short: Vec<String>,
+    /// Distances asked for that nothing was measured in, a sentence each.
+    pub(super) unmeasured: Vec<String>,
+    /// The policy asked for as the one that pairs are shown against.
+    pub(super) reference: Option<String>,
     /// Sheets of the caller, which come last.
     pub(super) extra: Vec<Sheet>,
     /// The ending of the figures that Markdown links, where any are on disk.
@@ -76,7 +96,7 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn of(results: &'a Results<'a>, distances: &[Distance], published: &'a dyn Published) -> Self {
+    pub(super) fn of(results: &'a Results<'a>, options: &Options, published: &'a dyn Published) -> Self {
         let panels = results.whole();
         let mut keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
         keys.dedup();
@@ -91,8 +111,22 @@ impl<'a> Report<'a> {
         };
         let breakdowns = breakdown::breakdowns(&results.panels).into_iter().map(with_figure).collect();
         let sections = retention::sections(results, published);
+        let usual = Distance::usual();
+        let distances = if options.within.is_empty() { &usual } else { &options.within };
+        let of_key = |key: &SeriesKey| {
+            let own: Vec<Panel> = panels.iter().filter(|panel| panel.key == *key).cloned().collect();
+            within::sheet(&own, &keys, distances)
+        };
+        let enough_of: Vec<Option<Sheet>> = keys.iter().map(of_key).collect();
+        let several = enough_of.iter().flatten().count() > 1;
         Self {
             results,
+            asked: Asked::of(results.rows, &panels, &keys),
+            enough: within::sheet(&panels, &keys, distances).filter(|_| several),
+            enough_of,
+            enough_in_short: within::in_short(&panels, &keys, distances),
+            unmeasured: within::unmeasured(&panels, &options.within),
+            reference: options.reference.clone(),
             keys,
             figures,
             breakdowns,
@@ -100,7 +134,6 @@ impl<'a> Report<'a> {
             section_figures: sections.iter().map(Section::figures).collect(),
             sections,
             styles: SeriesStyles::of(&panels),
-            smallest: within::sheet(&results.panels, distances),
             panels,
             extra: Vec::new(),
             linked: None,
@@ -129,8 +162,8 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
         bail!("there are no rows to report on");
     }
     let extra = published.extra(&results);
-    let mut report = Report::of(&results, &options.within, published);
-    report.extra = extra.sheets;
+    let mut report = Report::of(&results, options, published);
+    report.extra = extra;
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
     let mut folder = Folder { out: &options.out, formats: &formats, files: Vec::new() };
@@ -142,7 +175,7 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
             folder.write_file(name, content)?;
         }
     }
-    let terminal = summary::text(&report) + &retention::terminal(&report.sections) + &extra.terminal;
+    let terminal = if options.all { summary::everything(&report) } else { summary::text(&report) };
     Ok(Written { files: folder.files, terminal })
 }
 

@@ -4,6 +4,7 @@
 //! that the style sheet chooses the colours; the data for looking at single samples is in the page as JSON. Every text is
 //! escaped, by `maud` or by the JSON writer in `json`.
 
+mod facts;
 mod figure;
 mod json;
 mod page;

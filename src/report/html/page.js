@@ -70,12 +70,14 @@
     const found = element && element.querySelector(selector);
     return found ? found.textContent.toLowerCase() : "";
   };
+  const subject = ({ dataset: { task, model, dataset } }) =>
+    [task, model, dataset].filter(Boolean).join(" ").toLowerCase();
   const sheets = all(".sheet").map((sheet) => {
     const panel = sheet.closest(".panel");
     const part = sheet.closest(".part");
     const base = [
       lower(part, "h2"),
-      lower(part, ".line"),
+      subject(part),
       panel ? lower(panel, "summary") : "",
       lower(sheet, "caption"),
     ].join(" ");
@@ -93,7 +95,7 @@
     const part = figure.closest(".part");
     const text = [
       lower(part, "h2"),
-      lower(part, ".line"),
+      subject(part),
       panel ? lower(panel, "summary") : "",
       lower(figure, "figcaption"),
     ].join(" ");
@@ -205,9 +207,21 @@
     save("points.csv", lines);
   };
 
+  // ---- tables and pictures wider than their box say so, by the style sheet
+  const watcher = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const box = target.closest(".box");
+      box.classList.toggle("scrolls", box.scrollWidth > box.clientWidth);
+    }
+  });
+  const watch = (box) => {
+    watcher.observe(box);
+    watcher.observe(box.firstElementChild);
+  };
+
   const { rove } = pointTips({ all });
   const along = courseAlong({ make, draw, rove, looks: data.looks });
-  const drill = singleSamples({ make, number, shows, sorted, save, read, along });
+  const drill = singleSamples({ make, number, shows, sorted, save, read, along, watch });
 
   // ---- the controls
   const controls = document.getElementById("controls");
@@ -271,7 +285,7 @@
     });
     return element;
   };
-  const search = make("input", { type: "search", placeholder: "policy, metric, model …" });
+  const search = make("input", { type: "search", placeholder: "policy, metric …" });
   search.addEventListener("input", () => {
     words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     apply();
@@ -286,14 +300,17 @@
     button.addEventListener("click", act);
     return button;
   };
-  controls.append(make("label", {}, "Find", search), ...facets.map(menu).filter(Boolean));
+  const row = make("div", { className: "row" });
+  const tools = make("details", { className: "tools" }, make("summary", {}, "Find, filter, colours, download"), row);
+  controls.append(tools);
+  row.append(make("label", {}, "Find", search), ...facets.map(menu).filter(Boolean));
   if (document.querySelector(".both")) {
-    controls.append(
+    row.append(
       select(
         "Axis",
         [
           ["linear", "linear"],
-          ["log", "logarithmic"],
+          ["log", "log"],
         ],
         (value) => {
           root.dataset.scale = value;
@@ -301,11 +318,11 @@
       ),
     );
   }
-  controls.append(
+  row.append(
     select(
       "Colours",
       [
-        ["", "as the system"],
+        ["", "system"],
         ["light", "light"],
         ["dark", "dark"],
       ],
@@ -325,7 +342,7 @@
       for (const { reset } of menus) reset();
       apply();
     }),
-    push("Save these numbers (CSV)", "save-points", savePoints),
+    push("Save CSV", "save-points", savePoints),
     counter,
   );
   // A click elsewhere or the escape key closes a menu.
@@ -337,10 +354,15 @@
   });
   controls.hidden = false;
 
+  // ---- on a phone the controls and long lists are folded, so that the first figure is on the first screen
+  const isNarrow = matchMedia("(max-width: 40rem)").matches;
+  tools.open = !isNarrow;
+  for (const list of all("details.names")) list.open = !isNarrow || all("li", list).length <= 6;
+
   // ---- printing shows everything
   let folded = [];
   addEventListener("beforeprint", () => {
-    folded = all("details.fold:not([open])");
+    folded = all("details.fold:not([open]), details.names:not([open])");
     for (const fold of folded) fold.open = true;
   });
   addEventListener("afterprint", () => {
@@ -348,6 +370,7 @@
   });
 
   all(".sheet table").forEach(sorted);
+  all(".box").forEach(watch);
   drill.begin();
   apply();
   root.dataset.ready = "yes";

@@ -13,14 +13,13 @@ use super::super::curve::Figure;
 use super::super::escape;
 use super::super::pairing;
 use super::super::points::Panel;
-use super::super::provenance::Provenance;
 use super::super::retention::Section;
 use super::super::scene::Scene;
 use super::super::series_key::SeriesKey;
 use super::super::sheets::{self, capital};
 use super::super::table::Sheet;
 use super::super::write_report::Report;
-use super::{figure, points, samples, table};
+use super::{facts, figure, points, samples, table};
 use crate::metric::Property;
 
 const STYLE: &str = include_str!("page.css");
@@ -42,7 +41,6 @@ struct Page<'a> {
 pub(super) fn page(report: &Report<'_>) -> Result<String> {
     let known = report.styles.iter().map(|(policy, _)| policy).chain(["full"]).collect();
     let page = Page { report, known };
-    let further: Vec<&Sheet> = report.smallest.iter().chain(&report.extra).collect();
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         digest(STYLE),
@@ -58,7 +56,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 meta name="referrer" content="no-referrer";
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "tova-bench " (env!("CARGO_PKG_VERSION")) };
-                title { "Cache size against quality" }
+                title { (escape::plain(&report.asked.title())) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
@@ -66,14 +64,16 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                 (page.header())
                 main #main tabindex="-1" {
                     @if !report.figures.combined.is_empty() { (page.overview()) }
-                    @if !further.is_empty() { (page.further(&further)) }
                     @for (at, key) in report.keys.iter().enumerate() { (page.key(at, key)) }
+                    (page.enough())
+                    (page.further())
                     (page.samples())
+                    (facts::origin(report.results.rows))
                 }
-                footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
+                footer { p { a href="#glossary" { "Words of this page" } ". Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
                 script #points type="application/json" { (PreEscaped(points::json(&report.results.panels, &report.keys, &report.styles)?)) }
-                script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, samples::BUDGET)?)) }
+                script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, &report.asked.policies, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -91,63 +91,15 @@ fn fold(title: &str, open: bool, inside: Markup) -> Markup {
     html! { details.fold open[open] { summary { (capital(&escape::plain(title))) } (inside) } }
 }
 
-/// Values of one field that are shown; more are counted.
-const MOST_VALUES: usize = 12;
-
-/// A name and its values; nothing where there are none.
-fn fact(name: &str, values: &[String]) -> Markup {
-    let values: Vec<&String> = values.iter().filter(|value| !value.is_empty()).collect();
-    html! {
-        @if !values.is_empty() {
-            dt { (name) }
-            dd {
-                @for value in values.iter().take(MOST_VALUES) { span { (value) } }
-                @if values.len() > MOST_VALUES { span { "and " (values.len() - MOST_VALUES) " more" } }
-            }
-        }
-    }
-}
-
 impl Page<'_> {
     fn header(&self) -> Markup {
         html! {
             header.top {
-                h1 { "Cache size against quality" }
-                p.lead {
-                    "How much quality a transformer loses when its key-value cache is bounded, for each cache policy and cache size. \
-                     Numbers are pooled over all tokens or answers, not averaged over samples. ± is half of the 95 % bootstrap \
-                     interval, with whole clusters (books, stories or papers) resampled."
-                }
-                p.lead {
-                    b { "full" } " is the model with an unbounded cache. " b { "truncate" } " is the same model on texts cut to the cache size \
-                     (the paper's Baseline). Neither is a cache policy."
-                }
-                (self.provenance())
-                nav aria-label="Settings" {
-                    ul.toc {
-                        @for (at, key) in self.report.keys.iter().enumerate() {
-                            li { a href={ "#setting-" (at) } { (key.title(&self.report.keys)) } }
-                        }
-                        li { a href="#samples" { "Sample by sample" } }
-                    }
-                }
+                h1 { (escape::plain(&self.report.asked.title())) }
+                (facts::question(&self.report.asked))
             }
             // Filled by the script.
             div #controls.controls role="region" aria-label="What is shown" hidden {}
-        }
-    }
-
-    fn provenance(&self) -> Markup {
-        let all = Provenance::of(self.report.results.rows);
-        html! {
-            details.fold.origin {
-                summary { (all.counted()) ": where they come from" }
-                dl.facts {
-                    @for (name, values) in all.facts() {
-                        (fact(name, &values.iter().map(|value| escape::plain(value)).collect::<Vec<_>>()))
-                    }
-                }
-            }
         }
     }
 
@@ -163,12 +115,27 @@ impl Page<'_> {
         }
     }
 
-    fn further(&self, sheets: &[&Sheet]) -> Markup {
+    /// How much cache is enough for all keys together, where there are several.
+    fn enough(&self) -> Markup {
+        let report = self.report;
         html! {
-            section.part aria-labelledby="further" {
-                h2 #further { "All settings together" }
-                @for (place, &sheet) in sheets.iter().enumerate() {
-                    @if place == 0 { (self.sheet(sheet, None)) } @else { (fold(&sheet.title, false, self.sheet(sheet, None))) }
+            @if report.enough.is_some() || !report.unmeasured.is_empty() {
+                section.part aria-labelledby="enough" {
+                    h2 #enough { "All settings together" }
+                    @if let Some(sheet) = &report.enough { (self.sheet(sheet, None)) }
+                    ul.notes { @for note in &report.unmeasured { li { (escape::plain(note)) } } }
+                }
+            }
+        }
+    }
+
+    /// Sheets of the caller, folded.
+    fn further(&self) -> Markup {
+        html! {
+            @if !self.report.extra.is_empty() {
+                section.part aria-labelledby="further" {
+                    h2 #further { "Compared with the paper" }
+                    @for sheet in &self.report.extra { (fold(&sheet.title, false, self.sheet(sheet, None))) }
                 }
             }
         }
@@ -190,39 +157,46 @@ impl Page<'_> {
             section.key.part id=(id) aria-labelledby={ (id) "-title" } data-task=(escape::plain(&key.task))
                 data-model=(escape::plain(&key.model)) data-dataset=(escape::plain(&key.dataset)) {
                 h2 id={ (id) "-title" } { (title) }
-                p.line { (key.line(escape::plain)) }
-                @if let Some(timed) = timed { (self.sheet(&sheets::of_timing(timed), None)) }
+                @if let Some(timed) = timed {
+                    // The table has what the panels say, so only the first one's curve is in full view.
+                    @if let Some((_, Some(shown))) = panels.first() { (figure::figure(shown, &self.report.styles)) }
+                    (self.sheet(&sheets::of_timing(timed), None))
+                }
                 @for (place, (panel, figure)) in panels.iter().enumerate() {
+                    @let figure = figure.as_ref().filter(|_| place > 0 || timed.is_none());
                     @let first = place == 0 && timed.is_none();
-                    (self.panel(panel, figure.as_ref(), first))
+                    @let enough = self.report.enough_of[at].as_ref().filter(|_| place == 0);
+                    (self.panel(panel, figure, enough, first))
                 }
                 @if let Some((section, figures)) = kept { (self.kept(section, figures)) }
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
-                        @for (name, value) in key.headed_details() { (fact(name, &[escape::plain(&value)])) }
-                        (fact("whole revision", &[escape::plain(&key.model_revision)]))
+                        @for (name, value) in key.headed_details() { (facts::fact(name, &[escape::plain(&value)])) }
+                        (facts::fact("whole revision", &[escape::plain(&key.model_revision)]))
                     }
                 }
             }
         }
     }
 
-    fn panel(&self, panel: &Panel, figure: Option<&Figure>, first: bool) -> Markup {
+    fn panel(&self, panel: &Panel, figure: Option<&Figure>, enough: Option<&Sheet>, first: bool) -> Markup {
         let name = capital(&panel.metric.label);
         let metric = escape::plain(&panel.metric.id);
         let values = sheets::value(panel);
         let differences = sheets::difference(panel);
+        let reference = self.report.reference.as_deref();
         let body = html! {
             div.pair {
                 @if let Some(shown) = figure { (figure::figure(shown, &self.report.styles)) }
                 @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
             }
+            @if let Some(sheet) = enough { (self.sheet(sheet, None)) }
             @if let Some(sheet) = &differences {
                 @if first { (fold("Difference to the full cache", false, self.sheet(sheet, None))) }
                 @else { (self.sheet(sheet, None)) }
             }
-            @if let Some(sheet) = pairing::sheet(panel) { (fold(&sheet.title, false, self.sheet(&sheet, None))) }
+            @if let Some(sheet) = pairing::sheet(panel, reference) { (fold(&sheet.title, false, self.sheet(&sheet, None))) }
         };
         html! {
             @if first {

@@ -1,7 +1,7 @@
 // One sample under every policy and size: its numbers, their course along the text, and the generated text. The data are read when the
 // page opens; `page` has what page.js shares: making elements, what is shown, sorting and saving.
 const singleSamples = (page) => {
-  const { make, number, shows, sorted, save, read, along } = page;
+  const { make, number, shows, sorted, save, read, along, watch } = page;
   const place = document.getElementById("drill");
   let homes = null;
   let chosen = 0;
@@ -59,11 +59,9 @@ const singleSamples = (page) => {
   };
   const boxed = (title, table) => {
     sorted(table);
-    return make(
-      "div",
-      { className: "sheet" },
-      make("div", { className: "box", tabIndex: 0, role: "region", "aria-label": title }, table),
-    );
+    const box = make("div", { className: "box", tabIndex: 0, role: "region", "aria-label": title }, table);
+    watch(box);
+    return make("div", { className: "sheet" }, box);
   };
 
   // Policies down, sizes across, one metric.

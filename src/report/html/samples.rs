@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::series::{AllSeries, CellSums, PolicyAtSize, SampleSum};
 use super::super::series_key::SeriesKey;
+use super::super::special_tokens::marked;
 use super::super::{escape, order};
 use super::json::{Exact, inside_script};
 use crate::ledger::Row;
@@ -46,7 +47,7 @@ struct Whole<'a> {
     policy: String,
     size: Option<u32>,
     values: ByColumn,
-    outputs: Option<Vec<Option<&'a str>>>,
+    outputs: Option<Vec<Option<Cow<'a, str>>>>,
 }
 
 /// A policy at a size, with what was measured and what of it is in the page.
@@ -78,16 +79,21 @@ struct Record<'a> {
     samples: Vec<[String; 2]>,
     columns: Vec<Value>,
     weights: Vec<&'a Value>,
-    questions: Vec<Option<&'a str>>,
+    questions: Vec<Option<Cow<'a, str>>>,
     references: Vec<Vec<String>>,
     left_out: &'a [String],
     places: Vec<(&'a Whole<'a>, Option<&'a ByColumn>)>,
 }
 
-/// The JSON; `keys` are the page's, in its order, and `budget` its bytes.
-pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Result<String> {
-    let mut all_keys: Vec<KeySamples<'_>> =
-        keys.iter().map(|key| KeySamples::of(key.title(keys), places(all, key))).collect();
+/// The JSON; `keys` and `policies` are the page's, in its order, and `budget` its bytes.
+pub(super) fn json(
+    all: &AllSeries<'_>,
+    keys: &[SeriesKey],
+    policies: &[(String, String)],
+    budget: usize,
+) -> Result<String> {
+    let of_key = |key: &SeriesKey| KeySamples::of(key.title(keys), places(all, key, policies));
+    let mut all_keys: Vec<KeySamples<'_>> = keys.iter().map(of_key).collect();
     let mut left = budget;
     for of_slices in [false, true] {
         // A cell of each key in turn, so that no key takes all the room.
@@ -107,7 +113,7 @@ pub(super) fn json(all: &AllSeries<'_>, keys: &[SeriesKey], budget: usize) -> Re
 }
 
 /// The places of a key with results of whole samples and of positions along the text.
-fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
+fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey, policies: &[(String, String)]) -> Vec<Place<'a>> {
     let mut places: IndexMap<PolicyAtSize<'a>, Columns<'a>> = IndexMap::new();
     for ((_, id, slice), series) in all.iter().filter(|((other, ..), _)| other == key) {
         let metric = Metric::of(id);
@@ -120,7 +126,10 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey) -> Vec<Place<'a>> {
         }
     }
     let place = |((policy, size), columns)| Place { policy, size, columns, whole: None, slices: None };
-    places.into_iter().map(place).collect()
+    let mut places: Vec<Place<'_>> = places.into_iter().map(place).collect();
+    let rank = |place: &Place<'_>| policies.iter().position(|(name, _)| *name == place.policy);
+    places.sort_by_key(|place| (rank(place), place.size));
+    places
 }
 
 impl<'a> KeySamples<'a> {
@@ -249,8 +258,8 @@ impl<'a> KeySamples<'a> {
     }
 
     /// What was written for each sample; `None` where the task writes nothing.
-    fn outputs(&self, place: &Place<'a>) -> Option<Vec<Option<&'a str>>> {
-        let outputs = self.samples.iter().map(|(name, _)| place.written(name)?.output.as_deref());
+    fn outputs(&self, place: &Place<'a>) -> Option<Vec<Option<Cow<'a, str>>>> {
+        let outputs = self.samples.iter().map(|(name, _)| place.written(name)?.output.as_deref().map(marked));
         Some(outputs.collect()).filter(|outputs: &Vec<_>| outputs.iter().any(Option::is_some))
     }
 
@@ -261,8 +270,8 @@ impl<'a> KeySamples<'a> {
     }
 
     /// The question of each sample; an empty list where there are none.
-    fn questions(&self) -> Vec<Option<&'a str>> {
-        let questions: Vec<_> = self.asked(|row| row.question.as_deref()).collect();
+    fn questions(&self) -> Vec<Option<Cow<'a, str>>> {
+        let questions: Vec<_> = self.asked(|row| row.question.as_deref().map(marked)).collect();
         if questions.iter().all(Option::is_none) { Vec::new() } else { questions }
     }
 
@@ -270,8 +279,9 @@ impl<'a> KeySamples<'a> {
     fn references(&self) -> Vec<Vec<String>> {
         // Another program may have written the row: then its text is shown as it is.
         let list = |json: &str| serde_json::from_str(json).unwrap_or_else(|_| vec![json.to_owned()]);
-        let references: Vec<Vec<String>> =
-            self.asked(|row| row.references.as_deref().map(list)).map(Option::unwrap_or_default).collect();
+        let marks = |list: Vec<String>| list.iter().map(|text| marked(text).into_owned()).collect();
+        let references = self.asked(|row| row.references.as_deref().map(list));
+        let references: Vec<Vec<String>> = references.map(|list| list.map_or_else(Vec::new, marks)).collect();
         if references.iter().all(Vec::is_empty) { Vec::new() } else { references }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn sheet(sheet: &Sheet, known: &[&str], size: Option<u32>) -> Markup 
     html! {
         div.sheet data-size=[size] {
             div.box tabindex="0" role="region" aria-label=(title) {
-                table {
+                table.sentences[sheet.has_sentences()] {
                     caption { (title) }
                     thead {
                         tr {
@@ -33,7 +33,10 @@ pub(super) fn sheet(sheet: &Sheet, known: &[&str], size: Option<u32>) -> Markup 
                             @let (policy, size) = subject(&line.name, known);
                             tr data-policy=[policy.map(escape::plain)] data-size=[size] {
                                 th scope="row" { span.called { (escape::plain(&line.name)) } }
-                                @for (entry, size) in line.cells.iter().zip(&sizes) { (cell(entry.as_ref(), *size)) }
+                                @for (at, (entry, size)) in line.cells.iter().zip(&sizes).enumerate() {
+                                    @let label = sheet.grid.columns.get(at).filter(|_| sheet.has_sentences());
+                                    (cell(entry.as_ref(), *size, label.map(String::as_str)))
+                                }
                             }
                         }
                     }
@@ -48,12 +51,13 @@ pub(super) fn sheet(sheet: &Sheet, known: &[&str], size: Option<u32>) -> Markup 
     }
 }
 
-fn cell(entry: Option<&Entry>, size: Option<u32>) -> Markup {
+/// A cell; a table of sentences names the column in it, for screens where cells stand below each other.
+fn cell(entry: Option<&Entry>, size: Option<u32>, label: Option<&str>) -> Markup {
     let Some(entry) = entry else { return html! { td data-size=[size] {} } };
     let value = number(&entry.number);
     html! {
         // Words may take several lines, numbers never.
-        td class=[value.is_none().then_some("words")] data-size=[size] data-v=[value] {
+        td class=[value.is_none().then_some("words")] data-size=[size] data-v=[value] data-label=[label.map(escape::plain)] {
             @if entry.best { b { (escape::plain(&entry.number)) } span.vh { " (best)" } }
             @else { (escape::plain(&entry.number)) }
             @if entry.partial { "†" }

@@ -8,6 +8,7 @@ use super::super::fixture::{cell, recall, table_3};
 use super::super::points::Panel;
 use super::super::series_style::COLORS;
 use super::super::table::{Entry, Grid, Line, Sheet};
+use super::super::write_report::Options;
 use super::reader::{Piece, attribute, json, number, pieces, raw, tags};
 use super::*;
 use crate::ledger::Row;
@@ -17,7 +18,7 @@ const HOSTILE: &str =
 
 fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
     let results = Results::of(rows).unwrap();
-    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &[], &()) };
+    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &Options::everything(""), &()) };
     (page::page(&report).unwrap(), results.panels.clone())
 }
 
@@ -182,6 +183,48 @@ fn every_curve_is_drawn_on_both_axes_with_tips() {
 }
 
 #[test]
+fn the_page_answers_first() {
+    let defined = table_3("meta/Llama", 1.0, 12).into_iter().map(|row| Row {
+        score: (row.policy != "full").then(|| "last_attention".into()),
+        scope: (row.policy != "full").then(|| "layer".into()),
+        ..row
+    });
+    let (page, _) = page(&defined.collect::<Vec<_>>());
+    let main = &page[page.find("<body>").unwrap()..];
+    // What was asked, the curve, the table, how much cache is enough, and the rest.
+    let order = [
+        "meta/Llama (bf16)",
+        "<b>full</b> the model with an unbounded cache",
+        "<b>tova</b> evicts the entry to which the newest token attends least, per layer",
+        "64, 128, 256, 512, 1024, 2048, 4096",
+        "12 samples of 4096 tokens from 12 clusters",
+        r#"<g class="line "#,
+        "<caption>Perplexity</caption>",
+        "<caption>How much cache is enough</caption>",
+        "Difference to the full cache",
+        "Sample by sample",
+        "Where the numbers come from",
+        "<dt>cluster</dt>",
+    ];
+    let places: Vec<Option<usize>> = order.iter().map(|part| main.find(part)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{order:?} at {places:?}");
+}
+
+#[test]
+fn special_tokens_are_not_shown_as_text() {
+    let rows = questions().into_iter().map(|row| Row {
+        question: row.question.map(|_| "<s>What?</s>".to_owned()),
+        references: row.references.map(|_| r#"["yes<|im_end|>"]"#.to_owned()),
+        output: row.output.map(|_| "no<|im_end|>".to_owned()),
+        ..row
+    });
+    let data = json(&page(&rows.collect::<Vec<_>>()).0, "rows");
+    assert_eq!(data[0]["questions"][0], "⟨BOS⟩What?⟨EOS⟩");
+    assert_eq!(data[0]["references"][0][0], "yes⟨im_end⟩");
+    assert_eq!(data[0]["places"][0][0]["outputs"][0], "no⟨im_end⟩");
+}
+
+#[test]
 fn hostile_texts_are_escaped() {
     let text = || HOSTILE.to_owned();
     let hostile: Vec<Row> = [everything(), questions()]
@@ -282,7 +325,9 @@ fn cells_beyond_the_budget_are_left_out_and_listed() {
     let rows = table_3("meta/Llama", 1.0, 50);
     let results = Results::of(&rows).unwrap();
     let keys = [results.panels[0].key.clone()];
-    let json = |budget| samples::json(&results.series, &keys, budget).unwrap();
+    let policies: Vec<_> =
+        results.panels[0].policies().into_iter().map(|name| (name.to_owned(), String::new())).collect();
+    let json = |budget| samples::json(&results.series, &keys, &policies, budget).unwrap();
     let parse = |budget| -> Value { serde_json::from_str(&json(budget)).unwrap() };
     let whole = parse(samples::BUDGET);
     assert_eq!(whole[0]["places"].as_array().unwrap().len(), 1 + 8 * 7);
@@ -317,9 +362,14 @@ fn sheets_of_the_caller_are_shown() {
         notes: vec!["a warning".into()],
     };
     let (page, _) = page_with(&questions(), &[sheet]);
-    for part in
-        ["<caption>Claims &lt;of&gt; the paper</caption>", "What the paper says.", r#"data-v="0.25""#, "a warning"]
-    {
+    for part in [
+        "<caption>Claims &lt;of&gt; the paper</caption>",
+        "What the paper says.",
+        // Claims are sentences: on a narrow screen each cell stands on its own, with the name of its column.
+        r#"<table class="sentences">"#,
+        r#"data-v="0.25" data-label="holds""#,
+        "a warning",
+    ] {
         assert!(page.contains(part), "{part}");
     }
 }

@@ -1,0 +1,177 @@
+//! What a policy evicts, in words, from the columns of its rows: score, scope, protected entries and positions.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::series::{is_shared, label};
+use crate::ledger::Row;
+
+/// The scores of rows, and what each evicts.
+const SCORES: [(&str, &str); 5] = [
+    ("recency", "evicts the oldest entry"),
+    ("last_attention", "evicts the entry to which the newest token attends least"),
+    ("accumulated_attention", "evicts the entry with the least attention received so far"),
+    ("key_norm", "evicts the entry whose key has the largest norm"),
+    ("random", "evicts at random, so that a uniform sample of the text stays"),
+];
+
+/// What all cells of a policy have in common, but for the newest entries, whose number may depend on the cache size.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rule<'a> {
+    score: &'a str,
+    scope: &'a str,
+    keep_first: u32,
+    positions: &'a str,
+}
+
+/// The definition of each policy of some rows, by the name that tables give it.
+pub(super) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
+    // Protected newest entries as (cache size, entries).
+    let mut found: BTreeMap<Cow<'_, str>, BTreeMap<Rule<'_>, BTreeSet<(u32, u32)>>> = BTreeMap::new();
+    let is_same = |a: &Row, b: &Row| a.cell == b.cell && a.policy == b.policy && a.cache_size == b.cache_size;
+    for row in rows.chunk_by(is_same).map(|of_cell| &of_cell[0]) {
+        let rule = Rule {
+            score: row.score.as_deref().unwrap_or_default(),
+            scope: row.scope.as_deref().unwrap_or_default(),
+            keep_first: row.keep_first,
+            positions: if is_shared(row) { "" } else { &row.positions },
+        };
+        let newest = found.entry(label(row)).or_default().entry(rule).or_default();
+        newest.extend(row.cache_size.map(|size| (size, row.keep_recent)));
+    }
+    let mut definitions = BTreeMap::new();
+    for (name, rules) in found {
+        let each: Vec<String> = rules.iter().map(|(rule, newest)| rule.words(&name, newest)).collect();
+        definitions.insert(name, each.join("; in other cells: "));
+    }
+    definitions
+}
+
+impl Rule<'_> {
+    fn words(&self, name: &str, newest: &BTreeSet<(u32, u32)>) -> String {
+        let mut words = match (name, SCORES.iter().find(|(score, _)| *score == self.score)) {
+            ("full", _) => return "the model with an unbounded cache".to_owned(),
+            ("truncate", _) => return "no policy: the text is cut to the cache size".to_owned(),
+            (_, Some((_, words))) => (*words).to_owned(),
+            (_, None) if self.score.is_empty() => "not defined in its rows".to_owned(),
+            (_, None) => format!("evicts by {}", self.score),
+        };
+        // The oldest entry is the same for all heads.
+        words += match self.scope {
+            "layer" if self.score != "recency" => ", per layer",
+            "head" if self.score != "recency" => ", per head",
+            _ => "",
+        };
+        match self.keep_first {
+            0 => {}
+            1 => words += "; the first token is kept",
+            n => words += &format!("; the first {n} tokens are kept"),
+        }
+        words += &newest_kept(newest);
+        words += match self.positions {
+            "slot" => "; keys are at their rank in the cache",
+            "squeezed" => "; large gaps between positions are squeezed",
+            _ => "",
+        };
+        words
+    }
+}
+
+/// The newest entries that are protected: a number, or a share of the cache where only that fits all sizes.
+fn newest_kept(newest: &BTreeSet<(u32, u32)>) -> String {
+    let entries: BTreeSet<u32> = newest.iter().map(|(_, entries)| *entries).collect();
+    let (Some(least), Some(most)) = (entries.first(), entries.last()) else { return String::new() };
+    let is_percent = |percent: &u64| {
+        newest.iter().all(|(size, entries)| (u64::from(*size) * percent).div_ceil(100) == u64::from(*entries))
+    };
+    match (least, most) {
+        (0, 0) => String::new(),
+        (1, 1) => "; the newest entry is kept".to_owned(),
+        (n, m) if n == m => format!("; the newest {n} entries are kept"),
+        _ if is_percent(&50) => "; the newest half is kept".to_owned(),
+        (least, most) => match (1..100).filter(is_percent).collect::<Vec<_>>()[..] {
+            [percent] => format!("; the newest {percent} % are kept"),
+            _ => format!("; the newest {least} to {most} entries are kept, depending on the cache size"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{cell, changed};
+    use super::*;
+    use crate::eviction::SCORES as KNOWN;
+
+    /// The words for a policy whose cells have these sizes and newest entries.
+    fn words(name: &str, (score, scope): (&str, &str), keep_first: u32, newest: &[(u32, u32)]) -> String {
+        let at = |(size, recent): &(u32, u32)| {
+            changed(cell("nll", name, Some(*size), &[("a", 1.0, 1.0)]), |row| {
+                (row.score, row.scope) = (Some(score.into()), Some(scope.into()));
+                (row.keep_first, row.keep_recent) = (keep_first, *recent);
+            })
+        };
+        let rows: Vec<Row> = newest.iter().flat_map(at).collect();
+        definitions(&rows).remove(name).unwrap()
+    }
+
+    #[test]
+    fn the_columns_of_a_policy_become_its_definition() {
+        let least = "evicts the entry to which the newest token attends least";
+        for (score, newest, expected) in [
+            (
+                ("last_attention", "layer"),
+                &[(64, 16), (128, 16)][..],
+                format!("{least}, per layer; the newest 16 entries are kept"),
+            ),
+            (("last_attention", "head"), &[(64, 0)], format!("{least}, per head")),
+            (
+                ("last_attention", "layer"),
+                &[(63, 32), (128, 64)],
+                format!("{least}, per layer; the newest half is kept"),
+            ),
+            // 10 % of 64 and of 512, rounded up; no other share gives both.
+            (
+                ("last_attention", "layer"),
+                &[(64, 7), (512, 52)],
+                format!("{least}, per layer; the newest 10 % are kept"),
+            ),
+            (
+                ("last_attention", "layer"),
+                &[(64, 7), (512, 60)],
+                format!("{least}, per layer; the newest 7 to 60 entries are kept, depending on the cache size"),
+            ),
+            (("recency", "layer"), &[(64, 0)], "evicts the oldest entry".to_owned()),
+        ] {
+            assert_eq!(words("mine", score, 0, newest), expected);
+        }
+        let sinks = words("window+4", ("recency", "layer"), 4, &[(64, 0)]);
+        assert_eq!(sinks, "evicts the oldest entry; the first 4 tokens are kept");
+    }
+
+    #[test]
+    fn every_score_has_words_and_positions_are_named() {
+        for known in KNOWN {
+            assert!(SCORES.iter().any(|(score, _)| *score == known.name), "{}", known.name);
+        }
+        let slot = changed(cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]), |row| {
+            (row.score, row.positions) = (Some("last_attention".into()), "slot".into());
+        });
+        let found = definitions(&slot);
+        assert!(found["tova@slot"].ends_with("keys are at their rank in the cache"), "{found:?}");
+    }
+
+    #[test]
+    fn two_definitions_under_one_name_are_both_told() {
+        let at = |cell_id: &str, first| {
+            changed(cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), |row| {
+                (row.cell, row.score, row.keep_first) = (cell_id.into(), Some("recency".into()), first);
+            })
+        };
+        let rows = [at("a", 0), at("b", 4)].concat();
+        let found = &definitions(&rows)["mine"];
+        assert_eq!(
+            found,
+            "evicts the oldest entry; in other cells: evicts the oldest entry; the first 4 tokens are kept"
+        );
+    }
+}
