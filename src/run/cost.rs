@@ -1,31 +1,15 @@
-//! Estimates the run time of cells from shapes and lengths alone.
-//!
-//! Estimates are right within a factor of two for large models. They are best at comparing cells with each other, which
-//! is what balances shards.
+//! Estimates the run time of cells: the tokens that a task counts, at measured or nominal rates.
 
-use super::prepare::{ModelTask, NamedCell};
-use crate::eviction::{CacheRule, Positions};
-use crate::lm::Device;
-use crate::task::{Batch, TokenCost, sequences_that_fit};
+use anyhow::Result;
 
-/// The multiplications and additions a second of no particular machine, in large products. The shards of one sweep are
-/// computed on different machines, and must fit together.
-pub(super) const NOMINAL_SPEED: f64 = 60e9;
+use super::machine::workers;
+use super::prepare::{ModelTask, NamedCell, Prepared};
+use super::rates::{CacheRates, Rates};
+use crate::lm::{Device, Probe};
+use crate::task::{Batch, CacheConfig, Prefill, TokenCost, sequences_that_fit};
 
-/// Bytes a second that decoding gets from memory, typical of machines with a few cores.
-const MEMORY: f64 = 15e9;
-
-/// Products for one token are this much slower while generating than while reading.
-const FEW_ROWS: f64 = 1.5;
-
-/// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
-const SCAN: f64 = 0.3e-9;
-
-/// Seconds of a token beside its products, for each layer and number of its state: rotation, norms, copies.
-const REST: f64 = 4.0e-9;
-
-/// The least seconds of a generation step, for each layer.
-const STEP: f64 = 3e-6;
+/// Bytes of weights that are read and converted a second.
+const LOADING: f64 = 5e9;
 
 /// Seconds to write a cell's file.
 const FILE: f64 = 5e-3;
@@ -39,27 +23,60 @@ pub struct Cost {
     pub shared: f64,
 }
 
-/// The remaining cost of a cell, without the samples in its journal, at `speed` multiplications and additions a second.
-pub fn cost(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: f64) -> Cost {
-    let left = model_task.samples.len().saturating_sub(cell.samples_done());
-    let share = left as f64 / model_task.samples.len().max(1) as f64;
-    let Cost { own, shared } = whole(model_task, cell, device, speed);
-    Cost { own: own * share, shared: shared * share }
+impl Cost {
+    /// What is left of a cell, without the samples in its journal.
+    pub fn left(self, model_task: &ModelTask, cell: &NamedCell) -> Cost {
+        let left = model_task.samples.len().saturating_sub(cell.samples_done());
+        let share = left as f64 / model_task.samples.len().max(1) as f64;
+        Cost { own: self.own * share, shared: self.shared * share }
+    }
+}
+
+/// The costs on this machine of all cells, by model and task. Short pieces of work are timed for it, where anything is left
+/// to do.
+///
+/// # Errors
+/// Threads that cannot be started, errors of the device.
+pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<Vec<Vec<Cost>>> {
+    let mut found: Option<(&ModelTask, (usize, usize), Probe)> = None;
+    let mut costs = Vec::new();
+    for model_task in &prepared.model_tasks {
+        let (workers, each) = workers(model_task, threads, 1);
+        let device = if model_task.task.is_timed() { device } else { &Device::Cpu };
+        let is_known = found.as_ref().is_some_and(|(other, split, _)| {
+            other.model == model_task.model && other.task.is_timed() == model_task.task.is_timed() && *split == (workers, each)
+        });
+        if !is_known {
+            let files = &model_task.files;
+            let bytes = files.held_bytes(model_task.model.dtype, device) / files.shape.parameters().max(1);
+            found = Some((model_task, (workers, each), Probe::new(&files.shape, bytes, device, (workers, each))?));
+        }
+        let Some((.., probe)) = &found else { continue };
+        let rates = Rates::measured(model_task, probe)?;
+        // A single sample is measured by one worker.
+        let parallel = workers.min(model_task.samples.batches().len()).max(1) as f64;
+        let of_cell = |cell: &NamedCell| {
+            let Cost { own, shared } = whole(model_task, cell, device, &rates);
+            Cost { own: own / parallel, shared: shared / parallel }
+        };
+        costs.push(model_task.cells.iter().map(of_cell).collect());
+    }
+    Ok(costs)
 }
 
 /// The cost of all samples of a cell.
-pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: f64) -> Cost {
+pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, rates: &Rates) -> Cost {
     let config = cell.cache_config();
-    let token = Token { model_task, cell, speed };
+    let tokens = Tokens { rates, cache: rates.of(cell), config };
     let mut cost = Cost { own: FILE, shared: 0.0 };
     for batch in model_task.samples.batches() {
         let samples: Vec<usize> = batch.clone().collect();
-        let tokens = model_task.samples.cost(&Batch { all: batch, samples: &samples, config });
+        let counts = model_task.samples.cost(&Batch { all: batch, samples: &samples, config });
         if model_task.task.is_timed() {
-            cost.own += timed(&tokens, model_task, cell, device, speed);
+            cost.own += timed(&tokens, &counts, model_task, cell, device);
         } else {
-            cost.own += token.own(&tokens);
-            cost.shared += token.shared(&tokens);
+            cost.own += tokens.own(&counts);
+            cost.shared += tokens.shared(&counts);
         }
     }
     cost
@@ -67,90 +84,75 @@ pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, s
 
 /// The seconds of loading a task's model, which its first cell takes.
 pub(super) fn loading(model_task: &ModelTask) -> f64 {
-    let bytes = model_task.files.weight_bytes() as f64;
-    // Weights are read, and on the CPU those of small models are converted to f32.
-    3.0 * bytes / MEMORY
+    model_task.files.weight_bytes() as f64 / LOADING
 }
 
 /// The cost of tokens in seconds.
-struct Token<'a> {
-    model_task: &'a ModelTask,
-    cell: &'a NamedCell,
-    speed: f64,
+struct Tokens<'a> {
+    rates: &'a Rates,
+    cache: CacheRates,
+    config: CacheConfig,
 }
 
-impl Token<'_> {
+impl Tokens<'_> {
     fn own(&self, tokens: &TokenCost) -> f64 {
-        let reading = self.slowness() * tokens.read as f64 * (self.body() + self.attention(tokens.attended));
-        let again = tokens.read_again as f64;
-        let again =
-            again * (self.body() + self.head() + self.attention(again / 2.0 / tokens.side_by_side.max(1) as f64));
-        reading + tokens.scored as f64 * self.head() + self.writing(tokens) + again
+        let Tokens { rates, cache, config } = self;
+        // A prompt that is read whole is cut only then.
+        let attention = if config.prefill == Prefill::OneShot { rates.full().attention } else { cache.attention };
+        let attention = attention.at(tokens.attended) + rates.losing * tokens.lost_of;
+        let reading = self.dense(cache, tokens.reads, tokens.read) + tokens.read as f64 * attention;
+        let comparing = if config.compare && tokens.read > 0 { rates.comparing * tokens.scored as f64 } else { 0.0 };
+        let scoring = self.scoring(tokens.reads, tokens.scored) + comparing;
+        let steps = tokens.steps as f64;
+        reading + scoring + steps * self.step(tokens.side_by_side, tokens.entries) + self.again(tokens)
     }
 
     fn shared(&self, tokens: &TokenCost) -> f64 {
-        tokens.shared as f64 * (self.body() + self.attention(tokens.shared as f64 / 2.0))
+        self.full(1, tokens.shared)
     }
 
-    /// The layers without attention.
-    fn body(&self) -> f64 {
-        let shape = &self.model_task.files.shape;
-        let products = 2.0 * (shape.layers * shape.layer_weights()) as f64 / self.speed;
-        products + REST * (shape.layers * shape.hidden) as f64
+    /// Texts that are read with the full cache.
+    fn full(&self, texts: usize, tokens: usize) -> f64 {
+        let full = self.rates.full();
+        let attended = tokens as f64 / 2.0 / texts.max(1) as f64;
+        self.dense(&full, texts, tokens) + tokens as f64 * full.attention.at(attended)
     }
 
-    /// The product with the output matrix, and the softmax over it.
-    fn head(&self) -> f64 {
-        let shape = &self.model_task.files.shape;
-        2.0 * (shape.vocab * shape.hidden) as f64 / self.speed + SCAN * shape.vocab as f64
+    /// Some reads without their attention.
+    fn dense(&self, cache: &CacheRates, reads: usize, tokens: usize) -> f64 {
+        let segments = reads.max(tokens.div_ceil(self.rates.segment));
+        if tokens == 0 { 0.0 } else { cache.dense.start * segments as f64 + cache.dense.slope * tokens as f64 }
     }
 
-    fn attention(&self, entries: f64) -> f64 {
-        let shape = &self.model_task.files.shape;
-        let heads = (shape.layers * shape.heads.heads) as f64;
-        heads * entries * (4.0 * shape.head_dim as f64 / self.speed + SCAN)
+    fn scoring(&self, reads: usize, tokens: usize) -> f64 {
+        let blocks = reads.max(tokens.div_ceil(SCORED_AT_ONCE));
+        if tokens == 0 { 0.0 } else { self.rates.scoring.start * blocks as f64 + self.rates.scoring.slope * tokens as f64 }
     }
 
-    /// Texts generated side by side: a step reads the weights or multiplies them, whichever takes longer.
-    fn writing(&self, tokens: &TokenCost) -> f64 {
-        if tokens.steps == 0 {
-            return 0.0;
-        }
-        let shape = &self.model_task.files.shape;
-        let batch = tokens.side_by_side as f64;
-        let weights = 4.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
-        let entries = match self.cell.cell.size() {
-            Some(size) => tokens.attended.min(size as f64),
-            None => 2.0 * tokens.attended,
-        };
-        let each = FEW_ROWS * (self.body() + self.head()) + self.attention(entries);
-        tokens.steps as f64 * ((weights / MEMORY).max(batch * each) + STEP * shape.layers as f64)
+    /// A token of each of some texts that are generated side by side.
+    fn step(&self, texts: usize, entries: f64) -> f64 {
+        self.rates.step.at(texts as f64) + texts as f64 * self.cache.generating.at(entries).max(0.0)
     }
 
-    /// The factor for policies that compute logits row by row or in f64, or that read few tokens at a time.
-    fn slowness(&self) -> f64 {
-        let cell = &self.cell.cell;
-        match cell.rule {
-            CacheRule::Truncate { size } => 1.0 + 32.0 / size.max(1) as f64,
-            CacheRule::Evict { policy, .. } if policy.score.compares_norms() => 4.0,
-            CacheRule::Evict { .. } if cell.positions != Positions::Absolute => 2.0,
-            _ => 1.0,
-        }
+    /// Generated texts are read with their prompts, and scored.
+    fn again(&self, tokens: &TokenCost) -> f64 {
+        let texts = tokens.side_by_side;
+        let scored = if tokens.read_again > 0 { texts * tokens.steps } else { 0 };
+        self.full(texts, tokens.read_again) + self.scoring(texts, scored)
     }
 }
 
-/// A repeat of a timed task: one sequence, then as many as fit. A step reads the weights or multiplies them, whichever
-/// takes longer, and reads every cache.
-fn timed(tokens: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &Device, speed: f64) -> f64 {
-    let shape = &model_task.files.shape;
+/// Tokens that are scored in one product.
+const SCORED_AT_ONCE: usize = 256;
+
+/// A repeat of a timed task: one sequence, twice, then as many as fit.
+fn timed(tokens: &Tokens<'_>, counts: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &Device) -> f64 {
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
-    let cache = shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
+    let cache = model_task.files.shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
     // Without room for one sequence the cell fails, and takes no time.
     let granted = model_task.task.granted_memory;
-    let Some(batch) = granted.and_then(|memory| sequences_that_fit(memory, weights, cache)) else { return 0.0 };
-    let flops = 2.0 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden) as f64;
-    // A growing cache is half full on average.
-    let read = cache as f64 * if cell.cell.rule == CacheRule::Unbounded { 0.5 } else { 1.5 };
-    let step = |batch: f64| (weights as f64 / MEMORY).max(batch * flops / speed) + batch * read / MEMORY;
-    tokens.steps as f64 * (step(1.0) + step(batch as f64))
+    let Some(texts) = granted.and_then(|memory| sequences_that_fit(memory, weights, cache)) else { return 0.0 };
+    let prompt = tokens.own(&TokenCost { steps: 0, ..*counts });
+    let steps = tokens.step(1, counts.entries) + tokens.step(texts, counts.entries);
+    (2 + texts) as f64 * prompt + counts.steps as f64 * steps
 }

@@ -9,6 +9,7 @@ mod event;
 mod machine;
 mod models;
 mod prepare;
+mod rates;
 mod rows;
 mod schedule;
 mod shards;
@@ -20,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 
 pub use changed::changed_models;
-pub use cost::{Cost, cost};
+pub use cost::{Cost, estimate};
 pub use event::{Event, Outcome};
 pub use machine::{Machine, bytes_per_worker};
 use models::Models;
