@@ -56,7 +56,9 @@ type Table = BTreeMap<String, [f64; 3]>;
 
 fn slowly(model: &LanguageModel, sample: &TextSample, rule: CacheRule) -> Table {
     let plan = match rule {
-        CacheRule::Evict { policy, size } => MemoryPlan { seed: SEED, ..MemoryPlan::bounded(policy.at(size).unwrap()) },
+        CacheRule::Evict { policy, size } => {
+            MemoryPlan { seed: SEED, ..MemoryPlan::bounded(policy.at(size).unwrap()) }
+        }
         _ => MemoryPlan::unbounded(),
     };
     let mut memory = model.new_memory(&plan);

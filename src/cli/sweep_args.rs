@@ -1,5 +1,6 @@
 //! The arguments of commands that work on a sweep: which sweep, which of its cells, and where its results are.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -27,7 +28,7 @@ pub(super) struct SweepArguments {
     only: Vec<Only>,
     /// Only the first N cells
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
     /// Only share I of N of the cells, such as 2/8; shares are balanced by estimated run time [default: all; in a Slurm array
     /// job the share of the task]
     #[arg(long, value_name = "I/N")]
@@ -58,7 +59,7 @@ impl SweepArguments {
                 },
             ),
         };
-        Ok(Selection { only: self.only.clone(), limit: self.limit, shard })
+        Ok(Selection { only: self.only.clone(), limit: self.limit.map(usize::from), shard })
     }
 }
 

@@ -207,7 +207,8 @@ impl Probe {
             let work = &work;
             let workers = self.workers.iter();
             let running: Vec<_> = workers.map(|worker| scope.spawn(move || worker.install(work))).collect();
-            let join = |worker: ScopedJoinHandle<'_, _>| worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let join =
+                |worker: ScopedJoinHandle<'_, _>| worker.join().unwrap_or_else(|panic| resume_unwind(panic));
             running.into_iter().map(join).collect()
         });
         let times = times.into_iter().collect::<Result<Vec<_>>>()?;

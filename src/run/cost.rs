@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::machine::workers;
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rates::{CacheRates, Rates};
+use crate::ledger::Status;
 use crate::lm::{Device, Probe};
 use crate::task::{Batch, CacheConfig, Prefill, TokenCost, sequences_that_fit};
 
@@ -32,6 +33,18 @@ impl Cost {
     }
 }
 
+/// The seconds of each cell of a model and a task that are measured together: the longest prefix counts once, for the first
+/// cells that need it.
+pub fn one_after_another(costs: &[Cost]) -> Vec<f64> {
+    let mut shared = 0.0_f64;
+    let seconds = costs.iter().map(|cost| {
+        let more = (cost.shared - shared).max(0.0);
+        shared += more;
+        cost.own + more
+    });
+    seconds.collect()
+}
+
 /// The costs on this machine of all cells, by model and task. Short pieces of work are timed for it, where anything is left
 /// to do.
 ///
@@ -41,10 +54,16 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
     let mut found: Option<(&ModelTask, (usize, usize), Probe)> = None;
     let mut costs = Vec::new();
     for model_task in &prepared.model_tasks {
+        if model_task.cells.iter().all(|cell| cell.status == Status::Done) {
+            costs.push(vec![Cost::default(); model_task.cells.len()]);
+            continue;
+        }
         let (workers, each) = workers(model_task, threads, 1);
         let device = if model_task.task.is_timed() { device } else { &Device::Cpu };
         let is_known = found.as_ref().is_some_and(|(other, split, _)| {
-            other.model == model_task.model && other.task.is_timed() == model_task.task.is_timed() && *split == (workers, each)
+            other.model == model_task.model
+                && other.task.is_timed() == model_task.task.is_timed()
+                && *split == (workers, each)
         });
         if !is_known {
             let files = &model_task.files;
@@ -101,7 +120,8 @@ impl Tokens<'_> {
         let attention = if config.prefill == Prefill::OneShot { rates.full().attention } else { cache.attention };
         let attention = attention.at(tokens.attended) + rates.losing * tokens.lost_of;
         let reading = self.dense(cache, tokens.reads, tokens.read) + tokens.read as f64 * attention;
-        let comparing = if config.compare && tokens.read > 0 { rates.comparing * tokens.scored as f64 } else { 0.0 };
+        let comparing =
+            if config.compare && tokens.read > 0 { rates.comparing * tokens.scored as f64 } else { 0.0 };
         let scoring = self.scoring(tokens.reads, tokens.scored) + comparing;
         let steps = tokens.steps as f64;
         reading + scoring + steps * self.step(tokens.side_by_side, tokens.entries) + self.again(tokens)
@@ -126,7 +146,11 @@ impl Tokens<'_> {
 
     fn scoring(&self, reads: usize, tokens: usize) -> f64 {
         let blocks = reads.max(tokens.div_ceil(SCORED_AT_ONCE));
-        if tokens == 0 { 0.0 } else { self.rates.scoring.start * blocks as f64 + self.rates.scoring.slope * tokens as f64 }
+        if tokens == 0 {
+            0.0
+        } else {
+            self.rates.scoring.start * blocks as f64 + self.rates.scoring.slope * tokens as f64
+        }
     }
 
     /// A token of each of some texts that are generated side by side.
@@ -146,7 +170,13 @@ impl Tokens<'_> {
 const SCORED_AT_ONCE: usize = 256;
 
 /// A repeat of a timed task: one sequence, twice, then as many as fit.
-fn timed(tokens: &Tokens<'_>, counts: &TokenCost, model_task: &ModelTask, cell: &NamedCell, device: &Device) -> f64 {
+fn timed(
+    tokens: &Tokens<'_>,
+    counts: &TokenCost,
+    model_task: &ModelTask,
+    cell: &NamedCell,
+    device: &Device,
+) -> f64 {
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
     let cache = model_task.files.shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule));
     // Without room for one sequence the cell fails, and takes no time.
@@ -155,4 +185,16 @@ fn timed(tokens: &Tokens<'_>, counts: &TokenCost, model_task: &ModelTask, cell: 
     let prompt = tokens.own(&TokenCost { steps: 0, ..*counts });
     let steps = tokens.step(1, counts.entries) + tokens.step(texts, counts.entries);
     (2 + texts) as f64 * prompt + counts.steps as f64 * steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_counts_once() {
+        let cost = |own, shared| Cost { own, shared };
+        assert_eq!(one_after_another(&[cost(1.0, 2.0), cost(1.0, 5.0), cost(3.0, 4.0)]), [3.0, 4.0, 3.0]);
+        assert!(one_after_another(&[]).is_empty());
+    }
 }

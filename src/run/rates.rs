@@ -127,7 +127,12 @@ impl Rates {
         let weights = 4 * (shape.layers * shape.layer_weights() + shape.vocab * shape.hidden);
         Rates {
             full: rates(1.0),
-            bounded: model_task.cells.iter().filter_map(Kind::of).map(|kind| (kind, rates(slowness(kind)))).collect(),
+            bounded: model_task
+                .cells
+                .iter()
+                .filter_map(Kind::of)
+                .map(|kind| (kind, rates(slowness(kind))))
+                .collect(),
             segment: 512,
             scoring: Line { start: 0.0, slope: head },
             comparing: head,

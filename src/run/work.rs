@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use super::cost::{Cost, whole};
 use super::event::{Event, Outcome};
+use super::expected::Expected;
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
@@ -36,6 +37,7 @@ pub(super) struct Work<'a> {
     pub prepared: &'a Prepared,
     pub ledger: &'a Ledger,
     pub models: Models,
+    pub expected: &'a Expected,
     pub outcome: &'a Mutex<Outcome>,
     pub observe: &'a (dyn Fn(Event<'_>) + Sync),
 }
@@ -169,6 +171,7 @@ impl Work<'_> {
                 cell,
                 sample: name,
                 tokens: model_task.samples.work(sample) as u64,
+                seconds: self.expected.of_sample(model_task, cell, sample),
                 samples_left: left,
             });
             if left == 0 {

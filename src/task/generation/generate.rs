@@ -100,7 +100,9 @@ impl Samples for EncodedPrompts {
         let mean = all / count.max(1);
         // What all prompts begin with is read once, then the rest of each.
         let (parts, entries): (Vec<Range<usize>>, f64) = match config.rule {
-            CacheRule::Truncate { size } => (lengths.map(|length| 0..length.min(size)).collect(), mean.min(size) as f64),
+            CacheRule::Truncate { size } => {
+                (lengths.map(|length| 0..length.min(size)).collect(), mean.min(size) as f64)
+            }
             CacheRule::Unbounded => (lengths.map(|length| common..length).collect(), mean as f64),
             CacheRule::Evict { size, .. } => {
                 let first = std::iter::once(config.start(common)..common).filter(|part| !part.is_empty());
