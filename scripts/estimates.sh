@@ -14,25 +14,26 @@ cd "$folder"
 
 # Name, policies, sizes and task of a kind of cells. The larger model gets less to do.
 kinds() {
-  local large=$1 books=12 lengths=2048 n=4 tokens=200
-  if [ "$large" = yes ]; then books=2 lengths=1024 n=2 tokens=100; fi
-  local text="dataset: embedded, length: $lengths, books: $books, chunks_per_book: 1"
+  local large=$1 books=40 length=4096 n=16 tokens=200 lengths="512, 1024" memory="24 MB"
+  if [ "$large" = yes ]; then books=8 length=2048 n=2 tokens=100 lengths=512 memory="300 MB"; fi
+  local text="dataset: embedded, length: $length, books: $books, chunks_per_book: 1"
   cat <<END
 perplexity-full|full|64|perplexity: {$text}
 perplexity-tova-64|tova|64|perplexity: {$text}
-perplexity-tova-512|tova|512|perplexity: {$text}
-perplexity-h2o|h2o|256|perplexity: {$text}
-perplexity-h2o-head|h2o_head|256|perplexity: {$text}
+perplexity-tova-1024|tova|1024|perplexity: {$text}
+perplexity-h2o-per-head|h2o|256|perplexity: {$text}
+perplexity-h2o-layer|h2o-layer|256|perplexity: {$text}
+perplexity-window|window|512|perplexity: {$text}
 perplexity-truncate|truncate|128|perplexity: {$text}
 perplexity-knorm|knorm|128|perplexity: {$text}
 perplexity-squeezed|tova@squeezed|128|perplexity: {$text}
 perplexity-compare|tova|128|perplexity: {$text, compare_to_full: true}
 perplexity-many|full, window, tova, h2o|64, 256|perplexity: {$text}
 retention|tova|128|retention: {$text}
-needle|full, tova|128|needle: {dataset: embedded, lengths: [512], depths: [0, 50, 100], texts: $n, write: {max_new_tokens: 16}}
+needle|full, tova|128|needle: {dataset: embedded, lengths: [$lengths], depths: [0, 50, 100], texts: $n, write: {max_new_tokens: 16}}
 squality|full, tova|128|squality: {dataset: embedded, documents: $n, questions: 4, write: {max_new_tokens: $tokens}}
 story|full, tova|128|story: {request: embedded, stories: $n, length: 512, write: {max_new_tokens: $tokens, temperature: 0.7}}
-timing|full, tova|128|timing: {memory: 300 MB, length: 256, prompt: 64, repeats: 1}
+timing|full, tova|128|timing: {memory: $memory, length: 256, prompt: 64, repeats: 2}
 END
 }
 
@@ -41,8 +42,8 @@ for model in "${models[@]}"; do
   large=yes
   [ "$model" = pocket ] && large=no
   while IFS='|' read -r kind policies sizes task; do
-    policies=$(sed 's/\([a-z0-9_@+]*\)/"\1"/g; s/""//g' <<<"$policies")
-    printf 'models: [%s]\npolicies: [%s]\ncache_sizes: [%s]\ndefine: {h2o_head: {score: accumulated_attention, scope: head, keep_recent: "50%%"}}\ntasks: [{%s}]\n' "$model" "$policies" "$sizes" "$task" > "$kind.yaml"
+    policies=$(sed 's/\([-a-z0-9_@+]*\)/"\1"/g; s/""//g' <<<"$policies")
+    printf 'models: [%s]\npolicies: [%s]\ncache_sizes: [%s]\ntasks: [{%s}]\n' "$model" "$policies" "$sizes" "$task" > "$kind.yaml"
     estimated=$("$program" plan "$kind.yaml" --threads "$threads" | sed -n 's/.*about \([0-9.]*\) \(s\|min\) with.*/\1 \2/p')
     start=$(date +%s.%N)
     "$program" run "$kind.yaml" --threads "$threads" --no-report -r "r-$model-$kind" 2>/dev/null

@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let is_offline = hub.offline;
     // A plan fetches nothing.
     let hub = HubSettings { offline: true, ..hub };
-    let selection = arguments.sweep.selection()?;
+    let selection = arguments.sweep.selection(&sweep)?;
     // Only timed cells depend on the machine; other plans do not need the GPU to be there.
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.device.open()? } else { Device::Cpu };

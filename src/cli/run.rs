@@ -38,9 +38,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
     let devices = devices(arguments.sweep.machine.device, arguments.jobs.get())?;
-    let selection = arguments.sweep.selection()?;
     // Checked before the results folder is made.
-    selection.of(sweep.expand())?;
+    let selection = arguments.sweep.selection(&sweep)?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);

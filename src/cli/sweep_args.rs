@@ -46,8 +46,8 @@ impl SweepArguments {
         self.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&sweep.name))
     }
 
-    /// The cells that the flags select; without `--shard`, the share of a Slurm array task.
-    pub(super) fn selection(&self) -> Result<Selection> {
+    /// The cells that the flags select, at least one; without `--shard`, the share of a Slurm array task.
+    pub(super) fn selection(&self, sweep: &Sweep) -> Result<Selection> {
         let shard = match self.shard {
             Some(shard) => Some(shard),
             None => Shard::of_slurm(|name| std::env::var(name).ok()).map_err(UsageError::from_error)?.inspect(
@@ -59,7 +59,12 @@ impl SweepArguments {
                 },
             ),
         };
-        Ok(Selection { only: self.only.clone(), limit: self.limit.map(usize::from), shard })
+        let selection = Selection { only: self.only.clone(), limit: self.limit.map(usize::from), shard };
+        if selection.of(sweep.expand())?.is_empty() {
+            let message = "no cell of the sweep has all the values that `--only` asks for";
+            return Err(UsageError::new(message, "`plan` without `--only` lists the cells").into());
+        }
+        Ok(selection)
     }
 }
 

@@ -182,12 +182,9 @@ impl Rates {
                     losing = (loss / MOST_ENTRIES as f64 - cache).max(0.0) / (MOST_ENTRIES / 2) as f64;
                 }
             }
-            let rates = match (reading.as_slice(), generating.as_slice()) {
-                ([first, .., last], [first_step, .., last_step]) => CacheRates {
-                    dense: dense_of_kind,
-                    attention: Line::through(*first, *last),
-                    generating: Line::through(*first_step, *last_step),
-                },
+            let line = |points: &[(usize, f64)]| Some(Line::through(*points.first()?, *points.last()?));
+            let rates = match (line(&reading), line(&generating)) {
+                (Some(attention), Some(generating)) => CacheRates { dense: dense_of_kind, attention, generating },
                 // Nothing is evicted.
                 _ => full,
             };
