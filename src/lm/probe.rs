@@ -28,7 +28,7 @@ const ALL: usize = 32 << 20;
 
 /// A piece of work is repeated until it took this long, and its shortest time counts: nothing else ran meanwhile.
 const ENOUGH: Duration = Duration::from_millis(12);
-const LEAST_REPEATS: usize = 2;
+const LEAST_REPEATS: usize = 3;
 
 /// Steps of a text that is generated.
 const STEPS: usize = 12;

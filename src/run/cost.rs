@@ -117,7 +117,7 @@ impl Tokens<'_> {
     fn own(&self, tokens: &TokenCost) -> f64 {
         let Tokens { rates, cache, config } = self;
         // A prompt that is read whole is cut only then.
-        let attention = if config.prefill == Prefill::OneShot { rates.full().attention } else { cache.attention };
+        let attention = if config.prefill == Prefill::OneShot { rates.full.attention } else { cache.attention };
         let attention = attention.at(tokens.attended) + rates.losing * tokens.lost_of;
         let reading = self.dense(cache, tokens.reads, tokens.read) + tokens.read as f64 * attention;
         let comparing =
@@ -133,7 +133,7 @@ impl Tokens<'_> {
 
     /// Texts that are read with the full cache.
     fn full(&self, texts: usize, tokens: usize) -> f64 {
-        let full = self.rates.full();
+        let full = self.rates.full;
         let attended = tokens as f64 / 2.0 / texts.max(1) as f64;
         self.dense(&full, texts, tokens) + tokens as f64 * full.attention.at(attended)
     }
@@ -189,7 +189,61 @@ fn timed(
 
 #[cfg(test)]
 mod tests {
+    use super::super::prepare;
+    use super::super::rates::Line;
     use super::*;
+    use crate::lm::source::HubSettings;
+    use crate::sweep::{Selection, Sweep};
+
+    /// The costs of a sweep's cells, without writing their files.
+    fn costs(sweep: &str, rates: &Rates) -> Vec<Cost> {
+        let sweep = Sweep::parse(sweep, "a.yaml").unwrap();
+        let hub = HubSettings::with_cache_dir("nowhere");
+        let prepared = prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+        let model_task = &prepared.model_tasks[0];
+        let cost = |cell| whole(model_task, cell, &Device::Cpu, rates);
+        model_task.cells.iter().map(cost).map(|cost| Cost { own: cost.own - FILE, ..cost }).collect()
+    }
+
+    #[test]
+    fn the_cells_of_a_text_by_hand() {
+        let line = |start, slope| Line { start, slope };
+        let cache = CacheRates { dense: line(1.0, 2.0), attention: line(0.0, 1.0), ..CacheRates::default() };
+        let rates = Rates::of_all(cache, 16, line(3.0, 0.5), Line::default());
+        let sweep = "models: [random-tiny]\npolicies: [full, truncate, tova]\ncache_sizes: [8, 32]\n\
+            tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 1}}]\n";
+        // 32 tokens in two segments, which attend to 16 entries on average. One block of 31 tokens is scored.
+        let full = Cost { own: 3.0 + 15.5, shared: 2.0 + 64.0 + 32.0 * 16.0 };
+        // Four pieces, each with its own beginning, and 4 entries on average.
+        let truncate = Cost { own: 4.0 + 64.0 + 32.0 * 4.0 + 4.0 * 3.0 + 15.5, shared: 0.0 };
+        // 8 tokens attend to 4 entries on average, and 24 to 8.
+        let tova = Cost { own: 2.0 + 64.0 + 8.0 * 4.0 + 24.0 * 8.0 + 3.0 + 15.5, shared: 0.0 };
+        // Caches as large as the text are the full cache.
+        let expected = [full, truncate, full, tova, full].map(|cost| (2.0 * cost.own, 2.0 * cost.shared));
+        let costs = costs(sweep, &rates);
+        assert_eq!(costs.len(), expected.len());
+        for (cost, (own, shared)) in costs.iter().zip(expected) {
+            assert!(
+                (cost.own - own).abs() < 1e-9 && (cost.shared - shared).abs() < 1e-9,
+                "{cost:?} {own} {shared}"
+            );
+        }
+    }
+
+    #[test]
+    fn texts_that_are_written_by_hand() {
+        let line = |start, slope| Line { start, slope };
+        let cache = CacheRates { generating: line(0.0, 0.25), ..CacheRates::default() };
+        let rates = Rates::of_all(cache, 16, Line::default(), line(5.0, 1.0));
+        let sweep = "models: [random-tiny]\npolicies: [full, tova]\ncache_sizes: [8]\n\
+            tasks: [{needle: {dataset: random-words, lengths: [200], depths: [50], texts: 2, \
+            write: {max_new_tokens: 10}}}]\n";
+        let costs = costs(sweep, &rates);
+        // A step takes 5 and 1 for its text, and a quarter for each entry: 8, or the prompt and half of the 10 tokens.
+        assert!((costs[1].own - 2.0 * 10.0 * (6.0 + 2.0)).abs() < 1e-9, "{costs:?}");
+        let entries = (costs[0].own / 2.0 / 10.0 - 6.0) * 4.0 - 5.0;
+        assert!((150.0..=190.0).contains(&entries), "{entries}");
+    }
 
     #[test]
     fn a_prefix_counts_once() {

@@ -60,7 +60,8 @@ impl Line {
 /// Seconds of the work of one model.
 #[derive(Debug)]
 pub(super) struct Rates {
-    full: CacheRates,
+    pub full: CacheRates,
+    /// Of the kinds of caches that evict.
     bounded: Vec<(Kind, CacheRates)>,
     /// Tokens that go through the layers together.
     pub segment: usize,
@@ -101,9 +102,10 @@ impl Rates {
         self.bounded.iter().find(|(other, _)| Some(*other) == kind).map_or(self.full, |(_, rates)| *rates)
     }
 
-    /// Those of the full cache.
-    pub fn full(&self) -> CacheRates {
-        self.full
+    /// The same rates for all kinds of caches.
+    #[cfg(test)]
+    pub fn of_all(full: CacheRates, segment: usize, scoring: Line, step: Line) -> Rates {
+        Rates { full, bounded: Vec::new(), segment, scoring, comparing: 0.0, losing: 0.0, step }
     }
 
     /// Of no particular machine. The shards of one sweep are computed on different machines, and must fit together.
@@ -253,7 +255,7 @@ fn summed_scopes(model_task: &ModelTask) -> Vec<Scope> {
 /// Seconds of a segment without attention, over its tokens.
 fn dense(probe: &Probe, plan: &MemoryPlan<'_>) -> Result<Line> {
     let seconds = |tokens: usize| anyhow::Ok((tokens, probe.read(plan, tokens)?.dense));
-    Ok(Line::through(seconds(BLOCK / 2)?, seconds(4 * BLOCK)?))
+    Ok(Line::through(seconds(BLOCK / 2)?, seconds(2 * BLOCK)?))
 }
 
 /// Times steps of texts that are generated.
@@ -299,5 +301,20 @@ impl<'a> Generation<'a> {
     /// What a cache of some kind adds to a step of one text.
     fn added(&self, plan: &MemoryPlan<'_>, tokens: usize) -> Result<f64> {
         Ok(self.layers * (self.seconds(plan, self.texts, tokens)? - self.seconds) / self.texts as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_by_hand() {
+        let line = Line::through((2, 7.0), (4, 11.0));
+        assert_eq!(line, Line { start: 3.0, slope: 2.0 });
+        assert_eq!(line.at(10.0), 23.0);
+        // More never takes less time: then the mean.
+        assert_eq!(Line::through((2, 7.0), (4, 5.0)), Line { start: 6.0, slope: 0.0 });
+        assert_eq!(Line::through((2, 7.0), (2, 7.0)), Line { start: 7.0, slope: 0.0 });
     }
 }
