@@ -1,10 +1,13 @@
 //! Estimates the run time of cells: the tokens that a task counts, at measured or nominal rates.
 
+use std::time::Instant;
+
 use anyhow::Result;
 
 use super::machine::workers;
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rates::{CacheRates, Rates};
+use crate::eviction::CacheRule;
 use crate::ledger::Status;
 use crate::lm::{Device, Probe};
 use crate::task::{Batch, CacheConfig, Prefill, TokenCost, sequences_that_fit};
@@ -72,10 +75,11 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
         }
         let Some((.., probe)) = &found else { continue };
         let rates = Rates::measured(model_task, probe)?;
+        let written = share_written(model_task, &rates);
         // A single sample is measured by one worker.
         let parallel = workers.min(model_task.samples.batches().len()).max(1) as f64;
         let of_cell = |cell: &NamedCell| {
-            let Cost { own, shared } = whole(model_task, cell, device, &rates);
+            let Cost { own, shared } = cost_of(model_task, cell, device, (&rates, written));
             Cost { own: own / parallel, shared: shared / parallel }
         };
         costs.push(model_task.cells.iter().map(of_cell).collect());
@@ -83,14 +87,56 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
     Ok(costs)
 }
 
-/// The cost of all samples of a cell.
+/// Short texts are written with the model itself, for so many seconds, to see how long they become.
+const WRITING: f64 = 0.2;
+
+/// The part of the tokens that a task may write which its texts have, on average: models may end their texts earlier. The
+/// first samples are written with the full cache, if that is a matter of moments; otherwise all tokens count.
+fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
+    let (Some(generation), Some(cell)) = (&model_task.task.generation, model_task.cells.first()) else {
+        return 1.0;
+    };
+    let samples = &model_task.samples;
+    let batches = samples.batches();
+    let config = CacheConfig { rule: CacheRule::Unbounded, ..cell.cache_config() };
+    let Cost { own, shared } = whole(model_task, cell, &Device::Cpu, rates);
+    if loading(model_task) + (own + shared) / batches.len() as f64 > WRITING {
+        return 1.0;
+    }
+    // If this model cannot be loaded, the run says so.
+    let Ok(model) = model_task.files.load(model_task.model.dtype, &Device::Cpu) else { return 1.0 };
+    let started = Instant::now();
+    let (mut written, mut most) = (0, 0);
+    for batch in batches.into_iter().take_while(|_| started.elapsed().as_secs_f64() < WRITING) {
+        let chosen: Vec<usize> = batch.clone().collect();
+        let Ok(prefix) = samples.read_prefix(&model, batch.clone(), &[config]) else { break };
+        let batch = Batch { all: batch, samples: &chosen, config };
+        for result in
+            samples.measure(&model, &batch, prefix.as_ref()).into_iter().filter_map(|(_, result)| result.ok())
+        {
+            written += result.new_tokens;
+            most += generation.max_new_tokens;
+        }
+    }
+    if most > 0 { written as f64 / most as f64 } else { 1.0 }
+}
+
+/// The cost of all samples of a cell, if texts are written to their full length.
 pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, rates: &Rates) -> Cost {
+    cost_of(model_task, cell, device, (rates, 1.0))
+}
+
+/// The cost of all samples of a cell, if texts have a part of the tokens they may have.
+fn cost_of(model_task: &ModelTask, cell: &NamedCell, device: &Device, (rates, written): (&Rates, f64)) -> Cost {
     let config = cell.cache_config();
     let tokens = Tokens { rates, cache: rates.of(cell), config };
     let mut cost = Cost { own: FILE, shared: 0.0 };
     for batch in model_task.samples.batches() {
         let samples: Vec<usize> = batch.clone().collect();
-        let counts = model_task.samples.cost(&Batch { all: batch, samples: &samples, config });
+        let mut counts = model_task.samples.cost(&Batch { all: batch, samples: &samples, config });
+        if written < 1.0 {
+            counts = counts.with_steps((written * counts.steps as f64).ceil() as usize);
+        }
         if model_task.task.is_timed() {
             cost.own += timed(&tokens, &counts, model_task, cell, device);
         } else {

@@ -113,6 +113,15 @@ pub struct TokenCost {
     pub read_again: usize,
 }
 
+impl TokenCost {
+    /// The same with fewer steps.
+    #[must_use]
+    pub fn with_steps(self, steps: usize) -> TokenCost {
+        let fewer = (self.steps - steps.min(self.steps)) * self.side_by_side;
+        TokenCost { steps, read_again: self.read_again.saturating_sub(fewer), ..self }
+    }
+}
+
 impl dyn Samples {
     /// Tokens of the longest sample.
     pub fn longest(&self) -> usize {
