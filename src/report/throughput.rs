@@ -121,7 +121,7 @@ impl Throughput {
     pub(crate) fn legend(&self) -> String {
         let repeats = self.lines.iter().filter_map(|line| line.by_metric.get("decode")).map(Vec::len).max();
         let times = match repeats {
-            Some(1) => "of a single repeat".to_string(),
+            Some(1) => "times of one repeat".to_string(),
             repeats => format!("medians of {} repeats, in brackets the least and the most", repeats.unwrap_or(0)),
         };
         let mut legend = format!(

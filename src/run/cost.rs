@@ -88,7 +88,7 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
 }
 
 /// Short texts are written with the model itself, for so many seconds, to see how long they become.
-const WRITING: f64 = 0.2;
+const WRITING: f64 = 0.1;
 
 /// The part of the tokens that a task may write which its texts have, on average: models may end their texts earlier. The
 /// first samples are written with the full cache, if that is a matter of moments; otherwise all tokens count.
@@ -100,7 +100,7 @@ fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
     let batches = samples.batches();
     let config = CacheConfig { rule: CacheRule::Unbounded, ..cell.cache_config() };
     let Cost { own, shared } = whole(model_task, cell, &Device::Cpu, rates);
-    if loading(model_task) + (own + shared) / batches.len() as f64 > WRITING {
+    if loading(model_task) + (own + shared) / batches.len() as f64 > 3.0 * WRITING {
         return 1.0;
     }
     // If this model cannot be loaded, the run says so.
@@ -111,10 +111,8 @@ fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
         let chosen: Vec<usize> = batch.clone().collect();
         let Ok(prefix) = samples.read_prefix(&model, batch.clone(), &[config]) else { break };
         let batch = Batch { all: batch, samples: &chosen, config };
-        for result in
-            samples.measure(&model, &batch, prefix.as_ref()).into_iter().filter_map(|(_, result)| result.ok())
-        {
-            written += result.new_tokens;
+        for (_, result) in samples.measure(&model, &batch, prefix.as_ref()) {
+            written += result.map_or(0, |result| result.new_tokens);
             most += generation.max_new_tokens;
         }
     }
