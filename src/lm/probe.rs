@@ -26,9 +26,11 @@ const OUTPUT: usize = 8 << 20;
 /// Most weights of a model that generates: each token reads all of them, so there must be too many for a small cache.
 const ALL: usize = 32 << 20;
 
-/// A piece of work is repeated until it took this long, and its shortest time counts: nothing else ran meanwhile.
+/// A piece of work is repeated so often and so long at least, and its shortest time counts: nothing else ran meanwhile.
+const REPEATS: usize = 3;
 const ENOUGH: Duration = Duration::from_millis(12);
-const LEAST_REPEATS: usize = 3;
+/// After this long, it is not repeated any more.
+const MOST: Duration = Duration::from_millis(120);
 
 /// Steps of a text that is generated.
 const STEPS: usize = 12;
@@ -224,7 +226,7 @@ fn shortest(mut work: impl FnMut() -> Result<[f64; 2]>) -> Result<[f64; 2]> {
     let started = Instant::now();
     let mut best = [f64::INFINITY; 2];
     let mut repeats = 0;
-    while repeats < LEAST_REPEATS || started.elapsed() < ENOUGH {
+    while (repeats < REPEATS && (repeats == 0 || started.elapsed() < MOST)) || started.elapsed() < ENOUGH {
         for (best, time) in best.iter_mut().zip(work()?) {
             *best = best.min(time);
         }

@@ -69,6 +69,8 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
                 && *split == (workers, each)
         });
         if !is_known {
+            // Two models are not in memory at once.
+            drop(found.take());
             let files = &model_task.files;
             let bytes = files.held_bytes(model_task.model.dtype, device) / files.shape.parameters().max(1);
             found = Some((model_task, (workers, each), Probe::new(&files.shape, bytes, device, (workers, each))?));
@@ -76,11 +78,13 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
         let Some((.., probe)) = &found else { continue };
         let rates = Rates::measured(model_task, probe)?;
         let written = share_written(model_task, &rates);
-        // A single sample is measured by one worker.
-        let parallel = workers.min(model_task.samples.batches().len()).max(1) as f64;
+        // Workers measure the cells of a batch side by side once one of them has read its prefix.
+        let batches = model_task.samples.batches().len();
+        let parallel = |pieces: usize| workers.min(pieces).max(1) as f64;
         let of_cell = |cell: &NamedCell| {
             let Cost { own, shared } = cost_of(model_task, cell, device, (&rates, written));
-            Cost { own: own / parallel, shared: shared / parallel }
+            let own = own / parallel(batches * model_task.cells.len());
+            Cost { own, shared: shared / parallel(batches) }
         };
         costs.push(model_task.cells.iter().map(of_cell).collect());
     }
@@ -112,8 +116,10 @@ fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
         let Ok(prefix) = samples.read_prefix(&model, batch.clone(), &[config]) else { break };
         let batch = Batch { all: batch, samples: &chosen, config };
         for (_, result) in samples.measure(&model, &batch, prefix.as_ref()) {
-            written += result.map_or(0, |result| result.new_tokens);
-            most += generation.max_new_tokens;
+            if let Ok(result) = result {
+                written += result.new_tokens;
+                most += generation.max_new_tokens;
+            }
         }
     }
     if most > 0 { written as f64 / most as f64 } else { 1.0 }
