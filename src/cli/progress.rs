@@ -139,6 +139,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bar_begins_with_what_was_done_before() {
+        let mut progress = Progress::new();
+        progress.start(100, 40);
+        assert_eq!((progress.bar.position(), progress.bar.length()), (40, Some(100)));
+    }
+
+    #[test]
     fn the_time_left_is_shown_once_it_is_known() {
         let steady: Vec<(f64, u64)> =
             (0..=10).map(|second| (f64::from(second), 100 + 50 * second as u64)).collect();
