@@ -91,11 +91,11 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
     Ok(costs)
 }
 
-/// Short texts are written with the model itself, for so many seconds, to see how long they become.
-const WRITING: f64 = 0.1;
+/// A few texts are written with the model itself, for about so many seconds, to see how long they become.
+const WRITING: f64 = 0.15;
 
 /// The part of the tokens that a task may write which its texts have, on average: models may end their texts earlier. The
-/// first samples are written with the full cache, if that is a matter of moments; otherwise all tokens count.
+/// first sample of some batches is written with the full cache, if that is a matter of moments; otherwise all tokens count.
 fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
     let (Some(generation), Some(cell)) = (&model_task.task.generation, model_task.cells.first()) else {
         return 1.0;
@@ -104,17 +104,17 @@ fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
     let batches = samples.batches();
     let config = CacheConfig { rule: CacheRule::Unbounded, ..cell.cache_config() };
     let Cost { own, shared } = whole(model_task, cell, &Device::Cpu, rates);
-    if loading(model_task) + (own + shared) / batches.len() as f64 > 3.0 * WRITING {
+    let each = own / samples.len() as f64 + shared / batches.len() as f64;
+    if loading(model_task) + each > 2.0 * WRITING {
         return 1.0;
     }
     // If this model cannot be loaded, the run says so.
     let Ok(model) = model_task.files.load(model_task.model.dtype, &Device::Cpu) else { return 1.0 };
     let started = Instant::now();
     let (mut written, mut most) = (0, 0);
-    for batch in batches.into_iter().take_while(|_| started.elapsed().as_secs_f64() < WRITING) {
-        let chosen: Vec<usize> = batch.clone().collect();
-        let Ok(prefix) = samples.read_prefix(&model, batch.clone(), &[config]) else { break };
-        let batch = Batch { all: batch, samples: &chosen, config };
+    for all in batches.into_iter().take_while(|_| started.elapsed().as_secs_f64() < WRITING) {
+        let Ok(prefix) = samples.read_prefix(&model, all.clone(), &[config]) else { break };
+        let batch = Batch { samples: &[all.start], all, config };
         for (_, result) in samples.measure(&model, &batch, prefix.as_ref()) {
             if let Ok(result) = result {
                 written += result.new_tokens;
