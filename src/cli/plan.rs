@@ -163,7 +163,9 @@ impl Missing {
             match reasons.iter_mut().find(|(other, ..)| *other == reason) {
                 Some((_, all, names)) => {
                     *all += cells;
-                    names.push(what);
+                    if !names.contains(&what) {
+                        names.push(what);
+                    }
                 }
                 None => reasons.push((reason, *cells, vec![what])),
             }
