@@ -125,10 +125,9 @@ impl RunProgress {
 
     /// What this run and earlier ones have measured.
     fn kept(&self) -> String {
-        let Started { samples, kept, seconds, kept_seconds, .. } = self.started;
-        let share = 100.0 * (kept_seconds + self.seconds) / seconds.max(f64::MIN_POSITIVE);
+        let Started { samples, kept, .. } = self.started;
         let kept = kept + self.samples;
-        format!("kept: {kept} of {samples} samples, {share:.0} % of the work")
+        format!("kept: {kept} of {samples} samples ({} %)", 100 * kept / samples.max(1))
     }
 
     fn show(&mut self, event: &Event<'_>) {
@@ -150,7 +149,9 @@ impl RunProgress {
                 self.samples += 1;
                 self.seconds += seconds;
                 let rate = self.tokens as f64 / self.progress.seconds() / 1e3;
-                let summary = format!("{}/{} cells, {rate:.1} k tokens/s", self.cells_done, self.started.cells);
+                let samples = format!("{}/{} samples", self.started.kept + self.samples, self.started.samples);
+                let cells = format!("{}/{} cells", self.cells_done, self.started.cells);
+                let summary = format!("{samples}, {cells}, {rate:.1} k tokens/s");
                 let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
                 let details = format!("{}{size}: {sample}, {samples_left} samples left", cell.cell.policy);
                 self.progress.update(milliseconds(self.started.kept_seconds + self.seconds), summary, details);

@@ -137,7 +137,7 @@ fn signals_end_a_run_with_their_code_and_the_next_run_resumes() {
         let samples = left.samples + samples_of_cells(&scene, &results);
         let all = samples_of(&scene, |_| true);
         assert!(samples < all, "{samples} of {all}");
-        let words = format!("kept: {samples} of {all} samples, ");
+        let words = format!("kept: {samples} of {all} samples ({} %)", 100 * samples / all);
         interrupted.says(&[&words]);
 
         let next = scene.to_the_end(&name);
