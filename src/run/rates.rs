@@ -32,6 +32,8 @@ const MOST_ENTRIES: usize = 1024;
 const SIDE_BY_SIDE: usize = 4;
 /// The same where as many are generated as memory holds, so that caches are not in the processor's.
 const MANY: usize = 32;
+/// Bytes that their caches may take.
+const MANY_BYTES: u64 = 256 << 20;
 
 /// Tokens of a read with a full bounded cache.
 const READ: usize = 2 * BLOCK;
@@ -277,7 +279,8 @@ impl<'a> Generation<'a> {
         let is_timed = model_task.task.is_timed();
         let greedy = is_timed.then(|| GenerationConfig::greedy(1));
         let settings = model_task.task.generation.clone().or(greedy).map(|config| config.writing(Vec::new()));
-        let texts = if is_timed { MANY } else { SIDE_BY_SIDE };
+        let cache = model_task.files.shape.cache_bytes(MOST_ENTRIES).max(1);
+        let texts = if is_timed { ((MANY_BYTES / cache) as usize).clamp(2, MANY) } else { SIDE_BY_SIDE };
         let mut generation =
             Generation { probe, settings, texts, seconds: 0.0, layers: 1.0, step: Line::default() };
         if generation.settings.is_some() {
