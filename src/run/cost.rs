@@ -205,7 +205,7 @@ impl Tokens<'_> {
 
     /// A token of each of some texts that are generated side by side.
     fn step(&self, texts: usize, entries: f64) -> f64 {
-        self.rates.step.at(texts as f64) + texts as f64 * self.cache.generating.at(entries).max(0.0)
+        self.rates.step.at(texts as f64) + texts as f64 * self.cache.generating.at(entries)
     }
 
     /// Generated texts are read with their prompts, and scored.

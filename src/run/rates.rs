@@ -47,7 +47,7 @@ pub(super) struct Line {
 
 impl Line {
     pub fn at(self, x: f64) -> f64 {
-        self.start + self.slope * x
+        (self.start + self.slope * x).max(0.0)
     }
 
     /// Through two points. More work never takes less time.
@@ -186,11 +186,16 @@ impl Rates {
                     losing = (loss / MOST_ENTRIES as f64 - cache).max(0.0) / (MOST_ENTRIES / 2) as f64;
                 }
             }
-            let line = |points: &[(usize, f64)]| Some(Line::through(*points.first()?, *points.last()?));
-            let rates = match (line(&reading), line(&generating)) {
-                (Some(attention), Some(generating)) => CacheRates { dense: dense_of_kind, attention, generating },
-                // Nothing is evicted.
+            // Where there is one size, or none that evicts anything, the full cache is the measure.
+            let line = |points: &[(usize, f64)], full: Line| match *points {
+                [first, second] => Line::through(first, second),
+                [(size, seconds)] => Line { start: seconds - full.slope * size as f64, ..full },
                 _ => full,
+            };
+            let rates = CacheRates {
+                dense: dense_of_kind,
+                attention: line(&reading, full.attention),
+                generating: line(&generating, full.generating),
             };
             bounded.push((kind, rates));
         }
@@ -220,24 +225,22 @@ impl Kind {
         }
     }
 
-    /// Two caches to time: the smallest and the largest of the task's cells that evict anything and are not too large. Of
-    /// a single size, its half is the other.
+    /// The caches to time: the smallest and the largest of the task's cells, as far as they evict anything and are not too
+    /// large.
     fn sizes(self, model_task: &ModelTask) -> Vec<SizedPolicy> {
         let most = model_task.samples.longest().saturating_sub(1).min(MOST_ENTRIES);
         let cells = model_task.cells.iter().filter(|cell| Kind::of(cell) == Some(self));
-        let rules = cells.filter_map(|cell| match cell.cell.rule {
-            CacheRule::Evict { policy, size } => Some((policy, size)),
-            _ => None,
-        });
-        let rules: Vec<(Policy, usize)> = rules.collect();
-        let at = |(policy, size): (Policy, usize)| policy.at(size.min(most)).ok();
-        let smallest = rules.iter().copied().min_by_key(|(_, size)| *size);
-        let largest = rules.iter().copied().max_by_key(|(_, size)| *size);
-        let mut sizes: Vec<SizedPolicy> = [smallest, largest].into_iter().flatten().filter_map(at).collect();
-        if let (true, Some((policy, size))) = (smallest == largest, smallest) {
-            sizes.extend(at((policy, size.min(most) / 2)));
-        }
+        let mut sizes: Vec<SizedPolicy> = cells
+            .filter_map(|cell| match cell.cell.rule {
+                CacheRule::Evict { policy, size } => policy.at(size.min(most)).ok(),
+                _ => None,
+            })
+            .collect();
         sizes.sort_by_key(|policy| policy.size);
+        sizes.dedup_by_key(|policy| policy.size);
+        if sizes.len() > 2 {
+            sizes.drain(1..sizes.len() - 1);
+        }
         sizes
     }
 }
@@ -316,6 +319,7 @@ mod tests {
         let line = Line::through((2, 7.0), (4, 11.0));
         assert_eq!(line, Line { start: 3.0, slope: 2.0 });
         assert_eq!(line.at(10.0), 23.0);
+        assert_eq!(Line { start: -5.0, slope: 1.0 }.at(3.0), 0.0);
         // More never takes less time: then the mean.
         assert_eq!(Line::through((2, 7.0), (4, 5.0)), Line { start: 6.0, slope: 0.0 });
         assert_eq!(Line::through((2, 7.0), (2, 7.0)), Line { start: 7.0, slope: 0.0 });
