@@ -296,6 +296,32 @@ mod tests {
     }
 
     #[test]
+    fn every_kind_of_cell_has_an_estimate() {
+        let sweep = "models: [random-tiny]\npolicies: [full, window, h2o, knorm, tova@squeezed, random]\n\
+            cache_sizes: [4, 40, 5000]\ntasks:\n\
+            - perplexity: {dataset: random-words, length: 64, books: 2, chunks_per_book: 1}\n\
+            - perplexity: {dataset: random-words, length: 96, books: 1, chunks_per_book: 1, compare_to_full: true}\n\
+            - retention: {dataset: random-words, length: 64, books: 1, chunks_per_book: 1}\n\
+            - needle: {dataset: random-words, lengths: [200], depths: [50], texts: 1, \
+            write: {max_new_tokens: 4, prefill: stream}}\n\
+            - story: {request: embedded, stories: 2, length: 512, write: {max_new_tokens: 4}}\n\
+            - timing: {memory: 10 MB, length: 64, prompt: 16, repeats: 1}\n";
+        let sweep = Sweep::parse(sweep, "a.yaml").unwrap();
+        let hub = HubSettings::with_cache_dir("nowhere");
+        let prepared = prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+        assert!(prepared.unavailable.is_empty());
+        let costs = estimate(&prepared, &Device::Cpu, 2).unwrap();
+        assert_eq!(costs.len(), prepared.model_tasks.len());
+        for (model_task, costs) in prepared.model_tasks.iter().zip(&costs) {
+            assert_eq!(costs.len(), model_task.cells.len());
+            for (cell, cost) in model_task.cells.iter().zip(costs) {
+                let all = cost.own + cost.shared;
+                assert!(all.is_finite() && all > FILE / 2.0 && cost.shared >= 0.0, "{cell:?}: {cost:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_prefix_counts_once() {
         let cost = |own, shared| Cost { own, shared };
         assert_eq!(one_after_another(&[cost(1.0, 2.0), cost(1.0, 5.0), cost(3.0, 4.0)]), [3.0, 4.0, 3.0]);
