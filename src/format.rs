@@ -62,10 +62,11 @@ pub fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// `< 1 s`, `90 s`, `12 min`, `3.5 h`.
+/// `< 1 s`, `1.5 s`, `90 s`, `12 min`, `3.5 h`.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         _ if seconds < 1.0 => "< 1 s".into(),
+        _ if seconds < 9.95 => format!("{seconds:.1} s"),
         _ if seconds < 120.0 => format!("{seconds:.0} s"),
         _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
         _ => format!("{:.1} h", seconds / 3600.0),

@@ -594,6 +594,11 @@ fn mistakes_on_the_command_line_are_refused() {
         (&RUN[..3], &["--threads", "0"][..], "'0' for '--threads"),
         (&score, &["--threads", "0"], "'0' for '--threads"),
         (&RUN[..3], &["--only", "policy=toba"], "hint: did you mean `tova`?"),
+        (&RUN[..3], &["--limit", "0"], "--limit"),
+        (&["plan", "sweep.yaml"], &["--limit", "0"], "--limit"),
+        // `full` has no size.
+        (&RUN[..3], &["--only", "policy=full", "--only", "size=8"], "no cell of the sweep has"),
+        (&["plan", "sweep.yaml"], &["--only", "policy=full", "--only", "size=8"], "no cell of the sweep has"),
         (&RUN[..3], &["--only", "polcy=tova"], "`--only polcy=tova`"),
         (&RUN[..3], &["--shard", "4/3"], "`--shard 4/3`"),
         (&RUN[..3], &["--device", "tpu"], "\"tpu\""),
@@ -695,7 +700,7 @@ fn a_broken_model_does_not_stop_the_others() {
     ended.says(&["4 cells measured, 0 were there already, 4 failed"]);
     let models: BTreeSet<Text> = measured(&setup.path().join("r")).into_iter().map(|row| row.model).collect();
     assert_eq!(models.into_iter().collect::<Vec<_>>(), ["./model", "random-tiny"]);
-    let plan = run(setup.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0);
+    let plan = run(setup.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(4);
     assert!(plan.stdout.contains("failed: ") && plan.stdout.contains("./missing"), "{}", plan.stdout);
     run(setup.path(), &["plan", "sweep.yaml", "--results", "r", "--check"]).with_code(4);
 
@@ -773,7 +778,48 @@ fn an_unreachable_hub_is_named_with_ways_out() {
 
     // A plan does not ask the hub.
     let plan = run(setup.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0);
-    assert!(plan.stdout.contains("2 cells of perplexity with o/n: not on this machine yet"), "{}", plan.stdout);
+    let words = "2 cells cannot be planned (perplexity with o/n): not on this machine yet";
+    assert!(plan.stdout.contains(words), "{}", plan.stdout);
+}
+
+#[test]
+fn a_plan_without_data_fails_and_says_why_once() {
+    let setup = Setup::new();
+    let tasks = ["dataset: ./nowhere, length: 64", "dataset: ./nowhere, length: 32"];
+    Sweep { tasks: &tasks, ..SMALL }.write(setup.path());
+    for check in [&[][..], &["--check"]] {
+        let plan = run(setup.path(), &[&["plan", "sweep.yaml", "--results", "r"], check].concat()).with_code(4);
+        assert!(!plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+        let last = plan.stdout.lines().last().unwrap();
+        assert!(last.starts_with("4 cells cannot be planned") && last.contains("./nowhere"), "{}", plan.stdout);
+        assert_eq!(plan.stdout.matches("cannot read the folder").count(), 1, "{}", plan.stdout);
+    }
+}
+
+#[test]
+fn a_plan_names_lengths_and_sizes_that_say_nothing_new() {
+    let setup = Setup::new();
+    let config = setup.path().join("model/config.json");
+    let text = fs::read_to_string(&config).unwrap();
+    let mut json: Value = serde_json::from_str(&text).unwrap();
+    json["max_position_embeddings"] = 48.into();
+    fs::write(&config, json.to_string()).unwrap();
+    let tasks =
+        ["dataset: ./texts, length: 64, chunks_per_book: 1", "dataset: ./texts, length: 48, chunks_per_book: 1"];
+    let sweep = Sweep {
+        models: "[./model]",
+        policies: "[full, tova]",
+        cache_sizes: "[32, 48, 64]",
+        tasks: &tasks,
+        ..SMALL
+    };
+    sweep.write(setup.path());
+    let plan = run(setup.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0).stdout;
+    let tasks: Vec<&str> = plan.split("./model (").skip(1).collect();
+    assert!(tasks[0].contains("up to 64 tokens, and the model was trained on 48"), "{plan}");
+    assert!(tasks[0].contains("so 64 evicts nothing: equal to full"), "{plan}");
+    assert!(!tasks[1].contains("was trained on"), "{plan}");
+    assert!(tasks[1].contains("so 48, 64 evict nothing: equal to full"), "{plan}");
 }
 
 #[test]

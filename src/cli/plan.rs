@@ -1,5 +1,6 @@
 //! `plan`: what `run` would do, without doing it.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -11,8 +12,8 @@ use super::sweep_args::SweepArguments;
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
-use crate::lm::{Device, machine_name, matrix_rate};
-use crate::run::{self, ModelTask, Prepared, Unavailable, bytes_per_worker};
+use crate::lm::{Device, machine_name};
+use crate::run::{self, Cost, ModelTask, NamedCell, Prepared, Unavailable, bytes_per_worker};
 
 /// Show what `run` would do: cells done and to do, tokens, memory, time, downloads
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let is_offline = hub.offline;
     // A plan fetches nothing.
     let hub = HubSettings { offline: true, ..hub };
-    let selection = arguments.sweep.selection()?;
+    let selection = arguments.sweep.selection(&sweep)?;
     // Only timed cells depend on the machine; other plans do not need the GPU to be there.
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.device.open()? } else { Device::Cpu };
@@ -44,53 +45,49 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
             eprintln!("warning: {warning}");
         }
     }
+    let costs = run::estimate(&prepared, &device, threads)?;
+    let missing = Missing::of(&prepared, is_offline);
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    print(&(heading + &describe(&prepared, threads, &device, is_offline)))?;
+    print(&(heading + &describe(&prepared, &costs, threads) + &missing.text))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
-    Ok(ExitCode::from(if arguments.check && !is_complete { 4 } else { 0 }))
+    let fails = missing.fails || (arguments.check && !is_complete);
+    Ok(ExitCode::from(if fails { 4 } else { 0 }))
 }
 
-fn describe(prepared: &Prepared, threads: usize, device: &Device, is_offline: bool) -> String {
-    // Where the speed of products cannot be measured there is no estimate of it, but still a plan.
-    let speed = matrix_rate(threads).unwrap_or(f64::INFINITY);
+/// `costs` are those of the cells of every model and task.
+fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String {
     let mut text = String::new();
     let mut seconds = 0.0;
-    for model_task in &prepared.model_tasks {
-        let cost = |cell: &_| run::cost(model_task, cell, device, speed);
-        text += &describe_model_task(model_task, threads, &mut seconds, cost);
-    }
-    for unavailable in &prepared.unavailable {
-        text += &describe_unavailable(unavailable, is_offline);
+    for (model_task, costs) in prepared.model_tasks.iter().zip(costs) {
+        let left = |(cell, cost): (&NamedCell, &Cost)| cost.left(model_task, cell);
+        let left: Vec<Cost> = model_task.cells.iter().zip(costs).map(left).collect();
+        let left = run::one_after_another(&left);
+        seconds += left.iter().sum::<f64>();
+        text += &describe_model_task(model_task, threads, &left);
     }
     let cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
     let all = cells.count();
     text += &match all - done {
+        0 if all == 0 && !prepared.unavailable.is_empty() => String::new(),
         0 => format!("\n{}: {done} done, nothing to do\n", counted(all, "cell")),
         left => {
             let time = duration(seconds);
             let cells = counted(all, "cell");
-            format!("\n{cells}: {done} done, {left} to do, about {time} with {threads} threads on this CPU\n")
+            let threads = counted(threads, "thread");
+            format!("\n{cells}: {done} done, {left} to do, about {time} with {threads} on this machine\n")
         }
     };
-    let unplanned: usize = prepared.unavailable.iter().map(|unavailable| unavailable.cells).sum();
-    if unplanned > 0 {
-        text += &format!("{} more cannot be planned, see above\n", counted(unplanned, "cell"));
-    }
     if prepared.elsewhere > 0 {
         text += &format!("{} left to other shards\n", counted(prepared.elsewhere, "cell"));
     }
     text
 }
 
-/// A model and a task: a line about both, a table of the cells, a line about memory. Adds to the estimated seconds.
-fn describe_model_task(
-    model_task: &ModelTask,
-    threads: usize,
-    seconds: &mut f64,
-    cost: impl Fn(&run::NamedCell) -> run::Cost,
-) -> String {
+/// A model and a task: a line about both, a table of the cells with the seconds that each takes, and what to know about
+/// lengths and memory.
+fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) -> String {
     let shape = &model_task.files.shape;
     let mut text = format!(
         "\n{} ({} parameters, {} of weights), {} on {} ({}, {} tokens, BOS {})\n",
@@ -108,17 +105,27 @@ fn describe_model_task(
         format!("  {policy:<width$} {size:>6}  {state:<28} {cache:>12} {time:>10}\n")
     };
     text += &line("policy", "size", "state", "cache", "time");
-    let mut shared = 0.0_f64;
-    for cell in &model_task.cells {
-        let cost = cost(cell);
-        // The unbounded cache's pass over a sample is shared by all cells.
-        let own = cost.own + (cost.shared - shared).max(0.0);
-        shared = shared.max(cost.shared);
-        *seconds += own;
+    for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size().map_or("-".into(), |size| size.to_string());
         let cache = Bytes(shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule))).to_string();
         let state = state(&cell.status, model_task.samples.len());
-        text += &line(&cell.cell.label(), &size, &state, &cache, &duration(own));
+        text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
+    }
+    let longest = model_task.samples.longest();
+    if longest > shape.max_positions {
+        text += &format!(
+            "  lengths: texts have up to {longest} tokens, and the model was trained on {}; it may predict poorly beyond\n",
+            shape.max_positions
+        );
+    }
+    let sizes: BTreeSet<usize> = model_task.cells.iter().filter_map(|cell| cell.cell.size()).collect();
+    let sizes: Vec<String> = sizes.range(longest..).map(usize::to_string).collect();
+    if !sizes.is_empty() {
+        text += &format!(
+            "  cache sizes: no text has more than {longest} tokens, so {} {}: equal to full\n",
+            sizes.join(", "),
+            if sizes.len() == 1 { "evicts nothing" } else { "evict nothing" },
+        );
     }
     for run::Alias { cell, of } in &model_task.aliases {
         let size = cell.size().map_or("-".into(), |size| size.to_string());
@@ -133,17 +140,46 @@ fn describe_model_task(
     }
 }
 
-fn describe_unavailable(unavailable: &Unavailable, is_offline: bool) -> String {
-    let Unavailable { model, task, cells, error } = unavailable;
-    let needs_network = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
-    };
-    let why = if !is_offline && error.chain().any(needs_network) {
-        "not on this machine yet; `run` fetches what is missing from the hub".to_string()
-    } else {
-        format!("not usable: {error:#}")
-    };
-    format!("\n{} of {task} with {model}: {why}\n", counted(*cells, "cell"))
+/// Cells whose model or texts are missing.
+struct Missing {
+    /// A line for each reason.
+    text: String,
+    /// Whether `run` would fail as well, as it cannot fetch what is missing.
+    fails: bool,
+}
+
+impl Missing {
+    fn of(prepared: &Prepared, is_offline: bool) -> Missing {
+        let needs_network = |cause: &(dyn std::error::Error + 'static)| {
+            matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
+        };
+        let mut missing = Missing { text: String::new(), fails: false };
+        let mut reasons: Vec<(String, usize, Vec<String>)> = Vec::new();
+        for Unavailable { model, task, cells, error } in &prepared.unavailable {
+            let reason = if !is_offline && error.chain().any(needs_network) {
+                "not on this machine yet; `run` fetches what is missing from the hub".to_string()
+            } else {
+                missing.fails = true;
+                format!("{error:#}")
+            };
+            let what = format!("{task} with {model}");
+            match reasons.iter_mut().find(|(other, ..)| *other == reason) {
+                Some((_, all, names)) => {
+                    *all += cells;
+                    if !names.contains(&what) {
+                        names.push(what);
+                    }
+                }
+                None => reasons.push((reason, *cells, vec![what])),
+            }
+        }
+        for (reason, cells, names) in reasons {
+            let line =
+                format!("\n{} cannot be planned ({}): {reason}\n", counted(cells, "cell"), names.join(", "));
+            missing.text += &line;
+        }
+        missing
+    }
 }
 
 fn state(status: &Status, samples: usize) -> String {

@@ -12,28 +12,29 @@ use crate::lm::source::DownloadProgress;
 /// Without a terminal, the time between two lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-const TEMPLATE: &str = "[{wide_bar}] {percent:>3} %  {prefix}  {eta} left\n{spinner} {wide_msg}";
+const TEMPLATE: &str = "[{wide_bar}] {percent:>3} %  {prefix}\n{spinner} {wide_msg}";
 
 pub(super) struct Progress {
     /// Hidden without a terminal.
     bar: ProgressBar,
-    /// What was done before this process began.
-    before: u64,
+    /// What was done after so many seconds, from the beginning on.
+    history: Vec<(f64, u64)>,
     last_line: Instant,
 }
 
 impl Progress {
     /// Work of which nothing is known yet; [`Progress::start`] begins it.
     pub(super) fn new() -> Progress {
-        Progress { bar: ProgressBar::hidden(), before: 0, last_line: Instant::now() }
+        Progress { bar: ProgressBar::hidden(), history: Vec::new(), last_line: Instant::now() }
     }
 
+    /// Work of which `before` was done before this process began.
     pub(super) fn start(&mut self, total: u64, before: u64) {
-        *self = Progress { before, ..Progress::new() };
+        *self = Progress { history: vec![(0.0, before)], ..Progress::new() };
+        self.bar.set_length(total);
         if total > before {
             let style = ProgressStyle::with_template(TEMPLATE).expect("the template is a constant");
             self.bar = ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_position(before);
-            self.bar.reset_eta();
             if !self.bar.is_hidden() {
                 self.bar.enable_steady_tick(Duration::from_millis(250));
             }
@@ -43,15 +44,22 @@ impl Progress {
     /// `done` of the total, with a summary; details are shown on a terminal only.
     pub(super) fn update(&mut self, done: u64, summary: String, details: String) {
         self.bar.set_position(done);
-        if !self.bar.is_hidden() {
+        self.history.push((self.seconds(), done));
+        let is_line_due = self.bar.is_hidden() && self.last_line.elapsed() >= BETWEEN_LINES;
+        if self.bar.is_hidden() && !is_line_due {
+            return;
+        }
+        let total = self.bar.length().unwrap_or(done);
+        let summary = match seconds_left(&self.history, total) {
+            Some(left) => format!("{summary}, {} left", duration(left)),
+            None => summary,
+        };
+        if is_line_due {
+            self.last_line = Instant::now();
+            eprintln!("{:.0} %, {summary}", 100.0 * done as f64 / total.max(1) as f64);
+        } else {
             self.bar.set_prefix(summary);
             self.bar.set_message(details);
-        } else if self.last_line.elapsed() >= BETWEEN_LINES {
-            self.last_line = Instant::now();
-            let total = self.bar.length().unwrap_or(done);
-            let rate = done.saturating_sub(self.before) as f64 / self.seconds();
-            let left = duration(total.saturating_sub(done) as f64 / rate);
-            eprintln!("{:.0} %, {summary}, {left} left", 100.0 * done as f64 / total.max(1) as f64);
         }
     }
 
@@ -67,6 +75,25 @@ impl Progress {
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Before this many seconds no time left is shown.
+const FIRST: f64 = 2.0;
+
+/// The two halves of the time must have had about the same speed, up to this factor.
+const AGREEMENT: f64 = 1.25;
+
+/// The seconds that the rest takes at the speed so far; `None` as long as that is not known well. `history` has what was
+/// done after so many seconds.
+fn seconds_left(history: &[(f64, u64)], total: u64) -> Option<f64> {
+    let ((begin, before), (now, done)) = (*history.first()?, *history.last()?);
+    let middle = history.partition_point(|(seconds, _)| *seconds < (begin + now) / 2.0);
+    let (half, half_done) = *history.get(middle)?;
+    let speed = |seconds: f64, work: u64| work as f64 / seconds;
+    let first = speed(half - begin, half_done.saturating_sub(before));
+    let second = speed(now - half, done.saturating_sub(half_done));
+    let is_known = now - begin >= FIRST && first < AGREEMENT * second && second < AGREEMENT * first;
+    is_known.then(|| total.saturating_sub(done) as f64 / speed(now - begin, done.saturating_sub(before)))
 }
 
 /// Downloads, one file after the other, and what there is to say about them and the texts.
@@ -112,5 +139,36 @@ impl DownloadProgress for Downloads {
         if self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(message.to_owned()) {
             eprintln!("note: {message}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_begins_with_what_was_done_before() {
+        let mut progress = Progress::new();
+        progress.start(100, 40);
+        assert_eq!((progress.bar.position(), progress.bar.length()), (40, Some(100)));
+    }
+
+    #[test]
+    fn the_time_left_is_shown_once_it_is_known() {
+        let steady: Vec<(f64, u64)> =
+            (0..=10).map(|second| (f64::from(second), 100 + 50 * second as u64)).collect();
+        assert_eq!(seconds_left(&steady, 1100), Some(10.0));
+        // Work of before does not count as speed.
+        assert_eq!(seconds_left(&steady[..5], 1100), Some(16.0));
+        // Too early, or nothing is done yet.
+        assert_eq!(seconds_left(&steady[..2], 1100), None);
+        assert_eq!(seconds_left(&steady[..1], 1100), None);
+        assert_eq!(seconds_left(&[], 1100), None);
+        // One measurement says nothing about the next.
+        assert_eq!(seconds_left(&[(0.0, 0), (60.0, 50)], 100), None);
+        // The second half is twice as fast as the first.
+        let faster = [(0.0, 0), (5.0, 10), (10.0, 30)];
+        assert_eq!(seconds_left(&faster, 100), None);
+        assert_eq!(seconds_left(&[(0.0, 0), (5.0, 10), (10.0, 22)], 44), Some(10.0));
     }
 }

@@ -18,7 +18,7 @@ use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name};
 use crate::paper;
 use crate::report::{Options, distinct};
-use crate::run::{self, Event, Machine, Outcome};
+use crate::run::{self, Event, Machine, Outcome, Started};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
@@ -38,9 +38,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
     let devices = devices(arguments.sweep.machine.device, arguments.jobs.get())?;
-    let selection = arguments.sweep.selection()?;
     // Checked before the results folder is made.
-    selection.of(sweep.expand())?;
+    let selection = arguments.sweep.selection(&sweep)?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
@@ -52,7 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
-    let progress = Mutex::new(RunProgress { progress: Progress::new(), tokens: 0, cells: 0, cells_done: 0 });
+    let progress = Mutex::new(RunProgress::new());
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
     lock().progress.finish();
@@ -60,7 +59,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // The summary is printed even if drawing fails.
     ledger.write_current()?;
     let drawn = if arguments.no_report { Ok(()) } else { draw(&ledger) };
-    eprintln!("{}", summary(&outcome, prepared.elsewhere));
+    if outcome.interrupted {
+        eprintln!("{}", lock().kept());
+    }
+    if !outcome.interrupted || outcome.done + outcome.skipped + outcome.failed > 0 {
+        eprintln!("{}", summary(&outcome, prepared.elsewhere));
+    }
     drawn.with_context(|| {
         format!("the results are kept, but not drawn; `tova-bench report {}` draws them", folder.display())
     })?;
@@ -109,29 +113,52 @@ fn summary(outcome: &Outcome, elsewhere: usize) -> String {
 /// Shows the events of a run on stderr.
 struct RunProgress {
     progress: Progress,
+    started: Started,
+    /// Of this run.
     tokens: u64,
-    cells: usize,
+    samples: usize,
+    seconds: f64,
     cells_done: usize,
 }
 
 impl RunProgress {
+    fn new() -> RunProgress {
+        let (progress, started) = (Progress::new(), Started::default());
+        RunProgress { progress, started, tokens: 0, samples: 0, seconds: 0.0, cells_done: 0 }
+    }
+
+    /// What this run and earlier ones have measured.
+    fn kept(&self) -> String {
+        let Started { samples, kept, .. } = self.started;
+        let kept = kept + self.samples;
+        format!("kept: {kept} of {samples} samples ({} %)", 100 * kept / samples.max(1))
+    }
+
     fn show(&mut self, event: &Event<'_>) {
         match event {
-            Event::Started { tokens, cells, skipped } => {
-                if *skipped > 0 {
-                    self.progress.print(&format!("{} measured already, skipped", counted(*skipped, "cell")));
+            Event::Started(started) => {
+                self.started = *started;
+                if started.skipped > 0 {
+                    self.progress
+                        .print(&format!("{} measured already, skipped", counted(started.skipped, "cell")));
                 }
-                self.cells = *cells;
-                self.progress.start(*tokens, 0);
+                if started.cells > 0 && started.kept > 0 {
+                    self.progress.print(&self.kept());
+                }
+                self.progress.start(milliseconds(started.seconds), milliseconds(started.kept_seconds));
             }
             Event::Loading(model) => self.progress.print(&format!("loading {model}")),
-            Event::Sample { cell, sample, tokens, samples_left } => {
+            Event::Sample { cell, sample, tokens, seconds, samples_left } => {
                 self.tokens += tokens;
+                self.samples += 1;
+                self.seconds += seconds;
                 let rate = self.tokens as f64 / self.progress.seconds() / 1e3;
-                let summary = format!("{}/{} cells, {rate:.1} k tokens/s", self.cells_done, self.cells);
+                let samples = format!("{}/{} samples", self.started.kept + self.samples, self.started.samples);
+                let cells = format!("{}/{} cells", self.cells_done, self.started.cells);
+                let summary = format!("{samples}, {cells}, {rate:.1} k tokens/s");
                 let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
                 let details = format!("{}{size}: {sample}, {samples_left} samples left", cell.cell.policy);
-                self.progress.update(self.tokens, summary, details);
+                self.progress.update(milliseconds(self.started.kept_seconds + self.seconds), summary, details);
             }
             Event::CellDone(_) => self.cells_done += 1,
             Event::CellFailed { cell, error } => self.progress.print(&format!("failed: {cell}: {error:#}")),
@@ -141,4 +168,8 @@ impl RunProgress {
             Event::Warning(message) => self.progress.print(&format!("warning: {message}")),
         }
     }
+}
+
+fn milliseconds(seconds: f64) -> u64 {
+    (1e3 * seconds) as u64
 }

@@ -1,5 +1,6 @@
 //! The arguments of commands that work on a sweep: which sweep, which of its cells, and where its results are.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -28,7 +29,7 @@ pub(super) struct SweepArguments {
     only: Vec<Only>,
     /// Only the first N cells
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<NonZeroUsize>,
     /// Only share I of N of the cells, such as 2/8; shares are balanced by estimated run time [default: all; in a Slurm array
     /// job the share of the task]
     #[arg(long, value_name = "I/N")]
@@ -46,8 +47,8 @@ impl SweepArguments {
         self.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&sweep.name))
     }
 
-    /// The cells that the flags select; without `--shard`, the share of a Slurm array task.
-    pub(super) fn selection(&self) -> Result<Selection> {
+    /// The cells that the flags select, at least one; without `--shard`, the share of a Slurm array task.
+    pub(super) fn selection(&self, sweep: &Sweep) -> Result<Selection> {
         let shard = match self.shard {
             Some(shard) => Some(shard),
             None => Shard::of_slurm(|name| std::env::var(name).ok()).map_err(UsageError::from_error)?.inspect(
@@ -59,7 +60,12 @@ impl SweepArguments {
                 },
             ),
         };
-        Ok(Selection { only: self.only.clone(), limit: self.limit, shard })
+        let selection = Selection { only: self.only.clone(), limit: self.limit.map(usize::from), shard };
+        if selection.of(sweep.expand())?.is_empty() {
+            let message = "no cell of the sweep has all the values that `--only` asks for";
+            return Err(UsageError::new(message, "`plan` without `--only` lists the cells").into());
+        }
+        Ok(selection)
     }
 }
 

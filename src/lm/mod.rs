@@ -16,6 +16,7 @@ mod layers;
 mod memory;
 mod open;
 mod pocket;
+mod probe;
 mod product;
 mod random;
 mod rerotation;
@@ -36,6 +37,7 @@ pub use generate::{Decode, Generated, GenerationSettings, PrefilledPrompt, Sampl
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
 pub use memory::{BLOCK, Memory, MemoryPlan, ReadStats};
 pub use open::ModelFiles;
+pub use probe::{Probe, ReadSeconds};
 pub use product::matrix_rate;
 pub use random::tiny_shape;
 pub use rope_override::{Real, RopeOverride, RopeOverrideKind};

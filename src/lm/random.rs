@@ -44,9 +44,17 @@ impl LanguageModel {
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
+        let weights = Weights::random(&shape, sharpness, seed)?;
+        LanguageModel::from_weights(shape, weights, dtype, device)
+    }
+}
+
+impl Weights {
+    /// Those of a random model, in f32.
+    pub(super) fn random(shape: &ModelShape, sharpness: f32, seed: u64) -> Result<Weights> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut tensors: HashMap<String, Tensor> = HashMap::new();
-        let ModelShape { hidden, vocab, .. } = shape;
+        let &ModelShape { hidden, vocab, .. } = shape;
         let mut matrix = |name: String, out: usize, input: usize, gain: f32| {
             let width = gain * (3.0 / input as f32).sqrt();
             let values: Vec<f32> = (0..out * input).map(|_| (2.0 * rng.f32() - 1.0) * width).collect();
@@ -76,6 +84,6 @@ impl LanguageModel {
         tensors.insert("model.norm.weight".into(), norm);
         let bytes = safetensors::serialize(&tensors, None)?;
         drop(tensors);
-        LanguageModel::from_weights(shape, Weights::from_bytes(bytes.into())?, dtype, device)
+        Weights::from_bytes(bytes.into())
     }
 }

@@ -110,14 +110,23 @@ impl LanguageModel {
 
     pub(super) fn from_weights(
         shape: ModelShape,
-        mut weights: Weights,
+        weights: Weights,
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
-        let stored = weights.dtype()?;
-        let dtype = dtype.dtype().unwrap_or(stored);
+        let dtype = dtype.dtype().unwrap_or(weights.dtype()?);
         // Rounded to the requested type first and converted afterwards, weights have the values of that type.
         let keep = if device.is_cpu() && weights.bytes() < WIDEN_BELOW { DType::F32 } else { dtype };
+        LanguageModel::from_rounded(shape, weights, (dtype, keep), device)
+    }
+
+    /// The weights are rounded to the first type and stored as the second.
+    pub(super) fn from_rounded(
+        shape: ModelShape,
+        mut weights: Weights,
+        (dtype, keep): (DType, DType),
+        device: &Device,
+    ) -> Result<LanguageModel> {
         let ModelShape { hidden, head_dim, vocab, .. } = shape;
 
         // A tied checkpoint stores one matrix, under either name.
@@ -175,6 +184,11 @@ impl LanguageModel {
         let head = if self.shape.tied { 0 } else { self.head.bytes() };
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         (bytes_of(&self.embedding) + head + bytes_of(&self.norm) + layers) as u64
+    }
+
+    /// Tokens per thread that go through the layers together.
+    pub(super) fn segment(&self) -> usize {
+        self.segment
     }
 
     /// The device that products with weights run on.

@@ -121,11 +121,14 @@ impl Throughput {
     /// How to read the table.
     pub(crate) fn legend(&self) -> String {
         let repeats = self.lines.iter().filter_map(|line| line.by_metric.get("decode")).map(Vec::len).max();
+        let times = match repeats {
+            Some(1) => "times of one repeat".to_string(),
+            repeats => format!("medians of {} repeats, in brackets the least and the most", repeats.unwrap_or(0)),
+        };
         let mut legend = format!(
-            "medians of {} repeats, in brackets the least and the most; cache: keys and values of one sequence, counted, and \
+            "{times}; cache: keys and values of one sequence, counted, and \
              resident: what the program grew by for each; batch: as many sequences as fit; relative: tokens/s in the batch, \
-             full being 1",
-            repeats.unwrap_or(0)
+             full being 1"
         );
         if let Some(beside) = &self.beside {
             legend.push_str(&format!("; {}", beside.source));

@@ -5,18 +5,16 @@ use super::prepare::NamedCell;
 /// What happens during a run.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Work begins; `tokens` are to be read, over all cells.
-    Started {
-        tokens: u64,
-        cells: usize,
-        skipped: usize,
-    },
+    /// Work begins.
+    Started(Started),
     Loading(&'a str),
     /// A sample of a cell is measured and in its journal.
     Sample {
         cell: &'a NamedCell,
         sample: &'a str,
         tokens: u64,
+        /// That it was estimated to take.
+        seconds: f64,
         samples_left: usize,
     },
     CellDone(&'a NamedCell),
@@ -27,6 +25,21 @@ pub enum Event<'a> {
     /// Another process is measuring this cell.
     CellTaken(&'a NamedCell),
     Warning(String),
+}
+
+/// What is to be measured, and what earlier runs have measured of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Started {
+    /// Cells that are not complete.
+    pub cells: usize,
+    /// Complete cells.
+    pub skipped: usize,
+    /// Samples of all cells, and those that are measured.
+    pub samples: usize,
+    pub kept: usize,
+    /// The estimated seconds of both.
+    pub seconds: f64,
+    pub kept_seconds: f64,
 }
 
 /// The outcome of a run, in cells.

@@ -27,7 +27,7 @@ pub(super) struct Job<'a> {
     pub device: &'a Device,
     pub threads: usize,
     /// The number of jobs, which share the memory.
-    jobs: usize,
+    pub jobs: usize,
     pub stop: &'a Arc<AtomicBool>,
 }
 
@@ -55,17 +55,17 @@ pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Res
     }
 }
 
-/// The number of workers and the threads of each: as many texts side by side as cores and memory allow. Timed tasks have
+/// The number of workers of a job, and the threads of each: as many texts side by side as cores and memory allow. Timed tasks have
 /// one worker.
-pub(super) fn workers(model_task: &ModelTask, job: &Job<'_>) -> (usize, usize) {
+pub(super) fn workers(model_task: &ModelTask, threads: usize, jobs: usize) -> (usize, usize) {
     if model_task.task.is_timed() {
-        return (1, job.threads);
+        return (1, threads);
     }
     let side_by_side = model_task.samples.largest_batch() as u64;
-    let per_worker = bytes_per_worker(model_task) * side_by_side * job.jobs as u64;
+    let per_worker = bytes_per_worker(model_task) * side_by_side * jobs as u64;
     let room = available_memory().map_or(usize::MAX, |bytes| (bytes * 8 / 10 / per_worker.max(1)) as usize);
-    let workers = job.threads.min(room).max(1);
-    (workers, (job.threads / workers).max(1))
+    let workers = threads.min(room).max(1);
+    (workers, (threads / workers).max(1))
 }
 
 /// The most bytes that a worker holds while it measures a task: the needed part of the full cache, a bounded cache, the

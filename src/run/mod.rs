@@ -6,9 +6,11 @@
 mod changed;
 mod cost;
 mod event;
+mod expected;
 mod machine;
 mod models;
 mod prepare;
+mod rates;
 mod rows;
 mod schedule;
 mod shards;
@@ -20,20 +22,22 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 
 pub use changed::changed_models;
-pub use cost::{Cost, cost};
-pub use event::{Event, Outcome};
+pub use cost::{Cost, estimate, one_after_another};
+pub use event::{Event, Outcome, Started};
+use expected::Expected;
 pub use machine::{Machine, bytes_per_worker};
 use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;
 
-use crate::ledger::{Ledger, Status};
+use crate::ledger::Ledger;
 
 /// Measures what the ledger lacks: first the timed cells, one after the other with the whole machine, then the others with
 /// all jobs side by side.
 ///
 /// # Errors
-/// A ledger that cannot be written (a full disk, say). Cells that fail are counted, not returned.
+/// A ledger that cannot be written (a full disk, say), threads that cannot be started. Cells that fail are counted, not
+/// returned.
 pub fn run(
     sweep: &str,
     prepared: &Prepared,
@@ -47,24 +51,23 @@ pub fn run(
         let name = format!("{} cells of {} with {}", unavailable.cells, unavailable.task, unavailable.model);
         observe(Event::CellFailed { cell: &name, error: &unavailable.error });
     }
-    let all = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
-    outcome.skipped = all.clone().filter(|cell| cell.status == Status::Done).count();
-    let cells = all.count() - outcome.skipped;
-    let tokens = prepared.model_tasks.iter().map(tokens_left).sum();
-    observe(Event::Started { tokens, cells, skipped: outcome.skipped });
+    let expected = Expected::new(prepared, &machine.devices[0], machine.threads)?;
+    let started = expected.start(prepared);
+    outcome.skipped = started.skipped;
+    observe(Event::Started(started));
     let outcome = Mutex::new(outcome);
-    let work = Work { sweep, prepared, ledger, models: Models::default(), outcome: &outcome, observe };
+    let work = Work {
+        sweep,
+        prepared,
+        ledger,
+        models: Models::default(),
+        expected: &expected,
+        outcome: &outcome,
+        observe,
+    };
     work.measure(machine.jobs(1), true)?;
     work.measure(machine.jobs(machine.devices.len()), false)?;
     let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcome.interrupted = machine.stop.load(Ordering::Relaxed);
     Ok(outcome)
-}
-
-/// Tokens that the cells of a task have still to read.
-fn tokens_left(model_task: &ModelTask) -> u64 {
-    let tokens = model_task.samples.total_work() as u64;
-    let samples = model_task.samples.len() as u64;
-    let cells = model_task.cells.iter();
-    cells.map(|cell| tokens * samples.saturating_sub(cell.samples_done() as u64) / samples).sum()
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::cost::{self, Cost};
+use super::rates::Rates;
 use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
@@ -221,7 +222,7 @@ impl Prepared {
     /// an array job need no communication.
     fn keep_shard(&mut self, shard: Shard) {
         let cost = |model_task: &ModelTask, cell: &NamedCell| {
-            cost::whole(model_task, cell, &Device::Cpu, cost::NOMINAL_SPEED)
+            cost::whole(model_task, cell, &Device::Cpu, &Rates::nominal(model_task))
         };
         let shards = self.shards(shard.count, cost);
         for model_task in &mut self.model_tasks {

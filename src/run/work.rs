@@ -11,11 +11,13 @@ use std::thread::ScopedJoinHandle;
 
 use anyhow::Result;
 
-use super::cost::{Cost, NOMINAL_SPEED, cost};
+use super::cost::{Cost, whole};
 use super::event::{Event, Outcome};
+use super::expected::Expected;
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
+use super::rates::Rates;
 use super::rows::{self, Provenance};
 use super::schedule::{self, BatchJob, GoOn};
 use crate::ledger::{Journal, Ledger, Opened, Status, is_disk_full, rows_in};
@@ -36,6 +38,7 @@ pub(super) struct Work<'a> {
     pub prepared: &'a Prepared,
     pub ledger: &'a Ledger,
     pub models: Models,
+    pub expected: &'a Expected,
     pub outcome: &'a Mutex<Outcome>,
     pub observe: &'a (dyn Fn(Event<'_>) + Sync),
 }
@@ -46,7 +49,7 @@ impl Work<'_> {
     pub fn measure<'a>(&self, jobs: impl ExactSizeIterator<Item = Job<'a>>, timed: bool) -> Result<()> {
         let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
             if model_task.task.is_timed() == timed {
-                cost(model_task, cell, &Device::Cpu, NOMINAL_SPEED)
+                whole(model_task, cell, &Device::Cpu, &Rates::nominal(model_task)).left(model_task, cell)
             } else {
                 Cost::default()
             }
@@ -168,6 +171,7 @@ impl Work<'_> {
                 cell,
                 sample: name,
                 tokens: model_task.samples.work(sample) as u64,
+                seconds: self.expected.of_sample(model_task, cell, sample),
                 samples_left: left,
             });
             if left == 0 {
@@ -175,7 +179,7 @@ impl Work<'_> {
             }
             if job.stop.load(Ordering::Relaxed) { Err(None) } else { Ok(()) }
         };
-        schedule::work(&model, model_task, jobs, workers(model_task, job), &report)
+        schedule::work(&model, model_task, jobs, workers(model_task, job.threads, job.jobs), &report)
     }
 
     fn count(&self, change: impl FnOnce(&mut Outcome)) {

@@ -4,6 +4,7 @@
 //! Where a cell branches off depends only on the cell and the text, never on other cells of the sweep: a resumed sweep
 //! gives the same bits.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -68,13 +69,16 @@ impl CacheConfig {
         }
     }
 
-    /// Entries that a token attends to, on average over a text of `tokens`.
-    pub(super) fn attended(&self, tokens: usize) -> f64 {
-        match self.rule {
-            CacheRule::Evict { size, .. } if size < tokens => size as f64,
-            CacheRule::Truncate { size } => size.min(tokens) as f64 / 2.0,
-            _ => tokens as f64 / 2.0,
-        }
+    /// Entries that these tokens of a text attend to, on average, while the text is read.
+    pub(super) fn attended(&self, tokens: Range<usize>) -> f64 {
+        let size = match self.rule {
+            CacheRule::Evict { size, .. } if self.prefill == Prefill::Stream => size,
+            _ => usize::MAX,
+        };
+        let growing = tokens.start..tokens.end.min(size).max(tokens.start);
+        let (full, all) = ((tokens.end - growing.end) as f64, tokens.len().max(1) as f64);
+        let sum = (growing.start + growing.end) as f64 / 2.0 * growing.len() as f64;
+        (sum + if full > 0.0 { full * size as f64 } else { 0.0 }) / all
     }
 
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
@@ -150,5 +154,34 @@ impl FullCachePrefix {
         let mut memory = model.new_memory(&plan);
         let states = model.read(&tokens[..read], &mut memory)?;
         Ok(Some(FullCachePrefix { memory, states, read, seconds: started.elapsed().as_secs_f64() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eviction::presets;
+
+    #[test]
+    fn entries_that_tokens_attend_to_on_average() {
+        let policy = presets::by_name("tova").unwrap();
+        let config = |rule, prefill| CacheConfig {
+            rule,
+            positions: Positions::Absolute,
+            prefill,
+            query_aware: true,
+            seed: 0,
+            compare: false,
+        };
+        let evict = CacheRule::Evict { policy, size: 100 };
+        let streamed = config(evict, Prefill::Stream);
+        assert_eq!(streamed.attended(0..100), 50.0);
+        assert_eq!(streamed.attended(100..300), 100.0);
+        assert_eq!(streamed.attended(0..200), 75.0);
+        assert_eq!(streamed.attended(150..150), 0.0);
+        for config in [config(CacheRule::Unbounded, Prefill::Stream), config(evict, Prefill::OneShot)] {
+            assert_eq!(config.attended(0..1000), 500.0);
+            assert_eq!(config.attended(1000..3000), 2000.0);
+        }
     }
 }

@@ -103,18 +103,33 @@ pub struct Batch<'a> {
 pub struct TokenCost {
     /// Tokens of the full-cache prefix; the configurations of a batch share it.
     pub shared: usize,
-    /// Tokens read for this configuration alone.
+    /// Reads for this configuration alone, and their tokens.
+    pub reads: usize,
     pub read: usize,
     /// Entries that a token of `read` attends to, on average.
     pub attended: f64,
+    /// Entries of the full cache that such a token would attend to, on average, if what evicted entries would have
+    /// received is measured; otherwise 0.
+    pub lost_of: f64,
     /// Tokens whose probabilities are computed from states that were read.
     pub scored: usize,
     /// Tokens generated one after the other, at most.
     pub steps: usize,
     /// Texts generated side by side.
     pub side_by_side: usize,
+    /// Entries that a generated token attends to, on average.
+    pub entries: f64,
     /// Tokens read once more with the full cache, to score a generated text.
     pub read_again: usize,
+}
+
+impl TokenCost {
+    /// The same with fewer steps.
+    #[must_use]
+    pub fn with_steps(self, steps: usize) -> TokenCost {
+        let fewer = (self.steps - steps.min(self.steps)) * self.side_by_side;
+        TokenCost { steps, read_again: self.read_again.saturating_sub(fewer), ..self }
+    }
 }
 
 impl dyn Samples {

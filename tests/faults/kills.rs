@@ -1,12 +1,13 @@
 //! Kills and signals at any moment, of one process or of several that share a folder.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::scene::{Scene, leftovers, skipped, under_way};
 use crate::support::program::{Running, command, plain, say, start};
 use crate::support::rows::{Kept, kept};
-use crate::support::sweep::{SMALL, Sweep};
+use crate::support::sweep::{SMALL, Sweep, write_texts};
 
 /// Processes that work on a folder at the same time: a name, and the arguments of each.
 type Crew = (&'static str, &'static [&'static [&'static str]]);
@@ -128,16 +129,60 @@ fn signals_end_a_run_with_their_code_and_the_next_run_resumes() {
         let mut running = scene.start(&name);
         running.until(|| under_way(&results));
         assert!(running.signal(number), "the run was over before the signal");
-        running.wait().with_code(code).says(&["interrupted", "run the same command again"]);
+        let interrupted = running.wait().with_code(code);
+        interrupted.says(&["interrupted", "run the same command again"]);
         let left = kept(&results);
         assert!(left.cells >= 19 && left.torn == 0, "{left:?}");
+        // Both runs say how many samples are kept.
+        let samples = left.samples + samples_of_cells(&scene, &results);
+        let all = samples_of(&scene, |_| true);
+        assert!(samples < all, "{samples} of {all}");
+        let words = format!("kept: {samples} of {all} samples ({} %)", 100 * samples / all);
+        interrupted.says(&[&words]);
 
         let next = scene.to_the_end(&name);
-        next.says(&[&format!("{} cells measured already, skipped", left.cells)]);
+        next.says(&[&format!("{} cells measured already, skipped", left.cells), &words]);
         assert_eq!(skipped(&next), left.cells);
         scene.assert_same(&name);
         eprintln!("signal {number} left {left:?}");
     }
+}
+
+/// The samples of the cells whose ids are wanted, each counted in every cell.
+fn samples_of(scene: &Scene, wanted: impl Fn(&str) -> bool) -> usize {
+    let samples = scene.expected.iter().filter(|row| wanted(&row.cell));
+    samples.map(|row| (&row.cell, &row.sample)).collect::<BTreeSet<_>>().len()
+}
+
+/// The samples of the complete cells in a folder.
+fn samples_of_cells(scene: &Scene, results: &Path) -> usize {
+    let files = fs::read_dir(results.join("cells")).unwrap().map(|entry| entry.unwrap().file_name());
+    let files: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
+    samples_of(scene, |cell| files.iter().any(|file| file.ends_with(".parquet") && file.contains(cell)))
+}
+
+#[test]
+fn a_run_that_was_interrupted_before_its_first_cell_says_what_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    write_texts(folder.path(), 40, 700);
+    let task = ["dataset: ./texts, length: 512, tail: keep, compare_to_full: true"];
+    Sweep { tasks: &task, ..SMALL }.write(folder.path());
+    let results = folder.path().join("r");
+    let begin = || {
+        let mut command = command(folder.path());
+        command.args(["run", "sweep.yaml", "--no-report", "--threads", "1", "--results", "r"]);
+        start(command)
+    };
+    let mut running = begin();
+    running.until(|| kept(&results).samples > 4);
+    assert!(running.signal(libc::SIGINT), "the run was over before the signal");
+    let interrupted = running.wait().with_code(130);
+    let left = kept(&results);
+    assert_eq!(left.cells, 0, "{left:?}");
+    interrupted.says(&[&format!("kept: {} of ", left.samples)]);
+    assert!(!interrupted.stderr.contains("0 cells measured"), "{}", interrupted.stderr);
+    let next = begin().unhurried().wait().with_code(0);
+    next.says(&[&format!("kept: {} of ", left.samples), "2 cells measured, 0 were there already"]);
 }
 
 #[test]

@@ -106,22 +106,34 @@ impl Samples for EncodedPrompts {
         let common = self.common(batch.all.clone());
         let count = batch.samples.len();
         let lengths = batch.samples.iter().map(|sample| self.prompts[*sample].tokens.len());
-        let longest = lengths.clone().max().unwrap_or(0);
         let all: usize = lengths.clone().sum();
         let steps = self.writing.max_new_tokens;
-        let read = match config.rule {
-            CacheRule::Truncate { size } => lengths.map(|length| length.min(size)).sum(),
-            CacheRule::Unbounded => all - common * count,
-            CacheRule::Evict { .. } => common - config.start(common) + all - common * count,
+        let mean = all / count.max(1);
+        // What all prompts begin with is read once, then the rest of each.
+        let (parts, entries): (Vec<Range<usize>>, f64) = match config.rule {
+            CacheRule::Truncate { size } => {
+                (lengths.map(|length| 0..length.min(size)).collect(), mean.min(size) as f64)
+            }
+            CacheRule::Unbounded => (lengths.map(|length| common..length).collect(), mean as f64),
+            CacheRule::Evict { size, .. } => {
+                let first = std::iter::once(config.start(common)..common).filter(|part| !part.is_empty());
+                let rest = lengths.map(|length| common..length);
+                (first.chain(rest).collect(), mean.min(size) as f64)
+            }
         };
+        let read: usize = parts.iter().map(ExactSizeIterator::len).sum();
+        let attended = parts.iter().map(|part| config.attended(part.clone()) * part.len() as f64).sum::<f64>();
+        let grows = config.sized().is_none();
         TokenCost {
             shared: config.needs_to_go_on(common),
+            reads: parts.len(),
             read,
-            attended: config.attended(longest),
-            scored: 0,
+            attended: attended / read.max(1) as f64,
             steps,
             side_by_side: count,
+            entries: entries + if grows { steps as f64 / 2.0 } else { 0.0 },
             read_again: if self.scorer.rescore { all + steps * count } else { 0 },
+            ..TokenCost::default()
         }
     }
 }

@@ -16,7 +16,7 @@ use super::cache::{CacheConfig, FullCachePrefix};
 use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
 use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
-use crate::eviction::CacheRule;
+use crate::eviction::{CacheRule, Positions};
 use crate::lm::LanguageModel;
 use crate::yaml::{ConfigError, Spanned};
 
@@ -122,16 +122,21 @@ impl Samples for PerplexitySamples {
         let config = &batch.config;
         let sample = &self.0[batch.all.start];
         let tokens = sample.tokens.len();
-        let read = match config.rule {
-            CacheRule::Unbounded => 0,
-            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens => 0,
-            CacheRule::Truncate { .. } => tokens,
-            CacheRule::Evict { .. } => tokens - config.start(tokens),
+        let start = config.start(tokens);
+        let (reads, read, attended) = match config.rule {
+            CacheRule::Truncate { size } if size < tokens => {
+                (tokens.div_ceil(size), tokens, config.attended(0..size))
+            }
+            CacheRule::Evict { size, .. } if size < tokens => (1, tokens - start, config.attended(start..tokens)),
+            _ => (0, 0, 0.0),
         };
+        let measures_loss = config.compare && config.positions == Positions::Absolute;
         TokenCost {
             shared: config.needs(tokens),
+            reads,
             read,
-            attended: config.attended(tokens),
+            attended,
+            lost_of: if measures_loss { (start + tokens) as f64 / 2.0 } else { 0.0 },
             scored: sample.scored.len(),
             ..TokenCost::default()
         }

@@ -139,9 +139,13 @@ impl Samples for RetentionSamples {
 
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {
         let tokens = self.tokens(batch.all.start);
-        // From the first token on, while the cache fills.
-        let size = batch.config.sized().map_or(tokens, |policy| policy.size.min(tokens)) as f64;
-        let attended = size * (1.0 - size / 2.0 / tokens.max(1) as f64);
-        TokenCost { read: tokens, attended, ..TokenCost::default() }
+        // From the first token on. Where nothing is evicted, nothing is read.
+        match batch.config.sized().filter(|policy| policy.size < tokens) {
+            Some(_) => {
+                let attended = batch.config.attended(0..tokens);
+                TokenCost { reads: 1, read: tokens, attended, ..TokenCost::default() }
+            }
+            None => TokenCost::default(),
+        }
     }
 }

@@ -166,9 +166,17 @@ impl Samples for Repeats {
         samples.map(|sample| (*sample, decoding::measure(model, &self.timing, &batch.config))).collect()
     }
 
-    fn cost(&self, _: &Batch<'_>) -> TokenCost {
-        let steps = self.timing.decoded();
-        TokenCost { read: self.timing.prompt, steps, side_by_side: 1, ..TokenCost::default() }
+    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
+        let Timing { length, prompt, .. } = self.timing;
+        TokenCost {
+            reads: 1,
+            read: prompt,
+            attended: batch.config.attended(0..prompt),
+            steps: self.timing.decoded(),
+            side_by_side: 1,
+            entries: batch.config.attended(prompt..length),
+            ..TokenCost::default()
+        }
     }
 }
 
