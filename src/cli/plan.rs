@@ -108,7 +108,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size().map_or("-".into(), |size| size.to_string());
         let cache = Bytes(shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule))).to_string();
-        let state = state(&cell.status, model_task.samples.len());
+        let state = state(cell, model_task.samples.len());
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
     }
     let longest = model_task.samples.longest();
@@ -182,14 +182,15 @@ impl Missing {
     }
 }
 
-fn state(status: &Status, samples: usize) -> String {
-    match status {
-        Status::Done => "done".into(),
-        Status::Missing => "to do".into(),
-        Status::Partial { samples: done } => format!("{done} of {samples} samples done"),
-        Status::Failed { message, .. } => {
+fn state(cell: &run::NamedCell, samples: usize) -> String {
+    match (&cell.status, cell.samples_done()) {
+        (Status::Done, _) => "done".into(),
+        (Status::Failed { message, .. }, _) => {
             let first = message.lines().next().unwrap_or_default();
             format!("failed: {}", first.chars().take(60).collect::<String>())
         }
+        (_, 0) => "to do".into(),
+        // Its own, and those that other cells have.
+        (_, done) => format!("{done} of {samples} samples done"),
     }
 }
