@@ -225,30 +225,18 @@ fn prompts_cut_once_equal_prompts_read_alone() {
 
 // --- the seed of a sweep ---
 
-const TASKS: [&str; 6] = [
+const TASKS: [&str; 7] = [
     "perplexity: {dataset: embedded, length: 1300, books: 1, chunks_per_book: 1, compare_to_full: true}",
     "retention: {dataset: embedded, length: 1200, books: 1, chunks_per_book: 1}",
     "squality: {dataset: embedded, documents: 1, questions: 2, length: 1300, write: {max_new_tokens: 30}}",
     "qasper: {dataset: embedded, documents: 1, questions: 4, length: 1300, write: {max_new_tokens: 30}}",
     "qasper: {dataset: embedded, documents: 1, questions: 4, length: 1400, write: {max_new_tokens: 30, prefill: one_shot}}",
     "needle: {dataset: embedded, lengths: [1300], depths: [50], texts: 2, write: {max_new_tokens: 30}}",
+    "story: {request: embedded, stories: 1, length: 1300, write: {max_new_tokens: 1150, temperature: 0}}",
 ];
 
-/// A story whose request is long enough to fill the largest cache.
-fn story() -> String {
-    let words: Vec<&str> =
-        "the mill stands in Oakford baker Mara river and old bridge green door a lamp".split(' ').collect();
-    let mut random = fastrand::Rng::with_seed(3);
-    let request: Vec<&str> = (0..1150).map(|_| words[random.usize(..words.len())]).collect();
-    let request = request.join(" ");
-    format!(
-        "story: {{request: {request}, stories: 1, length: 1500, write: {{max_new_tokens: 60, temperature: 0}}}}"
-    )
-}
-
 fn sweep(folder: &Path, seed: u64, results: &str) -> Vec<Row> {
-    let story = story();
-    let tasks: String = TASKS.iter().chain([&story.as_str()]).map(|task| format!("  - {task}\n")).collect();
+    let tasks: String = TASKS.iter().map(|task| format!("  - {task}\n")).collect();
     let text = format!(
         "models: [pocket]\npolicies: [full, window, h2o, tova, random, random-head]\n\
          define: {{random-head: {{score: random, scope: head, keep_first: 4}}}}\n\
@@ -286,7 +274,6 @@ fn the_seed_changes_random_at_every_size_and_nothing_else() {
     for (cell, rows) in &zero {
         let others = [&one[cell], &seven[cell]];
         if cell.2.starts_with("random") {
-            assert!(rows.iter().all(|row| row.prompt_tokens + row.new_tokens > 1024), "{cell:?} evicts");
             assert!(others[0] != rows && others[1] != rows && others[0] != others[1], "{cell:?}");
         } else {
             assert!(others == [rows, rows], "{cell:?}");
