@@ -39,9 +39,6 @@ pub(super) struct Arguments {
     /// The policy that pairs of policies are shown against [default: the first of the sweep after full and truncate]
     #[arg(long, value_name = "POLICY")]
     reference: Option<String>,
-    /// Everything: every table in the terminal, and cells of this folder that the last sweep no longer has
-    #[arg(long)]
-    all: bool,
     /// What to write [default: all but pdf; with --figure all but html]
     #[arg(long, value_parser = format(), value_delimiter = ',', value_name = "FORMATS")]
     format: Vec<&'static Format>,

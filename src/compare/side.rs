@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::exact;
 use super::point::Options;
@@ -67,6 +67,16 @@ pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
             let Some((_, first)) = sums.samples.first_key_value() else { continue };
             let numbers = side.entry(subject);
             let numbers = numbers.or_insert_with(|| Numbers { row: first.row, samples: BTreeMap::new() });
+            ensure!(
+                numbers.row.cell == first.row.cell,
+                "{} of {}, {} was measured by two cells, {} and {}, of different versions of the engine\n\
+                 hint: save the baseline again, or compare folders that know their sweep",
+                first.row.task,
+                first.row.model,
+                first.row.policy,
+                numbers.row.cell,
+                first.row.cell
+            );
             numbers.samples.extend(sums.samples.iter().map(|(sample, sum)| ((of_sample, *sample), *sum)));
         }
     }
