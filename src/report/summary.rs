@@ -41,7 +41,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
     if !report.unmeasured.is_empty() {
         blocks.push(report.unmeasured.iter().map(|note| format!("note: {note}\n")).collect());
     }
-    blocks.extend(Some(retention::terminal(&report.sections)).filter(|kept| !kept.is_empty()));
+    blocks.push(retention::terminal(&report.sections).lines().map(wrapped).collect());
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n")
 }
@@ -134,7 +134,7 @@ fn wrapped(text: &str) -> String {
 
 /// Whether there are too few clusters to trust the intervals.
 fn is_few(panel: &Panel) -> bool {
-    points::few_clusters(panel.clusters).is_some()
+    !panel.metric.is_timed() && points::few_clusters(panel.clusters).is_some()
 }
 
 fn without_spreads(corner: &str, grid: &Grid) -> String {
