@@ -147,11 +147,11 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
     let all = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere", "--all"]).with_code(0).stdout;
     assert!(short < 50 && all.lines().count() > 3 * short, "{short} lines, and {all}");
     // Pairs are against the first policy, or the one asked for, in the terminal and in the files.
-    assert!(all.contains("perplexity: random against the others"), "{all}");
+    assert!(all.contains("perplexity: window against the others"), "{all}");
     let of_tova = ["report", "results/smoke", "--out", "elsewhere", "--all", "--reference", "tova"];
     let of_tova = run(folder.path(), &of_tova).with_code(0).stdout;
     assert!(
-        of_tova.contains("tova against the others") && !of_tova.contains("random against the others"),
+        of_tova.contains("tova against the others") && !of_tova.contains("window against the others"),
         "{of_tova}"
     );
     let markdown = fs::read_to_string(folder.path().join("elsewhere/report.md")).unwrap();

@@ -458,11 +458,9 @@ fn a_baseline_is_not_lost_by_accident() {
         let part = folder.path().join("results/other").join(part);
         fs::create_dir_all(&part).unwrap();
         fs::write(part.join(name), "").unwrap();
-        run(folder.path(), &["baseline", "save", "more", "results/other"]).with_code(1).says(&[
-            "is not complete",
-            "a__b__",
-            "--force",
-        ]);
+        run(folder.path(), &["baseline", "save", "more", "results/other"])
+            .with_code(1)
+            .says(&["is not complete", "--force"]);
         fs::remove_file(part.join(name)).unwrap();
     }
     fs::write(folder.path().join("results/other/partial/x__tova-64.jsonl"), "").unwrap();

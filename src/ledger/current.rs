@@ -107,8 +107,8 @@ impl Ledger {
     pub fn write_current(&self) -> Result<()> {
         // Of two processes that end together, the second must see the cells of the first. Without locks, as on some network
         // file systems, the next run or `merge` mends the file.
-        let lock = File::create(self.folder().join(".rows.lock"));
-        let _ = lock.as_ref().map(File::lock);
+        let folder = File::open(self.folder());
+        let _ = folder.as_ref().map(File::lock);
         let rows = self.current(Wanted::Complete)?.rows;
         write_whole(&self.folder().join("rows.parquet"), &checksum::add(&to_table(&rows).to_parquet()?))
     }

@@ -96,7 +96,7 @@ fn a_full_disk_keeps_finished_samples_and_the_run_resumes_once_there_is_room() {
         (0, "results cannot be written to disk/r"),
         (28, "the disk is full"),
         (120, "the disk is full"),
-        (195, "tova-bench report disk/r"),
+        (240, "tova-bench report disk/r"),
     ] {
         let script = format!(
             "mount -t tmpfs -o size=4m none disk
