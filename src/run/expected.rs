@@ -11,8 +11,9 @@ use super::rates::Rates;
 use crate::ledger::{CellId, Status};
 use crate::lm::Device;
 
-/// Runs that are expected to be shorter than this many seconds are not worth measuring the machine for.
-const SHORT: f64 = 5.0;
+/// Runs that are expected to be shorter than this many seconds are not worth measuring the machine for, which takes one or
+/// two.
+const SHORT: f64 = 60.0;
 
 /// The seconds of each cell, with all of its samples.
 pub(super) struct Expected(BTreeMap<CellId, f64>);
