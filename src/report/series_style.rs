@@ -3,7 +3,8 @@
 //! A policy looks the same in a whole report, so that a reader learns it once. Colours are Okabe and Ito's, without their
 //! yellow (too pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
 
-use super::order;
+use indexmap::IndexSet;
+
 use super::points::Panel;
 
 pub(crate) use plotters::style::RGBColor as Color;
@@ -71,11 +72,9 @@ pub(crate) struct SeriesStyles(Vec<(String, SeriesStyle)>);
 impl SeriesStyles {
     /// The policies of panels, in the order of tables.
     pub(crate) fn of(panels: &[Panel]) -> Self {
-        let mut names: Vec<&str> =
-            panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full").collect();
-        names.sort_by_key(|policy| order::of(policy));
-        names.dedup();
-        Self::of_names(&names)
+        let names = panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full");
+        let names: IndexSet<&str> = names.collect();
+        Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 
     /// The paper's own policies always look the same; others get colours and markers that are not taken.

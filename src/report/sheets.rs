@@ -9,6 +9,7 @@ use super::points::{self, Panel};
 use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
 use super::write_report::Report;
+use crate::format::counted;
 use crate::metric::Better;
 
 /// The header above the names of policies.
@@ -98,7 +99,7 @@ pub(super) fn meaning(panel: &Panel) -> String {
         Better::Higher => "Higher is better; the best policy of each size is bold. ",
         Better::Unknown => "",
     };
-    let samples = format!("{} samples from {} clusters", panel.samples, panel.clusters);
+    let samples = format!("{} from {}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"));
     let spread = if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
         format!(
             "; ± is half of the 95 % bootstrap interval ({RESAMPLES} resamples of clusters, paired for differences)"

@@ -213,7 +213,9 @@ impl Page<'_> {
         html! {
             @for (parts, charts) in self.report.breakdowns_of(panel) {
                 @let tables = sheets::of_parts(parts);
-                details.panel.fold data-metric=(escape::plain(&panel.metric.id)) {
+                // A map of needles is what such a task is about.
+                @let is_map = charts.as_ref().is_some_and(|charts| charts.maps.is_some());
+                details.panel.fold open[is_map] data-metric=(escape::plain(&panel.metric.id)) {
                     summary { (capital(&escape::plain(&sheets::title_of_parts(parts)))) }
                     @if let Some(charts) = charts { (figure::figure(charts, &self.report.styles)) }
                     div.sheets { @for (size, sheet) in &tables { (self.sheet(sheet, Some(*size))) } }
