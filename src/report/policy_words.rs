@@ -15,40 +15,44 @@ const SCORES: [(&str, &str); 5] = [
     ("random", "evicts at random, so that a uniform sample of the text stays"),
 ];
 
-/// What all cells of a policy have in common, but for the newest entries, whose number may depend on the cache size.
+/// What all cells of a policy have in common, but for protected entries, whose number may depend on the cache size.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rule<'a> {
     score: &'a str,
     scope: &'a str,
-    keep_first: u32,
     positions: &'a str,
 }
 
+/// How many entries are protected at each cache size.
+type Amounts = BTreeSet<(u32, u32)>;
+
+/// The rules of a policy, each with the first tokens and the newest entries that it protects.
+type Rules<'a> = BTreeMap<Rule<'a>, [Amounts; 2]>;
+
 /// The definition of each policy of some rows, by the name that tables give it.
 pub(super) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
-    // Protected newest entries as (cache size, entries).
-    let mut found: BTreeMap<Cow<'_, str>, BTreeMap<Rule<'_>, BTreeSet<(u32, u32)>>> = BTreeMap::new();
+    let mut found: BTreeMap<Cow<'_, str>, Rules<'_>> = BTreeMap::new();
     let is_same = |a: &Row, b: &Row| a.cell == b.cell && a.policy == b.policy && a.cache_size == b.cache_size;
     for row in rows.chunk_by(is_same).map(|of_cell| &of_cell[0]) {
         let rule = Rule {
             score: row.score.as_deref().unwrap_or_default(),
             scope: row.scope.as_deref().unwrap_or_default(),
-            keep_first: row.keep_first,
             positions: if is_shared(row) { "" } else { &row.positions },
         };
-        let newest = found.entry(label(row)).or_default().entry(rule).or_default();
+        let [first, newest] = found.entry(label(row)).or_default().entry(rule).or_default();
+        first.extend(row.cache_size.map(|size| (size, row.keep_first)));
         newest.extend(row.cache_size.map(|size| (size, row.keep_recent)));
     }
     let mut definitions = BTreeMap::new();
     for (name, rules) in found {
-        let each: Vec<String> = rules.iter().map(|(rule, newest)| rule.words(&name, newest)).collect();
+        let each: Vec<String> = rules.iter().map(|(rule, kept)| rule.words(&name, kept)).collect();
         definitions.insert(name, each.join("; in other cells: "));
     }
     definitions
 }
 
 impl Rule<'_> {
-    fn words(&self, name: &str, newest: &BTreeSet<(u32, u32)>) -> String {
+    fn words(&self, name: &str, [first, newest]: &[Amounts; 2]) -> String {
         let mut words = match (name, SCORES.iter().find(|(score, _)| *score == self.score)) {
             ("full", _) => return "the model with an unbounded cache".to_owned(),
             ("truncate", _) => return "no policy: the text is cut to the cache size".to_owned(),
@@ -62,12 +66,8 @@ impl Rule<'_> {
             "head" if self.score != "recency" => ", per head",
             _ => "",
         };
-        match self.keep_first {
-            0 => {}
-            1 => words += "; the first token is kept",
-            n => words += &format!("; the first {n} tokens are kept"),
-        }
-        words += &newest_kept(newest);
+        words += &kept(first, "first", ["token", "tokens"]);
+        words += &kept(newest, "newest", ["entry", "entries"]);
         words += match self.positions {
             "slot" => "; keys are at their rank in the cache",
             "squeezed" => "; large gaps between positions are squeezed",
@@ -77,21 +77,21 @@ impl Rule<'_> {
     }
 }
 
-/// The newest entries that are protected: a number, or a share of the cache where only that fits all sizes.
-fn newest_kept(newest: &BTreeSet<(u32, u32)>) -> String {
-    let entries: BTreeSet<u32> = newest.iter().map(|(_, entries)| *entries).collect();
+/// The entries that are protected: a number, or a share of the cache where only that fits all sizes.
+fn kept(amounts: &Amounts, which: &str, [one, several]: [&str; 2]) -> String {
+    let entries: BTreeSet<u32> = amounts.iter().map(|(_, entries)| *entries).collect();
     let (Some(least), Some(most)) = (entries.first(), entries.last()) else { return String::new() };
     let is_percent = |percent: &u64| {
-        newest.iter().all(|(size, entries)| (u64::from(*size) * percent).div_ceil(100) == u64::from(*entries))
+        amounts.iter().all(|(size, entries)| (u64::from(*size) * percent).div_ceil(100) == u64::from(*entries))
     };
     match (least, most) {
         (0, 0) => String::new(),
-        (1, 1) => "; the newest entry is kept".to_owned(),
-        (n, m) if n == m => format!("; the newest {n} entries are kept"),
-        _ if is_percent(&50) => "; the newest half is kept".to_owned(),
+        (1, 1) => format!("; the {which} {one} is kept"),
+        (n, m) if n == m => format!("; the {which} {n} {several} are kept"),
+        _ if is_percent(&50) => format!("; the {which} half is kept"),
         (least, most) => match (1..100).filter(is_percent).collect::<Vec<_>>()[..] {
-            [percent] => format!("; the newest {percent} % are kept"),
-            _ => format!("; the newest {least} to {most} entries are kept, depending on the cache size"),
+            [percent] => format!("; the {which} {percent} % are kept"),
+            _ => format!("; the {which} {least} to {most} {several} are kept, depending on the cache size"),
         },
     }
 }
