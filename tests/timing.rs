@@ -104,12 +104,12 @@ fn repeats_are_samples_and_the_machine_is_part_of_the_id() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names, ["repeat#0", "repeat#1", "repeat#2", "repeat#3"]);
-    // The run with two threads was the last; the others' cells come in on request.
-    let shown =
-        [(&["report", "r"][..], "decoding · ", 1), (&["report", "r", "--all"], "what decoding costs · ", 2)];
-    for (arguments, title, tables) in shown {
-        let report = run(folder, arguments).with_code(0).stdout;
-        assert_eq!(report.matches(title).count(), tables, "{report}");
+    // Both machines are in the report, also where each ran into a folder of its own.
+    time(folder, "s", &["--no-report", "--threads", "3"]).with_code(0);
+    run(folder, &["merge", "m", "r", "s"]).with_code(0);
+    for (results, tables) in [("r", 2), ("m", 3)] {
+        let report = run(folder, &["report", results]).with_code(0).stdout;
+        assert_eq!(report.matches("decoding · ").count(), tables, "{report}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Cells that the sweep no longer has stay in the folder, and are found again if it has them again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -34,19 +34,26 @@ pub struct ManifestCell {
     pub policy: Text,
     /// Samples of the cell; 0 until texts were read.
     pub samples: usize,
+    /// Whether the machine is part of the id, so that a sweep has such a cell once for each machine it ran on.
+    pub timed: bool,
 }
 
 const FILE: &str = "sweep.json";
 const MOST_BYTES: u64 = 256 << 20;
 
 impl Manifest {
-    /// Takes ids that only `other` knows, and with `all` the cells that only `other` has.
-    fn complete_with(&mut self, other: &Manifest, all: bool) {
+    /// Takes ids that only `other` knows, complete cells that it timed on another machine, and with `all` the cells that only
+    /// `other` has.
+    fn complete_with(&mut self, other: &Manifest, all: bool, is_complete: impl Fn(&str) -> bool) {
         let name = |cell: &ManifestCell| (cell.spec.clone(), cell.policy.clone());
         let places: HashMap<_, usize> = self.cells.iter().enumerate().map(|(at, cell)| (name(cell), at)).collect();
+        let known: HashSet<_> = self.cells.iter().map(|cell| (cell.cell.clone(), cell.policy.clone())).collect();
         for theirs in &other.cells {
+            let is_new = !known.contains(&(theirs.cell.clone(), theirs.policy.clone()));
+            let is_measured = theirs.cell.as_deref().is_some_and(&is_complete);
             match places.get(&name(theirs)) {
                 Some(&at) if self.cells[at].cell.is_none() => self.cells[at] = theirs.clone(),
+                Some(_) if is_new && is_measured && (all || theirs.timed) => self.cells.push(theirs.clone()),
                 Some(_) => {}
                 None if all => self.cells.push(theirs.clone()),
                 None => {}
@@ -79,7 +86,8 @@ impl Ledger {
     pub fn set_manifest(&self, mut manifest: Manifest) -> Result<()> {
         let former = self.manifest()?;
         if let Some(former) = &former {
-            manifest.complete_with(former, false);
+            let complete = self.complete()?;
+            manifest.complete_with(former, false, |id| complete.contains_key(id));
         }
         self.write_manifest(former.as_ref(), &manifest)
     }
@@ -89,7 +97,8 @@ impl Ledger {
         let (own, theirs) = (self.manifest()?, other.manifest()?);
         let Some(mut manifest) = own.clone().or(theirs.clone()) else { return Ok(()) };
         if let Some(theirs) = theirs {
-            manifest.complete_with(&theirs, true);
+            let complete = self.complete()?;
+            manifest.complete_with(&theirs, true, |id| complete.contains_key(id));
         }
         self.write_manifest(own.as_ref(), &manifest)?;
         self.write_current()

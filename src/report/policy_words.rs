@@ -81,6 +81,11 @@ impl Rule<'_> {
 fn kept(amounts: &Amounts, which: &str, [one, several]: [&str; 2]) -> String {
     let entries: BTreeSet<u32> = amounts.iter().map(|(_, entries)| *entries).collect();
     let (Some(least), Some(most)) = (entries.first(), entries.last()) else { return String::new() };
+    let sizes: BTreeSet<u32> = amounts.iter().map(|(size, _)| *size).collect();
+    if sizes.len() < amounts.len() {
+        let each = entries.iter().map(u32::to_string).collect::<Vec<_>>().join(" or ");
+        return format!("; the {which} {each} {several} are kept, depending on the cell");
+    }
     let is_percent = |percent: &u64| {
         amounts.iter().all(|(size, entries)| (u64::from(*size) * percent).div_ceil(100) == u64::from(*entries))
     };
@@ -169,9 +174,6 @@ mod tests {
         };
         let rows = [at("a", 0), at("b", 4)].concat();
         let found = &definitions(&rows)["mine"];
-        assert_eq!(
-            found,
-            "evicts the oldest entry; in other cells: evicts the oldest entry; the first 4 tokens are kept"
-        );
+        assert_eq!(found, "evicts the oldest entry; the first 0 or 4 tokens are kept, depending on the cell");
     }
 }

@@ -191,6 +191,7 @@ fn manifest_cell(cell: &Cell, found: Option<&(CellId, usize)>) -> ManifestCell {
         dataset: cell.task.dataset.as_str().into(),
         policy: cell.policy.as_str().into(),
         samples: found.map_or(0, |(_, samples)| *samples),
+        timed: cell.task.is_timed(),
     }
 }
 
