@@ -40,6 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         unfinished += merged.unfinished;
     }
+    out.write_current()?;
     if unfinished > 0 {
         let are = if unfinished == 1 { "is" } else { "are" };
         let (cells, out) = (counted(unfinished, "cell"), out.folder().display());

@@ -1,6 +1,7 @@
 //! `run`: measures what a sweep still lacks, then draws the report.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ use super::report::say_where;
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use crate::format::counted;
-use crate::ledger::{Current, Ledger, Wanted};
+use crate::ledger::{Current, Ledger};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name};
 use crate::paper;
@@ -57,8 +58,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     lock().progress.finish();
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
-    ledger.write_current()?;
-    let drawn = if arguments.no_report { Ok(()) } else { draw(&ledger) };
+    let current = ledger.write_current()?;
+    let drawn = if arguments.no_report { Ok(()) } else { draw(current, &folder) };
     if outcome.interrupted {
         eprintln!("{}", lock().kept());
     }
@@ -86,12 +87,10 @@ fn devices(choice: DeviceChoice, jobs: usize) -> Result<Vec<Device>> {
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
-fn draw(ledger: &Ledger) -> Result<()> {
-    let Current { rows, unfinished, .. } = ledger.current(Wanted::Measured)?;
+fn draw(Current { rows, unfinished, .. }: Current, folder: &Path) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let folder = ledger.folder();
     let written = paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) })?;
     print(&written.terminal)?;
     say_where(&written, folder);

@@ -1,5 +1,6 @@
 //! The rows of the sweep that was run last, under the names that it uses, and the file of them for other programs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
@@ -100,17 +101,23 @@ impl Ledger {
         Ok(current)
     }
 
-    /// Writes the rows of the sweep's complete cells to `rows.parquet`, which other programs read.
+    /// Writes the rows of the sweep's complete cells to `rows.parquet`, which other programs read. Returns what is measured.
     ///
     /// # Errors
     /// A damaged cell, or a folder that cannot be written.
-    pub fn write_current(&self) -> Result<()> {
+    pub fn write_current(&self) -> Result<Current> {
         // Of two processes that end together, the second must see the cells of the first. Without locks, as on some network
         // file systems, the next run or `merge` mends the file.
         let folder = File::open(self.folder());
         let _ = folder.as_ref().map(File::lock);
-        let rows = self.current(Wanted::Complete)?.rows;
-        write_whole(&self.folder().join("rows.parquet"), &checksum::add(&to_table(&rows).to_parquet()?))
+        let current = self.current(Wanted::Measured)?;
+        let is_complete = |row: &&Row| !current.unfinished.contains_key(&row.cell);
+        let rows: Cow<'_, [Row]> = match current.unfinished.is_empty() {
+            true => Cow::from(&current.rows),
+            false => current.rows.iter().filter(is_complete).cloned().collect(),
+        };
+        write_whole(&self.folder().join("rows.parquet"), &checksum::add(&to_table(&rows).to_parquet()?))?;
+        Ok(current)
     }
 }
 

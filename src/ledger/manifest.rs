@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{read_unless_removed, write_whole};
@@ -74,9 +74,10 @@ impl Ledger {
     pub fn manifest(&self) -> Result<Option<Manifest>> {
         let path = self.manifest_path();
         let Some(bytes) = read_unless_removed(&path, MOST_BYTES)? else { return Ok(None) };
-        let hint = "hint: remove the file and run the sweep again; nothing is measured twice";
-        let manifest = serde_json::from_slice(&bytes);
-        Ok(Some(manifest.with_context(|| format!("{} is damaged\n{hint}", path.display()))?))
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            let hint = "hint: remove the file and run the sweep again; nothing is measured twice";
+            anyhow!("{} is damaged: {error}\n{hint}", path.display())
+        })
     }
 
     /// Makes this the sweep of the folder. Cells whose model or texts were not read this time keep the ids they had.
@@ -89,28 +90,27 @@ impl Ledger {
             let complete = self.complete()?;
             manifest.complete_with(former, false, |id| complete.contains_key(id));
         }
-        self.write_manifest(former.as_ref(), &manifest)
+        if former.as_ref() == Some(&manifest) {
+            return Ok(());
+        }
+        self.write_manifest(&manifest)?;
+        // The run may be killed: from here on the file of rows must not hold those of the former sweep.
+        if former.is_some() { self.write_current().map(drop) } else { Ok(()) }
     }
 
-    /// Adds the cells of another folder's sweep.
+    /// Adds the cells of another folder's sweep. Their rows come with the next [`Ledger::write_current`].
     pub(super) fn merge_manifest(&self, other: &Ledger) -> Result<()> {
         let (own, theirs) = (self.manifest()?, other.manifest()?);
-        let Some(mut manifest) = own.clone().or(theirs.clone()) else { return Ok(()) };
+        let Some(mut manifest) = own.or(theirs.clone()) else { return Ok(()) };
         if let Some(theirs) = theirs {
             let complete = self.complete()?;
             manifest.complete_with(&theirs, true, |id| complete.contains_key(id));
         }
-        self.write_manifest(own.as_ref(), &manifest)?;
-        self.write_current()
+        self.write_manifest(&manifest)
     }
 
-    fn write_manifest(&self, former: Option<&Manifest>, manifest: &Manifest) -> Result<()> {
-        if former == Some(manifest) {
-            return Ok(());
-        }
+    fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
         let text = serde_json::to_vec_pretty(manifest).context("the sweep cannot be written as JSON")?;
-        write_whole(&self.manifest_path(), &text)?;
-        // A run may be killed: from here on its file must not hold rows of the former sweep.
-        if former.is_some() { self.write_current() } else { Ok(()) }
+        write_whole(&self.manifest_path(), &text)
     }
 }

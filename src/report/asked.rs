@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use indexmap::IndexSet;
+
 use super::points::Panel;
 use super::policy_words;
 use super::series_key::SeriesKey;
@@ -29,14 +31,14 @@ impl Asked {
         // Not every metric has every policy; the panel with most of them gives the order.
         let mut fullest: Vec<&Panel> = panels.iter().collect();
         fullest.sort_by_key(|panel| Reverse(panel.policies().len()));
-        let names = distinct(fullest.into_iter().flat_map(Panel::policies));
+        let names: IndexSet<&str> = fullest.into_iter().flat_map(Panel::policies).collect();
         let policies = names.into_iter().map(|name| {
             let words = definitions.remove(name).unwrap_or_default();
             (name.to_owned(), words)
         });
-        let models = keys.iter().map(|key| format!("{} ({})", key.model, key.dtype)).collect::<Vec<_>>();
+        let models: IndexSet<String> = keys.iter().map(|key| format!("{} ({})", key.model, key.dtype)).collect();
         let sizes: BTreeSet<u32> = panels.iter().flat_map(Panel::sizes).collect();
-        let sweeps = rows.chunk_by(|a, b| a.sweep == b.sweep).map(|rows| &*rows[0].sweep);
+        let sweeps: IndexSet<&str> = rows.iter().map(|row| row.sweep.as_str()).collect();
         // Titles name the task where there are several.
         let one_task = keys.iter().all(|key| key.task == keys[0].task);
         let data = keys.iter().map(|key| {
@@ -45,8 +47,8 @@ impl Asked {
             (key.title(keys), task + &first.map_or_else(String::new, samples))
         });
         Self {
-            sweeps: distinct(sweeps).into_iter().map(str::to_owned).collect(),
-            models: distinct(models.iter().map(String::as_str)).into_iter().map(str::to_owned).collect(),
+            sweeps: sweeps.into_iter().map(str::to_owned).collect(),
+            models: models.into_iter().collect(),
             policies: policies.collect(),
             sizes: sizes.into_iter().collect(),
             data: data.collect(),
@@ -86,12 +88,6 @@ fn samples(panel: &Panel) -> String {
         other => format!(", prefill {other}"),
     };
     samples + &prefill
-}
-
-/// Each value once, in the order of its first appearance.
-fn distinct<'t>(values: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
-    let mut seen = BTreeSet::new();
-    values.filter(|value| seen.insert(*value)).collect()
 }
 
 #[cfg(test)]

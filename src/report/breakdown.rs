@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use indexmap::IndexSet;
+
 use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference};
 use super::needle_map::{NeedleMaps, Place};
@@ -218,10 +220,8 @@ impl Breakdown<'_> {
 
     /// The policies of any slice, in order.
     fn policies(&self) -> Vec<&str> {
-        let mut policies: Vec<&str> = self.panels.iter().flat_map(|panel| panel.policies()).collect();
-        let mut seen = BTreeSet::new();
-        policies.retain(|policy| seen.insert(*policy));
-        policies
+        let policies: IndexSet<&str> = self.panels.iter().flat_map(|panel| panel.policies()).collect();
+        policies.into_iter().collect()
     }
 }
 

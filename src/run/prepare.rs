@@ -202,7 +202,10 @@ impl Prepared {
         let mut lacking: BTreeMap<CellId, Vec<(usize, Text)>> = BTreeMap::new();
         for model_task in &self.model_tasks {
             for cell in model_task.cells.iter().filter(|cell| cell.status != Status::Done) {
-                let done: BTreeSet<usize> = ledger.samples_of(&cell.name)?;
+                let done: BTreeSet<usize> = match cell.status {
+                    Status::Missing => BTreeSet::new(),
+                    _ => ledger.samples_of(&cell.name)?,
+                };
                 let open = (0..model_task.samples.len()).filter(|sample| !done.contains(sample));
                 let ids = open.filter_map(|sample| Some((sample, model_task.sample_id(cell, sample)?)));
                 let ids: Vec<(usize, Text)> = ids.collect();
