@@ -9,7 +9,7 @@ use super::point::{Point, Verdict};
 use super::side::Numbers;
 use super::threshold::Threshold;
 use crate::metric::Better;
-use crate::report::{Estimate, Interval, Sums, resampled};
+use crate::report::{Estimate, Interval, Sums, pooled};
 
 /// `blank` already has the samples that only one side has.
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
@@ -28,14 +28,14 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
         return point;
     }
     let tables = [0, 1].map(|side| clusters.values().map(|sums| sums[side]).collect::<Vec<_>>());
-    let sides = resampled(&point.metric, &[&tables[0], &tables[1]]);
+    let sides = pooled(&point.metric, &[&tables[0], &tables[1]]);
     let [before, after] = [0, 1].map(|side| sides[side].as_ref().map_or(f64::NAN, |side| side.value));
     (point.before, point.after) = (Some(before), Some(after));
     let is_equal = both.iter().all(|(_, a, b)| a.sums.bits() == b.sums.bits());
     let is_finite = before.is_finite() && after.is_finite();
     let difference = match (&sides[..], is_equal) {
         ([Some(before), Some(after)], false) => {
-            let difference = after.minus(before, |after, before| after - before).estimate();
+            let difference = after.with(before, |after, before| after - before);
             Estimate { interval: difference.interval.filter(|_| is_finite), ..difference }
         }
         (_, false) => Estimate { value: f64::NAN, interval: None },

@@ -7,7 +7,7 @@ use super::published::{speed, table_5_column};
 use super::{Evidence, Exhibit, TOVA, titles};
 use crate::report::retention::Section;
 use crate::report::throughput::{self, Throughput};
-use crate::report::{Entry, Estimate, Grid, Line, Panel, Sheet, table};
+use crate::report::{Entry, Estimate, Grid, Interval, Line, Panel, Sheet, table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
 pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<u32>)> {
@@ -27,10 +27,11 @@ pub(super) fn not_compared(title: &str, length: u32) -> String {
     }
 }
 
-/// A difference with so many digits, and half of the measured interval.
+/// A difference to a printed number with so many digits, and its interval.
 fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
-    let spread = own.interval.map(|interval| format!("±{:.digits$}", interval.half_width()));
-    Entry { spread, ..Entry::plain(table::signed(own.value - theirs, digits)) }
+    let minus = |value: f64| table::signed(value - theirs, digits);
+    let spread = own.interval.map(|interval| format!("[{}, {}]", minus(interval.low), minus(interval.high)));
+    Entry { spread, ..Entry::plain(minus(own.value)) }
 }
 
 /// A panel minus Table 3.
@@ -43,7 +44,10 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
             let theirs = paper.shown_at(policy, Some(*size))?.estimate.value;
             let Estimate { value, interval } = own.estimate;
             Some(Entry {
-                spread: interval.map(|interval| panel.metric.show_spread(interval.half_width(), value)),
+                spread: interval.map(|Interval { low, high }| {
+                    let minus = Interval { low: low - theirs, high: high - theirs };
+                    panel.metric.show_interval_of_difference(minus)
+                }),
                 partial: !own.complete,
                 ..Entry::plain(panel.metric.show_difference(value - theirs))
             })
@@ -52,8 +56,7 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
     };
     let known = panel.policies().into_iter().filter(|policy| paper.policies().contains(policy));
     let about = format!(
-        "What was measured minus the paper's numbers, which are {MODEL}'s on PG-19; ± is half of the 95 % interval of \
-         what was measured. Of another model or other texts the shape compares, not the level."
+        "What was measured minus the paper's numbers, which are {MODEL}'s on PG-19; in brackets are 95 % intervals. Of another model or other texts the shape compares, not the level."
     );
     let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: known.map(line).collect() };
     Some(Sheet::new(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
@@ -88,9 +91,7 @@ fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &
     };
     let columns = sizes.iter().map(|size| size.map_or_else(|| "full".to_owned(), |size| size.to_string()));
     let grid = Grid { columns: columns.collect(), lines: names.iter().zip(panels).map(line).collect() };
-    let about = format!(
-        "What was measured minus {what} (TOVA, {STORY_MODEL}); ± is half of the 95 % interval of what was measured."
-    );
+    let about = format!("What was measured minus {what} (TOVA, {STORY_MODEL}); in brackets are 95 % intervals.");
     let is_measured = grid.lines.iter().flat_map(|line| &line.cells).any(Option::is_some);
     is_measured.then(|| Sheet::new(title, about, "cache size", grid))
 }
@@ -135,8 +136,8 @@ pub(super) fn steps(exhibit: Exhibit, section: &Section<'_>, lines: &[TagSteps])
     let lines = lines.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
     let grid = Grid { columns: sizes.iter().map(|(size, _)| size.to_string()).collect(), lines };
     let about = format!(
-        "What was measured of the class or tag in brackets minus the paper's number of the Penn tag (TOVA, {MODEL}); ± is \
-         half of the 95 % interval of what was measured."
+        "What was measured of the class or tag in brackets minus the paper's number of the Penn tag (TOVA, {MODEL}); in \
+         brackets are 95 % intervals."
     );
     let title = format!("Steps kept minus the paper's {exhibit} \u{B7} {}", section.title());
     (!grid.lines.is_empty()).then(|| Sheet::new(title, about, "tag", grid))

@@ -158,6 +158,7 @@ fn sheet(claims: &[Checked]) -> Sheet {
             columns: ["holds here", "measured here", "in the paper's own tables"].map(str::to_owned).to_vec(),
             lines: lines.collect(),
         },
+        bold: "",
         notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),
     }
 }

@@ -22,7 +22,7 @@ fn sizes(panel: &Panel) -> Vec<u32> {
 
 /// By how much a policy is worse than the full cache.
 fn loss(panel: &Panel, policy: &str, size: u32) -> Option<Estimate> {
-    let difference = panel.point(policy, Some(size))?.to_full?;
+    let difference = panel.point(policy, Some(size))?.to_full.as_ref()?.shown;
     Some(if panel.metric.better == Better::Higher { difference.turned() } else { difference })
 }
 
@@ -213,7 +213,7 @@ pub(super) fn story_length(evidence: &Evidence<'_>) -> Vec<Finding> {
     of_panels(evidence, ("story", "new_tokens"), |panel| {
         let size = panel.key.length / 4;
         let full = panel.full()?.estimate.value;
-        let difference = panel.point(TOVA, Some(size))?.to_full?;
+        let difference = panel.point(TOVA, Some(size))?.to_full.as_ref()?.shown;
         let estimate = scaled(difference, |tokens| 100.0 * tokens / full);
         let longer =
             |change: f64| format!("{} {}", percent(change.abs()), if change < 0.0 { "shorter" } else { "longer" });

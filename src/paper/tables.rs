@@ -6,7 +6,7 @@ use super::{Evidence, Exhibit, Pieces, TOVA, beside, titles};
 use crate::report::retention::Section;
 use crate::report::table::{self, Show};
 use crate::report::throughput;
-use crate::report::{Entry, Grid, Line, RESAMPLES, SeriesKey, Sheet};
+use crate::report::{Entry, Grid, Line, SeriesKey, Sheet};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let timed = throughput::tables(&evidence.results.series, &Paper);
@@ -30,8 +30,8 @@ pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, St
         pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
         let about = format!(
-            "Lower is better; full is the paper's topline, truncate its baseline. {} samples from {} clusters; ± is half of \
-             the 95 % bootstrap interval ({RESAMPLES} resamples of clusters).",
+            "Lower is better; full is the paper's topline, truncate its baseline. {} samples from {} clusters; in \
+             brackets are 95 % intervals.",
             panel.samples, panel.clusters
         );
         pieces.tables.push(Sheet { notes: panel.notes.clone(), ..Sheet::new(title, about, "policy", grid) });
@@ -49,7 +49,7 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
         }
         let about = "Mean over tokens, layers and samples, by cache size, in the order of the paper's tags. In brackets are the \
                      Penn tags whose tokens have the class or tag here; results/README.md says what is alike and what is not. \
-                     ± is half of the 95 % bootstrap interval.";
+                     In brackets are 95 % intervals.";
         let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title());
         pieces.tables.push(Sheet::new(title, about, "class or tag", grid));
         pieces.compare(beside::steps(exhibit, section, lines), section.title(), section.key().length);
@@ -70,7 +70,7 @@ fn steps(section: &Section<'_>, lines: &[TagSteps]) -> Grid {
     let line = |(slice, tags): &(&str, Vec<&str>)| {
         let cell = |size: &u32| {
             let steps = section.steps(slice, TOVA, *size)?;
-            let spread = steps.interval.map(|interval| format!("±{:.0}", interval.half_width()));
+            let spread = steps.interval.map(|interval| format!("[{:.0}, {:.0}]", interval.low, interval.high));
             Some(Entry { spread, ..Entry::plain(format!("{:.0}", steps.value)) })
         };
         let name = match *slice {

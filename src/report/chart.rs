@@ -198,7 +198,7 @@ pub(crate) fn measurement(panel: &Panel, point: &Point, across: f64) -> Measurem
 /// policies do; where there is no such difference, what the value itself may be. It ends where no value can be.
 fn band_of(panel: &Panel, point: &Point) -> Option<(f64, f64)> {
     let value = point.estimate.value;
-    let (low, high) = match point.to_full {
+    let (low, high) = match point.to_full.as_ref().map(|to_full| to_full.shown) {
         Some(difference) => {
             let interval = difference.interval?;
             (value + interval.low - difference.value, value + interval.high - difference.value)

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::bootstrap::Estimate;
 use super::escape;
 use super::format::Files;
+use super::interval::Estimate;
 use super::points::Panel;
 use super::series_key::SeriesKey;
 use super::table::{Entry, Sheet};
@@ -18,11 +18,13 @@ pub(super) fn files(report: &Report<'_>) -> Result<Files> {
 fn points(panels: &[Panel]) -> String {
     let mut file = header(
         "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
-         chance,samples,samples_expected,clusters,weight,complete",
+         minus_full_nats,minus_full_nats_low,minus_full_nats_high,chance,samples,samples_expected,clusters,weight,complete",
     );
     for (panel, point) in panels.iter().flat_map(|panel| panel.points.iter().map(move |point| (panel, point))) {
         let [value, low, high] = estimate(Some(point.estimate));
-        let [minus_full, minus_full_low, minus_full_high] = estimate(point.to_full);
+        let [minus_full, minus_full_low, minus_full_high] =
+            estimate(point.to_full.as_ref().map(|to_full| to_full.shown));
+        let [nats, nats_low, nats_high] = estimate(point.to_full.as_ref().and_then(|to_full| to_full.nats));
         let fields = [
             panel.slice.clone().unwrap_or_default(),
             panel.metric.label.to_string(),
@@ -34,6 +36,9 @@ fn points(panels: &[Panel]) -> String {
             minus_full,
             minus_full_low,
             minus_full_high,
+            nats,
+            nats_low,
+            nats_high,
             shown(panel.chance),
             point.samples.to_string(),
             panel.samples.to_string(),
@@ -49,10 +54,11 @@ fn points(panels: &[Panel]) -> String {
 /// Every two policies at each cache size, once: the later in the order of the tables minus the earlier.
 fn pairs(panels: &[Panel]) -> String {
     let mut file = header(
-        "quantity,policy,against,cache_size,difference,low,high,simultaneous_low,simultaneous_high,samples,clusters",
+        "quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,samples,clusters",
     );
     for (panel, pair) in panels.iter().flat_map(|panel| panel.pairs.iter().map(move |pair| (panel, pair))) {
-        let [difference, low, high] = estimate(Some(pair.difference));
+        let [difference, low, high] = estimate(Some(pair.difference.shown));
+        let [nats, nats_low, nats_high] = estimate(pair.difference.nats);
         let fields = [
             panel.metric.label.to_string(),
             pair.policy.clone(),
@@ -61,10 +67,13 @@ fn pairs(panels: &[Panel]) -> String {
             difference,
             low,
             high,
-            shown(pair.simultaneous.map(|interval| interval.low)),
-            shown(pair.simultaneous.map(|interval| interval.high)),
-            pair.samples.to_string(),
-            pair.clusters.to_string(),
+            nats,
+            nats_low,
+            nats_high,
+            shown(pair.p.map(|p| p.own)),
+            shown(pair.p.map(|p| p.adjusted)),
+            pair.difference.samples.to_string(),
+            pair.difference.clusters.to_string(),
         ];
         push_line(&mut file, panel, fields);
     }
@@ -96,14 +105,14 @@ fn shown(value: Option<impl ToString>) -> String {
 
 /// Sheets in one file, a line for each number as it is shown, since sheets may differ in their columns.
 pub(super) fn sheets(sheets: &[Sheet]) -> String {
-    let mut file = "table,line,column,shown,spread,best,partial\n".to_owned();
+    let mut file = "table,line,column,shown,interval,bold,partial\n".to_owned();
     for sheet in sheets {
         for line in &sheet.grid.lines {
             for (column, entry) in sheet.grid.columns.iter().zip(&line.cells) {
-                let Some(Entry { number, spread, best, partial }) = entry else { continue };
+                let Some(Entry { number, spread, bold, partial }) = entry else { continue };
                 let spread = spread.as_deref().unwrap_or_default();
                 let texts = [&sheet.title, &line.name, column, number, spread].map(escape::csv);
-                file += &format!("{},{best},{partial}\n", texts.join(","));
+                file += &format!("{},{bold},{partial}\n", texts.join(","));
             }
         }
     }
@@ -141,13 +150,13 @@ mod tests {
 
     #[test]
     fn sheets_are_lines_of_single_numbers() {
-        let entry = Entry { spread: Some("±1".into()), best: true, ..Entry::plain("9.5") };
+        let entry = Entry { spread: Some("[9, 10]".into()), bold: true, ..Entry::plain("9.5") };
         let line = Line { name: "a,b".into(), cells: vec![None, Some(entry)] };
         let grid = Grid { columns: vec!["64".into(), "128".into()], lines: vec![line] };
         let sheet = Sheet::new("T", "", "policy", grid);
         assert_eq!(
             sheets(&[sheet]),
-            "table,line,column,shown,spread,best,partial\nT,\"a,b\",128,9.5,±1,true,false\n"
+            "table,line,column,shown,interval,bold,partial\nT,\"a,b\",128,9.5,\"[9, 10]\",true,false\n"
         );
     }
 }

@@ -66,8 +66,8 @@ impl Page {
         let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
         let legend = chart::legend(charts, styles).into_iter().map(named).collect();
         let bands = match charts.iter().all(|chart| chart.paired) {
-            true => "bands: 95 % bootstrap intervals of the difference to full",
-            false => "bands: 95 % bootstrap intervals",
+            true => "bands: 95 % intervals of the difference to full",
+            false => "bands: 95 % intervals",
         };
         let bands = charts.iter().any(Chart::has_bands).then_some(bands);
         let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");

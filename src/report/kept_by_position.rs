@@ -60,6 +60,6 @@ pub(super) fn scene(
     let title = format!("Steps kept by position: {title}");
     let legend = styles.iter().map(|(size, style)| (format!("{size} entries"), Stroke::Policy(style)));
     let legend = legend.chain([("to the end".to_owned(), Stroke::Full)]).collect();
-    let caption = format!("{title}; bands: 95 % bootstrap intervals");
+    let caption = format!("{title}; bands: 95 % intervals");
     Some(Page { width, abreast, plot: PLOT }.scene(&title, &charts, &styles, legend, &caption))
 }

@@ -124,7 +124,7 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
 
 fn number(entry: &Entry) -> String {
     let shown = signed(&entry.number);
-    let shown = if entry.best { format!("\\textbf{{{shown}}}") } else { shown };
+    let shown = if entry.bold { format!("\\textbf{{{shown}}}") } else { shown };
     if entry.partial { shown + &escape::latex("†") } else { shown }
 }
 

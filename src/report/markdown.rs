@@ -150,7 +150,7 @@ pub(super) fn push_outcomes(file: &mut String, panel: &Panel, reference: Option<
 }
 
 fn cell(entry: &Entry) -> String {
-    let (bold, dagger) = (if entry.best { "**" } else { "" }, if entry.partial { "†" } else { "" });
+    let (bold, dagger) = (if entry.bold { "**" } else { "" }, if entry.partial { "†" } else { "" });
     let spread = entry.spread.as_ref().map_or_else(String::new, |spread| format!(" {spread}"));
     format!("{bold}{}{bold}{dagger}{spread}", escape::markdown(&entry.number))
 }
@@ -196,6 +196,7 @@ mod tests {
             about: "About.".into(),
             corner: "policy",
             grid: Grid { columns: vec!["64".into(), "<128>".into()], lines: vec![line] },
+            bold: "",
             notes: vec!["a warning".into()],
         };
         let shown = sheets(&[sheet]);

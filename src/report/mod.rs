@@ -6,7 +6,6 @@
 
 mod asked;
 pub(crate) mod axis;
-mod bootstrap;
 pub(crate) mod breakdown;
 pub(crate) mod chart;
 mod csv;
@@ -22,6 +21,7 @@ pub(crate) mod font;
 mod format;
 pub(crate) mod heatmap;
 mod html;
+mod interval;
 mod kept_by_position;
 mod kept_tokens;
 mod latex;
@@ -44,6 +44,7 @@ mod series_key;
 pub(crate) mod series_style;
 mod sheets;
 mod show;
+mod sign_test;
 mod special_tokens;
 mod summary;
 pub(crate) mod table;
@@ -51,15 +52,15 @@ pub(crate) mod throughput;
 mod within;
 mod write_report;
 
-pub use bootstrap::{Estimate, Interval, RESAMPLES, Sums};
 pub use distance::Distance;
 pub use distinct::distinct;
 pub use format::{FORMATS, Format};
+pub use interval::{Estimate, Interval, Sums};
 pub use markdown::push_body;
-pub use pairs::Pair;
+pub use pairs::{Outcome, Pair};
 pub(crate) use points::RUNNING;
 pub use points::{Panel, Point, place};
-pub use pool::{Resampled, resampled};
+pub use pool::{Difference, pooled};
 pub use published::{Beside, Published};
 pub use results::Results;
 pub use series::{
@@ -68,6 +69,7 @@ pub use series::{
 };
 pub use series_key::SeriesKey;
 pub use sheets::capital;
+pub use sign_test::{PValue, has_verdicts};
 pub use table::{CLAIM, Entry, Grid, Line, Sheet, text_under};
 pub use throughput::median;
 

@@ -5,23 +5,19 @@
 
 use std::collections::BTreeSet;
 
-use super::pairs::Pair;
+use super::pairs::{Outcome, Pair};
 use super::points::{self, Panel};
+use super::sign_test::has_verdicts;
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::metric::{Better, Property};
 
-/// What a pair may say of its first policy, in the order of lists.
-const OUTCOMES: [&str; 4] = ["better", "worse", "equal", "no clear difference"];
-
-fn outcome(pair: &Pair, better: Better) -> &'static str {
-    let [good, bad, equal, open] = OUTCOMES;
-    match (pair.holds(), pair.difference.value < 0.0) {
-        _ if pair.is_equal() => equal,
-        (false, _) => open,
-        (true, lower) if lower == (better == Better::Lower) => good,
-        (true, _) => bad,
-    }
-}
+/// The words for what a pair says of its first policy, in the order of lists.
+const OUTCOMES: [(Outcome, &str); 4] = [
+    (Outcome::Better, "better"),
+    (Outcome::Worse, "worse"),
+    (Outcome::Equal, "equal"),
+    (Outcome::NoClearDifference, "no clear difference"),
+];
 
 /// Pairs by the other policy, in the panel's order.
 type Others<'p> = Vec<(&'p str, Vec<Pair>)>;
@@ -50,9 +46,9 @@ fn reference<'p>(panel: &'p Panel, asked: Option<&str>) -> Option<(&'p str, Othe
     (!others.is_empty()).then_some((reference, others))
 }
 
-/// The number of pairs that differ anywhere.
+/// The number of pairs that were tested.
 fn comparisons(panel: &Panel) -> usize {
-    panel.pairs.iter().filter(|pair| pair.simultaneous.is_some() && !pair.is_equal()).count()
+    panel.pairs.iter().filter(|pair| pair.p.is_some()).count()
 }
 
 /// The table of one policy against each other.
@@ -67,56 +63,49 @@ pub(super) fn sheet(panel: &Panel, asked: Option<&str>) -> Option<Sheet> {
     let comparisons = comparisons(panel);
     if comparisons > 0 {
         about.push_str(&format!(
-            " ± is half of a pair's own 95 % bootstrap interval. Bold differences hold simultaneously: their 95 % intervals \
-             widened for all {comparisons} comparisons of this kind (every two policies at every size; max-|t| bootstrap, \
-             Romano and Wolf 2005) exclude zero. Of {comparisons} intervals that are not widened about {} exclude zero by \
-             chance, if no policy differs from any other.",
-            expected(comparisons)
+            " In brackets is a pair's own 95 % interval. Bold differences are clear among all {comparisons} comparisons of this \
+             kind (every two policies at every size): p is 0.05 at most, from a sign-flip test over clusters, with max-|t| over \
+             the comparisons."
         ));
     }
-    if panel.pairs.iter().any(Pair::is_equal) {
-        about.push_str(" Where it says equal, both are the same in every resample.");
+    if panel.pairs.iter().any(|pair| pair.is_equal) {
+        about.push_str(" Where it says equal, no cluster differs.");
     }
     Some(Sheet {
         title: format!("{}: {reference} against the others", panel.metric.label),
         about,
         corner: "cache size",
         grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
+        bold: "clear",
         notes: points::few_clusters(panel.clusters).into_iter().collect(),
     })
 }
 
-/// How many of these intervals exclude zero by chance.
-fn expected(comparisons: usize) -> String {
-    let expected = 0.05 * comparisons as f64;
-    if expected < 10.0 { format!("{expected:.1}") } else { format!("{expected:.0}") }
-}
-
 fn entry(panel: &Panel, pair: &Pair) -> Entry {
-    if pair.is_equal() {
+    if pair.is_equal {
         return Entry::plain("equal");
     }
-    let partial = pair.samples < panel.samples;
-    Entry { best: pair.holds(), partial, ..Entry::of_difference(&panel.metric, pair.difference) }
+    let partial = pair.difference.samples < panel.samples;
+    Entry { bold: pair.is_clear(), partial, ..Entry::of_difference(&panel.metric, pair.difference.shown) }
 }
 
-/// The outcomes of the reference policy that hold for all comparisons at once, a line for all policies with the same
-/// outcomes, and how to read them; `None` where nothing was compared.
+/// The outcomes of the reference policy among all comparisons, a line for all policies with the same outcomes, and how to read
+/// them; `None` where nothing was compared or there are too few clusters to tell policies apart.
 pub(super) fn outcomes(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>)> {
     let comparisons = comparisons(panel);
-    let (reference, others) = reference(panel, asked).filter(|_| comparisons > 0)?;
-    let warning = points::few_clusters(panel.clusters).map_or("", |_| ", likely too often with so few clusters");
-    let legend = format!("outcomes that hold for all {comparisons} comparisons simultaneously (95 %{warning})");
+    let (reference, others) =
+        reference(panel, asked).filter(|_| comparisons > 0 && has_verdicts(panel.clusters))?;
+    let legend = format!("outcomes among all {comparisons} comparisons (95 %, sign-flip test with max-|t|)");
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (other, pairs) in &others {
         let at = |size: u32| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
-            Some(outcome(pair, panel.metric.better))
+            Some(pair.outcome(panel.metric.better))
         };
-        let outcomes = OUTCOMES.into_iter().filter_map(|wanted| {
+        let outcomes = OUTCOMES.into_iter().filter_map(|(wanted, word)| {
             let places = spans(&sizes, |size| at(size) == Some(wanted));
-            (!places.is_empty()).then(|| format!("{wanted} at {places}"))
+            (!places.is_empty()).then(|| format!("{word} at {places}"))
         });
         let outcomes = outcomes.collect::<Vec<_>>().join("; ");
         match lines.iter_mut().find(|(known, _)| *known == outcomes) {
@@ -160,7 +149,7 @@ mod tests {
             (at(0).number.as_str(), at(3).number.as_str(), at(6).number.as_str()),
             ("-0.69", "-0.34", "equal")
         );
-        assert!(at(0).best && !at(6).best && at(6).spread.is_none(), "{h2o:?}", h2o = h2o.cells);
+        assert!(at(0).bold && !at(6).bold && at(6).spread.is_none(), "{h2o:?}", h2o = h2o.cells);
         // 28 pairs at six sizes; at the seventh all are equal.
         assert!(
             sheet.about.contains("all 168 comparisons") && sheet.about.contains("about 8.4"),

@@ -1,12 +1,11 @@
-//! Every two policies of a panel against each other at each cache size, and which differences hold simultaneously.
+//! Every two policies of a panel against each other at each cache size, and which are told apart among all of them.
 //!
-//! A pair is compared over the samples both have, with the panel's own draws of clusters. Among many comparisons some differ
-//! by chance, so each pair also has an interval that covers simultaneously with all others of the panel: the
-//! single-step max-|t| bootstrap (Romano and Wolf, "Stepwise multiple testing as formalized data snooping",
-//! Econometrica 73, 2005). `pairing` decides which pairs a report shows.
+//! A pair is compared over the samples both have. `sign_test` says how likely so large a difference is between equal policies,
+//! alone and among all pairs of the panel. `pairing` decides which pairs a report shows.
 
-use super::bootstrap::{self, CONFIDENCE, Estimate, Interval, RESAMPLES};
-use super::pool::{Cell, Pool, Resampled};
+use super::pool::{Cell, Difference, Pool};
+use super::sign_test::{self, PValue};
+use crate::metric::Better;
 
 /// Two policies at one cache size.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,24 +13,38 @@ pub struct Pair {
     pub policy: String,
     pub against: String,
     pub cache_size: u32,
-    /// The policy's value minus the other's, in the unit shown, over the samples both have.
-    pub difference: Estimate,
-    /// Holds for all pairs of the panel at once; `None` where there is no spread to judge by.
-    pub simultaneous: Option<Interval>,
-    pub samples: usize,
-    pub clusters: usize,
+    /// The policy's value minus the other's.
+    pub difference: Difference,
+    /// Whether no cluster differs, as where nothing was evicted.
+    pub is_equal: bool,
+    /// `None` where they are equal or a number is not finite.
+    pub p: Option<PValue>,
+}
+
+/// What a pair says of its first policy, in the order of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Better,
+    Worse,
+    Equal,
+    /// Not told apart.
+    NoClearDifference,
 }
 
 impl Pair {
-    /// Whether the two are equal in every resample, as where nothing was evicted.
-    pub fn is_equal(&self) -> bool {
-        self.difference.value == 0.0
-            && self.difference.interval.is_none_or(|interval| interval.low == 0.0 && interval.high == 0.0)
+    /// Whether the two are told apart, among all pairs of the panel (95 %).
+    pub fn is_clear(&self) -> bool {
+        self.p.is_some_and(|p| p.is_clear())
     }
 
-    /// Whether the difference excludes zero simultaneously with all others.
-    pub fn holds(&self) -> bool {
-        self.simultaneous.is_some_and(|interval| interval.excludes_zero())
+    /// What it says of the first policy of a metric with this direction; of one without, never which is better.
+    pub fn outcome(&self, better: Better) -> Outcome {
+        match (self.is_clear(), self.difference.shown.value < 0.0, better) {
+            _ if self.is_equal => Outcome::Equal,
+            (false, ..) | (_, _, Better::Unknown) => Outcome::NoClearDifference,
+            (true, true, Better::Lower) | (true, false, Better::Higher) => Outcome::Better,
+            _ => Outcome::Worse,
+        }
     }
 
     /// The same comparison from the other side.
@@ -40,7 +53,6 @@ impl Pair {
             policy: self.against.clone(),
             against: self.policy.clone(),
             difference: self.difference.turned(),
-            simultaneous: self.simultaneous.map(Interval::turned),
             ..*self
         }
     }
@@ -48,70 +60,28 @@ impl Pair {
 
 /// All pairs but those with `full`, the later of a panel's order minus the earlier.
 pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_>]) -> Vec<Pair> {
-    let (mut pairs, mut differences) = (Vec::new(), Vec::new());
+    let (mut pairs, mut family) = (Vec::new(), Vec::new());
     for (i, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.policy != "full") {
         let Some(cache_size) = cell.cache_size else { continue };
         let others =
             cells[..i].iter().filter(|other| other.policy != "full" && other.cache_size == cell.cache_size);
         for other in others {
-            let Some((difference, samples)) = pool.difference(cell, other, apart) else { continue };
+            let Some((difference, contributions)) = pool.difference(cell, other) else { continue };
             pairs.push(Pair {
                 policy: cell.policy.to_owned(),
                 against: other.policy.to_owned(),
                 cache_size,
-                difference: difference.estimate(),
-                simultaneous: None,
-                samples,
-                clusters: difference.clusters,
+                difference,
+                is_equal: contributions.as_ref().is_some_and(|parts| parts.iter().all(|part| *part == 0.0)),
+                p: None,
             });
-            differences.push(difference);
+            family.push(contributions);
         }
     }
-    for (pair, interval) in pairs.iter_mut().zip(simultaneous(&differences)) {
-        pair.simultaneous = interval.filter(|_| pair.difference.interval.is_some());
+    for (pair, p) in pairs.iter_mut().zip(sign_test::p_values(&family)) {
+        pair.p = p;
     }
     pairs
-}
-
-/// Relative differences below this are rounding errors of sums.
-const ROUNDING: f64 = 1e-12;
-
-fn apart(own: f64, other: f64) -> f64 {
-    let (difference, scale) = (own - other, own.abs().max(other.abs()));
-    if scale.is_finite() && difference.abs() <= ROUNDING * scale { 0.0 } else { difference }
-}
-
-/// Intervals that cover all differences at once in 95 % of the draws: each as wide as the same number of its own standard
-/// errors. `None` for those that hardly any draw has or that are not finite.
-fn simultaneous(differences: &[Resampled]) -> Vec<Option<Interval>> {
-    let errors: Vec<Option<f64>> = differences.iter().map(standard_error).collect();
-    // For each draw, the largest distance of any difference from its measured value.
-    let mut farthest = vec![0.0_f64; RESAMPLES];
-    for (difference, error) in differences.iter().zip(&errors) {
-        let Some(error) = error.filter(|error| *error > 0.0) else { continue };
-        for (farthest, draw) in farthest.iter_mut().zip(&difference.draws) {
-            *farthest = draw.map_or(*farthest, |draw| farthest.max((draw - difference.value).abs() / error));
-        }
-    }
-    farthest.sort_by(f64::total_cmp);
-    let errors_wide = bootstrap::quantile(&farthest, CONFIDENCE);
-    let interval = |(difference, error): (&Resampled, &Option<f64>)| {
-        let half = errors_wide * (*error)?;
-        Some(Interval { low: difference.value - half, high: difference.value + half })
-    };
-    differences.iter().zip(&errors).map(interval).collect()
-}
-
-/// The standard deviation over the draws; 0 where only rounding varies.
-fn standard_error(difference: &Resampled) -> Option<f64> {
-    let draws: Vec<f64> = difference.draws.iter().copied().flatten().collect();
-    if draws.len() < RESAMPLES * 9 / 10 {
-        return None;
-    }
-    let mean = draws.iter().sum::<f64>() / draws.len() as f64;
-    let squares: f64 = draws.iter().map(|draw| (draw - mean).powi(2)).sum();
-    let error = (squares / (draws.len() - 1) as f64).sqrt();
-    error.is_finite().then_some(if error > ROUNDING * mean.abs() { error } else { 0.0 })
 }
 
 #[cfg(test)]
@@ -131,60 +101,61 @@ mod tests {
         pairs.iter().find(wanted).unwrap()
     }
 
+    fn six(values: [f64; 6]) -> Vec<(&'static str, f64)> {
+        ["a", "b", "c", "d", "e", "f"].into_iter().zip(values).collect()
+    }
+
     #[test]
-    fn two_books_have_three_resamples_and_all_are_known() {
-        // The differences are 1 and 5: a draw has 1, 3 or 5 as its mean, the middle in half of all draws.
-        let all = [costs("window", 8, &[("a", 1.0), ("b", 2.0)]), costs("tova", 8, &[("a", 2.0), ("b", 7.0)])];
-        let panels = panels(&all.concat());
-        let [pair] = &panels[0].pairs[..] else { panic!("one pair expected") };
+    fn six_books_are_told_apart_only_if_all_differ_alike() {
+        let zeros = costs("window", 8, &six([0.0; 6]));
+        let of = |values| panels(&[zeros.clone(), costs("tova", 8, &six(values))].concat())[0].pairs[0].clone();
+        let pair = of([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]);
         assert_eq!((&*pair.policy, &*pair.against, pair.cache_size), ("tova", "window", 8));
-        assert_eq!((pair.samples, pair.clusters, pair.difference.value), (2, 2, 3.0));
-        assert_eq!(pair.difference.interval, Some(Interval { low: 1.0, high: 5.0 }));
-        // Of one comparison |t| is 0 or 2 / error, so the interval is 3 ± 2 whatever the error.
-        let simultaneous = pair.simultaneous.unwrap();
-        assert!((simultaneous.low - 1.0).abs() < 1e-9 && (simultaneous.high - 5.0).abs() < 1e-9, "{pair:?}");
-        assert!(pair.holds() && !pair.is_equal());
+        let Difference { shown, nats, samples, clusters } = pair.difference;
+        assert_eq!((shown.value, nats, samples, clusters), (4.0, None, 6, 6));
+        // Every cluster differs upwards: one of 32 patterns and its mirror image.
+        assert_eq!(pair.p, Some(PValue { own: 2.0 / 64.0, adjusted: 2.0 / 64.0 }));
+        assert!(pair.is_clear() && !pair.is_equal);
+        // One book the other way, by however little: twice as many patterns are as far.
+        let pair = of([1.0, 2.0, 3.0, 4.0, 5.0, -0.001]);
+        assert_eq!((pair.p.unwrap().own, pair.is_clear()), (4.0 / 64.0, false));
     }
 
     #[test]
-    fn many_comparisons_need_wider_intervals() {
+    fn among_many_comparisons_a_pair_must_be_farther_apart() {
         // Sixteen books, and policies whose costs are the signs of its 15 orthogonal contrasts: each differs from window by
-        // a mean of independent signs, so one comparison is as wide as the textbook says, and the farthest of many farther.
+        // a mean of signs. One of them is shifted, to three standard errors of such a mean.
         let names: Vec<String> = (0..16).map(|book| format!("book{book:02}")).collect();
-        let values = |of: &dyn Fn(usize) -> f64| -> Vec<(&str, f64)> {
-            names.iter().enumerate().map(|(book, name)| (name.as_str(), of(book))).collect()
+        let contrast = |policy: usize, shift: f64| -> Vec<(&str, f64)> {
+            let sign = |book: usize| if (policy & book).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
+            (0..16).map(|book| (names[book].as_str(), sign(book) + shift)).collect()
         };
-        let contrast = |policy: usize| {
-            move |book: usize| 1.0 + if (policy & book).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 }
-        };
-        let mut all = costs("window", 8, &values(&|_| 1.0));
-        all.extend(costs("contrast01", 8, &values(&contrast(1))));
-        let one = panels(&all)[0].pairs[0].clone();
-        for policy in 2..16 {
-            all.extend(costs(&format!("contrast{policy:02}"), 8, &values(&contrast(policy))));
-        }
-        let panels = panels(&all);
-        let of_many = pair(&panels[0].pairs, "contrast01", "window", 8);
-        assert_eq!(panels[0].pairs.len(), 16 * 15 / 2);
-        assert_eq!(one.difference, of_many.difference, "its own interval knows nothing of the others");
-        let [one, many] = [&one, of_many].map(|pair| pair.simultaneous.unwrap().half_width());
-        // A mean of 16 signs has the error 1/4; 1.96 of them for one. For 15 independent ones the normal law says 2.93,
-        // and Bonferroni 3.59 for all 120.
-        assert!((one / 0.25 - 1.96).abs() < 0.1, "{one}");
-        assert!(many / 0.25 > 2.8 && many / 0.25 < 3.6, "{many}");
+        let window = costs("window", 8, &contrast(0, -1.0));
+        let shifted = costs("p01", 8, &contrast(1, 0.9));
+        let others = (2..16).flat_map(|policy| costs(&format!("p{policy:02}"), 8, &contrast(policy, 0.0)));
+        let one = panels(&[window.clone(), shifted.clone()].concat())[0].pairs[0].clone();
+        let all = panels(&[window, shifted].concat().into_iter().chain(others).collect::<Vec<_>>());
+        let of_many = pair(&all[0].pairs, "p01", "window", 8);
+        assert_eq!(all[0].pairs.len(), 120);
+        assert_eq!(one.p.unwrap().own, of_many.p.unwrap().own);
+        assert!(one.is_clear() && of_many.p.unwrap().adjusted > 5.0 * one.p.unwrap().adjusted, "{of_many:?}");
     }
 
     #[test]
-    fn equal_policies_are_equal_and_constant_differences_hold() {
-        let books = |shift: f64| [("a", 1.0 + shift), ("b", 4.0 + shift), ("c", 9.0 + shift)];
+    fn equal_policies_are_equal_and_constant_differences_are_clear() {
+        let books = |shift: f64| six([1.0, 4.0, 9.0, 2.0, 3.0, 7.0].map(|cost| cost + shift));
         let all =
             [costs("window", 8, &books(0.0)), costs("window+4", 8, &books(0.0)), costs("tova", 8, &books(0.1))];
         let panels = panels(&all.concat());
         let equal = pair(&panels[0].pairs, "window+4", "window", 8);
-        assert!(equal.is_equal() && !equal.holds(), "{equal:?}");
+        assert!(equal.is_equal && !equal.is_clear(), "{equal:?}");
         let constant = pair(&panels[0].pairs, "tova", "window", 8);
-        assert!((constant.difference.value - 0.1).abs() < 1e-12 && constant.holds(), "{constant:?}");
-        assert!(constant.turned().holds() && constant.turned().difference.value < 0.0);
+        let value = constant.difference.shown.value;
+        assert!((value - 0.1).abs() < 1e-12 && constant.is_clear(), "{constant:?}");
+        assert!(constant.turned().is_clear() && constant.turned().difference.shown.value < 0.0);
+        assert_eq!(constant.outcome(Better::Lower), Outcome::Worse);
+        assert_eq!(constant.turned().outcome(Better::Lower), Outcome::Better);
+        assert_eq!(constant.outcome(Better::Unknown), Outcome::NoClearDifference);
     }
 
     #[test]
@@ -194,13 +165,31 @@ mod tests {
         assert_eq!(panel.pairs.len(), 7 * 8 * 7 / 2, "all of eight at seven sizes");
         let value = |policy: &str, size| panel.point(policy, Some(size)).unwrap().estimate.value;
         for pair in &panel.pairs {
-            let difference = value(&pair.policy, pair.cache_size) - value(&pair.against, pair.cache_size);
-            assert!((pair.difference.value - difference).abs() <= 1e-9, "{pair:?}");
-            assert_eq!((pair.samples, pair.clusters), (20, 20));
-            let (turned, interval) = (pair.turned(), pair.difference.interval.unwrap());
-            assert_eq!((turned.difference.value, turned.turned()), (-pair.difference.value, pair.clone()));
-            assert_eq!(turned.difference.interval.unwrap().low, -interval.high);
+            let [own, other] = [&pair.policy, &pair.against].map(|policy| value(policy, pair.cache_size));
+            let Difference { shown, nats, samples, clusters } = &pair.difference;
+            assert!((shown.value - (own - other)).abs() <= 1e-9, "{pair:?}");
+            assert!((nats.unwrap().value - (own / other).ln()).abs() <= 1e-9, "{pair:?}");
+            assert_eq!((*samples, *clusters), (20, 20));
+            let turned = pair.turned();
+            assert_eq!((turned.difference.shown.value, turned.turned()), (-shown.value, pair.clone()));
+            assert_eq!(turned.difference.shown.interval.unwrap().low, -shown.interval.unwrap().high);
         }
+    }
+
+    #[test]
+    fn word_and_token_level_perplexity_have_one_verdict() {
+        // Books whose words have more or fewer tokens; the same nats.
+        let nats = six([210.0, 190.0, 205.0, 199.0, 220.0, 201.0]);
+        let rows = |metric: &str, weights: [f64; 6]| {
+            let of = |policy: &str, more: f64| {
+                let samples = nats.iter().zip(weights).map(|((name, nats), weight)| (*name, nats + more, weight));
+                cell(metric, policy, Some(8), &samples.collect::<Vec<_>>())
+            };
+            [of("window", 0.0), of("tova", 3.0)].concat()
+        };
+        let all = [rows("nll", [100.0; 6]), rows("nll_word", [80.0, 60.0, 75.0, 71.0, 90.0, 66.0])].concat();
+        let panels = panels(&all);
+        assert_eq!((panels.len(), panels[0].pairs[0].p), (2, panels[1].pairs[0].p));
     }
 
     #[test]
@@ -211,25 +200,23 @@ mod tests {
             costs("tova", 8, &[("a", 1.0)]),
         ];
         let panels = panels(&all.concat());
-        let h2o = pair(&panels[0].pairs, "h2o", "window", 8);
+        let h2o = &pair(&panels[0].pairs, "h2o", "window", 8).difference;
         // (4 + 6) / 2 - (2 + 3) / 2.
-        assert_eq!((h2o.difference.value, h2o.samples, h2o.clusters), (2.5, 2, 2));
-        let tova = pair(&panels[0].pairs, "tova", "window", 8);
-        assert_eq!((tova.difference.value, tova.samples, tova.simultaneous), (0.0, 1, None));
+        assert_eq!((h2o.shown.value, h2o.samples, h2o.clusters), (2.5, 2, 2));
+        let tova = &pair(&panels[0].pairs, "tova", "window", 8).difference;
+        assert_eq!((tova.shown.value, tova.samples, tova.shown.interval), (0.0, 1, None));
         assert!(!panels[0].pairs.iter().any(|pair| pair.policy == "tova" && pair.against == "h2o"));
     }
 
     #[test]
-    fn one_book_and_infinite_numbers_have_no_simultaneous_interval() {
-        let one = panels(&[costs("window", 8, &[("a", 1.0)]), costs("tova", 8, &[("a", 2.0)])].concat());
-        assert_eq!((one[0].pairs[0].simultaneous, one[0].pairs[0].holds()), (None, false));
+    fn infinite_numbers_are_told_apart_from_nothing() {
         let infinite = [
-            costs("window", 8, &[("a", f64::INFINITY), ("b", 1.0)]),
-            costs("h2o", 8, &[("a", 2.0), ("b", 2.0)]),
-            costs("tova", 8, &[("a", 3.0), ("b", 5.0)]),
+            costs("window", 8, &six([f64::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0])),
+            costs("h2o", 8, &six([2.0; 6])),
+            costs("tova", 8, &six([3.0, 5.0, 3.0, 5.0, 3.0, 5.0])),
         ];
         let panels = panels(&infinite.concat());
-        assert_eq!(pair(&panels[0].pairs, "tova", "window", 8).simultaneous, None);
-        assert!(pair(&panels[0].pairs, "tova", "h2o", 8).holds(), "others are judged all the same");
+        assert_eq!(pair(&panels[0].pairs, "tova", "window", 8).p, None);
+        assert!(pair(&panels[0].pairs, "tova", "h2o", 8).is_clear(), "others are judged all the same");
     }
 }

@@ -1,19 +1,20 @@
 //! From series to points: pooled numbers with intervals and paired differences, panel by panel.
 //!
 //! A panel is everything that may stand in one table: one key, one metric, one slice of the samples. All its points are
-//! resampled with the same draws of clusters. Warnings about the data behind a number are made here; nothing is drawn.
+//! pooled over the same subsets of clusters. Warnings about the data behind a number are made here; nothing is drawn.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::iter;
 
 use indexmap::IndexSet;
 
-use super::bootstrap::Estimate;
+use super::interval::{self, Estimate};
 use super::order;
 use super::pairs::{self, Pair};
-use super::pool::{Cell, Pool};
+use super::pool::{Cell, Difference, Pool};
 use super::series::{self, AllSeries, CellSums, SampleSum, Series};
 use super::series_key::SeriesKey;
+use super::sign_test::{has_verdicts, smallest_p};
 use crate::metric::{Metric, Property};
 
 /// One number of a panel: a policy at a cache size, over all its samples.
@@ -24,8 +25,8 @@ pub struct Point {
     pub cache_size: Option<u32>,
     /// In the unit shown: perplexity and not NLL.
     pub estimate: Estimate,
-    /// Minus the full cache's value, over the samples both have.
-    pub to_full: Option<Estimate>,
+    /// Minus the full cache's value.
+    pub to_full: Option<Difference>,
     pub samples: usize,
     pub clusters: usize,
     /// What the number is over: scored tokens, words.
@@ -56,6 +57,8 @@ pub struct Panel {
     pub slice: Option<String>,
     /// What a guess would reach, where that is known.
     pub chance: Option<f64>,
+    /// The full cache's value minus that of the guess.
+    pub above_chance: Option<Estimate>,
     /// Ordered by policy, as the rows have them, then by cache size.
     pub points: Vec<Point>,
     /// Every two policies at one cache size, of whole samples only.
@@ -78,7 +81,8 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
         }
         let guess = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
         let chance = guess.and_then(level).map(|pooled| metric.of_pooled(pooled));
-        panels.push(Panel { chance, ..panel(key.clone(), metric, *slice, series) });
+        let above_chance = guess.and_then(|guess| above(&metric, series, guess));
+        panels.push(Panel { chance, above_chance, ..panel(key.clone(), metric, *slice, series) });
     }
     panels.extend(running(all));
     let several: BTreeSet<SeriesKey> = of_several_lengths(&panels);
@@ -133,6 +137,14 @@ fn level(series: &Series) -> Option<[f64; 3]> {
     series.values().max_by_key(|sums| sums.samples.len()).and_then(CellSums::pooled)
 }
 
+/// The full cache's value minus that of a guess.
+fn above(metric: &Metric, series: &Series, guess: &Series) -> Option<Estimate> {
+    let full = (Cow::Borrowed("full"), None);
+    let pool = Pool::of(metric, series);
+    let [own, guess] = [series, guess].map(|series| series.get(&full).map(|sums| pool.cell(&full, sums)));
+    Some(pool.difference(&own?, &guess?)?.0.shown)
+}
+
 impl Panel {
     fn order(&self) -> impl Ord + '_ {
         (self.metric.order(), self.slice.as_deref().map(order::of_slice))
@@ -167,36 +179,28 @@ impl Panel {
 
 fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
     let mut notes = Vec::new();
-    let mut cells = Vec::new();
-    for ((policy, cache_size), sums) in series {
-        cells.push(Cell { policy, cache_size: *cache_size, sums, resampled: None });
-    }
+    let pool = Pool::of(&metric, series);
+    let mut cells: Vec<Cell<'_>> = series.iter().map(|(place, sums)| pool.cell(place, sums)).collect();
     let policies: IndexSet<&str> = cells.iter().map(|cell| cell.policy).collect();
     cells.sort_by_key(|cell| (policies.get_index_of(cell.policy), cell.cache_size));
 
-    let all = || cells.iter().flat_map(|cell| &cell.sums.samples);
-    let samples = all().map(|(sample, _)| sample).collect::<BTreeSet<_>>().len();
-    let clusters: BTreeSet<&str> = all().map(|(_, sum)| sum.row.cluster.as_str()).collect();
-    let pool = Pool { metric: &metric, clusters: clusters.into_iter().collect() };
-    let resampled = pool.resampled(&cells.iter().map(|cell| cell.sums).collect::<Vec<_>>(), |_| true);
-    iter::zip(&mut cells, resampled).for_each(|(cell, resampled)| cell.resampled = resampled);
-
+    let samples = cells.iter().flat_map(|cell| cell.sums.samples.keys()).collect::<BTreeSet<_>>().len();
     let full = cells.iter().find(|cell| cell.policy == "full");
     let mut points = Vec::new();
     for cell in &cells {
-        let Some(own) = &cell.resampled else {
+        let Some(own) = &cell.pooled else {
             notes.push(format!("{}: nothing was scored", place(cell.policy, cell.cache_size)));
             continue;
         };
         let compared = full.filter(|full| !metric.has(Property::NoDifference) && full.policy != cell.policy);
-        let to_full = compared.and_then(|full| pool.difference(cell, full, |own, full| own - full));
+        let to_full = compared.and_then(|full| pool.difference(cell, full));
         let point = Point {
             policy: cell.policy.to_owned(),
             cache_size: cell.cache_size,
             estimate: own.estimate(),
-            to_full: to_full.map(|(difference, _)| difference.estimate()),
+            to_full: to_full.map(|(difference, _)| difference),
             samples: cell.sums.samples.len(),
-            clusters: own.clusters,
+            clusters: own.clusters(),
             weight: own.weight,
             complete: cell.sums.samples.len() == samples,
         };
@@ -212,7 +216,8 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
     let is_compared = slice.is_none() && !metric.is_timed();
     let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
     let slice = slice.map(str::to_owned);
-    Panel { length: Some(key.length), key, metric, slice, chance: None, points, pairs, samples, clusters, notes }
+    let length = Some(key.length);
+    Panel { length, key, metric, slice, chance: None, above_chance: None, points, pairs, samples, clusters, notes }
 }
 
 /// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.
@@ -238,14 +243,29 @@ fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>, samples: us
     warnings
 }
 
-/// What is wrong with the intervals of a whole panel.
+/// What a reader must know of the intervals and verdicts of a whole panel.
 pub(super) fn few_clusters(clusters: usize) -> Option<String> {
+    // Between the least and the largest cluster lie all but two of so many equally likely places.
+    let covered = 100.0 * (1.0 - smallest_p(clusters));
     match clusters {
         0 | 1 => Some("no intervals: all samples come from one cluster (one book, story or paper)".to_owned()),
-        2..10 => Some(format!("the intervals rest on {clusters} clusters only, and are likely too narrow")),
+        _ if clusters < interval::FEWEST => {
+            Some(format!("no intervals: {clusters} clusters (books, stories or papers) are too few, 4 are needed"))
+        }
+        _ if !has_verdicts(clusters) => Some(format!(
+            "{clusters} clusters cannot tell policies apart (the smallest possible p is {}; 6 are needed), and their intervals cover \
+             {covered:.0} % at most",
+            smallest_p(clusters)
+        )),
+        _ if clusters < UNEVEN => Some(format!(
+            "{clusters} clusters: intervals cover less than 95 % where a few clusters differ much from the others"
+        )),
         _ => None,
     }
 }
+
+/// From so many clusters on, intervals cover what they say even where clusters are uneven.
+const UNEVEN: usize = 30;
 
 /// `tova at 64`, or `full`.
 pub fn place(policy: &str, cache_size: Option<u32>) -> String {
@@ -284,11 +304,10 @@ mod tests {
         assert_eq!((tova.samples, tova.clusters, tova.weight, tova.complete), (2, 2, 6.0, true));
         // exp((4 + 4) / (4 + 2)).
         assert_eq!(panel.full().unwrap().estimate.value, (8.0f64 / 6.0).exp());
-        assert_eq!(tova.to_full.unwrap().value, 2f64.exp() - (8.0f64 / 6.0).exp());
+        assert_eq!(tova.to_full.as_ref().unwrap().shown.value, 2f64.exp() - (8.0f64 / 6.0).exp());
         assert_eq!(panel.full().unwrap().to_full, None);
-        // With two books the ends are one book taken twice: exp(6/4) and exp(6/2).
-        let interval = tova.estimate.interval.unwrap();
-        assert_eq!((interval.low, interval.high), (1.5f64.exp(), 3f64.exp()));
+        let nats = tova.to_full.as_ref().unwrap().nats.unwrap();
+        assert!((nats.value - 4.0 / 6.0).abs() < 1e-15 && tova.estimate.interval.is_none(), "{nats:?}");
     }
 
     #[test]
@@ -327,17 +346,18 @@ mod tests {
         };
         let panel = panel(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
         let tova = panel.point("tova", Some(64)).unwrap();
-        let (value, difference) = (tova.estimate.interval.unwrap(), tova.to_full.unwrap());
-        assert!(value.half_width() > 1.0, "{value:?}");
+        let (value, difference) = (tova.estimate.interval.unwrap(), tova.to_full.as_ref().unwrap().shown);
+        assert!(value.high - value.low > 2.0, "{value:?}");
         assert_eq!(difference.value, 0.5);
-        assert!(difference.interval.unwrap().half_width() < 1e-12, "{difference:?}");
+        let interval = difference.interval.unwrap();
+        assert!(interval.high - interval.low < 1e-12, "{difference:?}");
     }
 
     #[test]
     fn a_cell_with_fewer_samples_is_compared_over_those_that_full_has_too() {
         let panel = panel(&[two_books(), cell("nll", "h2o", Some(64), &[("b", 5.0, 2.0)])].concat());
         let h2o = panel.point("h2o", Some(64)).unwrap();
-        assert_eq!((h2o.complete, h2o.to_full.unwrap().value), (false, 2.5f64.exp() - 2f64.exp()));
+        assert_eq!((h2o.complete, h2o.to_full.as_ref().unwrap().shown.value), (false, 2.5f64.exp() - 2f64.exp()));
         assert!(panel.point("tova", Some(64)).unwrap().complete);
     }
 

@@ -1,8 +1,11 @@
-//! The cells of a panel, pooled and resampled with the same draws of clusters, so that their differences pair.
+//! The cells of a panel, pooled over all clusters and over the same subsets of them, so that their differences pair.
 
-use super::bootstrap::{self, Estimate, Sums};
-use super::series::CellSums;
-use crate::metric::Metric;
+use std::collections::BTreeSet;
+
+use super::interval::{self, Estimate, Sums};
+use super::series::{CellSums, PolicyAtSize, Series};
+use super::sign_test;
+use crate::metric::{Metric, Pooling};
 
 /// A policy at a cache size, with what was measured.
 pub(super) struct Cell<'a> {
@@ -10,85 +13,140 @@ pub(super) struct Cell<'a> {
     pub(super) cache_size: Option<u32>,
     pub(super) sums: &'a CellSums<'a>,
     /// `None` where nothing was weighed.
-    pub(super) resampled: Option<Resampled>,
+    pub(super) pooled: Option<Pooled>,
 }
 
-/// A metric over all clusters, and in each draw of them.
-pub struct Resampled {
+/// A metric over all clusters, and over each subset of them.
+pub struct Pooled {
     pub value: f64,
-    pub(super) draws: Vec<Option<f64>>,
-    /// Those with a weight.
-    pub clusters: usize,
+    of_subsets: Vec<Option<f64>>,
+    /// Which clusters of the tables weigh anything.
+    members: Vec<bool>,
     pub(super) weight: f64,
 }
 
-/// A metric of each table, which has what every cluster adds; `None` where nothing was weighed.
-pub fn resampled(metric: &Metric, tables: &[&[Sums]]) -> Vec<Option<Resampled>> {
-    let draws = bootstrap::resample(tables);
-    let of = |(table, draws): (&&[Sums], bootstrap::Resamples)| {
+/// A metric of each table, which has what every cluster adds; `None` where nothing was weighed. Subsets are of the clusters
+/// that any of the tables has.
+pub fn pooled(metric: &Metric, tables: &[&[Sums]]) -> Vec<Option<Pooled>> {
+    let clusters = tables.first().map_or(0, |table| table.len());
+    let members: Vec<bool> =
+        (0..clusters).map(|cluster| tables.iter().any(|table| table[cluster].weight > 0.0)).collect();
+    let own = |table: &&[Sums]| -> Vec<Sums> {
+        table.iter().zip(&members).filter(|(_, is_in)| **is_in).map(|(sums, _)| *sums).collect()
+    };
+    let tables: Vec<Vec<Sums>> = tables.iter().map(own).collect();
+    let of_subsets = interval::of_subsets(&tables.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let of = |(table, of_subsets): (&Vec<Sums>, interval::OfSubsets)| {
         let all: Sums = table.iter().sum();
-        Some(Resampled {
+        Some(Pooled {
             value: metric.of_pooled(all.pooled()?),
-            draws: draws.into_iter().map(|draw| draw.map(|pooled| metric.of_pooled(pooled))).collect(),
-            clusters: table.iter().filter(|sums| sums.weight > 0.0).count(),
+            of_subsets: of_subsets.into_iter().map(|pooled| Some(metric.of_pooled(pooled?))).collect(),
+            members: members.clone(),
             weight: all.weight,
         })
     };
-    tables.iter().zip(draws).map(of).collect()
+    tables.iter().zip(of_subsets).map(of).collect()
 }
 
-impl Resampled {
+impl Pooled {
     pub fn estimate(&self) -> Estimate {
-        let interval = bootstrap::interval(&self.draws).filter(|_| self.value.is_finite());
+        let interval = interval::interval(&self.of_subsets).filter(|_| self.value.is_finite());
         Estimate { value: self.value, interval }
     }
 
-    /// The difference of two numbers, draw by draw.
-    pub fn minus(&self, other: &Self, difference: fn(f64, f64) -> f64) -> Self {
-        let draws = self.draws.iter().zip(&other.draws).map(|(own, other)| Some(difference((*own)?, (*other)?)));
-        Self { value: difference(self.value, other.value), draws: draws.collect(), ..*self }
+    /// How many clusters it is over.
+    pub fn clusters(&self) -> usize {
+        self.members.iter().filter(|is_in| **is_in).count()
     }
+
+    /// A function of two numbers of the same clusters, such as their difference.
+    pub fn with(&self, other: &Self, f: impl Fn(f64, f64) -> f64) -> Estimate {
+        let both = self.of_subsets.iter().zip(&other.of_subsets);
+        let of_subsets: Vec<Option<f64>> = both.map(|(own, other)| Some(f((*own)?, (*other)?))).collect();
+        let value = f(self.value, other.value);
+        Estimate { value, interval: interval::interval(&of_subsets).filter(|_| value.is_finite()) }
+    }
+}
+
+/// Two numbers compared over the samples that both have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// In the unit shown.
+    pub shown: Estimate,
+    /// The same of a perplexity in nats for each token.
+    pub nats: Option<Estimate>,
+    pub samples: usize,
+    pub clusters: usize,
+}
+
+impl Difference {
+    fn of(metric: &Metric, own: &Pooled, other: &Pooled, samples: usize) -> Self {
+        Self {
+            shown: own.with(other, apart),
+            nats: (metric.pooling == Pooling::Perplexity)
+                .then(|| own.with(other, |own, other| apart(own.ln(), other.ln()))),
+            samples,
+            clusters: own.clusters(),
+        }
+    }
+
+    /// The same difference from the other side.
+    pub fn turned(&self) -> Self {
+        Self { shown: self.shown.turned(), nats: self.nats.map(Estimate::turned), ..*self }
+    }
+}
+
+fn apart(own: f64, other: f64) -> f64 {
+    let (difference, scale) = (own - other, own.abs().max(other.abs()));
+    if scale.is_finite() && difference.abs() <= sign_test::ROUNDING * scale { 0.0 } else { difference }
 }
 
 /// What all cells of a panel have in common when they are pooled.
 pub(super) struct Pool<'a> {
-    pub(super) metric: &'a Metric,
+    metric: &'a Metric,
     /// Sorted; a table of sums has an entry for each.
     pub(super) clusters: Vec<&'a str>,
 }
 
-impl Pool<'_> {
-    /// Each cell over those of its samples that count.
-    pub(super) fn resampled(&self, cells: &[&CellSums], counts: impl Fn(&str) -> bool) -> Vec<Option<Resampled>> {
-        let table = |cell: &&CellSums| {
-            let mut table = vec![Sums::default(); self.clusters.len()];
-            for (_, sum) in cell.samples.iter().filter(|(sample, _)| counts(sample)) {
-                if let Ok(cluster) = self.clusters.binary_search(&sum.row.cluster.as_str()) {
-                    table[cluster] += &sum.sums;
-                }
-            }
-            table
-        };
-        let tables: Vec<Vec<Sums>> = cells.iter().map(table).collect();
-        resampled(self.metric, &tables.iter().map(Vec::as_slice).collect::<Vec<_>>())
+impl<'a> Pool<'a> {
+    pub(super) fn of(metric: &'a Metric, series: &Series<'a>) -> Self {
+        let samples = series.values().flat_map(|cell| cell.samples.values());
+        let clusters: BTreeSet<&str> = samples.map(|sum| sum.row.cluster.as_str()).collect();
+        Self { metric, clusters: clusters.into_iter().collect() }
     }
 
-    /// The difference of two cells over the samples both have, and how many these are.
-    pub(super) fn difference(
-        &self,
-        one: &Cell<'_>,
-        other: &Cell<'_>,
-        difference: fn(f64, f64) -> f64,
-    ) -> Option<(Resampled, usize)> {
+    pub(super) fn cell<'s>(&self, (policy, cache_size): &'s PolicyAtSize<'_>, sums: &'s CellSums<'s>) -> Cell<'s> {
+        let pooled = pooled(self.metric, &[&self.table(sums, |_| true)]).remove(0);
+        Cell { policy, cache_size: *cache_size, sums, pooled }
+    }
+
+    /// A cell over those of its samples that count.
+    fn table(&self, cell: &CellSums<'_>, counts: impl Fn(&str) -> bool) -> Vec<Sums> {
+        let mut table = vec![Sums::default(); self.clusters.len()];
+        for (_, sum) in cell.samples.iter().filter(|(sample, _)| counts(sample)) {
+            if let Ok(cluster) = self.clusters.binary_search(&sum.row.cluster.as_str()) {
+                table[cluster] += &sum.sums;
+            }
+        }
+        table
+    }
+
+    /// The difference of two cells over the samples both have, and what each cluster adds to it.
+    pub(super) fn difference(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<(Difference, Option<Vec<f64>>)> {
         let samples = [one, other].map(|cell| &cell.sums.samples);
         let in_both = |sample: &str| samples.iter().all(|samples| samples.contains_key(sample));
-        // Nearly always both have the same samples, and then one resampling of each serves all comparisons.
-        if samples[0].keys().eq(samples[1].keys()) {
-            let difference = one.resampled.as_ref()?.minus(other.resampled.as_ref()?, difference);
-            return Some((difference, samples[0].len()));
+        let tables = [one, other].map(|cell| self.table(cell.sums, in_both));
+        let contributions = sign_test::contributions(self.metric, &tables[0], &tables[1]);
+        // Nearly always both have the same samples, and then the subsets of each serve all comparisons.
+        if let (Some(own), Some(other)) = (&one.pooled, &other.pooled)
+            && samples[0].keys().eq(samples[1].keys())
+            && own.members == other.members
+        {
+            return Some((Difference::of(self.metric, own, other, samples[0].len()), contributions));
         }
-        let resampled = self.resampled(&[one.sums, other.sums], in_both);
+        let pooled = pooled(self.metric, &[&tables[0], &tables[1]]);
         let common = samples[0].keys().filter(|sample| in_both(sample)).count();
-        Some((resampled[0].as_ref()?.minus(resampled[1].as_ref()?, difference), common))
+        let difference = Difference::of(self.metric, pooled[0].as_ref()?, pooled[1].as_ref()?, common);
+        Some((difference, contributions))
     }
 }

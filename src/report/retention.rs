@@ -3,7 +3,7 @@
 //! It chooses what a section shows, as sheets and in Markdown; the drawings are made elsewhere. Everything comes from rows:
 //! the pooled panels, and for single samples the tables that rows carry as text.
 
-use super::bootstrap::Estimate;
+use super::interval::Estimate;
 use super::points::Panel;
 use super::published::Published;
 use super::results::Results;

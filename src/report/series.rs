@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use indexmap::{IndexMap, IndexSet};
 
-use super::bootstrap::Sums;
+use super::interval::Sums;
 use super::points::place;
 use super::series_key::SeriesKey;
 use crate::ledger::Row;

@@ -2,10 +2,9 @@
 //!
 //! Titles and explanations are written here; `table` decides what a cell holds.
 
-use super::bootstrap::RESAMPLES;
 use super::breakdown::{Breakdown, LENGTH_AND_DEPTH};
 use super::pairing;
-use super::points::{self, Panel};
+use super::points::{self, Panel, Point};
 use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
 use super::write_report::Report;
@@ -40,12 +39,15 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
 
 pub(super) fn value(panel: &Panel) -> Option<Sheet> {
     let grid = table::grid(panel, Show::Value)?;
-    Some(Sheet { notes: notes(panel), ..Sheet::new(&*panel.metric.label, meaning(panel), POLICY, grid) })
+    let bold = "not worse than any";
+    Some(Sheet { notes: notes(panel), bold, ..Sheet::new(&*panel.metric.label, meaning(panel), POLICY, grid) })
 }
 
 pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
-    let about = match panel.points.iter().any(|point| point.to_full.is_some_and(|d| d.interval.is_some())) {
-        true => "Over the samples both have; ± is half of the paired 95 % bootstrap interval.",
+    let has_interval =
+        |point: &Point| point.to_full.as_ref().is_some_and(|to_full| to_full.shown.interval.is_some());
+    let about = match panel.points.iter().any(has_interval) {
+        true => "Over the samples both have; in brackets is the paired 95 % interval.",
         false => "Over the samples both have.",
     };
     let title = format!("{}: difference to full", panel.metric.label);
@@ -95,17 +97,19 @@ pub(super) fn about_parts(parts: &Breakdown<'_>) -> &'static str {
 /// How to read the table of a panel.
 pub(super) fn meaning(panel: &Panel) -> String {
     let better = match panel.metric.better {
-        Better::Lower => "Lower is better; the best policy of each size is bold. ",
-        Better::Higher => "Higher is better; the best policy of each size is bold. ",
+        Better::Lower => "Lower is better",
+        Better::Higher => "Higher is better",
         Better::Unknown => "",
     };
+    let bold = match panel.pairs.iter().any(|pair| pair.is_clear()) {
+        true => "; bold: no other policy of that size is better, as far as they can be told apart (95 %)",
+        false => "",
+    };
+    let better = if better.is_empty() { String::new() } else { format!("{better}{bold}. ") };
     let samples = format!("{} from {}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"));
-    let spread = if panel.points.iter().any(|point| point.estimate.interval.is_some()) {
-        format!(
-            "; ± is half of the 95 % bootstrap interval ({RESAMPLES} resamples of clusters, paired for differences)"
-        )
-    } else {
-        String::new()
+    let spread = match panel.points.iter().any(|point| point.estimate.interval.is_some()) {
+        true => "; in brackets are 95 % intervals over clusters",
+        false => "",
     };
     let chance = guess(panel).map_or_else(String::new, |guess| format!(" For comparison, {guess}."));
     format!("{better}{samples}{spread}.{chance}")

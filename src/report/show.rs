@@ -1,6 +1,7 @@
 //! How a metric's values are written in tables, on axes and in file names.
 
 use super::escape;
+use super::interval::Interval;
 use crate::metric::{Metric, Pooling};
 
 impl Metric {
@@ -29,9 +30,14 @@ impl Metric {
         self.show_as(value, value)
     }
 
-    /// Half an interval, with the digits that the value beside it has.
-    pub fn show_spread(&self, half_width: f64, value: f64) -> String {
-        format!("±{}", self.show_as(half_width, if value.abs() > half_width { value } else { half_width }))
+    /// The ends of an interval, with the digits that the value in it has.
+    pub fn show_interval(&self, Interval { low, high }: Interval, value: f64) -> String {
+        format!("[{}, {}]", self.show_as(low, value), self.show_as(high, value))
+    }
+
+    /// The ends of a difference's interval, with their signs.
+    pub fn show_interval_of_difference(&self, Interval { low, high }: Interval) -> String {
+        format!("[{}, {}]", self.show_difference(low), self.show_difference(high))
     }
 
     /// A value with as many digits as one of another size has.
@@ -81,8 +87,9 @@ mod tests {
         assert_eq!(perplexity.show_difference(2.37), "+2.37");
         assert_eq!(perplexity.show_difference(-0.014), "-0.01");
         assert_eq!(perplexity.show_difference(-0.004), "0.00");
-        assert_eq!(perplexity.show_spread(913.6, 4812.27), "±914");
-        assert_eq!(perplexity.show_spread(0.26, 7.16), "±0.26");
+        assert_eq!(perplexity.show_interval(Interval { low: 998.4, high: 7001.2 }, 4812.27), "[998, 7001]");
+        let difference = Interval { low: -0.004, high: 0.262 };
+        assert_eq!(perplexity.show_interval_of_difference(difference), "[0.00, +0.26]");
         assert_eq!(Metric::of("kl_to_full").show(0.01234), "0.0123");
     }
 }

@@ -4,6 +4,7 @@
 
 use super::points::{self, Panel};
 use super::sheets;
+use super::sign_test::has_verdicts;
 use super::table::{self, Entry, Grid, Line, Show};
 use super::throughput::{self, Throughput};
 use super::write_report::Report;
@@ -93,8 +94,8 @@ fn block(panel: &Panel, title: &str) -> String {
     if let Some(grid) = table::grid(panel, Show::Value) {
         block += &beside(sheets::POLICY, &grid).unwrap_or_else(|| without_spreads(sheets::POLICY, &grid));
     }
-    // The legend says it.
-    let said = points::few_clusters(panel.clusters);
+    // The legend says it where there are verdicts.
+    let said = points::few_clusters(panel.clusters).filter(|_| has_verdicts(panel.clusters));
     let notes: Vec<&String> = panel.notes.iter().filter(|note| Some(*note) != said.as_ref()).collect();
     for note in notes.iter().take(MOST_NOTES) {
         block += &wrapped(&format!("note: {}", escape::plain(note)));
@@ -152,15 +153,15 @@ fn with_entries(grid: &Grid, change: impl Fn(&Entry) -> Entry) -> Grid {
 /// What the marks of the tables mean, once for all.
 fn legend(of_keys: &[&[Panel]]) -> String {
     let shown: Vec<&Panel> = of_keys.iter().take(MOST_TABLES).filter_map(|panels| panels.first()).collect();
-    let compared = shown.iter().any(|panel| panel.metric.better != Better::Unknown && !panel.metric.is_timed());
+    let marked = shown.iter().any(|panel| panel.pairs.iter().any(|pair| pair.is_clear()));
     let all = || shown.iter().flat_map(|panel| &panel.points);
     let parts = [
-        (compared, "* best policy at its cache size"),
-        (all().any(|point| point.estimate.interval.is_some()), "± half of the 95 % bootstrap interval"),
+        (marked, "* no other policy of its size is better, as far as they can be told apart (95 %)"),
+        (all().any(|point| point.estimate.interval.is_some()), "[ ] 95 % interval"),
         (all().any(|point| !point.complete), "† not over all samples"),
         (
             shown.iter().any(|panel| is_few(panel)),
-            "few: with so few clusters intervals are missing or likely too narrow",
+            "few: fewer than 30 clusters; where a few differ much from the others, intervals cover less than 95 %",
         ),
     ];
     let parts: Vec<&str> = parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, words)| words).collect();

@@ -2,11 +2,12 @@
 //!
 //! It decides what stands in a cell and which numbers are marked; every format takes the same [`Grid`].
 
-use super::bootstrap::Estimate;
 use super::escape;
+use super::interval::Estimate;
+use super::pairs::{Outcome, Pair};
 use super::points::{Panel, Point};
 use super::published::Beside;
-use crate::metric::{Better, Metric};
+use crate::metric::Metric;
 
 /// Which number of a point is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Sheet {
     /// The header above the names of the lines.
     pub corner: &'static str,
     pub grid: Grid,
+    /// What bold cells are, for those who do not see them; empty where none are.
+    pub bold: &'static str,
     /// Warnings, one sentence each.
     pub notes: Vec<String>,
 }
@@ -60,7 +63,7 @@ pub struct Sheet {
 impl Sheet {
     /// A table without warnings.
     pub fn new(title: impl Into<String>, about: impl Into<String>, corner: &'static str, grid: Grid) -> Self {
-        Self { title: title.into(), about: about.into(), corner, grid, notes: Vec::new() }
+        Self { title: title.into(), about: about.into(), corner, grid, bold: "", notes: Vec::new() }
     }
 
     /// Whether cells are sentences, which take several lines.
@@ -72,28 +75,29 @@ impl Sheet {
 impl Entry {
     /// A number without an interval, or a word.
     pub fn plain(number: impl Into<String>) -> Self {
-        Self { number: number.into(), spread: None, best: false, partial: false }
+        Self { number: number.into(), spread: None, bold: false, partial: false }
     }
 
-    /// A number with half of its interval.
-    fn of(metric: &Metric, estimate: Estimate, number: String) -> Self {
-        let spread = estimate.interval.map(|interval| metric.show_spread(interval.half_width(), estimate.value));
-        Self { spread, ..Self::plain(number) }
+    /// A number with its interval.
+    fn of(metric: &Metric, Estimate { value, interval }: Estimate) -> Self {
+        let spread = interval.map(|interval| metric.show_interval(interval, value));
+        Self { spread, ..Self::plain(metric.show(value)) }
     }
 
-    /// A difference with its sign.
-    pub(super) fn of_difference(metric: &Metric, difference: Estimate) -> Self {
-        Self::of(metric, difference, metric.show_difference(difference.value))
+    /// A difference with its sign and its interval.
+    pub(super) fn of_difference(metric: &Metric, Estimate { value, interval }: Estimate) -> Self {
+        let spread = interval.map(|interval| metric.show_interval_of_difference(interval));
+        Self { spread, ..Self::plain(metric.show_difference(value)) }
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub number: String,
-    /// Half of the interval, with its sign `±`.
+    /// The ends of its interval, or of the repeats.
     pub spread: Option<String>,
-    /// Shown in bold: the best policy of its column as far as the digits shown can tell, or what the table says.
-    pub best: bool,
+    /// Shown in bold, for what the sheet says.
+    pub bold: bool,
     /// Not over all samples of the panel.
     pub partial: bool,
 }
@@ -112,15 +116,15 @@ pub(crate) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
 
 /// A line for each policy that was measured in any column, which is a panel at a cache size.
 pub(super) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: Show) -> Vec<Line> {
-    let best: Vec<Option<String>> = columns.iter().map(|(panel, size)| best_number(panel, *size)).collect();
+    let best: Vec<Vec<&str>> = columns.iter().map(|(panel, size)| best(panel, *size)).collect();
     let line = |policy: &&str| {
-        let cell = |(&(panel, size), best): (&(&Panel, Option<u32>), &Option<String>)| {
+        let cell = |(&(panel, size), best): (&(&Panel, Option<u32>), &Vec<&str>)| {
             let point = panel.shown_at(policy, size)?;
             let mut entry = match show {
-                Show::Value => Entry::of(&panel.metric, point.estimate, panel.metric.show(point.estimate.value)),
-                Show::Difference => Entry::of_difference(&panel.metric, point.to_full?),
+                Show::Value => Entry::of(&panel.metric, point.estimate),
+                Show::Difference => Entry::of_difference(&panel.metric, point.to_full.as_ref()?.shown),
             };
-            entry.best = show == Show::Value && point.is_policy() && best.as_ref() == Some(&entry.number);
+            entry.bold = show == Show::Value && best.contains(policy);
             entry.partial = !point.complete;
             Some(entry)
         };
@@ -129,23 +133,27 @@ pub(super) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: 
     policies.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect()
 }
 
-/// The best policy's number at a size as it is shown, so that equals are marked together; `None` where nothing is better
-/// than anything else.
-fn best_number(panel: &Panel, size: Option<u32>) -> Option<String> {
-    let at_size = |point: &&Point| {
-        point.is_policy() && point.cache_size == size && point.complete && point.estimate.value.is_finite()
+/// The policies at a size that no other is better than, as far as the panel's pairs are told apart; none where that leaves
+/// all of them.
+fn best(panel: &Panel, size: Option<u32>) -> Vec<&str> {
+    let at_size = |point: &&Point| point.is_policy() && point.cache_size == size;
+    let all: Vec<&str> = panel.points.iter().filter(at_size).map(|point| point.policy.as_str()).collect();
+    let worse = |pair: &Pair| match pair.outcome(panel.metric.better) {
+        Outcome::Better => Some(pair.against.clone()),
+        Outcome::Worse => Some(pair.policy.clone()),
+        _ => None,
     };
-    let values: Vec<f64> = panel.points.iter().filter(at_size).map(|point| point.estimate.value).collect();
-    let best = match panel.metric.better {
-        Better::Lower => values.iter().copied().min_by(f64::total_cmp)?,
-        Better::Higher => values.iter().copied().max_by(f64::total_cmp)?,
-        Better::Unknown => return None,
-    };
-    let best = panel.metric.show(best);
-    values.iter().any(|&value| panel.metric.show(value) != best).then_some(best)
+    let is_policy = |policy: &String| all.contains(&policy.as_str());
+    let pairs = panel.pairs.iter().filter(|pair| Some(pair.cache_size) == size);
+    let pairs = pairs.filter(|pair| is_policy(&pair.policy) && is_policy(&pair.against));
+    let worse: Vec<String> = pairs.filter_map(worse).collect();
+    if worse.is_empty() {
+        return Vec::new();
+    }
+    all.into_iter().filter(|policy| worse.iter().all(|worse| worse != policy)).collect()
 }
 
-/// A grid under a header, in aligned columns, with half intervals on a second line under each policy. No line ends in a
+/// A grid under a header, in aligned columns, with intervals on a second line under each policy. No line ends in a
 /// space.
 pub fn text_under(corner: &str, grid: &Grid) -> String {
     let plain = |text: &str| (text.to_owned(), String::new());
@@ -217,7 +225,7 @@ fn sentences(grid: &Grid) -> String {
 }
 
 fn marks(entry: &Entry) -> String {
-    [(entry.best, '*'), (entry.partial, '†')].iter().filter(|(has, _)| *has).map(|(_, mark)| mark).collect()
+    [(entry.bold, '*'), (entry.partial, '†')].iter().filter(|(has, _)| *has).map(|(_, mark)| mark).collect()
 }
 
 #[cfg(test)]

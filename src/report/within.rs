@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::bootstrap::Estimate;
 use super::distance::Distance;
+use super::interval::Estimate;
 use super::points::{self, Panel, Point};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
@@ -24,7 +24,11 @@ fn smallest<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Smalles
     let loss = |to_full: Estimate| if panel.metric.better == Better::Lower { to_full } else { to_full.turned() };
     let sizes = || {
         let of_policy = move |point: &&Point| point.policy == policy && point.cache_size.is_some();
-        panel.points.iter().filter(of_policy).filter_map(move |point| Some((point, loss(point.to_full?))))
+        panel
+            .points
+            .iter()
+            .filter(of_policy)
+            .filter_map(move |point| Some((point, loss(point.to_full.as_ref()?.shown))))
     };
     sizes().next()?;
     // Points come by size, so from the largest down as long as all are within.
@@ -87,7 +91,7 @@ pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]
         let cell = |(policy, found): &(&str, Option<Smallest<'_>>)| {
             let found = found.as_ref()?;
             let best = *policy != "truncate" && best.is_some() && size(found) == best.copied();
-            Some(Entry { best, ..entry(found, panel.length) })
+            Some(Entry { bold: best, ..entry(found, panel.length) })
         };
         lines.push(Line { name, cells: found.iter().map(cell).collect() });
         let warning = points::few_clusters(panel.clusters);
@@ -102,6 +106,7 @@ pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]
             .to_owned(),
         corner: "within",
         grid: Grid { columns: policies.into_iter().map(str::to_owned).collect(), lines },
+        bold: "smallest",
         notes,
     })
 }
@@ -150,7 +155,7 @@ fn entry(found: &Smallest<'_>, length: Option<u32>) -> Entry {
     Entry {
         number: found.size.map_or_else(|| "no measured size is enough".to_owned(), number),
         spread,
-        best: false,
+        bold: false,
         partial: found.size.is_some_and(|point| !point.complete),
     }
 }
@@ -208,7 +213,7 @@ mod tests {
             ("tova+4", "512 (1/8)"),
         ];
         assert_eq!(found, expected);
-        let bold = sheet.grid.lines[0].cells.iter().flatten().filter(|entry| entry.best).count();
+        let bold = sheet.grid.lines[0].cells.iter().flatten().filter(|entry| entry.bold).count();
         assert_eq!(bold, 2, "tova and tova+4");
         // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
         let relative = super::sheet(&panels, &keys, &[distance("5%")]).unwrap();

@@ -1,7 +1,7 @@
 //! What the tooltips of a chart say.
 
-use super::super::bootstrap::Estimate;
 use super::super::escape;
+use super::super::interval::Estimate;
 use super::super::points::Point;
 use super::{Chart, Measurement};
 use crate::metric::Metric;
@@ -51,7 +51,7 @@ pub(crate) fn describe(quantity: &Metric, point: &Point, place: &str) -> String 
     };
     let (value, own) = (digits(point.estimate.value), interval(point.estimate, "95 % interval "));
     let mut text = format!("{place}: {} {value}{own}", quantity.label);
-    if let Some(difference) = point.to_full {
+    if let Some(difference) = point.to_full.as_ref().map(|to_full| to_full.shown) {
         let sign = if difference.value > 0.0 { "+" } else { "" };
         text.push_str(&format!("; to full {sign}{}{}", digits(difference.value), interval(difference, "")));
     }

@@ -39,7 +39,7 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
             figcaption {
                 (capital(&escape::plain(&figure.title))) "."
                 @if charts.iter().any(Chart::has_bands) {
-                    " Bands: 95 % bootstrap interval"
+                    " Bands: 95 % interval"
                     @if charts.iter().all(|chart| chart.paired) { " of the difference to full" }
                     "."
                 }

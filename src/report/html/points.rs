@@ -63,7 +63,7 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], styles: &SeriesStyles) 
 
 /// The panel, policy, size; value, low, high, to full, low, high; samples, clusters, weight, complete.
 fn point(panel: usize, point: &Point) -> Value {
-    let numbers = [Some(point.estimate), point.to_full].map(|estimate| {
+    let numbers = [Some(point.estimate), point.to_full.as_ref().map(|to_full| to_full.shown)].map(|estimate| {
         let interval = estimate.and_then(|estimate| estimate.interval);
         let numbers = [estimate.map(|e| e.value), interval.map(|i| i.low), interval.map(|i| i.high)];
         numbers.map(|number| number.map(Exact))

@@ -35,7 +35,7 @@ pub(super) fn sheet(sheet: &Sheet, known: &[&str], size: Option<u32>) -> Markup 
                                 th scope="row" { span.called { (escape::plain(&line.name)) } }
                                 @for (at, (entry, size)) in line.cells.iter().zip(&sizes).enumerate() {
                                     @let label = sheet.grid.columns.get(at).filter(|_| sheet.has_sentences());
-                                    (cell(entry.as_ref(), *size, label.map(String::as_str)))
+                                    (cell(entry.as_ref(), *size, label.map(String::as_str), sheet.bold))
                                 }
                             }
                         }
@@ -52,13 +52,13 @@ pub(super) fn sheet(sheet: &Sheet, known: &[&str], size: Option<u32>) -> Markup 
 }
 
 /// A cell; a table of sentences names the column in it, for screens where cells stand below each other.
-fn cell(entry: Option<&Entry>, size: Option<u32>, label: Option<&str>) -> Markup {
+fn cell(entry: Option<&Entry>, size: Option<u32>, label: Option<&str>, bold: &str) -> Markup {
     let Some(entry) = entry else { return html! { td data-size=[size] {} } };
     let value = number(&entry.number);
     html! {
         // Words may take several lines, numbers never.
         td class=[value.is_none().then_some("words")] data-size=[size] data-v=[value] data-label=[label.map(escape::plain)] {
-            @if entry.best { b { (escape::plain(&entry.number)) } span.vh { " (best)" } }
+            @if entry.bold { b { (escape::plain(&entry.number)) } span.vh { " (" (bold) ")" } }
             @else { (escape::plain(&entry.number)) }
             @if entry.partial { "†" }
             @if let Some(spread) = &entry.spread { " " span.spread { (escape::plain(spread)) } }
@@ -132,7 +132,7 @@ mod tests {
     fn a_sheet_is_a_table_with_a_caption_and_scopes() {
         let line = |name: &str, cells| Line { name: name.into(), cells };
         let best =
-            Some(Entry { best: true, partial: true, spread: Some("±0.1".into()), ..entry("9.5").unwrap() });
+            Some(Entry { bold: true, partial: true, spread: Some("[9, 10]".into()), ..entry("9.5").unwrap() });
         let made = Sheet {
             title: "A <title>".into(),
             about: "about & more".into(),
@@ -141,6 +141,7 @@ mod tests {
                 columns: vec!["64".into(), "<all>".into()],
                 lines: vec![line("tova", vec![best, None]), line("\"x\" 64", vec![entry("1"), entry("2")])],
             },
+            bold: "not worse than any",
             notes: vec!["<b>warning".into()],
         };
         let shown = sheet(&made, &["tova", "\"x\""], Some(32)).into_string();
@@ -148,7 +149,7 @@ mod tests {
             "<caption>A &lt;title&gt;</caption>",
             r#"<th scope="col" data-size="64">64</th><th scope="col">&lt;all&gt;</th>"#,
             r#"<tr data-policy="tova"><th scope="row"><span class="called">tova</span></th>"#,
-            r#"<td data-size="64" data-v="9.5"><b>9.5</b><span class="vh"> (best)</span>† <span class="spread">±0.1</span></td><td></td>"#,
+            r#"<td data-size="64" data-v="9.5"><b>9.5</b><span class="vh"> (not worse than any)</span>† <span class="spread">[9, 10]</span></td><td></td>"#,
             r#"<tr data-policy="&quot;x&quot;" data-size="64">"#,
             r#"<div class="sheet" data-size="32">"#,
             "about &amp; more",

@@ -136,7 +136,10 @@ fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
         assert_eq!(number(&written[3][0]).to_bits(), point.estimate.value.to_bits());
         let interval = point.estimate.interval;
         assert_eq!(written[3][1].as_f64(), interval.map(|interval| interval.low));
-        assert_eq!(written[3][5].as_f64(), point.to_full.and_then(|d| d.interval).map(|interval| interval.high));
+        assert_eq!(
+            written[3][5].as_f64(),
+            point.to_full.as_ref().and_then(|d| d.shown.interval).map(|interval| interval.high)
+        );
         let shown: f64 = panel.metric.show(point.estimate.value).parse().unwrap();
         // A table by parts has no room for sizes as long as a sample.
         let is_whole = panel.slice.is_none() || point.cache_size.is_some_and(|size| size < panel.key.length);
@@ -359,6 +362,7 @@ fn sheets_of_the_caller_are_shown() {
             columns: vec!["holds".into()],
             lines: vec![Line { name: "first".into(), cells: vec![Some(Entry::plain("0.25"))] }],
         },
+        bold: "",
         notes: vec!["a warning".into()],
     };
     let (page, _) = page_with(&questions(), &[sheet]);
