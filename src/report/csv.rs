@@ -132,20 +132,30 @@ mod tests {
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("task,dataset,model,"));
-        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,1,1,1,1,true"), "{}", lines[1]);
-        assert!(lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,,1,1,1,1,true"), "{}", lines[2]);
+        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,,,,1,1,1,1,true"), "{}", lines[1]);
+        assert!(
+            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,1,1,1,1,true"),
+            "{}",
+            lines[2]
+        );
     }
 
     #[test]
-    fn one_line_per_pair_with_both_intervals() {
-        let at = |policy, [a, b]: [f64; 2]| cell("cost", policy, Some(64), &[("a", a, 1.0), ("b", b, 1.0)]);
-        let file = pairs(&panels(&[at("window", [1.0, 2.0]), at("my, \"own\"", [2.0, 7.0])].concat()));
+    fn one_line_per_pair_with_its_interval_and_p() {
+        let at = |policy, costs: [f64; 4]| {
+            let samples = ["a", "b", "c", "d"].into_iter().zip(costs).map(|(name, cost)| (name, cost, 1.0));
+            cell("cost", policy, Some(64), &samples.collect::<Vec<_>>())
+        };
+        let file = pairs(&panels(&[at("window", [1.0; 4]), at("my, \"own\"", [2.0, 4.0, 6.0, 4.0])].concat()));
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].ends_with(",metric,quantity,policy,against,cache_size,difference,low,high,simultaneous_low,simultaneous_high,samples,clusters"));
-        // Of two books with differences 1 and 5 the ends are the books.
-        assert!(lines[1].contains(",cost,cost,\"my, \"\"own\"\"\",window,64,3,1,5,"), "{}", lines[1]);
-        assert!(lines[1].ends_with(",2,2"), "{}", lines[1]);
+        assert!(lines[0].ends_with(",metric,quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,samples,clusters"));
+        // Of four books with differences 1, 3, 5 and 3 the ends are books, and all have one sign.
+        assert!(
+            lines[1].contains(",cost,cost,\"my, \"\"own\"\"\",window,64,3,1,5,,,,0.125,0.125,4,4"),
+            "{}",
+            lines[1]
+        );
     }
 
     #[test]

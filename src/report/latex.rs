@@ -152,7 +152,7 @@ mod tests {
             "\\caption[Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19)]{Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19). Lower is better",
             "\\begin{tabular}{@{}l*{7}{r}@{}}\n    \\toprule\n    policy & 64 & 128 & 256 & 512 & 1024 & 2048 & 4096 \\\\\n",
             "    tova & \\textbf{9.53} & \\textbf{8.32} & \\textbf{7.71} & \\textbf{7.41} & \\textbf{7.25} & \\textbf{7.17} & 7.16 \\\\[-0.7ex]\n",
-            "     & \\tovabenchspread{\\ensuremath{\\pm}",
+            "     & \\tovabenchspread{{[}6.",
             "    window \\ensuremath{-} tova & \\textbf{+4803} & ",
         ] {
             assert!(file.contains(expected), "{expected}: {file}");

@@ -151,11 +151,7 @@ mod tests {
         );
         assert!(at(0).bold && !at(6).bold && at(6).spread.is_none(), "{h2o:?}", h2o = h2o.cells);
         // 28 pairs at six sizes; at the seventh all are equal.
-        assert!(
-            sheet.about.contains("all 168 comparisons") && sheet.about.contains("about 8.4"),
-            "{}",
-            sheet.about
-        );
+        assert!(sheet.about.contains("all 168 comparisons"), "{}", sheet.about);
         let (_, found) = outcomes(&panels[0], Some("tova")).unwrap();
         let others = "truncate, window, window+1, window+4, h2o, tova-head";
         let expected = [

@@ -34,7 +34,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
     if of_keys.len() > MOST_TABLES {
         blocks.push(format!("{} more in the report\n", counted(of_keys.len() - MOST_TABLES, "table")));
     }
-    blocks.push(legend(&of_keys));
+    blocks.push(legend(&of_keys, blocks.iter().any(|block| block.contains('['))));
     if !report.enough_in_short.is_empty() {
         let lines = report.enough_in_short.iter().map(|line| wrapped(&format!("  {}", escape::plain(line))));
         blocks.push(format!("How much cache is enough\n{}", lines.collect::<String>()));
@@ -151,13 +151,13 @@ fn with_entries(grid: &Grid, change: impl Fn(&Entry) -> Entry) -> Grid {
 }
 
 /// What the marks of the tables mean, once for all.
-fn legend(of_keys: &[&[Panel]]) -> String {
+fn legend(of_keys: &[&[Panel]], has_intervals: bool) -> String {
     let shown: Vec<&Panel> = of_keys.iter().take(MOST_TABLES).filter_map(|panels| panels.first()).collect();
     let marked = shown.iter().any(|panel| panel.pairs.iter().any(|pair| pair.is_clear()));
     let all = || shown.iter().flat_map(|panel| &panel.points);
     let parts = [
         (marked, "* no other policy of its size is better, as far as they can be told apart (95 %)"),
-        (all().any(|point| point.estimate.interval.is_some()), "[ ] 95 % interval"),
+        (has_intervals, "[ ] 95 % interval"),
         (all().any(|point| !point.complete), "† not over all samples"),
         (
             shown.iter().any(|panel| is_few(panel)),
@@ -194,16 +194,21 @@ mod tests {
 
     #[test]
     fn intervals_stand_beside_the_numbers_where_they_fit() {
-        let samples = |value: f64| [("a", value, 1.0), ("b", value + 0.1, 1.0)];
+        let samples = |value: f64| {
+            ["a", "b", "c", "d"].map(|name| (name, value + 0.1 * f64::from(u8::from(name < "c")), 1.0))
+        };
         let rows = |sizes: u32| -> Vec<Row> {
             (1..=sizes).flat_map(|size| cell("nll", "tova", Some(100 * size), &samples(1.0))).collect()
         };
         let few = with_report(&rows(3), text);
-        assert!(few.contains("2.86 ±0.14") && few.contains("2 clusters (few)"), "{few}");
+        assert!(
+            few.contains("2.86 [2.72, 3.00]") && few.contains("4 clusters (few)") && few.contains("[ ]"),
+            "{few}"
+        );
         let many = with_report(&rows(12), text);
-        assert!(many.contains("2.86") && !many.contains("±0.14"), "{many}");
+        assert!(many.contains("2.86") && !many.contains('['), "{many}");
         // All of them are in the other answer.
-        assert!(with_report(&rows(12), everything).contains("±0.14"));
+        assert!(with_report(&rows(12), everything).contains("[2.72, 3.00]"));
     }
 
     #[test]

@@ -252,7 +252,9 @@ mod tests {
     #[test]
     fn lines_and_bands_end_at_the_border_with_a_mark() {
         // h2o's two books are far apart at 8, so that its band leaves the axis; window does by itself.
-        let two = |policy, size, [a, b]: [f64; 2]| cell("cost", policy, size, &[("a", a, 1.0), ("b", b, 1.0)]);
+        let two = |policy, size, [a, b]: [f64; 2]| {
+            cell("cost", policy, size, &[("a", a, 1.0), ("b", b, 1.0), ("c", a, 1.0), ("d", b, 1.0)])
+        };
         let rows = [
             two("full", None, [5.0, 5.0]),
             two("window", Some(8), [900.0, 900.0]),
