@@ -1,16 +1,19 @@
 //! How sure a pooled number is: intervals from the subsets of its clusters.
 //!
 //! A metric is pooled over every subset of the clusters, over random ones where there are many, and the interval leaves out
-//! 2.5 % of these values on either side (Hartigan, "Using subsample values as typical values", JASA 64, 1969). It holds the
-//! values that the sign-flip test of `sign_test` does not reject: where clusters are symmetric it covers 95 % however few
-//! they are, from 6 on. Chunks of one book resemble each other, so subsets are of books and not of chunks. Numbers of the
-//! same clusters are pooled over the same subsets, so that differences are paired.
+//! the outermost of these values (Hartigan, "Using subsample values as typical values", JASA 64, 1969). It holds the values
+//! that the sign-flip test of `sign_test` does not reject. Chunks of one book resemble each other, so subsets are of books
+//! and not of chunks. Numbers of the same clusters are pooled over the same subsets, so that differences are paired.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
 
-/// The share of subsets inside an interval.
+/// What intervals cover, and verdicts are sure of.
 pub const CONFIDENCE: f64 = 0.95;
+/// The share of subsets that an interval leaves out at either end. For symmetric clusters 2.5 % would be enough. What a policy
+/// costs is skewed, since some books suffer much more than others, and then 2.5 % cover 92 to 93 %; this covers 93 to 97 % of
+/// both (tests/statistics.rs).
+const LEFT_OUT: f64 = 0.02;
 /// Fewer clusters have no intervals.
 pub const FEWEST: usize = 4;
 /// Of more clusters, subsets are drawn.
@@ -156,9 +159,9 @@ pub fn interval(of_subsets: &[Option<f64>]) -> Option<Interval> {
     if values.is_empty() || values.iter().any(|value| value.is_nan()) {
         return None;
     }
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     // The values divide the line into one part more than there are values, all equally likely; the outermost have no end.
-    let outside = ((1.0 - CONFIDENCE) / 2.0 * (values.len() + 1) as f64).max(1.0) - 1.0;
+    let outside = (LEFT_OUT * (values.len() + 1) as f64).max(1.0) - 1.0;
     let last = (values.len() - 1) as f64;
     Some(Interval { low: between(&values, outside), high: between(&values, last - outside) })
 }
@@ -192,18 +195,18 @@ mod tests {
         // Of 15 means the outermost are the clusters themselves.
         let four = [sums(1.0, 1.0), sums(3.0, 1.0), sums(8.0, 2.0), sums(7.0, 1.0)];
         assert_eq!(ends(&four), Some((1.0, 7.0)));
-        // Of 63 subsets the 1.6th from either end: 0 and then 0.5, which is {0, 1}; 19.5 and 31.
+        // Of 63 subsets the 1.28th from either end: 0 and then 0.5, which is {0, 1}; 31 and then 19.5, {8, 31}.
         let six = [0.0, 1.0, 3.0, 5.0, 8.0, 31.0].map(|value| sums(value, 1.0));
         let (low, high) = ends(&six).unwrap();
-        assert!((low - 0.3).abs() < 1e-12 && (high - (31.0 - 0.6 * 11.5)).abs() < 1e-12, "{low} {high}");
+        assert!((low - 0.14).abs() < 1e-12 && (high - (31.0 - 0.28 * 11.5)).abs() < 1e-12, "{low} {high}");
     }
 
     #[test]
     fn the_interval_of_a_mean_has_the_textbook_width() {
-        // 0..100 equally often: standard error = sqrt((n^2 - 1) / 12 / n) = 2.887, half width 1.96 of those.
+        // 0..100 equally often: standard error = sqrt((n^2 - 1) / 12 / n) = 2.887, half width 2.05 of those.
         let sums: Vec<Sums> = (0..100).map(|i| sums(f64::from(i), 1.0)).collect();
         let interval = interval_of_mean(&sums).unwrap();
-        assert!(((interval.high - interval.low) / 2.0 - 1.96 * 2.887).abs() < 0.3, "{interval:?}");
+        assert!(((interval.high - interval.low) / 2.0 - 2.05 * 2.887).abs() < 0.3, "{interval:?}");
         assert_eq!(interval_of_mean(&sums), Some(interval), "the same subsets every time");
     }
 
