@@ -8,8 +8,10 @@
 The rows are read by pyarrow, DuckDB, pandas and polars, which must agree on every value, and on the sums of every cell.
 Then every value, difference to full, chance, weight and number of samples of report.csv is computed from the rows, without
 a line of the program's code, and must be equal to 1e-12 of its size (a difference to full: of the numbers subtracted).
+So are the intervals of report.csv and pairs.csv and the p-values of pairs.csv, where a number has 4 to 12 clusters, to 1e-9:
+with more, the program draws subsets and signs by chance.
 With --queries every DuckDB query must give the table that the polars one below it gives, and rows on at least one of the
-ledgers. Exit code 1 where anything differs. Needs pyarrow, duckdb, pandas and polars.
+ledgers. Exit code 1 where anything differs. Needs pyarrow, duckdb, numpy, pandas and polars.
 """
 
 import argparse
@@ -21,12 +23,15 @@ from collections import defaultdict
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 TOLERANCE = 1e-12
+# Of intervals and p-values, which are made of many sums.
+LOOSELY = 1e-9
 README = Path(__file__).parent.parent / "results" / "README.md"
 SETTING = (
     "task dataset model model_revision dtype length stride bos tail generation compare_to_full selection data seed prefill engine device"
@@ -281,6 +286,138 @@ def running(panels):
     return averages
 
 
+# --- intervals and p-values
+
+
+def clusters_of(cell):
+    """What each cluster adds: cluster -> sums of the values, and of the weight."""
+    sums = defaultdict(lambda: 0.0)
+    for cluster, values, weight in cell.samples.values():
+        sums[cluster] = sums[cluster] + np.array([*values, weight])
+    return {cluster: numbers for cluster, numbers in sums.items() if numbers[-1] > 0}
+
+
+def over_subsets(metric, sums):
+    """The number in the report's terms over each subset of the clusters but the empty one."""
+    subsets = (np.arange(1, 2 ** len(sums))[:, None] >> np.arange(len(sums))) & 1
+    pooled = subsets @ np.array(sums)
+    means = pooled[:, :-1] / pooled[:, -1:]
+    if metric in PERPLEXITIES:
+        return np.exp(means[:, 0])
+    if metric in RATES:
+        return 1 / means[:, 0]
+    if metric == "rouge":
+        return 100 * np.cbrt(means.prod(axis=1))
+    return (100 if metric in SHARES else 1) * means[:, 0]
+
+
+def interval(values):
+    """What is left without 2 % of the values at either end; between two values in proportion."""
+    values = np.sort(values)
+    place = max(0.02 * (len(values) + 1), 1) - 1
+    low, high = np.interp([place, len(values) - 1 - place], np.arange(len(values)), values)
+    return (float(low), float(high)) if np.isfinite([low, high]).all() else (None, None)
+
+
+def interval_of(metric, cell):
+    """None where there are too few clusters; nothing to compare where there are too many."""
+    sums = list(clusters_of(cell).values())
+    if len(sums) > 12:
+        return {}
+    low, high = interval(over_subsets(metric, sums)) if len(sums) >= 4 else (None, None)
+    return {"interval_low": low, "interval_high": high}
+
+
+def interval_of_difference(metric, ours, theirs, name, nats):
+    """The same of a difference, over the samples both have."""
+    one, other = (clusters_of(cell) for cell in (ours, theirs))
+    if one.keys() != other.keys() or len(one) > 12:
+        return {}
+    ends = {f"{name}_low": None, f"{name}_high": None, f"{nats}_low": None, f"{nats}_high": None}
+    if len(one) >= 4:
+        first, second = (over_subsets(metric, [of[cluster] for cluster in one]) for of in (one, other))
+        ends[f"{name}_low"], ends[f"{name}_high"] = interval(first - second)
+        if metric in PERPLEXITIES:
+            ends[f"{nats}_low"], ends[f"{nats}_high"] = interval(np.log(first) - np.log(second))
+    return ends
+
+
+def contributions(metric, ours, theirs, clusters):
+    """What each cluster adds to the difference of two numbers in nats or shares."""
+    width = len(next(iter(ours.samples.values()))[1]) + 1
+    tables = [np.array([sums.get(cluster, np.zeros(width)) for cluster in clusters]) for sums in map(clusters_of, (ours, theirs))]
+    means = [table.sum(axis=0)[:-1] / table.sum(axis=0)[-1] for table in tables]
+    middle = (means[0] + means[1]) / 2
+    slopes = np.cbrt(middle.prod()) / 3 / middle if metric == "rouge" else np.ones(1)
+    parts = [(table[:, :-1] - middle * table[:, -1:]) @ slopes / table[:, -1].sum() for table in tables]
+    scale = np.max(np.abs([table[:, 0] / table[:, -1].sum() for table in tables]), axis=0)
+    return np.where(np.abs(parts[0] - parts[1]) <= 1e-12 * scale, 0.0, parts[0] - parts[1])
+
+
+def p_values(family):
+    """Of each comparison, alone and among all: how many flips of the clusters' signs are as far from zero."""
+    parts = np.array(family)
+    signs = 1 - 2 * ((np.arange(2 ** parts.shape[1])[:, None] >> np.arange(parts.shape[1])) & 1)
+    distances = np.abs(signs @ parts.T) / np.sqrt((parts**2).sum(axis=1))
+    measured = distances[0] * (1 - 1e-9)
+    own, adjusted = (distances >= measured).mean(axis=0), (distances.max(axis=1)[:, None] >= measured).mean(axis=0)
+    return [{"p": float(p), "p_adjusted": float(all_p)} for p, all_p in zip(own, adjusted, strict=True)]
+
+
+def pairs(rows):
+    """Every two policies at a size: key -> numbers."""
+    panels = gather(rows)
+    together(panels, "rouge", ROUGE)
+    found = {}
+    for (setting, metric, group), places in panels.items():
+        is_shown = group is None and not metric.endswith(("_chance", "_trivial")) and metric not in TABLES
+        if not is_shown or setting[SETTING.index("task")] == "timing":
+            continue
+        clusters = sorted({mark[0] for cell in places.values() for mark in cell.samples.values()})
+        family = {}
+        for (policy, size), cell in places.items():
+            for (against, same), other in places.items():
+                both = cell.samples.keys() & other.samples.keys()
+                if size is None or same != size or policy == against or not both:
+                    continue
+                ours, theirs = cell.of(both), other.of(both)
+                # The report has one order of the two.
+                key = (*setting, metric, policy, against, size)
+                found[key] = interval_of_difference(metric, ours, theirs, "difference", "nats")
+                if len(clusters) <= 12:
+                    found[key] |= {"p": None, "p_adjusted": None}
+                    parts = contributions(metric, ours, theirs, clusters)
+                    if np.isfinite(parts).all() and parts.any():
+                        family[key] = parts
+        if family:
+            for key, p in zip(family, p_values(list(family.values())), strict=True):
+                found[key] |= p
+    return found
+
+
+def compare_pairs(rows, path):
+    wrong, worst, numbers, computed = [], 0.0, 0, pairs(rows)
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    for line in lines:
+        key = (*setting_in(line), line["metric"], line["policy"], line["against"], int(line["cache_size"]))
+        if key not in computed:
+            wrong.append(f"pairs.csv has a pair that the ledger has not: {key}")
+        for name, number in computed.get(key, {}).items():
+            # The interval's ends have short names there.
+            written = line[name.removeprefix("difference_")]
+            if (number is None) != (written == ""):
+                wrong.append(f"{name} of {key} is {number} and not {written!r}")
+            elif number is not None:
+                numbers += 1
+                off = abs(number - float(written)) / max(abs(number), 1.0)
+                worst = max(worst, off)
+                if off > LOOSELY:
+                    wrong.append(f"{name} of {key} is {number!r} and not {written!r}")
+    print(f"  {len(lines)} pairs of {path}, {numbers} numbers: largest difference {worst:.1e}")
+    return wrong
+
+
 def points(rows):
     """Every point that a report has: key -> numbers."""
     panels = gather(rows)
@@ -306,18 +443,22 @@ def points(rows):
             value = quantity(metric, cell)
             if value is None:
                 continue
-            minus, scale = None, 0.0
+            minus, scale, to_full = None, 0.0, {}
             if full and policy != "full" and metric not in NO_DIFFERENCE:
                 ours = quantity(metric, cell.of(full.samples))
                 theirs = quantity(metric, full.of(cell.samples))
                 if ours is not None and theirs is not None:
                     minus, scale = ours - theirs, max(abs(ours), abs(theirs))
+                    sides = cell.of(full.samples), full.of(cell.samples)
+                    to_full = interval_of_difference(metric, *sides, "minus_full", "minus_full_nats")
             weights = defaultdict(float)
             for cluster, _, weight in cell.samples.values():
                 weights[cluster] += weight
             found[(*setting, metric, group or "", policy, size)] = {
                 "value": (value, abs(value)),
                 "minus_full": (minus, scale),
+                **{name: (end, None) for name, end in interval_of(metric, cell).items()},
+                **{name: (end, None) for name, end in to_full.items()},
                 "chance": (chance, abs(chance or 0.0)),
                 "weight": (total(mark[2] for mark in cell.samples.values()), 0.0),
                 "samples": (float(len(cell.samples)), 0.0),
@@ -327,15 +468,19 @@ def points(rows):
     return found
 
 
+def setting_in(line):
+    kinds = {name: int for name in ("length", "stride", "seed", "engine")}
+    kinds |= {name: lambda text: text == "true" for name in ("bos", "compare_to_full")}
+    return [kinds.get(column, str)(line[column]) for column in SETTING]
+
+
 def in_report(path):
     """The points of report.csv, under the same keys."""
     csv.field_size_limit(1 << 30)
-    kinds = {name: int for name in ("length", "stride", "seed", "engine")}
-    kinds |= {name: lambda text: text == "true" for name in ("bos", "compare_to_full")}
     found = {}
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
-            setting = (kinds.get(column, str)(line[column]) for column in SETTING)
+            setting = setting_in(line)
             size = int(line["cache_size"]) if line["cache_size"] else None
             key = (*setting, line["metric"], line["slice"], line["policy"], size)
             if key in found:
@@ -360,6 +505,12 @@ def compare(rows, path):
             if number is None:
                 continue
             numbers += 1
+            if scale is None:
+                # The end of an interval, near zero of a size that others tell.
+                off = abs(number - float(written)) / max(abs(number), 1.0)
+                if off > LOOSELY:
+                    wrong.append(f"{name} of {key} is {number!r} and not {written}")
+                continue
             off = apart(number, float(written), scale)
             if off > worst:
                 worst, largest = off, (name, key[-4:])
@@ -458,6 +609,7 @@ def main():
             sys.exit(f"{report} is not there: run `tova-bench report {results}` first")
         rows, here = read(results)
         wrong += here + check_columns(results) + compare(rows, report)
+        wrong += compare_pairs(rows, report.with_name("pairs.csv"))
     if arguments.queries:
         print(f"queries of {README.name}")
         wrong += check_queries(arguments.results)

@@ -9,6 +9,7 @@
 
 use std::thread;
 
+use tova_bench::compare::{Options, compare};
 use tova_bench::ledger::Row;
 use tova_bench::report::{Estimate, Panel, Results};
 
@@ -121,6 +122,16 @@ fn percent(count: u32, of: u64) -> String {
 
 // --- verdicts ---
 
+/// The families that may have a false verdict. Six books have 32 patterns of signs, and a verdict only for the first of them,
+/// which is 3.1 % at most.
+fn allowed(books: usize) -> [f64; 2] {
+    match books {
+        ..6 => [0.0, 0.0],
+        6 => [0.02, 0.04],
+        _ => [0.03, 0.08],
+    }
+}
+
 /// How often any of the pairs of equal policies is told apart.
 fn false_verdicts(books: usize, policies: usize, sizes: usize, count: u64) -> u32 {
     let world = World { books, policies: vec![1.0; policies], sizes };
@@ -161,11 +172,72 @@ fn holds(estimate: Estimate, truth: f64) -> u32 {
     u32::from(estimate.interval.is_some_and(|interval| (interval.low..=interval.high).contains(&truth)))
 }
 
+// --- the gate ---
+
+/// How often the default rules fail a comparison of 12 books, 7 numbers, after a change.
+fn failures(count: u64, change: impl Fn(&mut Row, &mut Random) + Sync) -> u32 {
+    let world = World { books: 12, policies: vec![1.0, 1.25], sizes: 3 };
+    let [failed] = trials(count, |rng| {
+        let before = world.rows(rng);
+        let mut after = before.clone();
+        after.iter_mut().for_each(|row| change(row, rng));
+        let comparison = compare(("before", &before), ("after", &after), &Options::default()).unwrap();
+        assert_eq!(comparison.points.len(), 7);
+        [u32::from(comparison.failed())]
+    });
+    failed
+}
+
+/// Noise of 0.003 nats in every book and number.
+fn noise(row: &mut Row, rng: &mut Random) {
+    row.value += 0.003 * rng.normal() * TOKENS;
+}
+
+/// So many books get far worse, as texts do whose characters are shuffled, and the others have noise.
+fn shuffled(books: usize) -> impl Fn(&mut Row, &mut Random) + Sync {
+    move |row, rng| {
+        noise(row, rng);
+        let book: usize = row.cluster["book".len()..].parse().unwrap();
+        row.value += if book < books { 3.0 * TOKENS } else { 0.0 };
+    }
+}
+
+/// Prints how often the gate fails, and says what is wrong.
+fn check_gate(count: u64) -> Vec<String> {
+    // Of 7 numbers each moves for the worse beyond its interval in one of 40 cases.
+    let by_chance = 1.0 - 0.975f64.powi(7);
+    let rates = [
+        ("measured again", failures(count, |_, _| ()), [0.0, 0.0]),
+        ("rounding noise of 0.003 nats", failures(count, noise), [0.0, by_chance]),
+        ("one of 12 books shuffled", failures(count, shuffled(1)), [1.0, 1.0]),
+        ("three of 12 books shuffled", failures(count, shuffled(3)), [1.0, 1.0]),
+        ("all books shuffled", failures(count, shuffled(12)), [1.0, 1.0]),
+        (
+            "all books 0.5 % worse, with noise",
+            failures(count, |row, rng| {
+                noise(row, rng);
+                row.value += 0.005 * TOKENS;
+            }),
+            [0.95, 1.0],
+        ),
+    ];
+    println!("The gate: how often it fails a comparison of 12 books, 7 numbers");
+    rates.iter().for_each(|(what, failed, _)| println!("{} {what}", percent(*failed, count)));
+    let wrong = rates.iter().filter(|(_, failed, limits)| !is_between(*failed, count, *limits));
+    wrong.map(|(what, failed, _)| format!("{what}: {failed} of {count} fail")).collect()
+}
+
+#[test]
+fn the_gate_fails_where_it_should() {
+    let wrong = check_gate(200);
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 #[test]
 fn few_trials_keep_the_error_rates() {
     for (books, count) in [(4, 50), (6, 300), (12, 300)] {
         let found = false_verdicts(books, 4, 3, count);
-        let limits = if books < 6 { [0.0, 0.0] } else { [0.03, 0.08] };
+        let limits = allowed(books);
         assert!(
             is_between(found, count, limits),
             "{books} books: {found} of {count} families have a false verdict"
@@ -184,12 +256,12 @@ fn few_trials_keep_the_error_rates() {
 #[ignore = "ten minutes"]
 fn many_trials_keep_the_error_rates() {
     let mut failed = Vec::new();
-    println!("Equal policies, 140 comparisons: families with a verdict (3 to 8 % are allowed; none at 4 books)");
+    println!("Equal policies, 140 comparisons: families with a verdict");
     for books in [4, 6, 8, 12, 24, 100] {
         let count = if books == 100 { 1000 } else { 2000 };
         let found = false_verdicts(books, 8, 5, count);
         println!("{books:5} books {}", percent(found, count));
-        if !is_between(found, count, if books < 6 { [0.0, 0.0] } else { [0.03, 0.08] }) {
+        if !is_between(found, count, allowed(books)) {
             failed.push(format!("verdicts of {books} books"));
         }
     }
@@ -203,5 +275,6 @@ fn many_trials_keep_the_error_rates() {
             failed.push(format!("intervals of {books} books"));
         }
     }
+    failed.extend(check_gate(4000));
     assert!(failed.is_empty(), "{failed:?}");
 }

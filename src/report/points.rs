@@ -258,7 +258,7 @@ pub(super) fn few_clusters(clusters: usize) -> Option<String> {
             smallest_p(clusters)
         )),
         _ if clusters < UNEVEN => Some(format!(
-            "{clusters} clusters: intervals cover less than 95 % where a few clusters differ much from the others"
+            "with {clusters} clusters, intervals may cover less than 95 % where a few differ much from the others"
         )),
         _ => None,
     }

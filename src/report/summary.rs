@@ -161,7 +161,7 @@ fn legend(of_keys: &[&[Panel]], has_intervals: bool) -> String {
         (all().any(|point| !point.complete), "† not over all samples"),
         (
             shown.iter().any(|panel| is_few(panel)),
-            "few: fewer than 30 clusters; where a few differ much from the others, intervals cover less than 95 %",
+            "few: fewer than 30 clusters; intervals may cover less than 95 %",
         ),
     ];
     let parts: Vec<&str> = parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, words)| words).collect();
