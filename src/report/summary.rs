@@ -2,6 +2,8 @@
 //!
 //! Plain text without colour.
 
+use std::collections::BTreeSet;
+
 use super::points::{self, Panel};
 use super::sheets;
 use super::sign_test::has_verdicts;
@@ -88,14 +90,14 @@ fn block(panel: &Panel, title: &str) -> String {
         Better::Higher => ", higher is better",
         Better::Unknown => "",
     };
-    let few = if is_few(panel) { " (few)" } else { "" };
+    let few = few(panel).map_or_else(String::new, |(mark, _)| format!(" ({mark})"));
     let counts = format!("{}, {}{few}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"));
     let mut block = wrapped(&format!("{}{better} \u{B7} {title} \u{B7} {counts}", panel.metric.label));
     if let Some(grid) = table::grid(panel, Show::Value) {
         block += &beside(sheets::POLICY, &grid).unwrap_or_else(|| without_spreads(sheets::POLICY, &grid));
     }
-    // The legend says it where there are verdicts.
-    let said = points::few_clusters(panel.clusters).filter(|_| has_verdicts(panel.clusters));
+    // The legend says it.
+    let said = points::few_clusters(panel.clusters);
     let notes: Vec<&String> = panel.notes.iter().filter(|note| Some(*note) != said.as_ref()).collect();
     for note in notes.iter().take(MOST_NOTES) {
         block += &wrapped(&format!("note: {}", escape::plain(note)));
@@ -133,9 +135,13 @@ fn wrapped(text: &str) -> String {
     format!("{all}{}\n", line.trim_end())
 }
 
-/// Whether there are too few clusters to trust the intervals.
-fn is_few(panel: &Panel) -> bool {
-    !panel.metric.is_timed() && points::few_clusters(panel.clusters).is_some()
+/// The mark of a panel of few clusters, and what it means.
+fn few(panel: &Panel) -> Option<(&'static str, &'static str)> {
+    points::few_clusters(panel.clusters).filter(|_| !panel.metric.is_timed())?;
+    Some(match has_verdicts(panel.clusters) {
+        true => ("few", "few: fewer than 30 clusters, intervals may cover less than 95 %"),
+        false => ("too few", "too few: 6 clusters are needed to tell policies apart"),
+    })
 }
 
 fn without_spreads(corner: &str, grid: &Grid) -> String {
@@ -159,12 +165,11 @@ fn legend(of_keys: &[&[Panel]], has_intervals: bool) -> String {
         (marked, "* no other policy of its size is better, as far as they can be told apart (95 %)"),
         (has_intervals, "[ ] 95 % interval"),
         (all().any(|point| !point.complete), "† not over all samples"),
-        (
-            shown.iter().any(|panel| is_few(panel)),
-            "few: fewer than 30 clusters; intervals may cover less than 95 %",
-        ),
     ];
-    let parts: Vec<&str> = parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, words)| words).collect();
+    let mut parts: Vec<&str> =
+        parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, words)| words).collect();
+    let few: BTreeSet<(&str, &str)> = shown.iter().filter_map(|panel| few(panel)).collect();
+    parts.extend(few.into_iter().map(|(_, words)| words));
     match parts.is_empty() {
         true => String::new(),
         false => wrapped(&format!("columns: cache sizes; {}", parts.join("; "))),
@@ -202,7 +207,7 @@ mod tests {
         };
         let few = with_report(&rows(3), text);
         assert!(
-            few.contains("2.86 [2.72, 3.00]") && few.contains("4 clusters (few)") && few.contains("[ ]"),
+            few.contains("2.86 [2.72, 3.00]") && few.contains("4 clusters (too few)") && few.contains("[ ]"),
             "{few}"
         );
         let many = with_report(&rows(12), text);
