@@ -24,14 +24,14 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// `128 to 512`.
-    pub(super) fn words(&self) -> String {
-        match (self.from, self.to) {
-            (None, _) => "none".to_owned(),
-            (Some(from), None) => format!("{from} or more"),
-            (Some(from), Some(to)) if from == to => from.to_string(),
-            (Some(from), Some(to)) => format!("{from} to {to}"),
-        }
+    /// `128 to 512`; `None` where all are excluded.
+    pub(super) fn words(&self) -> Option<String> {
+        let from = self.from?;
+        Some(match self.to {
+            None => format!("{from} or more"),
+            Some(to) if to == from => from.to_string(),
+            Some(to) => format!("{from} to {to}"),
+        })
     }
 }
 
@@ -115,10 +115,10 @@ mod tests {
         distance.parse::<Distance>().unwrap().of(panel).unwrap()
     }
 
-    /// The smallest measured size within a distance, and the sizes not excluded.
+    /// The smallest measured size within a distance, and the sizes not excluded where there are intervals.
     fn found(panel: &Panel, distance: &str) -> (Option<u32>, Option<String>) {
         let found = enough(panel, "tova", limit(panel, distance)).unwrap();
-        (found.size(), found.not_excluded.map(|sizes| sizes.words()))
+        (found.size(), found.not_excluded.map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned())))
     }
 
     fn sizes(measured: Option<u32>, not_excluded: &str) -> (Option<u32>, Option<String>) {

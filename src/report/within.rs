@@ -78,7 +78,10 @@ impl Answer<'_> {
         let number = found.size().map(|size| with_share(size, self.panel.length));
         Some(Entry {
             number: number.unwrap_or_else(|| "no measured size is enough".to_owned()),
-            spread: found.not_excluded.as_ref().map(|sizes| format!("not excluded: {}", sizes.words())),
+            spread: found.not_excluded.as_ref().map(|sizes| match sizes.words() {
+                Some(sizes) => format!("not excluded: {sizes}"),
+                None => "all sizes excluded".to_owned(),
+            }),
             bold: policy != "truncate" && found.size().is_some() && found.size() == self.best(),
             partial: found.measured.is_some_and(|point| !point.complete),
         })
@@ -96,7 +99,9 @@ impl Answer<'_> {
     fn by_size(&self) -> String {
         let mut by_size: BTreeMap<(bool, u32), Vec<String>> = BTreeMap::new();
         for (policy, found) in &self.found {
-            let sizes = found.not_excluded.as_ref().map(|sizes| format!(" [{}]", sizes.words()));
+            let sizes =
+                found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
+            let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
             let place = (found.size().is_none(), found.size().unwrap_or_default());
             by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
         }
@@ -144,10 +149,9 @@ pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]
 
 const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full cache, as do all \
                      larger ones, with its share of the sample's length. The smallest of each line is bold.";
-const ABOUT_INTERVALS: &str = " \"Not excluded\" are the measured sizes that could be enough, by the paired 95 % interval of each \
-                               loss: from the smallest whose interval is not wholly beyond the distance, nor that of any larger \
-                               one, to the smallest whose interval is wholly within it, as for all larger ones. \"Or more\": no \
-                               measured size has its interval wholly within.";
+const ABOUT_INTERVALS: &str = " \"Not excluded\" are the measured sizes that could be enough by the paired 95 % interval of each \
+                               loss: from the first of them on, some of every interval is within the distance; from the last of \
+                               them on, all of it is. \"Or more\": at the largest measured size not all of it is.";
 
 /// The distances within which nothing was measured, a sentence each.
 pub(super) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
