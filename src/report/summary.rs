@@ -188,7 +188,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        assert!(!text.contains("difference to full") && text.lines().count() < 20, "{text}");
+        assert!(!text.contains("difference to full") && text.lines().count() < 25, "{text}");
         assert!(fits(&text), "{text}");
     }
 

@@ -147,11 +147,13 @@ pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]
     })
 }
 
-const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full cache, as do all \
-                     larger ones, with its share of the sample's length. The smallest of each line is bold.";
-const ABOUT_INTERVALS: &str = " \"Not excluded\" are the measured sizes that could be enough by the paired 95 % interval of each \
-                               loss: from the first of them on, some of every interval is within the distance; from the last of \
-                               them on, all of it is. \"Or more\": at the largest measured size not all of it is.";
+const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
+                     cache, as do all larger ones, with its share of the sample's length. The smallest of each line is \
+                     bold.";
+const ABOUT_INTERVALS: &str = " \"Not excluded\" are the measured sizes that could be enough by the paired 95 % interval \
+                               of each loss: from the first of them on, some of every interval is within the distance; \
+                               from the last of them on, all of it is. \"Or more\": at the largest measured size not all \
+                               of it is.";
 
 /// The distances within which nothing was measured, a sentence each.
 pub(super) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
