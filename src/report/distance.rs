@@ -4,8 +4,9 @@
 
 use std::str::FromStr;
 
-use super::points::Panel;
-use crate::metric::{Better, Property};
+use super::interval::Estimate;
+use super::points::{Panel, Point};
+use crate::metric::{Better, Metric, Pooling, Property};
 
 /// The unit of a distance.
 #[derive(Debug, PartialEq)]
@@ -15,19 +16,32 @@ pub(super) struct Unit {
     /// As it is shown.
     shown: &'static str,
     metric: &'static str,
-    /// The distance of the paper's claims (arXiv 2401.06104, Section 6), or a similar one.
-    usual: f64,
 }
 
-const UNITS: [Unit; 5] = [
-    Unit { name: "ppl", shown: "PPL", metric: "nll", usual: 0.4 },
-    Unit { name: "f1", shown: "F1", metric: "f1", usual: 1.0 },
-    Unit { name: "rouge", shown: "ROUGE", metric: "rouge", usual: 1.0 },
-    Unit { name: "recall", shown: "percentage points of recall", metric: "recall", usual: 1.0 },
-    Unit { name: "found", shown: "percentage points of needles found", metric: "found", usual: 1.0 },
+const NATS: &str = "nats";
+
+const UNITS: [Unit; 6] = [
+    Unit { name: NATS, shown: NATS, metric: "nll" },
+    Unit { name: "ppl", shown: "PPL", metric: "nll" },
+    Unit { name: "f1", shown: "F1", metric: "f1" },
+    Unit { name: "rouge", shown: "ROUGE", metric: "rouge" },
+    Unit { name: "recall", shown: "percentage points of recall", metric: "recall" },
+    Unit { name: "found", shown: "percentage points of needles found", metric: "found" },
 ];
 
-/// How far from the full cache a policy may be: `0.4ppl`, `2recall`, `5%`.
+impl Unit {
+    /// The distance of the paper's claims (arXiv 2401.06104, Section 6), or a similar one; `None` where another unit has it.
+    fn usual(&self) -> Option<f64> {
+        match self.name {
+            // 0.4 perplexity above the full cache's 7.16. The same in nats means the same for every model and text.
+            NATS => Some((7.56_f64 / 7.16).ln()),
+            "ppl" => None,
+            _ => Some(1.0),
+        }
+    }
+}
+
+/// How far from the full cache a policy may be: `0.05nats`, `2recall`, `5%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
     pub(super) amount: f64,
@@ -41,8 +55,8 @@ impl FromStr for Distance {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "`{text}` is no distance: write a number and its unit, such as 0.4ppl, 1f1, 1rouge, 2recall, 1found, or 5% \
-                 of the full cache's value"
+                "`{text}` is no distance: write a number and its unit, such as 0.05nats, 0.4ppl, 1f1, 1rouge, 2recall, \
+                 1found, or 5% of the full cache's value"
             )
         };
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(refused)?;
@@ -59,29 +73,75 @@ impl FromStr for Distance {
 impl Distance {
     /// Those of the paper's claims.
     pub fn usual() -> Vec<Self> {
-        UNITS.iter().map(|unit| Self { amount: unit.usual, unit: Some(unit) }).collect()
+        UNITS.iter().filter_map(|unit| Some(Self { amount: unit.usual()?, unit: Some(unit) })).collect()
     }
 
     /// As a table names it.
     pub(super) fn shown(&self, panel: &Panel) -> String {
-        match self.unit {
-            Some(unit) if self.amount == 1.0 => format!("1 {}", unit.shown.replacen("points", "point", 1)),
-            Some(unit) => format!("{} {}", self.amount, unit.shown),
-            None => format!("{} % of {}", self.amount, panel.metric.label.trim_end_matches(" (%)")),
+        match (self.unit, panel.full()) {
+            (Some(unit), Some(full)) if unit.name == NATS => {
+                let perplexity = full.estimate.value * self.amount.exp_m1();
+                format!("{} {NATS} ({} PPL here)", three_digits(self.amount), panel.metric.show(perplexity))
+            }
+            (Some(unit), _) if self.amount == 1.0 => format!("1 {}", unit.shown.replacen("points", "point", 1)),
+            (Some(unit), _) => format!("{} {}", self.amount, unit.shown),
+            (None, _) => format!("{} % of {}", self.amount, panel.metric.label.trim_end_matches(" (%)")),
         }
     }
 
-    /// In the unit shown; `None` where the panel has another metric.
-    pub(super) fn of(&self, panel: &Panel) -> Option<f64> {
-        let known = panel.metric.better != Better::Unknown && !panel.metric.has(Property::NoDifference);
+    /// The most that a point of a panel may lose; `None` where the panel has another metric.
+    pub(super) fn of(&self, panel: &Panel) -> Option<Limit> {
+        let metric = &panel.metric;
+        let known = metric.better != Better::Unknown && !metric.has(Property::NoDifference);
         match self.unit {
             _ if !known || panel.slice.is_some() => None,
-            Some(unit) => (unit.metric == panel.metric.id).then_some(self.amount),
+            Some(unit) if unit.metric != metric.id => None,
+            Some(unit) => Some(Limit { amount: self.amount, in_nats: unit.name == NATS }),
             // Details only say more about another metric.
-            None if panel.metric.has(Property::Detail) => None,
-            None => Some(self.amount / 100.0 * panel.full()?.estimate.value.abs()),
+            None if metric.has(Property::Detail) => None,
+            None if metric.pooling == Pooling::Perplexity => {
+                Some(Limit { amount: (self.amount / 100.0).ln_1p(), in_nats: true })
+            }
+            None => {
+                let full = panel.full()?.estimate.value;
+                Some(Limit { amount: self.amount / 100.0 * full.abs(), in_nats: false })
+            }
         }
     }
+}
+
+/// A distance in the scale in which losses of one panel are compared with it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    amount: f64,
+    /// Otherwise in the unit shown.
+    in_nats: bool,
+}
+
+/// 7.56 - 7.16 is a little more than 0.4.
+const ROUNDING: f64 = 1e-9;
+
+impl Limit {
+    /// Whether a loss is no more than the distance.
+    pub(super) fn allows(&self, loss: f64) -> bool {
+        loss <= self.amount + ROUNDING
+    }
+
+    /// What a point loses against the full cache.
+    pub(super) fn loss(&self, panel: &Panel, point: &Point) -> Option<Estimate> {
+        let to_full = point.to_full.as_ref()?;
+        Some(loss(&panel.metric, if self.in_nats { to_full.nats? } else { to_full.shown }))
+    }
+}
+
+/// A difference to the full cache such that what is worse is positive.
+pub(super) fn loss(metric: &Metric, to_full: Estimate) -> Estimate {
+    if metric.better == Better::Lower { to_full } else { to_full.turned() }
+}
+
+/// The three first digits of a number, without zeros at the end.
+fn three_digits(number: f64) -> String {
+    format!("{number:.2e}").parse().unwrap_or(number).to_string()
 }
 
 #[cfg(test)]
@@ -93,17 +153,33 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_distances_have_one_of_each_metric() {
+        let usual = Distance::usual();
+        let metrics: Vec<&str> = usual.iter().map(|distance| distance.unit.unwrap().metric).collect();
+        assert_eq!(metrics, ["nll", "f1", "rouge", "recall", "found"]);
+        // 7.56 / 7.16 = 1.055866.
+        assert!((usual[0].amount.exp() - 1.055866).abs() < 1e-6, "{:?}", usual[0]);
+    }
+
+    #[test]
+    fn amounts_have_three_digits() {
+        let amounts = [0.054364, 0.05, 0.4, 1.0, 12.0, 0.00012345, 0.0].map(three_digits);
+        assert_eq!(amounts, ["0.0544", "0.05", "0.4", "1", "12", "0.000123", "0"]);
+    }
+
+    #[test]
     fn distances_are_read_strictly() {
-        assert_eq!(distance("0.4ppl"), Distance { amount: 0.4, unit: Some(&UNITS[0]) });
+        assert_eq!(distance("0.05nats"), Distance { amount: 0.05, unit: Some(&UNITS[0]) });
+        assert_eq!(distance("0.4ppl"), Distance { amount: 0.4, unit: Some(&UNITS[1]) });
         assert_eq!(distance("5%"), Distance { amount: 5.0, unit: None });
         // The amount ends before the unit's own letters and digits.
         assert_eq!(distance("1f1").unit.unwrap().metric, "f1");
         let long = format!("{}ppl", "9".repeat(400));
-        for wrong in
-            ["", "0.4", "ppl", "-1f1", "0.4 ppl", "0.4PPL", "1.2.3f1", "NaNppl", "1e3ppl", "4%%", ".ppl", &long]
-        {
+        let wrong = ["", "0.4", "ppl", "-1f1", "0.4 ppl", "0.4PPL", "1.2.3f1", "NaNppl", "1e3ppl", "4%%", ".ppl"];
+        let wrong_nats = ["nats", "0.05nat", "0.05 nats", "-0.05nats", "0.05Nats", "5%nats", &long];
+        for wrong in wrong.into_iter().chain(wrong_nats) {
             let error = wrong.parse::<Distance>().unwrap_err();
-            assert!(error.contains("0.4ppl") && error.contains("5%"), "{wrong}: {error}");
+            assert!(error.contains("0.05nats") && error.contains("5%"), "{wrong}: {error}");
         }
     }
 }

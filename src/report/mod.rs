@@ -12,6 +12,7 @@ mod csv;
 pub(crate) mod curve;
 mod distance;
 mod distinct;
+mod enough;
 pub mod escape;
 mod export;
 mod figure_title;

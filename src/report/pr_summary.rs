@@ -40,7 +40,7 @@ mod tests {
         for expected in [
             "| within | truncate |",
             "- **Cache sizes:** 64, 128, 256, 512, 1024, 2048, 4096",
-            "| 0.4 PPL |",
+            "| 0.0544 nats (0.40 PPL here) |",
             "**512 (1/8)**",
             "## Perplexity: difference to full · Llama-2-7b-hf · pg19",
             "Full cache: 7.16. 100 samples from 100 clusters.",

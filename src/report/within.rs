@@ -1,53 +1,17 @@
-//! How small a cache may be: the smallest of each policy that stays within a distance of the full cache.
-//!
-//! Distances have units, and defaults from the paper's claims. Larger caches need not be better, so a size counts only if all
-//! larger ones that were measured are within the distance as well.
+//! How much cache is enough, as a table and in lines: what `enough` finds for each policy, panel and distance.
 
 use std::collections::BTreeMap;
 
-use super::distance::Distance;
-use super::interval::Estimate;
-use super::points::{self, Panel, Point};
+use indexmap::IndexSet;
+
+use super::distance::{Distance, Limit};
+use super::enough::{Enough, enough, not_stated};
+use super::points::{self, Panel};
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
-use crate::metric::Better;
-
-/// The smallest cache of one policy.
-struct Smallest<'p> {
-    size: Option<&'p Point>,
-    /// The smallest whose whole interval is within the distance; `None` where there are no intervals.
-    sure: Option<Option<&'p Point>>,
-}
-
-fn smallest<'p>(panel: &'p Panel, policy: &str, distance: f64) -> Option<Smallest<'p>> {
-    // What is lost, which is positive where it is worse.
-    let loss = |to_full: Estimate| if panel.metric.better == Better::Lower { to_full } else { to_full.turned() };
-    let sizes = || {
-        let of_policy = move |point: &&Point| point.policy == policy && point.cache_size.is_some();
-        panel
-            .points
-            .iter()
-            .filter(of_policy)
-            .filter_map(move |point| Some((point, loss(point.to_full.as_ref()?.shown))))
-    };
-    sizes().next()?;
-    // Points come by size, so from the largest down as long as all are within.
-    let from_largest = |loss: fn(Estimate) -> Option<f64>| {
-        let within = |to_full: Estimate| loss(to_full).is_some_and(|loss| loss <= distance + ROUNDING);
-        sizes().rev().take_while(|(_, to_full)| within(*to_full)).last().map(|(point, _)| point)
-    };
-    let has_intervals = sizes().any(|(_, to_full)| to_full.interval.is_some());
-    Some(Smallest {
-        size: from_largest(|loss| Some(loss.value)),
-        sure: has_intervals.then(|| from_largest(|loss| Some(loss.interval?.high))),
-    })
-}
-
-/// 7.56 - 7.16 is a little more than 0.4.
-const ROUNDING: f64 = 1e-9;
 
 /// What was asked of a panel: within how much of the full cache.
-type Wanted<'p> = (&'p Panel, &'p Distance, f64);
+type Wanted<'p> = (&'p Panel, &'p Distance, Limit);
 
 /// The panels of the keys that have a full cache and a metric of one of the distances.
 fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>> {
@@ -58,58 +22,138 @@ fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>>
     with_full.flat_map(of_panel).collect()
 }
 
-/// The policies that have a smallest cache to look for, in the order of the panels.
-fn policies<'p>(wanted: &[Wanted<'p>]) -> Vec<&'p str> {
-    let mut policies: Vec<&str> = Vec::new();
-    for (panel, _, within) in wanted {
-        for policy in panel.policies() {
-            if !policies.contains(&policy) && smallest(panel, policy, *within).is_some() {
-                policies.push(policy);
-            }
-        }
+/// How much cache is enough in one panel within one distance.
+struct Answer<'p> {
+    panel: &'p Panel,
+    distance: String,
+    /// By policy, in the panel's order.
+    found: Vec<(&'p str, Enough<'p>)>,
+    /// Why the sizes are not stated.
+    not_stated: Option<String>,
+}
+
+fn answers<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Answer<'p>> {
+    let answer = |(panel, distance, limit): Wanted<'p>| Answer {
+        panel,
+        distance: distance.shown(panel),
+        found: panel
+            .policies()
+            .into_iter()
+            .filter_map(|policy| Some((policy, enough(panel, policy, limit)?)))
+            .collect(),
+        not_stated: not_stated(panel, limit),
+    };
+    wanted(panels, distances).into_iter().map(answer).filter(|answer| !answer.found.is_empty()).collect()
+}
+
+/// Whether titles must say what a panel is of.
+fn are_several(panels: &[Panel]) -> bool {
+    panels.iter().any(|panel| panel.key != panels[0].key)
+}
+
+impl Answer<'_> {
+    /// Whether sizes are stated that have intervals.
+    fn has_intervals(&self) -> bool {
+        self.not_stated.is_none() && self.found.iter().any(|(_, found)| found.not_excluded.is_some())
     }
-    policies
+
+    /// What is not known where there are no intervals.
+    fn without_intervals(&self) -> Option<String> {
+        let is_without = |(_, found): &&(&str, Enough<'_>)| found.not_excluded.is_none();
+        let without: Vec<&str> = self.found.iter().filter(is_without).map(|(policy, _)| *policy).collect();
+        let whose = match without.len() {
+            0 => return None,
+            all if all == self.found.len() => String::new(),
+            _ => format!(" of {}", without.join(", ")),
+        };
+        Some(format!("how certain the sizes{whose} are is not known, as there are no intervals"))
+    }
+
+    /// The cell of a policy, in bold where no other needs less. Cut texts are no policy.
+    fn entry(&self, policy: &str) -> Option<Entry> {
+        let found = &self.found.iter().find(|(name, _)| *name == policy)?.1;
+        if self.not_stated.is_some() {
+            return Some(Entry::plain("not stated"));
+        }
+        let number = found.size().map(|size| with_share(size, self.panel.length));
+        Some(Entry {
+            number: number.unwrap_or_else(|| "no measured size is enough".to_owned()),
+            spread: found.not_excluded.as_ref().map(|sizes| match sizes.words() {
+                Some(sizes) => format!("not excluded: {sizes}"),
+                None => "all sizes excluded".to_owned(),
+            }),
+            bold: policy != "truncate" && found.size().is_some() && found.size() == self.best(),
+            partial: found.measured.is_some_and(|point| !point.complete),
+        })
+    }
+
+    /// The smallest size, if some policies need more.
+    fn best(&self) -> Option<u32> {
+        let own = self.found.iter().filter(|(policy, _)| *policy != "truncate");
+        let sizes: Vec<Option<u32>> = own.map(|(_, found)| found.size()).collect();
+        let best = sizes.iter().copied().flatten().min();
+        best.filter(|_| sizes.iter().any(|size| *size != best))
+    }
+
+    /// Sizes ascending, each with the policies for which it is enough; those without any come last.
+    fn by_size(&self) -> String {
+        let mut by_size: BTreeMap<(bool, u32), Vec<String>> = BTreeMap::new();
+        for (policy, found) in &self.found {
+            let sizes =
+                found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
+            let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
+            let place = (found.size().is_none(), found.size().unwrap_or_default());
+            by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
+        }
+        let each = by_size.into_iter().map(|((is_none, size), policies)| match is_none {
+            true => format!("no measured size for {}", policies.join(", ")),
+            false => format!("{} for {}", with_share(size, self.panel.length), policies.join(", ")),
+        });
+        each.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// The sheet of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
 /// of the distances.
 pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Sheet> {
-    let wanted = wanted(panels, distances);
-    let policies = policies(&wanted);
-    let several = panels.iter().any(|panel| panel.key != panels[0].key);
-    let mut notes: Vec<String> = Vec::new();
-    let mut lines = Vec::new();
-    for &(panel, distance, within) in wanted.iter().filter(|_| !policies.is_empty()) {
-        let title = panel.key.title(keys);
-        let name =
-            if several { format!("{} \u{B7} {title}", distance.shown(panel)) } else { distance.shown(panel) };
-        let found: Vec<_> = policies.iter().map(|policy| (*policy, smallest(panel, policy, within))).collect();
-        let size = |found: &Smallest<'_>| found.size.and_then(|point| point.cache_size);
-        let own = found.iter().filter(|(policy, _)| *policy != "truncate");
-        let sizes: Vec<Option<u32>> = own.filter_map(|(_, found)| found.as_ref().map(size)).collect();
-        let best = sizes.iter().flatten().min().filter(|best| sizes.iter().any(|size| *size != Some(**best)));
-        let cell = |(policy, found): &(&str, Option<Smallest<'_>>)| {
-            let found = found.as_ref()?;
-            let best = *policy != "truncate" && best.is_some() && size(found) == best.copied();
-            Some(Entry { bold: best, ..entry(found, panel.length) })
+    let answers = answers(panels, distances);
+    let policies: IndexSet<&str> =
+        answers.iter().flat_map(|answer| answer.found.iter().map(|(policy, _)| *policy)).collect();
+    let (mut lines, mut notes) = (Vec::new(), IndexSet::new());
+    for answer in &answers {
+        let title = answer.panel.key.title(keys);
+        let titled = |text: String| if are_several(panels) { format!("{title}: {text}") } else { text };
+        let name = match are_several(panels) {
+            true => format!("{} \u{B7} {title}", answer.distance),
+            false => answer.distance.clone(),
         };
-        lines.push(Line { name, cells: found.iter().map(cell).collect() });
-        let warning = points::few_clusters(panel.clusters);
-        let warning = warning.map(|warning| if several { format!("{title}: {warning}") } else { warning });
-        notes.extend(warning.filter(|warning| !notes.contains(warning)));
+        match &answer.not_stated {
+            Some(why) => notes.extend([format!("{name}: not stated, because {why}")]),
+            None => {
+                let warnings = [points::few_clusters(answer.panel.clusters), answer.without_intervals()];
+                notes.extend(warnings.into_iter().flatten().map(titled));
+            }
+        }
+        lines.push(Line { name, cells: policies.iter().map(|policy| answer.entry(policy)).collect() });
     }
+    let about_intervals = if answers.iter().any(Answer::has_intervals) { ABOUT_INTERVALS } else { "" };
     (!lines.is_empty()).then(|| Sheet {
         title: "How much cache is enough".to_owned(),
-        about: "For each policy the smallest measured cache that stays within the distance of the full cache, as do all larger \
-                ones, with its share of the sample's length. \"Whole interval\" is the same if the whole paired 95 % bootstrap \
-                interval has to stay within the distance. The smallest of each line is bold."
-            .to_owned(),
+        about: format!("{ABOUT}{about_intervals}"),
         corner: "within",
         grid: Grid { columns: policies.into_iter().map(str::to_owned).collect(), lines },
         bold: "smallest",
-        notes,
+        notes: notes.into_iter().collect(),
     })
 }
+
+const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
+                     cache, as do all larger ones, with its share of the sample's length. The smallest of each line is \
+                     bold.";
+const ABOUT_INTERVALS: &str = " \"Not excluded\" are the measured sizes that could be enough by the paired 95 % interval \
+                               of each loss: from the first of them on, some of every interval is within the distance; \
+                               from the last of them on, all of it is. \"Or more\": at the largest measured size not all \
+                               of it is.";
 
 /// The distances within which nothing was measured, a sentence each.
 pub(super) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
@@ -122,42 +166,24 @@ pub(super) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String
     missing.map(note).collect()
 }
 
-/// One line for each panel and distance: sizes ascending, each with the policies for which it is enough.
+/// One line for each panel and distance; where sizes that are not excluded are in brackets, a last line says so.
 pub(super) fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
-    let several = panels.iter().any(|panel| panel.key != panels[0].key);
-    let line = |(panel, distance, within): Wanted<'_>| {
-        // Policies by the size that is enough; those without any come last.
-        let mut by_size: BTreeMap<(bool, u32), Vec<&str>> = BTreeMap::new();
-        for policy in panel.policies() {
-            let Some(found) = smallest(panel, policy, within) else { continue };
-            let size = found.size.and_then(|point| point.cache_size);
-            by_size.entry((size.is_none(), size.unwrap_or_default())).or_default().push(policy);
-        }
-        let each = by_size.into_iter().map(|((is_none, size), policies)| match is_none {
-            true => format!("no measured size for {}", policies.join(", ")),
-            false => format!("{} for {}", with_share(size, panel.length), policies.join(", ")),
-        });
-        let each = each.collect::<Vec<_>>().join("; ");
-        let title = if several { format!(" \u{B7} {}", panel.key.title(keys)) } else { String::new() };
-        (!each.is_empty()).then(|| format!("at most {} from full{title}: {each}", distance.shown(panel)))
+    let answers = answers(panels, distances);
+    let line = |answer: &Answer<'_>| {
+        let title = match are_several(panels) {
+            true => format!(" \u{B7} {}", answer.panel.key.title(keys)),
+            false => String::new(),
+        };
+        let sizes = match (&answer.not_stated, answer.without_intervals()) {
+            (Some(why), _) => format!("not stated, because {why}"),
+            (None, Some(without)) => format!("{}; {without}", answer.by_size()),
+            (None, None) => answer.by_size(),
+        };
+        format!("at most {} from full{title}: {sizes}", answer.distance)
     };
-    wanted(panels, distances).into_iter().filter_map(line).collect()
-}
-
-fn entry(found: &Smallest<'_>, length: Option<u32>) -> Entry {
-    let size = |point: &Point| point.cache_size.unwrap_or_default();
-    let number = |point| with_share(size(point), length);
-    let spread = match (found.size, found.sure) {
-        (Some(_), Some(Some(sure))) => Some(format!("whole interval: {}", size(sure))),
-        (Some(_), Some(None)) => Some("whole interval: no size".to_owned()),
-        _ => None,
-    };
-    Entry {
-        number: found.size.map_or_else(|| "no measured size is enough".to_owned(), number),
-        spread,
-        bold: false,
-        partial: found.size.is_some_and(|point| !point.complete),
-    }
+    let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
+    let brackets = answers.iter().any(Answer::has_intervals).then(|| brackets.to_owned());
+    answers.iter().map(line).chain(brackets).collect()
 }
 
 /// A size and, where the samples have one length, its share of that.
@@ -186,23 +212,31 @@ mod tests {
     }
 
     /// By policy, what stands in the only line.
-    fn answers(sheet: &Sheet) -> Vec<(&str, &str, Option<&str>)> {
+    fn in_line(sheet: &Sheet) -> Vec<(&str, &str, Option<&str>)> {
         let [line] = &sheet.grid.lines[..] else { panic!("one line expected") };
         let cells = line.cells.iter().map(|cell| cell.as_ref().unwrap());
         let answers = sheet.grid.columns.iter().zip(cells);
         answers.map(|(policy, entry)| (policy.as_str(), entry.number.as_str(), entry.spread.as_deref())).collect()
     }
 
+    /// The sizes of a table like the paper's, whose perplexities are multiplied.
+    fn like_the_paper(scale: f64, asked: &[Distance]) -> (String, Vec<(String, String)>) {
+        let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", scale, 100));
+        let sheet = sheet(&panels, &[panels[0].key.clone()], asked).unwrap();
+        let found = in_line(&sheet).into_iter().map(|(policy, size, _)| (policy.to_owned(), size.to_owned()));
+        (sheet.grid.lines[0].name.clone(), found.collect())
+    }
+
+    fn named<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {
+        expected.into_iter().map(|(policy, size)| (policy.to_owned(), size.to_owned())).collect()
+    }
+
     #[test]
     fn the_paper_s_table_says_an_eighth_for_tova() {
-        let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 100));
-        let keys = [panels[0].key.clone()];
-        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
-        assert_eq!(sheet.grid.lines[0].name, "0.4 PPL");
-        let found: Vec<(&str, &str)> =
-            answers(&sheet).into_iter().map(|(policy, size, _)| (policy, size)).collect();
-        // Against 7.16: 7.41 at 512; 7.46, 7.49, 7.50 and 7.52 at 1024; 7.50 at 2048; window only at full size.
-        let expected = [
+        // At 7.16 the usual distance is 0.4 perplexity: ln(7.56 / 7.16) = 0.0544. 7.41 at 512 are ln(7.41 / 7.16) = 0.0343;
+        // 7.46, 7.49, 7.50 and 7.52 at 1024 from 0.0410 to 0.0491; 7.50 at 2048; window only at full size. The next smaller
+        // ones are 7.71 (0.0740), 7.73, 7.75, 7.76 (from 0.0766), 7.90, 8.04 and 240.
+        let expected = named([
             ("truncate", "2048 (1/2)"),
             ("window", "4096 (whole text)"),
             ("window+1", "1024 (1/4)"),
@@ -211,29 +245,54 @@ mod tests {
             ("tova-head", "1024 (1/4)"),
             ("tova", "512 (1/8)"),
             ("tova+4", "512 (1/8)"),
-        ];
-        assert_eq!(found, expected);
+        ]);
+        let usual = Distance::usual();
+        assert_eq!(like_the_paper(1.0, &usual), ("0.0544 nats (0.40 PPL here)".to_owned(), expected.clone()));
+        assert_eq!(like_the_paper(1.0, &[distance("0.4ppl")]), ("0.4 PPL".to_owned(), expected.clone()));
+        // The same losses where perplexities are twice as high: 0.4 of them would be half as much, 0.2 in the paper's.
+        assert_eq!(like_the_paper(2.0, &usual), ("0.0544 nats (0.80 PPL here)".to_owned(), expected));
+        let in_perplexity = named([
+            ("truncate", "4096 (whole text)"),
+            ("window", "4096 (whole text)"),
+            ("window+1", "2048 (1/2)"),
+            ("window+4", "2048 (1/2)"),
+            ("h2o", "2048 (1/2)"),
+            ("tova-head", "2048 (1/2)"),
+            ("tova", "1024 (1/4)"),
+            ("tova+4", "1024 (1/4)"),
+        ]);
+        assert_eq!(like_the_paper(2.0, &[distance("0.4ppl")]).1, in_perplexity);
+        // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
+        let (name, relative) = like_the_paper(1.0, &[distance("5%")]);
+        let sizes = [4, 5, 6].map(|policy: usize| relative[policy].1.as_str());
+        assert_eq!((name.as_str(), sizes), ("5 % of perplexity", ["1024 (1/4)", "2048 (1/2)", "512 (1/8)"]));
+    }
+
+    #[test]
+    fn a_line_names_sizes_and_those_not_excluded() {
+        let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 100);
+        let all = panels(&rows);
+        let keys = [all[0].key.clone()];
+        let sheet = sheet(&all, &keys, &Distance::usual()).unwrap();
         let bold = sheet.grid.lines[0].cells.iter().flatten().filter(|entry| entry.bold).count();
         assert_eq!(bold, 2, "tova and tova+4");
-        // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
-        let relative = super::sheet(&panels, &keys, &[distance("5%")]).unwrap();
-        assert_eq!(relative.grid.lines[0].name, "5 % of perplexity");
-        let found = answers(&relative);
-        assert_eq!((found[4].1, found[5].1, found[6].1), ("1024 (1/4)", "2048 (1/2)", "512 (1/8)"));
-        // The same in a line, and that no size is enough where none is.
-        let [line] = &in_short(&panels, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        // A hundred books that lose between 0.75 and 1.25 of the mean: its interval is narrower than from one size to the next.
+        let tova = in_line(&sheet)[6];
+        assert_eq!(tova, ("tova", "512 (1/8)", Some("not excluded: 512")));
+        let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
         assert_eq!(
-            line,
-            "at most 0.4 PPL from full: 512 (1/8) for tova, tova+4; 1024 (1/4) for window+1, window+4, h2o, tova-head; \
-             2048 (1/2) for truncate; 4096 (whole text) for window"
+            in_short(&all, &keys, &Distance::usual()),
+            [
+                "at most 0.0544 nats (0.40 PPL here) from full: 512 (1/8) for tova [512], tova+4 [512]; 1024 (1/4) for \
+                 window+1 [1024], window+4 [1024], h2o [1024], tova-head [1024]; 2048 (1/2) for truncate [2048]; \
+                 4096 (whole text) for window [4096]",
+                brackets
+            ]
         );
-        let window: Vec<Row> = table_3("m", 1.0, 100)
-            .into_iter()
-            .filter(|row| row.policy == "full" || (row.policy == "window" && row.cache_size < Some(4096)))
-            .collect();
-        let panels = super::super::fixture::panels(&window);
-        let [line] = &in_short(&panels, &keys, &Distance::usual())[..] else { panic!("one line expected") };
-        assert_eq!(line, "at most 0.4 PPL from full: no measured size for window");
+        let small = |row: &Row| row.policy == "window" && row.cache_size < Some(4096);
+        let window: Vec<Row> = rows.into_iter().filter(|row| row.policy == "full" || small(row)).collect();
+        let expected = "at most 0.0544 nats (0.40 PPL here) from full: no measured size for window [none]";
+        assert_eq!(in_short(&panels(&window), &keys, &Distance::usual()), [expected, brackets]);
     }
 
     #[test]
@@ -243,50 +302,52 @@ mod tests {
         let keys = [panels[0].key.clone(), panels[1].key.clone()];
         let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
         let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
-        assert_eq!(names, ["0.4 PPL · one · pg19", "0.4 PPL · two · pg19"]);
+        assert_eq!(
+            names,
+            ["0.0544 nats (0.40 PPL here) · one · pg19", "0.0544 nats (0.40 PPL here) · two · pg19"]
+        );
     }
 
-    /// Two books; a policy's loss at a size in each.
-    fn losses(policy: &str, losses: &[(u32, [f64; 2])]) -> Vec<Row> {
-        let at = |size: Option<u32>, [a, b]: [f64; 2]| {
-            let samples = [("a", 0.8 - a / 100.0, 1.0), ("b", 0.8 - b / 100.0, 1.0)];
-            let policy = if size.is_some() { policy } else { "full" };
-            changed(cell("f1", policy, size, &samples), |row| row.length = 1000)
+    /// F1 of a full cache, of `tova` at 512 and of the commonest answer; one value for each book.
+    fn answered(full: &[f64], tova: &[f64], commonest: &[f64]) -> Vec<Row> {
+        let at = |metric: &str, policy: &str, size, books: &[f64]| {
+            let named = ["a", "b", "c", "d"].into_iter().zip(books);
+            let samples: Vec<(&str, f64, f64)> = named.map(|(book, f1)| (book, f1 / 100.0, 1.0)).collect();
+            changed(cell(metric, policy, size, &samples), |row| row.length = 1000)
         };
-        let sized = losses.iter().flat_map(|(size, values)| at(Some(*size), *values));
-        at(None, [0.0; 2]).into_iter().chain(sized).collect()
+        let full_size = [at("f1", "full", None, full), at("f1_trivial", "full", None, commonest)].concat();
+        [full_size, at("f1", "tova", Some(512), tova)].concat()
     }
 
     #[test]
-    fn sizes_count_only_if_all_larger_ones_are_within() {
-        // Of two books the interval's ends are the books: at 512 the mean loses 0.5, one of the books 2.
-        let mut all = losses(
-            "tova",
-            &[(64, [0.2, 0.2]), (128, [5.0, 5.0]), (512, [-1.0, 2.0]), (600, [0.5, 0.5]), (1024, [0.0, 0.0])],
-        );
-        all.extend(losses("window", &[(512, [3.0, 3.0]), (1024, [3.0, 3.0])]));
-        all.extend(losses("h2o", &[(512, [0.9, 1.0])]));
-        all.extend(losses("mine", &[(512, [0.0, 1.9])]));
-        let panels = panels(&all);
-        let keys = [panels[0].key.clone()];
-        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
-        // That 64 is within by luck does not count: 128 is not.
-        let expected = [
-            ("tova", "512 (51.2 %)", Some("whole interval: 600")),
-            ("window", "no measured size is enough", None),
-            ("h2o", "512 (51.2 %)", Some("whole interval: 512")),
-            ("mine", "512 (51.2 %)", Some("whole interval: no size")),
-        ];
-        assert_eq!(answers(&sheet), expected);
-        assert_eq!(sheet.notes.len(), 1, "{:?}", sheet.notes);
-        assert!(sheet.notes[0].contains("2 clusters only"), "{:?}", sheet.notes);
-        // A gain is never too far.
-        let gain = super::sheet(
-            &super::super::fixture::panels(&losses("tova", &[(64, [-9.0, -9.0])])),
-            &keys,
-            &[distance("0f1")],
-        );
-        assert_eq!(answers(&gain.unwrap())[0], ("tova", "64 (6.4 %)", Some("whole interval: 64")));
+    fn without_intervals_the_sheet_says_that_certainty_is_not_known() {
+        let all = panels(&answered(&[80.0; 2], &[79.5, 80.0], &[5.0; 2]));
+        let keys = [all[0].key.clone()];
+        let sheet = sheet(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&sheet), [("tova", "512 (51.2 %)", None)]);
+        let [clusters, unknown] = &sheet.notes[..] else { panic!("two notes expected: {:?}", sheet.notes) };
+        assert!(clusters.starts_with("no intervals: 2 clusters"), "{clusters}");
+        assert!(unknown.contains("is not known") && !sheet.about.contains("excluded"), "{sheet:?}");
+        let [line] = &in_short(&all, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert!(line.contains("512 (51.2 %) for tova; ") && line.contains(unknown), "{line}");
+    }
+
+    #[test]
+    fn a_full_cache_no_better_than_a_trivial_answer_has_no_smallest_cache() {
+        let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[12.0, 5.0, 5.0, 5.0]));
+        let keys = [all[0].key.clone()];
+        let sheet = sheet(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&sheet), [("tova", "not stated", None)]);
+        let why = "full (11.00) is not above the commonest answer (6.75) at 95 %: the difference is +4.25 [-1.00, +6.00]";
+        assert_eq!(sheet.notes, [format!("1 F1: not stated, because {why}")]);
+        assert!(!sheet.about.contains("excluded"), "{}", sheet.about);
+        let line = format!("at most 1 F1 from full: not stated, because {why}");
+        assert_eq!(in_short(&all, &keys, &Distance::usual()), [line]);
+        // Clearly above it, the size is stated.
+        let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[5.0; 4]));
+        let sheet = super::sheet(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&sheet), [("tova", "512 (51.2 %)", Some("not excluded: 512"))]);
+        assert_eq!(sheet.notes.len(), 1, "four clusters only: {:?}", sheet.notes);
     }
 
     #[test]
