@@ -9,6 +9,8 @@ mod claim;
 mod claims;
 mod exhibit;
 mod figures;
+mod leads;
+mod long_texts;
 mod measure;
 mod numbers;
 mod published;
