@@ -230,6 +230,6 @@ mod tests {
         assert_eq!(decisive(&[(0.0, 0.2), (0.4, 0.6), (0.2, 0.4)]), Some((0.5, Held)));
         // One wide interval leaves it open, and one outside decides.
         assert_eq!(decisive(&[(0.7, 0.9), (-1.0, 2.0)]), Some((0.5, NotDecided)));
-        assert_eq!(decisive(&[(0.0, 3.0), (1.1, 1.3), (0.7, 0.9)]), Some((1.2, NotHeld)));
+        assert_eq!(decisive(&[(0.0, 3.0), (1.25, 1.75), (0.7, 0.9)]), Some((1.5, NotHeld)));
     }
 }
