@@ -97,13 +97,20 @@ fn numbers(sizes: &[u32]) -> String {
     listed(&sizes.iter().map(u32::to_string).collect::<Vec<_>>())
 }
 
+/// A policy against each of the others at each size that has both.
+fn all_leads(panel: &Panel, policy: &str, others: &Others) -> Vec<Lead> {
+    let of_size = |size: u32| others.all().filter_map(move |other| lead(panel, policy, other, size));
+    sizes(panel).into_iter().flat_map(of_size).collect()
+}
+
+fn has(leads: &[Lead], name: &str, size: u32) -> bool {
+    leads.iter().any(|lead| lead.against == name && lead.size == size)
+}
+
 /// Whether a policy is better than others at every size.
 pub(super) fn leads(panel: &Panel, policy: &str, others: &Others) -> Option<Observation> {
-    let sizes = sizes(panel);
-    let of_size = |size: &u32| others.all().filter_map(|other| lead(panel, policy, other, *size)).collect();
-    let leads: Vec<Lead> = sizes.iter().flat_map::<Vec<Lead>, _>(of_size).collect();
-    let has = |name: &str, size: u32| leads.iter().any(|lead| lead.against == name && lead.size == size);
-    let (coverage, is_complete) = others.coverage(&sizes, has);
+    let leads = all_leads(panel, policy, others);
+    let (coverage, is_complete) = others.coverage(&sizes(panel), |name, size| has(&leads, name, size));
     let value = |lead: &Lead| natural(&lead.difference).value;
     // The one that decides, and among alike the nearest.
     let nearest = leads.iter().min_by(|a, b| b.verdict().cmp(&a.verdict()).then(value(a).total_cmp(&value(b))))?;
@@ -133,31 +140,27 @@ pub(super) fn leads(panel: &Panel, policy: &str, others: &Others) -> Option<Obse
 
 /// Whether Window+4 is better than all other baselines at more than half of the sizes. The number is how many these are.
 pub(super) fn best_baseline(panel: &Panel) -> Option<Observation> {
-    let sizes = sizes(panel);
-    let lead_over = |other: &'static str, size: u32| lead(panel, BEST_BASELINE, other, size);
-    let find = |name: &str| OTHER_BASELINES.all().find(|other| *other == name);
-    let has = |name: &str, size: u32| find(name).and_then(|other| lead_over(other, size)).is_some();
-    let (coverage, _) = OTHER_BASELINES.coverage(&sizes, has);
+    let (sizes, others) = (sizes(panel), &OTHER_BASELINES);
+    let leads = all_leads(panel, BEST_BASELINE, others);
     let at_size = |size: &u32| {
-        let worst =
-            OTHER_BASELINES.all().filter_map(|other| lead_over(other, *size)).map(|lead| lead.verdict()).max()?;
-        let is_complete = OTHER_BASELINES.named.iter().all(|other| lead_over(other, *size).is_some());
+        let worst = leads.iter().filter(|lead| lead.size == *size).map(Lead::verdict).max()?;
+        let is_complete = others.named.iter().all(|name| has(&leads, name, *size));
         Some(if is_complete { worst } else { worst.max(Verdict::NotDecided) })
     };
     let verdicts: Vec<Verdict> = sizes.iter().filter_map(at_size).collect();
     let count = |wanted: Verdict| verdicts.iter().filter(|verdict| **verdict == wanted).count();
-    let (best, not_best) = (count(Verdict::Held), count(Verdict::NotHeld));
-    let verdict = match sizes.len() {
-        all if 2 * best > all => Verdict::Held,
-        all if 2 * not_best >= all => Verdict::NotHeld,
+    let (all, best, not_best) = (sizes.len(), count(Verdict::Held), count(Verdict::NotHeld));
+    let verdict = match all {
+        _ if 2 * best > all => Verdict::Held,
+        _ if 2 * not_best >= all => Verdict::NotHeld,
         _ => Verdict::NotDecided,
     };
     let said = format!(
-        "{BEST_BASELINE} is better than all of them at {best} of {} cache sizes, worse than one of them at {not_best}, not \
-         told apart from the best at {}; {coverage}",
-        sizes.len(),
-        sizes.len() - best - not_best
+        "{BEST_BASELINE} is better than all of them at {best} of {all} cache sizes, worse than one of them at {not_best}, \
+         not told apart from the best at {}; {}",
+        all - best - not_best,
+        others.coverage(&sizes, |name, size| has(&leads, name, size)).0
     );
     let estimate = Estimate { value: best as f64, interval: None };
-    (!verdicts.is_empty()).then_some(Observation { estimate, verdict, said })
+    (!leads.is_empty()).then_some(Observation { estimate, verdict, said })
 }
