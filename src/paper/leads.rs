@@ -112,30 +112,27 @@ pub(super) fn leads(panel: &Panel, policy: &str, others: &Others) -> Option<Obse
     let leads = all_leads(panel, policy, others);
     let (coverage, is_complete) = others.coverage(&sizes(panel), |name, size| has(&leads, name, size));
     let value = |lead: &Lead| natural(&lead.difference).value;
-    // The one that decides, and among alike the nearest.
-    let nearest = leads.iter().min_by(|a, b| b.verdict().cmp(&a.verdict()).then(value(a).total_cmp(&value(b))))?;
+    // The least favourable of those that decide.
+    let decisive =
+        leads.iter().min_by(|a, b| b.verdict().cmp(&a.verdict()).then(value(a).total_cmp(&value(b))))?;
     let count = |wanted: Outcome| leads.iter().filter(|lead| lead.outcome == wanted).count();
     let equal = match count(Outcome::Equal) {
         0 => String::new(),
         equal => format!(", equal in {equal}"),
     };
-    let which = match nearest.verdict() {
-        Verdict::Held => "nearest",
-        Verdict::NotDecided => "nearest of those not told apart",
-        Verdict::NotHeld => "farthest ahead",
-    };
+    let of_these = if decisive.verdict() == Verdict::NotDecided { " of these" } else { "" };
     let said = format!(
-        "{policy} is better in {} of {} comparisons, worse in {}{equal}, not told apart in {}; {which}: {} is {} than \
-         {policy}; {coverage}",
+        "{policy} is better in {} of {} comparisons, worse in {}{equal}, not told apart in {}; the least \
+         favourable{of_these}: {} is {} than {policy}; {coverage}",
         count(Outcome::Better),
         leads.len(),
         count(Outcome::Worse),
         count(Outcome::NoClearDifference),
-        with(nearest.against, nearest.size),
-        apart(&panel.metric, &nearest.difference, ["better", "worse"]),
+        with(decisive.against, decisive.size),
+        apart(&panel.metric, &decisive.difference, ["better", "worse"]),
     );
-    let verdict = if is_complete { nearest.verdict() } else { nearest.verdict().max(Verdict::NotDecided) };
-    Some(Observation { estimate: natural(&nearest.difference), verdict, said })
+    let verdict = if is_complete { decisive.verdict() } else { decisive.verdict().max(Verdict::NotDecided) };
+    Some(Observation { estimate: natural(&decisive.difference), verdict, said })
 }
 
 /// Whether Window+4 is better than all other baselines at more than half of the sizes. The number is how many these are.
