@@ -180,8 +180,8 @@ fn sheet(claims: &[Checked]) -> Sheet {
                 decided: the limit is in the interval, or there are too few clusters (4 for an interval, 6 to tell policies \
                 apart). A claim that one policy is better than others is held where it is told apart from each of them \
                 (sign-flip test among all pairs of the table, while an interval is of one pair), not held where one of them \
-                is told apart as better, and not decided where one was not measured. A claim counts as held if it is in every setting that measured it. The \
-                limits leave room around the paper's numbers, so that its own tables pass."
+                is told apart as better, and not decided where one was not measured. A claim counts as held if it is in every \
+                setting that measured it. The limits leave room around the paper's numbers, so that its own tables pass."
             .to_owned(),
         corner: CLAIM,
         grid: Grid {

@@ -111,8 +111,8 @@ fn only_measured_claims_are_counted_each_in_sentences() {
     let [start, end] = ["tova with 512 entries is 0.0343 nats", "(0.25 perplexity) above the full cache"];
     assert!(here.starts_with(&format!("{start} [")) && here.ends_with(end), "{here}");
     assert_eq!(paper, format!("{start} {end}"));
-    let better = "tova is better in 30 of 30 comparisons, worse in 0, not told apart in 0; the least favourable: window+4 with 2048 \
-                  entries is 0.0180 nats [";
+    let better = "tova is better in 30 of 30 comparisons, worse in 0, not told apart in 0; the least favourable: \
+                  window+4 with 2048 entries is 0.0180 nats [";
     assert!(cells(1)[1].starts_with(better), "{}", cells(1)[1]);
     let compared = "(0.13 perplexity) worse than tova; compared: truncate, window, window+4, h2o and window+1, at 64, 128, \
                     256, 512, 1024 and 2048";
