@@ -181,7 +181,7 @@ fn sheet(claims: &[Checked]) -> Sheet {
                 apart). A claim that one policy is better than others is held where it is told apart from each of them \
                 (sign-flip test among all pairs of the table, while an interval is of one pair), not held where one of them \
                 is told apart as better, and not decided where one was not measured. A claim counts as held if it is in every \
-                setting that measured it. The limits leave room around the paper's numbers, so that its own tables pass."
+                setting that measured it. The limits leave room around the paper's numbers."
             .to_owned(),
         corner: CLAIM,
         grid: Grid {
