@@ -1,29 +1,37 @@
-//! A statement of the paper that rows can confirm or contradict: its limit, what was found, and whether it holds.
+//! A statement of the paper that rows can confirm or contradict: its limit, what was found, and the verdict.
 //!
-//! The value decides; where its interval reaches to the other side of the limit, that is said.
+//! Intervals decide. Where one reaches beyond the limit but not wholly, the rows do not say which it is.
 
 use std::collections::BTreeSet;
 
 use super::claims::CLAIMS;
 use super::exhibit::Sweeps;
 use super::{Evidence, numbers};
-use crate::report::{CLAIM, Entry, Estimate, Grid, Line, Sheet};
+use crate::report::{CLAIM, Entry, Estimate, Grid, Interval, Line, Sheet};
+
+/// What rows say of a claim; of several verdicts the last in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    Held,
+    NotDecided,
+    NotHeld,
+}
 
 /// What a number must be for the claim to hold.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Threshold {
+pub(super) enum Limit {
     AtMost(f64),
     AtLeast(f64),
-    Below(f64),
     Above(f64),
     /// From the first to the second, both included.
     Within(f64, f64),
 }
 
-/// A number and a clause that says what it is, such as "tova with 512 entries is 0.25 perplexity worse than the full cache".
+/// A number, what it says of the claim, and a sentence such as "tova with 512 entries is 0.0343 nats above the full cache".
 #[derive(Clone, Debug)]
 pub(super) struct Observation {
     pub(super) estimate: Estimate,
+    pub(super) verdict: Verdict,
     pub(super) said: String,
 }
 
@@ -35,7 +43,6 @@ pub(super) struct Claim {
     /// What measures it.
     sweeps: Sweeps,
     pub(super) statement: &'static str,
-    threshold: Threshold,
     measure: fn(&Evidence<'_>) -> Vec<Finding>,
 }
 
@@ -51,10 +58,9 @@ pub(super) struct Checked {
 pub(super) const fn claim(
     sweeps: Sweeps,
     statement: &'static str,
-    threshold: Threshold,
     measure: fn(&Evidence<'_>) -> Vec<Finding>,
 ) -> Claim {
-    Claim { sweeps, statement, threshold, measure }
+    Claim { sweeps, statement, measure }
 }
 
 /// All claims, with what was measured of each.
@@ -75,44 +81,64 @@ pub(super) fn sheets(rows: &Evidence<'_>) -> Vec<Sheet> {
     is_measured.then(|| sheet(&claims)).into_iter().collect()
 }
 
-impl Threshold {
-    fn holds(self, value: f64) -> bool {
+impl Verdict {
+    fn word(self) -> &'static str {
         match self {
-            Self::AtMost(most) => value <= most,
-            Self::AtLeast(least) => value >= least,
-            Self::Below(end) => value < end,
-            Self::Above(end) => value > end,
-            Self::Within(least, most) => (least..=most).contains(&value),
+            Self::Held => "held",
+            Self::NotDecided => "not decided",
+            Self::NotHeld => "not held",
         }
     }
 }
 
-impl Claim {
-    /// Whether it holds, and whether its interval says so too.
-    pub(super) fn verdict(&self, estimate: &Estimate) -> &'static str {
-        let holds = self.threshold.holds(estimate.value);
-        let ends = estimate.interval.map(|interval| [interval.low, interval.high]);
-        let is_open = ends.into_iter().flatten().any(|end| self.threshold.holds(end) != holds);
-        match (holds, is_open) {
-            (true, false) => "holds",
-            (true, true) => "holds, but its interval reaches beyond the limit",
-            (false, false) => "does not hold",
-            (false, true) => "does not hold, but its interval reaches the limit",
+impl Limit {
+    /// What an interval says; nothing is decided without one.
+    pub(super) fn verdict(self, estimate: &Estimate) -> Verdict {
+        let Some(Interval { low, high }) = estimate.interval else { return Verdict::NotDecided };
+        let (inside, outside) = match self {
+            Self::AtMost(most) => (high <= most, low > most),
+            Self::AtLeast(least) => (low >= least, high < least),
+            Self::Above(end) => (low > end, high <= end),
+            Self::Within(least, most) => (low >= least && high <= most, low > most || high < least),
+        };
+        match (inside, outside) {
+            (true, _) => Verdict::Held,
+            (_, true) => Verdict::NotHeld,
+            _ => Verdict::NotDecided,
         }
+    }
+
+    /// How far inside the limit a number is; negative outside.
+    fn margin(self, value: f64) -> f64 {
+        match self {
+            Self::AtMost(most) => most - value,
+            Self::AtLeast(end) | Self::Above(end) => value - end,
+            Self::Within(least, most) => (value - least).min(most - value),
+        }
+    }
+
+    pub(super) fn observe(self, estimate: Estimate, said: String) -> Observation {
+        Observation { estimate, verdict: self.verdict(&estimate), said }
+    }
+
+    /// Of observations that must all be inside the limit, the one that decides: the nearest to it of those with the last
+    /// verdict.
+    pub(super) fn decisive(self, all: impl Iterator<Item = Observation>) -> Option<Observation> {
+        let margin = |observed: &Observation| self.margin(observed.estimate.value);
+        all.min_by(|a, b| b.verdict.cmp(&a.verdict).then(margin(a).total_cmp(&margin(b))))
     }
 }
 
 impl Checked {
-    /// Whether it was measured and holds in every setting that measured it.
-    fn holds(&self) -> bool {
-        let holds = |(_, observed): &Finding| self.claim.threshold.holds(observed.estimate.value);
-        !self.findings.is_empty() && self.findings.iter().all(holds)
+    /// The verdict over all settings that measured it; `None` where none did.
+    fn verdict(&self) -> Option<Verdict> {
+        self.findings.iter().map(|(_, observed)| observed.verdict).max()
     }
 
     fn line(&self, (title, observed): &Finding, several: bool) -> Line {
         let here = if several { format!("{title}: {}", observed.said) } else { observed.said.clone() };
         let cells = vec![
-            Some(Entry::plain(self.claim.verdict(&observed.estimate))),
+            Some(Entry::plain(observed.verdict.word())),
             Some(Entry::plain(here)),
             self.printed.as_ref().map(|printed| Entry::plain(&printed.said)),
         ];
@@ -120,17 +146,17 @@ impl Checked {
     }
 }
 
-/// `3 of 5 measured claims hold; 13 need other models or tasks`.
+/// `3 held, 1 not held, 1 not decided of 5 measured; 13 need other models or tasks`.
 fn counted(claims: &[Checked]) -> String {
-    let measured = claims.iter().filter(|claim| !claim.findings.is_empty()).count();
-    let held = claims.iter().filter(|claim| claim.holds()).count();
-    let verb = if held == 1 { "holds" } else { "hold" };
-    let missing = match claims.len() - measured {
+    let of = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
+    let count = |verdict: Verdict| format!("{} {}", of(Some(verdict)), verdict.word());
+    let counts = [Verdict::Held, Verdict::NotHeld, Verdict::NotDecided].map(count).join(", ");
+    let missing = match of(None) {
         0 => String::new(),
         1 => "; 1 needs another model or task".to_owned(),
         missing => format!("; {missing} need other models or tasks"),
     };
-    format!("{held} of {measured} measured claims {verb}{missing}")
+    format!("{counts} of {} measured{missing}", claims.len() - of(None))
 }
 
 /// The measured claims as a table of sentences, with the sweeps that would measure the others.
@@ -150,12 +176,16 @@ fn sheet(claims: &[Checked]) -> Sheet {
     Sheet {
         title: format!("Claims of the paper: {}", counted(claims)),
         about: "What \"Transformers are Multi-State RNNs\" (arXiv 2401.06104) says of its models, and what these rows say of \
-                theirs. A claim is counted as holding if it does in every setting that measured it. Where the paper gives \
-                no number, the limit is a reading of its words."
+                theirs. Held: the whole 95 % interval, in brackets, is inside the limit. Not held: all of it is outside. Not \
+                decided: the limit is in the interval, or there are too few clusters (4 for an interval, 6 to tell policies \
+                apart). A claim that one policy is better than others is held where it is told apart from each of them \
+                (sign-flip test among all pairs of the table, while an interval is of one pair), not held where one of them \
+                is told apart as better, and not decided where one was not measured. A claim counts as held if it is in every \
+                setting that measured it. The limits leave room around the paper's numbers."
             .to_owned(),
         corner: CLAIM,
         grid: Grid {
-            columns: ["holds here", "measured here", "in the paper's own tables"].map(str::to_owned).to_vec(),
+            columns: ["verdict", "measured here", "in the paper's own tables"].map(str::to_owned).to_vec(),
             lines: lines.collect(),
         },
         bold: "",
@@ -166,17 +196,40 @@ fn sheet(claims: &[Checked]) -> Sheet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Interval;
+    use Verdict::{Held, NotDecided, NotHeld};
+
+    fn estimate(low: f64, high: f64) -> Estimate {
+        Estimate { value: f64::midpoint(low, high), interval: Some(Interval { low, high }) }
+    }
 
     #[test]
-    fn the_value_decides_and_the_interval_may_leave_it_open() {
-        let claim = claim(("", &[]), "near", Threshold::AtMost(0.4), |_| Vec::new());
-        let words = |value, low, high| claim.verdict(&Estimate { value, interval: Some(Interval { low, high }) });
-        assert_eq!(words(0.25, 0.2, 0.3), "holds");
-        assert_eq!(words(0.4, 0.3, 0.45), "holds, but its interval reaches beyond the limit");
-        assert_eq!(words(0.5, 0.35, 0.6), "does not hold, but its interval reaches the limit");
-        assert_eq!(words(0.5, 0.45, 0.6), "does not hold");
-        assert_eq!(claim.verdict(&Estimate { value: f64::NAN, interval: None }), "does not hold");
-        assert!(Threshold::Within(73.0, 76.0).holds(76.0) && !Threshold::Below(0.5).holds(0.5));
+    fn the_interval_decides() {
+        let cases = [
+            (Limit::AtMost(0.4), [(0.2, 0.4, Held), (0.3, 0.45, NotDecided), (0.41, 0.6, NotHeld)]),
+            (Limit::AtLeast(4.0), [(4.0, 9.0, Held), (3.9, 9.0, NotDecided), (1.0, 3.9, NotHeld)]),
+            (Limit::Above(0.0), [(0.1, 1.0, Held), (0.0, 1.0, NotDecided), (0.0, 0.0, NotHeld)]),
+            (Limit::Within(70.0, 80.0), [(70.0, 80.0, Held), (60.0, 90.0, NotDecided), (80.1, 90.0, NotHeld)]),
+        ];
+        for (limit, cases) in cases {
+            for (low, high, verdict) in cases {
+                assert_eq!(limit.verdict(&estimate(low, high)), verdict, "{limit:?} {low} {high}");
+            }
+        }
+        let without = Estimate { value: 0.1, interval: None };
+        assert_eq!(Limit::AtMost(0.4).verdict(&without), NotDecided);
+    }
+
+    #[test]
+    fn of_several_observations_the_worst_decides() {
+        let limit = Limit::AtMost(1.0);
+        let decisive = |intervals: &[(f64, f64)]| {
+            let all = intervals.iter().map(|&(low, high)| limit.observe(estimate(low, high), String::new()));
+            limit.decisive(all).map(|observed| (observed.estimate.value, observed.verdict))
+        };
+        assert_eq!(decisive(&[]), None);
+        assert_eq!(decisive(&[(0.0, 0.2), (0.4, 0.6), (0.2, 0.4)]), Some((0.5, Held)));
+        // One wide interval leaves it open, and one outside decides.
+        assert_eq!(decisive(&[(0.7, 0.9), (-1.0, 2.0)]), Some((0.5, NotDecided)));
+        assert_eq!(decisive(&[(0.0, 3.0), (1.25, 1.75), (0.7, 0.9)]), Some((1.5, NotHeld)));
     }
 }

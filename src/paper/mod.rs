@@ -7,8 +7,14 @@ mod bars;
 mod beside;
 mod claim;
 mod claims;
+#[cfg(test)]
+mod claims_tests;
 mod exhibit;
 mod figures;
+#[cfg(test)]
+mod fixture;
+mod leads;
+mod long_texts;
 mod measure;
 mod numbers;
 mod published;

@@ -1,55 +1,54 @@
-//! The words in which claims say what was measured: sizes of differences, which way they go, and intervals.
+//! The words in which claims say what was measured: differences with their intervals, and names.
 
-use crate::report::{Estimate, Interval, Panel};
+use crate::metric::Metric;
+use crate::report::{Difference, Estimate, Interval};
 
 /// `tova with 512 entries`.
 pub(super) fn with(policy: &str, size: u32) -> String {
     format!("{policy} with {size} entries")
 }
 
-/// `0.25 perplexity worse`, or better if the loss is negative.
-pub(super) fn worse(panel: &Panel, loss: f64) -> String {
-    match loss {
-        0.0 => "no worse".to_owned(),
-        _ => format!("{} {}", amount(panel, loss), if loss < 0.0 { "better" } else { "worse" }),
-    }
-}
-
-/// The size of a difference, such as `0.25 perplexity`.
-pub(super) fn amount(panel: &Panel, difference: f64) -> String {
+/// `0.0343 nats [0.0210, 0.0452] (0.25 perplexity) above`, or `0.52 ROUGE [0.11, 0.90] below`: the words are for negative and
+/// positive differences.
+pub(super) fn apart(metric: &Metric, difference: &Difference, [negative, positive]: [&str; 2]) -> String {
+    let is_negative = difference.shown.value < 0.0;
+    let difference = if is_negative { difference.turned() } else { difference.clone() };
     // The first word of `F1 (%)` and `ROUGE (geometric mean)`.
-    let quantity = panel.metric.label.split(' ').next().unwrap_or_default();
-    let difference = difference.abs();
-    match difference {
-        0.0 => format!("0 {quantity}"),
-        _ if difference < 0.005 => format!("less than 0.01 {quantity}"),
-        _ => format!("{difference:.2} {quantity}"),
+    let quantity = metric.label.split(' ').next().unwrap_or_default();
+    let (shown, range) = (hundredths(difference.shown.value), interval(difference.shown, hundredths));
+    let amount = match difference.nats {
+        Some(nats) => {
+            let range = interval(nats, ten_thousandths);
+            format!("{} nats{range} ({shown} {quantity})", ten_thousandths(nats.value))
+        }
+        None => format!("{shown} {quantity}{range}"),
+    };
+    format!("{amount} {}", if is_negative { negative } else { positive })
+}
+
+/// The interval after a number; nothing where it has no width, as of numbers that are counted or printed.
+pub(super) fn interval(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
+    match estimate.interval {
+        None => " (no interval)".to_owned(),
+        Some(Interval { low, high }) if show(low) == show(high) => String::new(),
+        Some(Interval { low, high }) => format!(" [{}, {}]", show(low), show(high)),
     }
 }
 
-/// The interval after a number; nothing where there is none.
-pub(super) fn interval(estimate: Estimate, show: impl Fn(f64) -> String) -> String {
-    let Some(Interval { low, high }) = estimate.interval else { return String::new() };
-    format!(" (95 % interval: {} to {})", show(low), show(high))
-}
-
-/// The same of a number that is told by its size and a word for its sign, which is left out where both ends share it.
-pub(super) fn signed_interval(
-    estimate: Estimate,
-    [negative, positive]: [&str; 2],
-    show: fn(f64) -> String,
-) -> String {
-    let Some(Interval { low, high }) = estimate.interval else { return String::new() };
-    let (low_shown, high_shown) = (show(low.abs()), show(high.abs()));
-    match (low < 0.0, high < 0.0) {
-        (true, true) => format!(" (95 % interval: {high_shown} to {low_shown})"),
-        (true, false) => format!(" (95 % interval: {low_shown} {negative} to {high_shown} {positive})"),
-        _ => format!(" (95 % interval: {low_shown} to {high_shown})"),
+/// `a, b and c`.
+pub(super) fn listed(names: &[String]) -> String {
+    match names {
+        [others @ .., one, last] => [others, &[format!("{one} and {last}")]].concat().join(", "),
+        one => one.concat(),
     }
 }
 
 pub(super) fn hundredths(value: f64) -> String {
     format!("{value:.2}")
+}
+
+fn ten_thousandths(value: f64) -> String {
+    format!("{value:.4}")
 }
 
 pub(super) fn percent(value: f64) -> String {

@@ -84,7 +84,7 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
         let above_chance = guess.and_then(|guess| above(&metric, series, guess));
         panels.push(Panel { chance, above_chance, ..panel(key.clone(), metric, *slice, series) });
     }
-    panels.extend(running(all));
+    panels.extend(running(all).iter().map(average));
     let several: BTreeSet<SeriesKey> = of_several_lengths(&panels);
     panels.iter_mut().filter(|panel| several.contains(&panel.key)).for_each(|panel| panel.length = None);
     let keys: IndexSet<&SeriesKey> = all.keys().map(|(key, ..)| key).collect();
@@ -108,9 +108,16 @@ const PIECE: &str = "piece:";
 /// The kind of slice that pieces are summed to.
 pub(crate) const RUNNING: &str = "running";
 
-/// Of long texts, the average over all tokens up to the end of each piece (the paper's Figure 7), over the samples that
-/// are that long: panels of slices such as `running:8192`.
-fn running(all: &AllSeries<'_>) -> Vec<Panel> {
+/// The sums of one key and metric over all tokens up to a place of a long text, of the samples that are that long.
+pub(crate) struct Running<'a> {
+    pub(crate) key: SeriesKey,
+    pub(crate) metric: &'a str,
+    pub(crate) end: u64,
+    pub(crate) series: Series<'a>,
+}
+
+/// Of long texts, the sums up to the end of each piece, ascending.
+pub(crate) fn running<'a>(all: &AllSeries<'a>) -> Vec<Running<'a>> {
     let piece = |slice: &str| -> Option<[u64; 2]> {
         let (first, last) = slice.strip_prefix(PIECE)?.split_once('-')?;
         Some([first.parse().ok()?, last.parse().ok()?])
@@ -119,17 +126,22 @@ fn running(all: &AllSeries<'_>) -> Vec<Panel> {
     let pieces = pieces.filter_map(|((key, id, slice), series)| Some(((key, *id), piece((*slice)?)?, series)));
     let mut pieces: Vec<_> = pieces.collect();
     pieces.sort_by_key(|(of, place, _)| (*of, *place));
-    let mut panels = Vec::new();
+    let mut running = Vec::new();
     for of_one in pieces.chunk_by(|a, b| a.0 == b.0) {
         let mut sums = Series::new();
         for ((key, id), [_, last], series) in of_one {
             let long_enough = series::accumulate(&mut sums, series);
             let end = last.saturating_add(1).min(key.length.into());
-            let slice = format!("{RUNNING}:{end}");
-            panels.push(panel((*key).clone(), Metric::of(id), Some(&slice), &long_enough));
+            running.push(Running { key: (*key).clone(), metric: id, end, series: long_enough });
         }
     }
-    panels
+    running
+}
+
+/// The average over all tokens up to a place (the paper's Figure 7): a panel of a slice such as `running:8192`.
+fn average(running: &Running<'_>) -> Panel {
+    let slice = format!("{RUNNING}:{}", running.end);
+    panel(running.key.clone(), Metric::of(running.metric), Some(&slice), &running.series)
 }
 
 /// The pooled value of a guess, which is the same for every policy: of the cell with most samples.
@@ -140,7 +152,7 @@ fn level(series: &Series) -> Option<[f64; 3]> {
 /// The full cache's value minus that of a guess.
 fn above(metric: &Metric, series: &Series, guess: &Series) -> Option<Estimate> {
     let full = (Cow::Borrowed("full"), None);
-    let pool = Pool::of(metric, series);
+    let pool = Pool::of(metric, series.values());
     let [own, guess] = [series, guess].map(|series| series.get(&full).map(|sums| pool.cell(&full, sums)));
     Some(pool.difference(&own?, &guess?)?.0.shown)
 }
@@ -179,7 +191,7 @@ impl Panel {
 
 fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
     let mut notes = Vec::new();
-    let pool = Pool::of(&metric, series);
+    let pool = Pool::of(&metric, series.values());
     let mut cells: Vec<Cell<'_>> = series.iter().map(|(place, sums)| pool.cell(place, sums)).collect();
     let policies: IndexSet<&str> = cells.iter().map(|cell| cell.policy).collect();
     cells.sort_by_key(|cell| (policies.get_index_of(cell.policy), cell.cache_size));

@@ -1,9 +1,10 @@
 //! The cells of a panel, pooled over all clusters and over the same subsets of them, so that their differences pair.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::interval::{self, Estimate, Sums};
-use super::series::{CellSums, PolicyAtSize, Series};
+use super::series::{CellSums, PolicyAtSize};
 use super::sign_test;
 use crate::metric::{Metric, Pooling};
 
@@ -109,8 +110,11 @@ pub(super) struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    pub(super) fn of(metric: &'a Metric, series: &Series<'a>) -> Self {
-        let samples = series.values().flat_map(|cell| cell.samples.values());
+    pub(super) fn of<'s>(metric: &'a Metric, cells: impl Iterator<Item = &'s CellSums<'a>>) -> Self
+    where
+        'a: 's,
+    {
+        let samples = cells.flat_map(|cell| cell.samples.values());
         let clusters: BTreeSet<&str> = samples.map(|sum| sum.row.cluster.as_str()).collect();
         Self { metric, clusters: clusters.into_iter().collect() }
     }
@@ -149,4 +153,13 @@ impl<'a> Pool<'a> {
         let difference = Difference::of(self.metric, pooled[0].as_ref()?, pooled[1].as_ref()?, common);
         Some((difference, contributions))
     }
+}
+
+/// One measurement minus another, over the samples that both have: of one metric at two places of a text, or of two metrics
+/// that pool alike.
+pub(crate) fn difference<'a>(metric: &'a Metric, one: &CellSums<'a>, other: &CellSums<'a>) -> Option<Difference> {
+    let pool = Pool::of(metric, [one, other].into_iter());
+    let place = (Cow::Borrowed(""), None);
+    let [one, other] = [one, other].map(|sums| pool.cell(&place, sums));
+    Some(pool.difference(&one, &other)?.0)
 }

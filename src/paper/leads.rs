@@ -1,0 +1,163 @@
+//! Claims that one policy is better than others, by the pairs of a panel: they say what the table of pairs says.
+//!
+//! A claim names what the policy is compared with. Where one of those was not measured, nothing is held.
+
+use super::claim::{Limit, Observation, Verdict};
+use super::said::{apart, listed, with};
+use crate::metric::Better;
+use crate::report::{Difference, Estimate, Outcome, Pair, Panel};
+
+/// What a policy is compared with.
+pub(super) struct Others {
+    /// Those that the claim names.
+    named: &'static [&'static str],
+    /// Variants of these, which count where they were measured.
+    variants: &'static [&'static str],
+}
+
+/// Figure 3's baselines; Table 3 has the variants.
+pub(super) const BASELINES: Others =
+    Others { named: &["truncate", "window", BEST_BASELINE, "h2o"], variants: &["window+1", "h2o-layer"] };
+/// The same without the best.
+const OTHER_BASELINES: Others = Others { named: &["truncate", "window", "h2o"], variants: BASELINES.variants };
+/// Those of Figures 4 and 5.
+pub(super) const BASELINES_OF_QUESTIONS: Others = Others { named: &["truncate", BEST_BASELINE], variants: &[] };
+pub(super) const BY_HEAD: Others = Others { named: &["tova-head"], variants: &[] };
+const BEST_BASELINE: &str = "window+4";
+
+/// A policy against another at a size.
+struct Lead {
+    against: &'static str,
+    size: u32,
+    outcome: Outcome,
+    /// By how much it is better.
+    difference: Difference,
+}
+
+/// The sizes that evict, ascending.
+fn sizes(panel: &Panel) -> Vec<u32> {
+    panel.sizes().into_iter().filter(|size| *size < panel.key.length).collect()
+}
+
+/// What decides a comparison of two numbers: nats of a perplexity.
+pub(super) fn natural(difference: &Difference) -> Estimate {
+    difference.nats.unwrap_or(difference.shown)
+}
+
+fn lead(panel: &Panel, policy: &str, against: &'static str, size: u32) -> Option<Lead> {
+    let of_both = |pair: &&Pair| {
+        let names = (pair.policy.as_str(), pair.against.as_str());
+        pair.cache_size == size && (names == (policy, against) || names == (against, policy))
+    };
+    let found = panel.pairs.iter().find(of_both)?;
+    let pair = if found.policy == policy { found.clone() } else { found.turned() };
+    let better = panel.metric.better;
+    let difference = if better == Better::Higher { pair.difference.clone() } else { pair.difference.turned() };
+    Some(Lead { against, size, outcome: pair.outcome(better), difference })
+}
+
+impl Lead {
+    /// Better only where the test among all pairs and the pair's own interval say so.
+    fn verdict(&self) -> Verdict {
+        match self.outcome {
+            Outcome::Worse => Verdict::NotHeld,
+            Outcome::Better => Limit::Above(0.0).verdict(&natural(&self.difference)).min(Verdict::NotDecided),
+            Outcome::Equal | Outcome::NoClearDifference => Verdict::NotDecided,
+        }
+    }
+}
+
+impl Others {
+    pub(super) fn all(&self) -> impl Iterator<Item = &'static str> {
+        self.named.iter().chain(self.variants).copied()
+    }
+
+    /// Which of them were measured and which of those that the claim names were not, with their sizes where these are not
+    /// all; and whether none is missing.
+    pub(super) fn coverage(&self, sizes: &[u32], has: impl Fn(&str, u32) -> bool) -> (String, bool) {
+        let at = |name: &str, wanted: bool| -> Option<String> {
+            let found: Vec<u32> = sizes.iter().copied().filter(|size| has(name, *size) == wanted).collect();
+            match found.len() {
+                0 => None,
+                all if all == sizes.len() => Some(name.to_owned()),
+                _ => Some(format!("{name} at {}", numbers(&found))),
+            }
+        };
+        let measured: Vec<String> = self.all().filter_map(|name| at(name, true)).collect();
+        let missing: Vec<String> = self.named.iter().filter_map(|name| at(name, false)).collect();
+        let mut said = format!("compared: {}, at {}", listed(&measured), numbers(sizes));
+        if !missing.is_empty() {
+            said += &format!("; not measured: {}", listed(&missing));
+        }
+        (said, missing.is_empty())
+    }
+}
+
+fn numbers(sizes: &[u32]) -> String {
+    listed(&sizes.iter().map(u32::to_string).collect::<Vec<_>>())
+}
+
+/// A policy against each of the others at each size that has both.
+fn all_leads(panel: &Panel, policy: &str, others: &Others) -> Vec<Lead> {
+    let of_size = |size: u32| others.all().filter_map(move |other| lead(panel, policy, other, size));
+    sizes(panel).into_iter().flat_map(of_size).collect()
+}
+
+fn has(leads: &[Lead], name: &str, size: u32) -> bool {
+    leads.iter().any(|lead| lead.against == name && lead.size == size)
+}
+
+/// Whether a policy is better than others at every size.
+pub(super) fn leads(panel: &Panel, policy: &str, others: &Others) -> Option<Observation> {
+    let leads = all_leads(panel, policy, others);
+    let (coverage, is_complete) = others.coverage(&sizes(panel), |name, size| has(&leads, name, size));
+    let value = |lead: &Lead| natural(&lead.difference).value;
+    // The least favourable of those that decide.
+    let decisive =
+        leads.iter().min_by(|a, b| b.verdict().cmp(&a.verdict()).then(value(a).total_cmp(&value(b))))?;
+    let count = |wanted: Outcome| leads.iter().filter(|lead| lead.outcome == wanted).count();
+    let equal = match count(Outcome::Equal) {
+        0 => String::new(),
+        equal => format!(", equal in {equal}"),
+    };
+    let of_these = if decisive.verdict() == Verdict::NotDecided { " of these" } else { "" };
+    let said = format!(
+        "{policy} is better in {} of {} comparisons, worse in {}{equal}, not told apart in {}; the least \
+         favourable{of_these}: {} is {} than {policy}; {coverage}",
+        count(Outcome::Better),
+        leads.len(),
+        count(Outcome::Worse),
+        count(Outcome::NoClearDifference),
+        with(decisive.against, decisive.size),
+        apart(&panel.metric, &decisive.difference, ["better", "worse"]),
+    );
+    let verdict = if is_complete { decisive.verdict() } else { decisive.verdict().max(Verdict::NotDecided) };
+    Some(Observation { estimate: natural(&decisive.difference), verdict, said })
+}
+
+/// Whether Window+4 is better than all other baselines at more than half of the sizes. The number is how many these are.
+pub(super) fn best_baseline(panel: &Panel) -> Option<Observation> {
+    let (sizes, others) = (sizes(panel), &OTHER_BASELINES);
+    let leads = all_leads(panel, BEST_BASELINE, others);
+    let at_size = |size: &u32| {
+        let worst = leads.iter().filter(|lead| lead.size == *size).map(Lead::verdict).max()?;
+        let is_complete = others.named.iter().all(|name| has(&leads, name, *size));
+        Some(if is_complete { worst } else { worst.max(Verdict::NotDecided) })
+    };
+    let verdicts: Vec<Verdict> = sizes.iter().filter_map(at_size).collect();
+    let count = |wanted: Verdict| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+    let (all, best, not_best) = (sizes.len(), count(Verdict::Held), count(Verdict::NotHeld));
+    let verdict = match all {
+        _ if 2 * best > all => Verdict::Held,
+        _ if 2 * not_best >= all => Verdict::NotHeld,
+        _ => Verdict::NotDecided,
+    };
+    let said = format!(
+        "{BEST_BASELINE} is better than all of them at {best} of {all} cache sizes, worse than one of them at {not_best}, \
+         not told apart from the best at {}; {}",
+        all - best - not_best,
+        others.coverage(&sizes, |name, size| has(&leads, name, size)).0
+    );
+    let estimate = Estimate { value: best as f64, interval: None };
+    (!leads.is_empty()).then_some(Observation { estimate, verdict, said })
+}

@@ -1,0 +1,77 @@
+//! Claims about texts far longer than the model was trained on, by the averages over all tokens read so far (Figure 7).
+//!
+//! Averages at two places of a text, or of two policies, are compared over the samples that both have.
+
+use super::claim::{Finding, Limit, Observation, Verdict};
+use super::leads::natural;
+use super::said::{apart, with};
+use super::{Evidence, TOVA, numbers};
+use crate::metric::Metric;
+use crate::report::{PolicyAtSize, Running, SeriesKey, difference, has_verdicts, running};
+
+/// The averages of a key, from the end of a usual text on.
+pub(super) type LongText<'a> = [Running<'a>];
+
+const METRIC: &str = "nll";
+/// The paper squeezes the positions of TOVA's keys (section 7.2); `tova@slot` is another policy.
+const LONG_TOVA: [&str; 2] = ["tova@squeezed", TOVA];
+/// The paper does not say where the keys of Window+4 stand.
+const LONG_WINDOW: [&str; 3] = ["window+4@slot", "window+4@squeezed", "window+4"];
+
+pub(super) fn of_long_texts(
+    evidence: &Evidence<'_>,
+    measure: impl Fn(&LongText<'_>) -> Option<Observation>,
+) -> Vec<Finding> {
+    let mut all = running(&evidence.results.series);
+    all.retain(|running| running.metric == METRIC && running.end >= u64::from(numbers::LENGTH));
+    let keys: Vec<SeriesKey> = all.iter().map(|running| running.key.clone()).collect();
+    let texts = all.chunk_by(|a, b| a.key == b.key);
+    texts.filter_map(|text| Some((text[0].key.title(&keys), measure(text)?))).collect()
+}
+
+/// The first of a policy's names that was measured, at the paper's size or the largest.
+fn run_as<'a>(text: &LongText<'a>, names: &[&str]) -> Option<PolicyAtSize<'a>> {
+    let places = &text.last()?.series;
+    let of = |name: &str| places.keys().filter(|(policy, _)| policy == name).collect::<Vec<_>>();
+    let measured = names.iter().map(|name| of(name)).find(|places| !places.is_empty())?;
+    let usual = measured.iter().find(|(_, size)| *size == Some(numbers::LENGTH / 8));
+    usual.or(measured.iter().max_by_key(|(_, size)| *size)).map(|place| (*place).clone())
+}
+
+fn named((policy, size): &PolicyAtSize<'_>) -> Option<String> {
+    Some(with(policy, (*size)?))
+}
+
+/// The average after each later place minus that of a text of usual length.
+pub(super) fn rise(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
+    let metric = Metric::of(METRIC);
+    let place = run_as(text, &LONG_TOVA)?;
+    let name = named(&place)?;
+    let [first, later @ ..] = text else { return None };
+    limit.decisive(later.iter().filter_map(|later| {
+        let rise = difference(&metric, later.series.get(&place)?, first.series.get(&place)?)?;
+        let said = format!(
+            "the average of {name} after {} tokens is {} that after {}",
+            later.end,
+            apart(&metric, &rise, ["below", "above"]),
+            first.end
+        );
+        Some(limit.observe(natural(&rise), said))
+    }))
+}
+
+/// By how much TOVA's average is below Window+4's, at each place. Policies are told apart from 6 clusters on.
+pub(super) fn least_lead(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
+    let metric = Metric::of(METRIC);
+    let (own, other) = (run_as(text, &LONG_TOVA)?, run_as(text, &LONG_WINDOW)?);
+    let (own_name, other_name) = (named(&own)?, named(&other)?);
+    limit.decisive(text.iter().filter_map(|running| {
+        let lead = difference(&metric, running.series.get(&other)?, running.series.get(&own)?)?;
+        let by = apart(&metric, &lead, ["better", "worse"]);
+        let said =
+            format!("after {} tokens the average of {other_name} is {by} than that of {own_name}", running.end);
+        let observed = limit.observe(natural(&lead), said);
+        let verdict = if has_verdicts(lead.clusters) { observed.verdict } else { Verdict::NotDecided };
+        Some(Observation { verdict, ..observed })
+    }))
+}
