@@ -1,0 +1,162 @@
+//! What a reader must know of the rows: other engines, definitions and texts under one name, keys that pair with nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::point::{Point, Verdict};
+use super::side::{Numbers, Side};
+use crate::format::counted;
+use crate::ledger::{Row, Text};
+use crate::metric::Metric;
+use crate::report::{SeriesKey, place};
+
+/// Most samples that a note names.
+const NAMED: usize = 5;
+
+/// Of the pairs of two sides, and of the keys without a partner.
+pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<String> {
+    let mut engines = BTreeSet::new();
+    let mut weighed = 0;
+    let mut definitions: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+    let mut texts: BTreeMap<SeriesKey, Texts<'_>> = BTreeMap::new();
+    let mut defined_otherwise = BTreeSet::new();
+    for (subject, numbers) in before {
+        let Some(other) = after.get(subject) else { continue };
+        let (a, b) = (numbers.row, other.row);
+        if a.engine != b.engine {
+            engines.insert((a.engine, b.engine));
+        }
+        let definition = differing(&definition(a), &definition(b));
+        let (policy, size) = &subject.policy;
+        if !definition.is_empty() && defined_otherwise.insert((&subject.key, &subject.policy)) {
+            let note = format!("{} is defined otherwise: {}", place(policy, *size), definition.join(", "));
+            definitions.entry(policy).or_insert((note, 0)).1 += 1;
+        }
+        weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
+        // The digest of a timing is that of the machine.
+        if !Metric::of(subject.metric).is_timed() {
+            let has_ids = a.engine == b.engine && definition.is_empty();
+            texts.entry(subject.key.without_cache()).or_default().add(numbers, other, has_ids);
+        }
+    }
+    let engine =
+        |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention");
+    let mut notes: Vec<String> = engines.into_iter().map(engine).collect();
+    notes.extend(definitions.into_values().map(|(note, places)| match places {
+        1 => note,
+        _ => format!("{note}; and at {} more", counted(places - 1, "place")),
+    }));
+    let keys: Vec<SeriesKey> = texts.keys().cloned().collect();
+    notes.extend(texts.iter().filter_map(|(key, texts)| Some(format!("{}: {}", key.title(&keys), texts.note()?))));
+    if weighed > 0 {
+        notes.push(format!("{weighed} numbers weigh their samples otherwise than in the baseline"));
+    }
+    notes.extend(nearly_paired(points));
+    notes
+}
+
+/// What a policy's name stands for.
+fn definition(row: &Row) -> Vec<(&'static str, String)> {
+    let Row { score, scope, keep_first, keep_recent, .. } = row;
+    let [score, scope] = [score, scope].map(|name| name.as_deref().unwrap_or("none").to_owned());
+    let seed = if score == "random" { row.seed } else { 0 };
+    let [keep_first, keep_recent, seed] = [keep_first.to_string(), keep_recent.to_string(), seed.to_string()];
+    vec![
+        ("score", score),
+        ("scope", scope),
+        ("keep_first", keep_first),
+        ("keep_recent", keep_recent),
+        ("seed", seed),
+    ]
+}
+
+/// The fields that differ: `revision 0123 (baseline) and 4567 (results)`.
+fn differing(before: &[(&str, String)], after: &[(&str, String)]) -> Vec<String> {
+    let pairs = before.iter().zip(after).filter(|((_, a), (_, b))| a != b);
+    pairs.map(|((name, a), (_, b))| format!("{name} {a} (baseline) and {b} (results)")).collect()
+}
+
+/// What the samples of one setting were measured on.
+#[derive(Default)]
+struct Texts<'a> {
+    /// Digests of all texts, on either side, where they differ.
+    digests: Option<[&'a Text; 2]>,
+    /// Samples that both sides have, and those of them whose ids differ.
+    common: BTreeSet<&'a str>,
+    changed: BTreeSet<&'a str>,
+    /// Those whose ids tell nothing: rows of an older schema, another engine, another definition of the policy.
+    untold: BTreeSet<&'a str>,
+}
+
+impl<'a> Texts<'a> {
+    fn add(&mut self, before: &Numbers<'a>, after: &Numbers<'a>, has_ids: bool) {
+        let digests = [before, after].map(|numbers| &numbers.row.data);
+        if digests[0] != digests[1] && digests.iter().all(|digest| !digest.is_empty()) {
+            self.digests = Some(digests);
+        }
+        for ((_, sample), a, b) in before.both(after) {
+            self.common.insert(sample);
+            let ids = [a, b].map(|sum| &sum.row.sample_id);
+            if !has_ids || ids.iter().any(|id| id.is_empty()) {
+                self.untold.insert(sample);
+            } else if ids[0] != ids[1] {
+                self.changed.insert(sample);
+            }
+        }
+    }
+
+    /// `None` where everything is the same as far as rows tell.
+    fn note(&self) -> Option<String> {
+        let all = self.common.len();
+        let changed = match self.changed.len() {
+            0 if self.untold.is_empty() => format!("the samples that both have ({all}) are the same"),
+            0 => "the rows do not tell whether samples of one name are the same".to_owned(),
+            changed => {
+                let named: Vec<&str> = self.changed.iter().take(NAMED).copied().collect();
+                let more = match changed - named.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                let named = named.join(", ");
+                format!(
+                    "{changed} of {all} samples of one name were measured on other texts or settings: {named}{more}"
+                )
+            }
+        };
+        match self.digests {
+            Some(digests) => {
+                let [before, after] = digests.map(|digest| shortened(digest));
+                Some(format!(
+                    "the texts differ: digest {before} in the baseline, {after} in the results; {changed}"
+                ))
+            }
+            None => (!self.changed.is_empty()).then_some(changed),
+        }
+    }
+}
+
+/// As much of a digest as tells two apart by eye.
+fn shortened(digest: &str) -> &str {
+    let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
+    digits.get(..8).unwrap_or(digits)
+}
+
+/// Keys without a partner although one differs in little: a model trained again, a data set moved.
+fn nearly_paired(points: &[Point]) -> Vec<String> {
+    let only = |verdict: Verdict| -> Vec<SeriesKey> {
+        let (having, paired): (Vec<&Point>, Vec<&Point>) =
+            points.iter().partition(|point| point.verdict == verdict);
+        let [having, paired] =
+            [having, paired].map(|points| points.iter().map(|point| &point.key).collect::<BTreeSet<_>>());
+        having.difference(&paired).map(|key| (*key).clone()).collect()
+    };
+    let (missing, new) = (only(Verdict::Missing), only(Verdict::New));
+    let mut notes = Vec::new();
+    for key in &missing {
+        let others = new.iter().filter(|other| other.task == key.task);
+        let others = others.map(|other| differing(&key.fields(), &other.fields()));
+        let Some(nearest) = others.min_by_key(Vec::len).filter(|nearest| nearest.len() <= 3) else { continue };
+        let title = key.title(&missing);
+        notes.push(format!("{title} pairs with nothing; the nearest results differ in {}", nearest.join(", ")));
+    }
+    notes
+}
