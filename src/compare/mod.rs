@@ -7,6 +7,10 @@ mod chance;
 mod cluster;
 mod comparison;
 mod exact;
+#[cfg(test)]
+mod exact_tests;
+#[cfg(test)]
+mod format_tests;
 mod json;
 mod junit;
 mod markdown;

@@ -42,6 +42,7 @@ pub enum Rule {
 }
 
 /// What became of a number that can be compared.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     pub(super) better: Better,
     pub(super) before: f64,
@@ -51,8 +52,8 @@ pub(super) struct Change<'a> {
 
 impl Rule {
     /// The verdict on a change, if this rule reaches one. A cluster alone is never an improvement.
-    pub(super) fn verdict(self, change: &Change<'_>) -> Option<Verdict> {
-        let Change { better, before, difference, clusters } = *change;
+    pub(super) fn verdict(self, change: Change<'_>) -> Option<Verdict> {
+        let Change { better, before, difference, clusters } = change;
         let exceeds = |margin: Margin| margin.is_exceeded(before, difference.value);
         let counts = match self {
             Rule::Interval(margin) => {
@@ -114,5 +115,89 @@ impl FromStr for Rule {
             _ => margin(text).map(Rule::Pooled),
         };
         rule.map_err(|()| format!("`{text}` is no threshold"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Interval;
+
+    #[test]
+    fn rules_are_spelled_as_they_are_shown() {
+        let right = [
+            "interval",
+            "0.05",
+            "2%",
+            "interval+0.05",
+            "interval+0.1%",
+            "7%",
+            "0",
+            "0.3%",
+            "cluster+5%",
+            "cluster+2",
+        ];
+        for spelled in right {
+            assert_eq!(spelled.parse::<Rule>().unwrap().to_string(), spelled);
+        }
+        let wrong =
+            ["", "x", "-1", "-1%", "%", "interval+", "interval5", "intervals", "nan", "inf%", "1%%", "cluster"];
+        for wrong in wrong.into_iter().chain(["cluster+", "cluster5%", "clusters+5%", "interval+cluster+5%"]) {
+            assert!(wrong.parse::<Rule>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_decisions_by_hand() {
+        let interval = |low, high| Some(Interval { low, high });
+        // Rule, baseline, difference, interval, whether it counts.
+        let table = [
+            ("0.05", 10.0, 0.051, interval(-1.0, 1.0), true),
+            ("0.05", 10.0, 0.049, interval(0.01, 1.0), false),
+            ("0.05", 10.0, -0.051, None, true),
+            ("2%", 10.0, 0.21, interval(-1.0, 1.0), true),
+            ("2%", 10.0, -0.19, interval(-1.0, -0.1), false),
+            ("2%", -10.0, 0.21, None, true),
+            ("interval", 10.0, 1e-9, interval(1e-10, 1e-8), true),
+            ("interval", 10.0, 5.0, interval(-0.1, 10.0), false),
+            ("interval", 10.0, 5.0, interval(0.0, 10.0), false),
+            ("interval", 10.0, 5.0, None, false),
+            ("interval+0.1%", 10.0, 0.011, interval(0.001, 0.02), true),
+            ("interval+0.1%", 10.0, 0.009, interval(0.001, 0.02), false),
+            ("interval+0.1%", 10.0, 0.011, interval(-0.001, 0.02), false),
+            ("interval+0.3", 10.0, 0.4, interval(0.1, 0.7), true),
+            ("1%", 0.0, 0.001, None, true),
+            ("1%", 0.0, 0.0, None, false),
+        ];
+        for (rule, before, value, interval, counts) in table {
+            for (better, worse, better_verdict) in [
+                (Better::Lower, Verdict::Regressed, Verdict::Improved),
+                (Better::Higher, Verdict::Improved, Verdict::Regressed),
+                (Better::Unknown, Verdict::Changed, Verdict::Changed),
+            ] {
+                let change = Change { better, before, difference: Estimate { value, interval }, clusters: &[] };
+                let expected = counts.then_some(if value > 0.0 { worse } else { better_verdict });
+                assert_eq!(rule.parse::<Rule>().unwrap().verdict(change), expected, "{rule} of {change:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_no_number_any_more_is_worse() {
+        let rule = Rule::Cluster(Margin::Relative(0.05));
+        let difference = Estimate { value: 0.0, interval: None };
+        for (before, after, verdict) in [
+            (1.0, f64::NAN, Some(Verdict::Regressed)),
+            (1.0, f64::INFINITY, Some(Verdict::Regressed)),
+            (f64::NAN, 1.0, None),
+            (f64::NAN, f64::NAN, None),
+            (0.0, 0.04, None),
+            (0.0, 0.06, Some(Verdict::Regressed)),
+            (1.0, 0.5, None),
+        ] {
+            let clusters = &[Cluster { name: "a".into(), before, after }];
+            let change = Change { better: Better::Lower, before: 1.0, difference, clusters };
+            assert_eq!(rule.verdict(change), verdict, "{before} {after}");
+        }
     }
 }

@@ -53,7 +53,7 @@ impl Threshold {
             change.difference.interval.is_none() && self.0.iter().all(|rule| matches!(rule, Rule::Interval(_)));
         let rules = if lacks_interval { self.without_intervals() } else { self.clone() };
         let spelled = |rules: String| if lacks_interval { format!("{rules} (no interval)") } else { rules };
-        let verdicts = rules.0.iter().filter_map(|rule| Some((rule.verdict(change)?, rule)));
+        let verdicts = rules.0.iter().filter_map(|rule| Some((rule.verdict(*change)?, rule)));
         match verdicts.min_by_key(|(verdict, _)| *verdict) {
             Some((verdict, rule)) => (verdict, spelled(rule.to_string())),
             None => (Verdict::WithinNoise, spelled(rules.to_string())),
@@ -145,49 +145,57 @@ fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cluster::Cluster;
     use super::*;
-    use crate::report::Interval;
+    use crate::metric::Better;
+    use crate::report::{Estimate, Interval};
 
     #[test]
     fn thresholds_are_spelled_as_they_are_shown() {
-        for spelled in ["interval", "0.05", "2%", "interval+0.05", "interval+0.1%", "7%", "0", "0.3%"] {
+        for spelled in ["interval+0.1%,1%,cluster+5%", "0.05", "cluster+0.3,interval"] {
             assert_eq!(spelled.parse::<Threshold>().unwrap().to_string(), spelled);
         }
-        for wrong in ["", "x", "-1", "-1%", "%", "interval+", "interval5", "intervals", "nan", "inf%", "1%%"] {
+        assert_eq!(Threshold::default().to_string(), "interval+0.1%,1%,cluster+5%");
+        for wrong in ["", "1%,", ",1%", "1%,x", "1%;2%"] {
             assert!(wrong.parse::<Threshold>().is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_table_of_decisions_by_hand() {
+    fn any_rule_suffices_and_for_the_worse_wins() {
+        let cluster = |before, after| Cluster { name: "a".into(), before, after };
+        let calm = [cluster(10.0, 10.1), cluster(10.0, 10.3)];
+        let one_worse = [cluster(10.0, 9.0), cluster(10.0, 10.6)];
         let interval = |low, high| Some(Interval { low, high });
-        // Rule, baseline, difference, interval, whether it counts, which rule decided.
-        let table = [
-            ("0.05", 10.0, 0.051, interval(-1.0, 1.0), true, "0.05"),
-            ("0.05", 10.0, 0.049, interval(0.01, 1.0), false, "0.05"),
-            ("0.05", 10.0, -0.051, None, true, "0.05"),
-            ("2%", 10.0, 0.21, interval(-1.0, 1.0), true, "2%"),
-            ("2%", 10.0, -0.19, interval(-1.0, -0.1), false, "2%"),
-            ("2%", -10.0, 0.21, None, true, "2%"),
-            ("interval", 10.0, 1e-9, interval(1e-10, 1e-8), true, "interval"),
-            ("interval", 10.0, 5.0, interval(-0.1, 10.0), false, "interval"),
-            ("interval", 10.0, 5.0, interval(0.0, 10.0), false, "interval"),
-            ("interval", 10.0, 0.11, None, true, "1% (no interval)"),
-            ("interval", 10.0, 0.09, None, false, "1% (no interval)"),
-            ("interval+0.1%", 10.0, 0.011, interval(0.001, 0.02), true, "interval+0.1%"),
-            ("interval+0.1%", 10.0, 0.009, interval(0.001, 0.02), false, "interval+0.1%"),
-            ("interval+0.1%", 10.0, 0.011, interval(-0.001, 0.02), false, "interval+0.1%"),
-            ("interval+0.1%", 10.0, 0.05, None, false, "1% (no interval)"),
-            ("interval+5%", 10.0, 0.4, None, false, "5% (no interval)"),
-            ("interval+0.3", 10.0, 0.4, None, true, "0.3 (no interval)"),
-            ("1%", 0.0, 0.001, None, true, "1%"),
-            ("1%", 0.0, 0.0, None, false, "1%"),
+        // Rules, difference of a perplexity of 10, interval, clusters, the verdict and the rule that decided.
+        let table: [(&str, f64, Option<Interval>, &[Cluster], Verdict, &str); 12] = [
+            ("interval+0.1%,1%", 0.2, interval(0.1, 0.3), &calm, Verdict::Regressed, "interval+0.1%"),
+            ("interval+0.1%,1%", 0.2, interval(-0.1, 0.3), &calm, Verdict::Regressed, "1%"),
+            ("1%,interval+0.1%", 0.2, interval(0.1, 0.3), &calm, Verdict::Regressed, "1%"),
+            ("interval+0.1%,1%", 0.09, interval(-0.1, 0.3), &calm, Verdict::WithinNoise, "interval+0.1%,1%"),
+            ("interval+0.1%,1%", -0.2, interval(-0.3, -0.1), &calm, Verdict::Improved, "interval+0.1%"),
+            ("1%,cluster+5%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::Regressed, "cluster+5%"),
+            ("1%,cluster+7%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::Improved, "1%"),
+            ("cluster+7%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::WithinNoise, "cluster+7%"),
+            ("cluster+2%", 0.0, None, &calm, Verdict::Regressed, "cluster+2%"),
+            ("interval+2%,interval", 0.15, None, &calm, Verdict::Regressed, "1% (no interval)"),
+            ("interval+2%,interval", 0.05, None, &calm, Verdict::WithinNoise, "2%,1% (no interval)"),
+            ("interval,cluster+5%", 0.15, None, &calm, Verdict::WithinNoise, "interval,cluster+5%"),
         ];
-        for (rule, before, value, interval, counts, decided_by) in table {
-            let threshold: Threshold = rule.parse().unwrap();
-            let decided = threshold.decide(before, &Estimate { value, interval });
-            assert_eq!(decided, (counts, decided_by.to_owned()), "{rule} of {before}, {value}, {interval:?}");
+        for (rules, value, interval, clusters, verdict, decided_by) in table {
+            let threshold: Threshold = rules.parse().unwrap();
+            let difference = Estimate { value, interval };
+            let change = Change { better: Better::Lower, before: 10.0, difference, clusters };
+            assert_eq!(threshold.decide(&change), (verdict, decided_by.to_owned()), "{rules} of {change:?}");
         }
+        // Which way is better is not known.
+        let change = Change {
+            better: Better::Unknown,
+            before: 10.0,
+            difference: Estimate { value: 0.0, interval: None },
+            clusters: &one_worse,
+        };
+        assert_eq!(Threshold::default().decide(&change).0, Verdict::Changed);
     }
 
     #[test]
@@ -202,14 +210,21 @@ mod tests {
     #[test]
     fn times_and_counts_have_thresholds_of_their_own() {
         let thresholds = Thresholds::default();
-        let of = |metric| thresholds.of(&Metric::of(metric));
-        assert_eq!(
-            [of("f1"), of("decode"), of("batch")],
-            [Threshold::DEFAULT, Threshold::TIMES, Threshold::COUNTED]
-        );
+        let of = |metric| thresholds.of(&Metric::of(metric)).to_string();
+        let rules = ["interval+0.1%,1%,cluster+5%", "10%", "0.1%", "interval+0.1%"];
+        assert_eq!(["f1", "decode", "batch", "judge_win"].map(of), rules);
         // The ranges of times must be apart, even without a margin.
         let apart: Threshold = "interval".parse().unwrap();
         assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "ranges apart".to_owned()));
         assert!(!apart.decide_by_ranges(100.0, -50.0, true).0);
+        // Repeats are no clusters: a threshold of these alone is that of times.
+        for (rules, difference, expected) in [
+            ("cluster+5%", 9.0, (false, "10% and ranges apart")),
+            ("5%,cluster+1%,20%", 9.0, (true, "5% and ranges apart")),
+            ("5%,cluster+1%,20%", 4.0, (false, "5% and ranges apart, 20% and ranges apart")),
+        ] {
+            let decided = rules.parse::<Threshold>().unwrap().decide_by_ranges(100.0, difference, false);
+            assert_eq!((decided.0, decided.1.as_str()), expected, "{rules}");
+        }
     }
 }
