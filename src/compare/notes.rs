@@ -43,7 +43,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
     let mut notes: Vec<String> = engines.into_iter().map(engine).collect();
     notes.extend(definitions.into_values().map(|(note, places)| match places {
         1 => note,
-        _ => format!("{note}; and at {} more", counted(places - 1, "place")),
+        _ => format!("{note}; and at {}", counted(places - 1, "other size")),
     }));
     let keys: Vec<SeriesKey> = texts.keys().cloned().collect();
     notes.extend(texts.iter().filter_map(|(key, texts)| Some(format!("{}: {}", key.title(&keys), texts.note()?))));
@@ -159,4 +159,81 @@ fn nearly_paired(points: &[Point]) -> Vec<String> {
         notes.push(format!("{title} pairs with nothing; the nearest results differ in {}", nearest.join(", ")));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Given, cell, compared};
+    use super::super::{Options, Verdict};
+    use super::*;
+    use crate::report::fixture::changed;
+
+    /// Seven books in one folder, and the texts of some of them.
+    fn books(data: &str, changed_books: &str) -> Vec<Row> {
+        let books = ["a", "b", "c", "d", "e", "f", "g"];
+        let rows = cell("nll", &books.map(|book| -> Given { (book, book, 2.0, 1.0) }));
+        changed(rows, |row| {
+            let text = if changed_books.contains(row.sample.as_str()) { "other" } else { "same" };
+            row.sample_id = format!("{}{text}", row.sample).into();
+            row.data = format!("sha256:{data}").into();
+        })
+    }
+
+    fn notes(before: &[Row], after: &[Row]) -> Vec<String> {
+        compared(before, after, &Options::default()).notes
+    }
+
+    #[test]
+    fn other_texts_under_one_name_are_named() {
+        let before = books("0123456789abcdef", "");
+        assert_eq!(notes(&before, &before), [""; 0]);
+        let found = notes(&before, &books("fedcba9876543210", "bdf"));
+        let [note] = &found[..] else { panic!("{found:?}") };
+        let words = ["the texts differ", "01234567 ", "fedcba98 ", "3 of 7 samples", ": b, d, f"];
+        assert!(words.iter().all(|word| note.contains(word)), "{note}");
+        let found = notes(&before, &books("fedcba9876543210", "abcdefg"));
+        assert!(
+            found[0].contains("7 of 7 samples") && found[0].ends_with(": a, b, c, d, e and 2 more"),
+            "{found:?}"
+        );
+        // A sweep that grew has another digest, and the samples of the baseline.
+        let found = notes(&before[..3], &books("fedcba9876543210", ""));
+        assert!(found[0].ends_with("the samples that both have (3) are the same"), "{found:?}");
+        // Rows of an older schema, and of another engine, do not tell.
+        for change in [|row: &mut Row| row.sample_id = Text::new(), |row: &mut Row| row.engine = 9] {
+            let found = notes(&before, &changed(books("fedcba9876543210", "b"), change));
+            assert!(found.iter().any(|note| note.contains("the rows do not tell")), "{found:?}");
+        }
+        // Settings that no column has.
+        let found = notes(&before, &books("0123456789abcdef", "c"));
+        assert!(found[0].contains("1 of 7 samples of one name") && !found[0].contains("digest"), "{found:?}");
+    }
+
+    #[test]
+    fn another_definition_under_one_name_is_named_with_what_differs() {
+        let of = |keep_recent: u32, sizes: &[u32]| -> Vec<Row> {
+            let rows = |size: &u32| {
+                changed(books("01", if keep_recent == 8 { "" } else { "abcdefg" }), |row| {
+                    (row.keep_recent, row.cache_size, row.cell) =
+                        (keep_recent, Some(*size), size.to_string().into());
+                })
+            };
+            sizes.iter().flat_map(rows).collect()
+        };
+        let found = notes(&of(8, &[64]), &of(2, &[64]));
+        assert_eq!(found, ["tova at 64 is defined otherwise: keep_recent 8 (baseline) and 2 (results)"]);
+        let found = notes(&of(8, &[64, 128, 256]), &of(2, &[64, 128, 256]));
+        assert!(found[0].ends_with("; and at 2 other sizes"), "{found:?}");
+        // Only `random` depends on the seed.
+        let seeded = |score: &str, seed: u64| {
+            changed(books("01", ""), |row| (row.score, row.seed) = (Some(score.into()), seed))
+        };
+        assert_eq!(notes(&seeded("last_attention", 1), &seeded("last_attention", 2)), [""; 0]);
+        let found = notes(&seeded("random", 1), &seeded("random", 2));
+        assert!(found[0].ends_with("seed 1 (baseline) and 2 (results)"), "{found:?}");
+        assert_eq!(
+            compared(&seeded("random", 1), &seeded("random", 2), &Options::default()).count(Verdict::Equal),
+            1
+        );
+    }
 }
