@@ -173,11 +173,7 @@ fn each_movement_has_its_verdict() {
     let ended = compared(&folder, &forgets, &[]).with_code(3);
     assert!(ended.stdout.starts_with("REGRESSION: 1 regressed, 5 equal\n"), "{}", ended.stdout);
     assert!(ended.stdout.contains("window at 64 \u{B7} recall (%)") && ended.stdout.contains("-10.00"));
-    assert!(
-        ended.stdout.contains("numbers that moved: 1, of which 1 are all on the worse side"),
-        "{}",
-        ended.stdout
-    );
+    assert!(ended.stdout.contains("numbers that moved: 1, wholly on the worse side: 1"), "{}", ended.stdout);
 }
 
 #[test]

@@ -11,7 +11,7 @@ const SHOWN: usize = 40;
 /// Longest name shown, in characters.
 const LONGEST: usize = 160;
 /// Longest sentence, which may name several things.
-const LONGEST_NOTE: usize = 400;
+const LONGEST_NOTE: usize = 300;
 
 /// The comment.
 pub fn markdown(comparison: &Comparison) -> String {

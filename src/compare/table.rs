@@ -60,11 +60,11 @@ pub(super) fn sides(comparison: &Comparison) -> String {
 /// How many numbers chance alone makes worse.
 pub(super) fn chance(comparison: &Comparison) -> Option<String> {
     let Chance { intervals, worse, expected, any } = comparison.chance();
-    let percent = 100.0 * any;
+    let (digits, percent) = (1 + usize::from(expected < 1.0), 100.0 * any);
     (intervals > 0).then(|| {
         format!(
-            "95 % intervals of numbers that moved: {intervals}, of which {worse} are all on the worse side; if only noise moved \
-             the numbers, about {expected:.1} would be, and at least one with a chance of {percent:.0} % were they independent"
+            "95 % intervals of numbers that moved: {intervals}, wholly on the worse side: {worse}; noise alone would put about \
+             {expected:.digits$} there, and at least one with a chance of {percent:.0} % if the numbers were independent"
         )
     })
 }
@@ -140,12 +140,13 @@ fn number(point: &Point, title: &str) -> Line {
     }
 }
 
-/// The clusters that got worse the most, in a line.
+/// The clusters that a number moved by, in a line.
 fn clusters(point: &Point, title: &str) -> Option<String> {
     let named: Vec<String> = point.clusters_worse.iter().map(|cluster| in_cluster(point, cluster)).collect();
     let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    let what = if point.verdict == Verdict::Regressed { "got worse" } else { "changed" };
     let place = format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label);
-    (!named.is_empty()).then(|| format!("{place}: {}", some(&named, NAMED)))
+    (!named.is_empty()).then(|| format!("{place}: clusters that {what}: {}", some(&named, NAMED)))
 }
 
 /// `book.txt 93.10 -> 224.0`.
