@@ -161,14 +161,16 @@ mod tests {
         }
     }
 
+    /// Rules, a perplexity's difference, its interval and clusters, the verdict and the rule that decided.
+    type Case<'a> = (&'a str, f64, Option<Interval>, &'a [Cluster], Verdict, &'a str);
+
     #[test]
     fn any_rule_suffices_and_for_the_worse_wins() {
         let cluster = |before, after| Cluster { name: "a".into(), before, after };
         let calm = [cluster(10.0, 10.1), cluster(10.0, 10.3)];
         let one_worse = [cluster(10.0, 9.0), cluster(10.0, 10.6)];
         let interval = |low, high| Some(Interval { low, high });
-        // Rules, difference of a perplexity of 10, interval, clusters, the verdict and the rule that decided.
-        let table: [(&str, f64, Option<Interval>, &[Cluster], Verdict, &str); 12] = [
+        let table: [Case<'_>; 12] = [
             ("interval+0.1%,1%", 0.2, interval(0.1, 0.3), &calm, Verdict::Regressed, "interval+0.1%"),
             ("interval+0.1%,1%", 0.2, interval(-0.1, 0.3), &calm, Verdict::Regressed, "1%"),
             ("1%,interval+0.1%", 0.2, interval(0.1, 0.3), &calm, Verdict::Regressed, "1%"),
