@@ -136,12 +136,18 @@ fn one_sided((slice, sample): Name<'_>, rows: [Option<&SampleSum>; 2]) -> Moved 
     }
 }
 
+/// Whether ids of samples tell what they were measured on. Rows of older schemas have none; those of another engine always
+/// differ, and those of a sweep that also compares with the full cache.
+pub(super) fn has_comparable_ids(a: &Row, b: &Row) -> bool {
+    let are_there = !a.sample_id.is_empty() && !b.sample_id.is_empty();
+    are_there && (a.engine, a.compare_to_full) == (b.engine, b.compare_to_full)
+}
+
 /// The columns that one engine repeats on one machine, besides value and weight, and that differ. Other columns are what rows
 /// are paired by, say where and when they were measured, or are different in each folder, such as names of sweeps and paths.
 fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
     let (a, b) = (before, after);
-    // Ids of two engines always differ, and rows of older schemas have none.
-    let has_ids = a.engine == b.engine && !a.sample_id.is_empty() && !b.sample_id.is_empty();
+    let has_ids = has_comparable_ids(a, b);
     let is_random = a.score.as_deref() == Some("random");
     let columns = [
         ("output", a.output == b.output),

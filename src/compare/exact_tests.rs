@@ -128,6 +128,7 @@ fn every_column_that_repeats_is_compared() {
     let random = |seed: u64| changed(before.clone(), |row| (row.score, row.seed) = (Some("random".into()), seed));
     assert_eq!(only(&compared(&random(1), &random(2), &options)).moved[0].columns, ["seed"]);
     assert!(!of(|row| row.sample_id = "".into()).failed());
+    assert!(!of(|row| (row.sample_id, row.compare_to_full) = ("2".into(), true)).failed());
 }
 
 #[test]

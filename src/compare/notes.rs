@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::exact::has_comparable_ids;
 use super::point::{Point, Verdict};
 use super::side::{Numbers, Side};
 use crate::format::counted;
@@ -34,8 +35,8 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
         weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
         // The digest of a timing is that of the machine.
         if !Metric::of(subject.metric).is_timed() {
-            let has_ids = a.engine == b.engine && definition.is_empty();
-            texts.entry(subject.key.without_cache()).or_default().add(numbers, other, has_ids);
+            let is_same_policy = definition.is_empty();
+            texts.entry(subject.key.without_cache()).or_default().add(numbers, other, is_same_policy);
         }
     }
     let engine =
@@ -88,17 +89,16 @@ struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    fn add(&mut self, before: &Numbers<'a>, after: &Numbers<'a>, has_ids: bool) {
+    fn add(&mut self, before: &Numbers<'a>, after: &Numbers<'a>, is_same_policy: bool) {
         let digests = [before, after].map(|numbers| &numbers.row.data);
         if digests[0] != digests[1] && digests.iter().all(|digest| !digest.is_empty()) {
             self.digests = Some(digests);
         }
         for ((_, sample), a, b) in before.both(after) {
             self.common.insert(sample);
-            let ids = [a, b].map(|sum| &sum.row.sample_id);
-            if !has_ids || ids.iter().any(|id| id.is_empty()) {
+            if !is_same_policy || !has_comparable_ids(a.row, b.row) {
                 self.untold.insert(sample);
-            } else if ids[0] != ids[1] {
+            } else if a.row.sample_id != b.row.sample_id {
                 self.changed.insert(sample);
             }
         }
