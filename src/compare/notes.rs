@@ -81,11 +81,11 @@ fn differing(before: &[(&str, String)], after: &[(&str, String)]) -> Vec<String>
 struct Texts<'a> {
     /// Digests of all texts, on either side, where they differ.
     digests: Option<[&'a Text; 2]>,
-    /// Samples that both sides have, and those of them whose ids differ.
+    /// Samples that both sides have.
     common: BTreeSet<&'a str>,
+    /// Those of them whose ids can be compared under a policy that is the same, and those whose ids differ.
+    told: BTreeSet<&'a str>,
     changed: BTreeSet<&'a str>,
-    /// Those whose ids tell nothing: rows of an older schema, another engine, another definition of the policy.
-    untold: BTreeSet<&'a str>,
 }
 
 impl<'a> Texts<'a> {
@@ -96,10 +96,11 @@ impl<'a> Texts<'a> {
         }
         for ((_, sample), a, b) in before.both(after) {
             self.common.insert(sample);
-            if !is_same_policy || !has_comparable_ids(a.row, b.row) {
-                self.untold.insert(sample);
-            } else if a.row.sample_id != b.row.sample_id {
-                self.changed.insert(sample);
+            if is_same_policy && has_comparable_ids(a.row, b.row) {
+                self.told.insert(sample);
+                if a.row.sample_id != b.row.sample_id {
+                    self.changed.insert(sample);
+                }
             }
         }
     }
@@ -108,7 +109,7 @@ impl<'a> Texts<'a> {
     fn note(&self) -> Option<String> {
         let all = self.common.len();
         let changed = match self.changed.len() {
-            0 if self.untold.is_empty() => format!("the samples that both have ({all}) are the same"),
+            0 if self.told.len() == all => format!("the samples that both have ({all}) are the same"),
             0 => "the rows do not tell whether samples of one name are the same".to_owned(),
             changed => {
                 let named: Vec<&str> = self.changed.iter().take(NAMED).copied().collect();
