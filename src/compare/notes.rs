@@ -17,9 +17,9 @@ const NAMED: usize = 5;
 pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<String> {
     let mut engines = BTreeSet::new();
     let mut weighed = 0;
-    let mut definitions: BTreeMap<&str, (String, usize)> = BTreeMap::new();
+    // By policy: what differs at the first size, and all sizes at which something does.
+    let mut definitions: BTreeMap<&str, (String, BTreeSet<Option<u32>>)> = BTreeMap::new();
     let mut texts: BTreeMap<SeriesKey, Texts<'_>> = BTreeMap::new();
-    let mut defined_otherwise = BTreeSet::new();
     for (subject, numbers) in before {
         let Some(other) = after.get(subject) else { continue };
         let (a, b) = (numbers.row, other.row);
@@ -28,9 +28,9 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
         }
         let definition = differing(&definition(a), &definition(b));
         let (policy, size) = &subject.policy;
-        if !definition.is_empty() && defined_otherwise.insert((&subject.key, &subject.policy)) {
+        if !definition.is_empty() {
             let note = format!("{} is defined otherwise: {}", place(policy, *size), definition.join(", "));
-            definitions.entry(policy).or_insert((note, 0)).1 += 1;
+            definitions.entry(policy).or_insert((note, BTreeSet::new())).1.insert(*size);
         }
         weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
         // The digest of a timing is that of the machine.
@@ -42,9 +42,9 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
     let engine =
         |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention");
     let mut notes: Vec<String> = engines.into_iter().map(engine).collect();
-    notes.extend(definitions.into_values().map(|(note, places)| match places {
-        1 => note,
-        _ => format!("{note}; and at {}", counted(places - 1, "other size")),
+    notes.extend(definitions.into_values().map(|(note, sizes)| match sizes.len() - 1 {
+        0 => note,
+        others => format!("{note}; and at {}", counted(others, "other size")),
     }));
     let keys: Vec<SeriesKey> = texts.keys().cloned().collect();
     notes.extend(texts.iter().filter_map(|(key, texts)| Some(format!("{}: {}", key.title(&keys), texts.note()?))));
