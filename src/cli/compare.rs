@@ -11,7 +11,7 @@ use super::baseline;
 use super::error::UsageError;
 use super::output::print;
 use super::results::complete_rows;
-use crate::compare::{self, Comparison, Options, Threshold, Thresholds, Verdict, metric_named, shown_name};
+use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
 use crate::metric::METRICS;
@@ -23,36 +23,40 @@ const REGRESSION: u8 = 3;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Numbers are matched by model, task and its settings, policy, positions, cache size and metric; samples by name.\n\
-A number regressed if it got worse by more than its threshold:\n\
-\x20 interval        the 95 % bootstrap interval of the paired difference (clusters resampled) excludes zero\n\
+A number that got worse regressed if any rule of its threshold holds:\n\
+\x20 interval        the 95 % interval of the paired difference (over subsets of books, stories or papers) excludes zero\n\
 \x20 2%              the difference is more than this share of the baseline's value\n\
 \x20 0.05            the difference is more than this, in the unit shown (perplexity, percent, tokens/s)\n\
-\x20 interval+2%     both\n\
-Defaults: interval+0.1%; 1% where a single cluster allows no interval; for times and resident bytes 10% of the median\n\
-over repeats, with ranges that do not overlap; for cache bytes and batch sizes 0.1%. A threshold without a metric holds\n\
-for all metrics not named. Metrics without a better direction (such as tokens written) never regress. Times are compared\n\
-on the same device only. Exit codes: 0 nothing regressed, 3 something regressed or is missing, 1 and 2 as always."
+\x20 interval+2%     both, as with interval+0.05\n\
+\x20 cluster+5%      any one book, story or paper got worse by more than this share of its own baseline or the pooled one,\n\
+\x20                 whichever is larger, even if the number is better as a whole; or as with cluster+0.05\n\
+A threshold is a list of rules with commas between them. Defaults: interval+0.1%,1%,cluster+5%; for times and resident\n\
+bytes 10% of the median over repeats, with ranges that do not overlap; for cache bytes and batch sizes 0.1%; for a judge's\n\
+verdicts interval+0.1%. Fewer than four clusters have no interval; if all rules need one, their margins or 1% decide.\n\
+A threshold without a metric holds for all metrics not named. Metrics without a better direction (such as tokens written)\n\
+never regress. Times are compared on the same device only. Exit codes: 0 nothing regressed, 3 something regressed or is\n\
+missing, 1 and 2 as always."
 )]
 pub(super) struct Arguments {
     /// What to compare with: the name of a saved baseline, a .parquet file of rows, or a results folder
     baseline: String,
     /// What to compare: a results folder, a .parquet file of rows, or the name of a saved baseline
     results: String,
-    /// How far a number may move: METRIC=RULE, or RULE for all metrics not named. Metrics have their names in the rows (nll)
+    /// How far a number may move: METRIC=RULES, or RULES for all metrics not named. Metrics have their names in the rows (nll)
     /// or in reports (perplexity). May be repeated
-    #[arg(long, value_name = "[METRIC=]RULE", conflicts_with = "exact")]
+    #[arg(long, value_name = "[METRIC=]RULE[,RULE...]", conflicts_with = "exact")]
     threshold: Vec<String>,
     /// Compare the parts of samples as well (by kind, distance, position)
     #[arg(long, conflicts_with = "exact")]
     parts: bool,
-    /// Compare sample by sample, parts included: any number that moved and any cell of another engine version fails; times
-    /// and judges' verdicts are not compared
+    /// Compare sample by sample, parts, texts and counts of tokens and bytes included: any sample that moved and any cell of
+    /// another engine version fails; times and judges' verdicts are not compared
     #[arg(long)]
     exact: bool,
     /// With --exact, how far value / weight of a sample may move
     #[arg(long, value_name = "X", default_value_t = 1e-6, requires = "exact")]
     tolerance: f64,
-    /// Do not fail on cells and samples that are missing from the results
+    /// Do not fail on cells and samples that are missing from the results; having nothing in common still fails
     #[arg(long)]
     allow_missing: bool,
     /// Where saved baselines are
@@ -61,7 +65,7 @@ pub(super) struct Arguments {
     /// Write Markdown for a comment on a pull request; - is stdout, instead of the table for terminals
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write everything as JSON (described in results/README.md); - is stdout
+    /// Write everything as JSON (described in docs/compare.md); - is stdout
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write JUnit XML; - is stdout
@@ -96,10 +100,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         arguments.baseline,
         arguments.results
     );
-    // Without this, --allow-missing would call it a success.
-    let has_common = |point: &compare::Point| !matches!(point.verdict, Verdict::Missing | Verdict::New);
+    // With --allow-missing no point says why it failed.
     ensure!(
-        comparison.failed() || comparison.points.iter().any(has_common),
+        comparison.has_common() || comparison.points.iter().any(|point| point.fails(arguments.allow_missing)),
         "{} and {} have nothing in common\nhint: `tova-bench baseline show` and `report` say what each of them holds",
         arguments.baseline,
         arguments.results
@@ -150,7 +153,7 @@ fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresho
     let known: BTreeSet<&str> = METRICS.iter().map(|metric| &*metric.id).chain(measured).collect();
     let known: Vec<&str> = known.into_iter().collect();
     let rule = |text: &str| -> Result<Threshold> {
-        let hint = "write interval, a share such as 2%, a difference such as 0.05, or interval+2%";
+        let hint = "write interval, interval+2%, a share such as 2%, a difference such as 0.05, cluster+5%, or several with commas";
         text.parse().map_err(|error: String| UsageError::new(format!("--threshold: {error}"), hint).into())
     };
     for text in texts {

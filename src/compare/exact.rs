@@ -1,85 +1,170 @@
 //! Sample by sample: whether a machine still gives the numbers it gave.
 //!
 //! The same input, engine and machine give the same bits, so any difference has a cause: a changed program, another machine,
-//! or damage. No statistics are needed.
+//! or damage. No statistics are needed. Of a sample that both sides have, every row and every column that repeats is compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::point::{Moved, Point, Verdict};
-use super::side::{Name, Numbers};
+use super::side::{Name, Numbers, Side, Subject, in_slice};
 use crate::ledger::Row;
 use crate::metric::{Metric, Property};
-use crate::report::{Estimate, SampleSum, Sums};
+use crate::report::{Estimate, PolicyAtSize, SampleSum, SeriesKey, Sums};
 
 /// Whether a row can be repeated exactly: times never are, and a judge is another program.
 pub(super) fn is_repeatable(row: &Row) -> bool {
     Metric::known(&row.metric).is_none_or(|metric| !metric.is_timed() && !metric.has(Property::Judge))
 }
 
-/// `blank` already has the samples that only one side has.
-pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, tolerance: f64) -> Point {
-    let both = before.both(after);
-    let mut moved: Vec<Moved> = both.iter().filter_map(|(name, a, b)| movement(*name, a, b, tolerance)).collect();
-    moved.sort_by(|a, b| b.change.total_cmp(&a.change));
-    let engines = (before.row.engine, after.row.engine);
-    let is_equal = both.iter().all(|(_, a, b)| value(a).to_bits() == value(b).to_bits());
-    let (verdict, why) = match (engines.0 == engines.1, moved.is_empty()) {
-        (false, _) => {
-            let why = format!("engine {} in the baseline, {} here: save a new baseline", engines.0, engines.1);
-            (Verdict::AnotherEngine, Some(why))
+/// The samples that both sides have of a policy at a size, whatever was measured of them.
+type Common<'a> = BTreeMap<(&'a SeriesKey, &'a PolicyAtSize<'a>), BTreeSet<&'a str>>;
+
+/// Every number of either side.
+pub(super) fn points(before: &Side<'_>, after: &Side<'_>, tolerance: f64) -> Vec<Point> {
+    let [mut common, theirs] = [before, after].map(samples);
+    common.retain(|of, samples| match theirs.get(of) {
+        Some(theirs) => {
+            samples.retain(|sample| theirs.contains(sample));
+            true
         }
-        (true, false) => (Verdict::Moved, None),
-        (true, true) => (if is_equal { Verdict::Equal } else { Verdict::WithinNoise }, None),
+        None => false,
+    });
+    let none = BTreeSet::new();
+    let subjects: BTreeSet<&Subject<'_>> = before.keys().chain(after.keys()).collect();
+    let of_subject = |subject: &Subject<'_>| {
+        let common = common.get(&(&subject.key, &subject.policy)).unwrap_or(&none);
+        point(Point::blank(subject), [before.get(subject), after.get(subject)], common, tolerance)
     };
+    subjects.into_iter().map(of_subject).collect()
+}
+
+fn samples<'s>(side: &'s Side<'_>) -> Common<'s> {
+    let mut samples = Common::new();
+    for (subject, numbers) in side {
+        let of_policy = samples.entry((&subject.key, &subject.policy)).or_default();
+        of_policy.extend(numbers.samples.keys().map(|(_, sample)| *sample));
+    }
+    samples
+}
+
+/// A number that at least one side has. `common` are the samples that both have, if only with other metrics or slices.
+fn point(blank: Point, sides: [Option<&Numbers>; 2], common: &BTreeSet<&str>, tolerance: f64) -> Point {
+    let [before, after] = sides;
+    let mut point = Point { threshold: Some(format!("{tolerance:e} for each sample")), ..blank };
+    let names: BTreeSet<Name<'_>> = sides.iter().flatten().flat_map(|side| side.samples.keys().copied()).collect();
+    let (mut is_equal, mut whole) = (true, [Sums::default(), Sums::default()]);
+    for name in names {
+        let rows = sides.map(|side| side?.samples.get(&name));
+        match rows {
+            [Some(before), Some(after)] => {
+                point.samples += 1;
+                is_equal &= value(before).to_bits() == value(after).to_bits();
+                if name.0.is_none() {
+                    whole[0] += &before.sums;
+                    whole[1] += &after.sums;
+                }
+                point.moved.extend(movement(name, before, after, tolerance));
+            }
+            _ if common.contains(name.1) => point.moved.push(one_sided(name, rows)),
+            [Some(_), None] => point.missing_samples.push(in_slice(name.1, name.0)),
+            _ => point.new_samples += 1,
+        }
+    }
+    point.moved.sort_by(|a, b| b.change.total_cmp(&a.change));
+    if let (Some(before), Some(after)) = (before, after)
+        && before.row.engine != after.row.engine
+    {
+        let (was, is) = (before.row.engine, after.row.engine);
+        point.why = Some(format!("engine {was} in the baseline, {is} here: save a new baseline"));
+        point.verdict = Verdict::AnotherEngine;
+    } else if !point.moved.is_empty() {
+        point.verdict = Verdict::Moved;
+    } else if point.samples == 0 {
+        return match (before, after) {
+            (None, _) => Point { verdict: Verdict::New, ..point },
+            (_, None) => Point { verdict: Verdict::Missing, ..point },
+            _ => point.without_common_samples(),
+        };
+    } else if !is_equal {
+        point.verdict = Verdict::WithinNoise;
+    }
     // The metric over whole samples.
-    let whole = || both.iter().filter(|((slice, _), ..)| slice.is_none());
-    let sums: [Sums; 2] = [whole().map(|(_, a, _)| &a.sums).sum(), whole().map(|(.., b)| &b.sums).sum()];
-    let [first, second] = sums.map(|sums| sums.pooled().map(|pooled| blank.metric.of_pooled(pooled)));
-    let difference = first.zip(second).map(|(first, second)| Estimate {
+    [point.before, point.after] = whole.map(|sums| Some(point.metric.of_pooled(sums.pooled()?)));
+    point.difference = point.before.zip(point.after).map(|(first, second)| Estimate {
         value: if first.to_bits() == second.to_bits() { 0.0 } else { second - first },
         interval: None,
     });
-    Point {
-        verdict,
-        why,
-        before: first,
-        after: second,
-        difference,
-        threshold: Some(format!("{tolerance:e} for each sample")),
-        samples: both.len(),
-        moved,
-        ..blank
-    }
+    point
 }
 
 fn value(sum: &SampleSum<'_>) -> f64 {
     sum.sums.values[0]
 }
 
-fn movement((slice, sample): Name<'_>, before: &SampleSum, after: &SampleSum, tolerance: f64) -> Option<Moved> {
-    let weights = [before.sums.weight, after.sums.weight];
-    // `value / weight`, or the value itself where nothing was weighed.
-    let quotient =
-        |sum: &SampleSum| if sum.sums.weight == 0.0 { value(sum) } else { value(sum) / sum.sums.weight };
+/// `value / weight`, or the value itself where nothing was weighed.
+fn quotient(sum: &SampleSum<'_>) -> f64 {
+    if sum.sums.weight == 0.0 { value(sum) } else { value(sum) / sum.sums.weight }
+}
+
+fn movement(name: Name<'_>, before: &SampleSum, after: &SampleSum, tolerance: f64) -> Option<Moved> {
     let (first, second) = (quotient(before), quotient(after));
     let change = match () {
-        () if weights[0].to_bits() != weights[1].to_bits() => f64::INFINITY,
+        () if before.sums.weight.to_bits() != after.sums.weight.to_bits() => f64::INFINITY,
         // Two infinities of one sign, or NaN twice, have not moved.
         () if first.to_bits() == second.to_bits() || (first.is_nan() && second.is_nan()) => 0.0,
         () if !(second - first).is_finite() => f64::INFINITY,
         () => (second - first).abs(),
     };
-    let text_differs = before.row.output != after.row.output;
-    (change > tolerance || text_differs).then(|| Moved {
+    let columns = differing_columns(before.row, after.row);
+    let has_moved = change > tolerance || !columns.is_empty();
+    has_moved.then(|| Moved { change, columns, ..one_sided(name, [Some(before), Some(after)]) })
+}
+
+/// A row that may be on one side only.
+fn one_sided((slice, sample): Name<'_>, rows: [Option<&SampleSum>; 2]) -> Moved {
+    let [before, after] = rows.map(|row| row.map(quotient));
+    let [weight_before, weight_after] = rows.map(|row| row.map(|row| row.sums.weight));
+    Moved {
         sample: sample.to_owned(),
         slice: slice.map(str::to_owned),
-        before: first,
-        after: second,
-        change,
-        weight_before: weights[0],
-        weight_after: weights[1],
-        text_differs,
-    })
+        before,
+        after,
+        change: f64::INFINITY,
+        weight_before,
+        weight_after,
+        columns: Vec::new(),
+    }
+}
+
+/// Whether ids of samples tell what they were measured on. Rows of older schemas have none; those of another engine always
+/// differ, and those of a sweep that also compares with the full cache.
+pub(super) fn has_comparable_ids(a: &Row, b: &Row) -> bool {
+    let are_there = !a.sample_id.is_empty() && !b.sample_id.is_empty();
+    are_there && (a.engine, a.compare_to_full) == (b.engine, b.compare_to_full)
+}
+
+/// The columns that one engine repeats on one machine, besides value and weight, and that differ. Other columns are what rows
+/// are paired by, say where and when they were measured, or are different in each folder, such as names of sweeps and paths.
+fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
+    let (a, b) = (before, after);
+    let has_ids = has_comparable_ids(a, b);
+    let is_random = a.score.as_deref() == Some("random");
+    let columns = [
+        ("output", a.output == b.output),
+        ("question", a.question == b.question),
+        ("references", a.references == b.references),
+        ("prompt_tokens", a.prompt_tokens == b.prompt_tokens),
+        ("new_tokens", a.new_tokens == b.new_tokens),
+        ("score", a.score == b.score),
+        ("scope", a.scope == b.scope),
+        ("keep_first", a.keep_first == b.keep_first),
+        ("keep_recent", a.keep_recent == b.keep_recent),
+        ("seed", a.seed == b.seed || !is_random),
+        ("cluster", a.cluster == b.cluster),
+        ("sample_id", a.sample_id == b.sample_id || !has_ids),
+        ("peak_cache_bytes", a.peak_cache_bytes == b.peak_cache_bytes),
+    ];
+    columns.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
 }
 
 /// What an exact comparison leaves out, and what may explain what it finds.

@@ -1,15 +1,17 @@
 //! A comparison for programs: one JSON object, every point and every sample that moved.
 //!
-//! The shape is described in results/README.md and has a version, which changes when a field changes its meaning or is removed,
+//! The shape is described in docs/compare.md and has a version, which changes when a field changes its meaning or is removed,
 //! not when one is added. Numbers that are not finite are `null`.
 
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::point::{Comparison, Point, Verdict};
+use super::chance::Chance;
+use super::comparison::Comparison;
+use super::point::{Point, Verdict};
 
 /// Version of the shape below.
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 /// The document, indented, with a newline at its end.
 ///
@@ -35,7 +37,8 @@ struct Record<'a> {
 impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(of) = self;
-        let (intervals, allow_missing) = (of.intervals(), of.allow_missing);
+        let Chance { intervals, worse, expected, any } = of.chance();
+        let allow_missing = of.allow_missing;
         let count = |verdict| Count { verdict, points: of.count(verdict) };
         let record = |point| Record { point, allow_missing };
         let mut map = serializer.serialize_map(None)?;
@@ -51,8 +54,9 @@ impl Serialize for Document<'_> {
         map.serialize_entry("counts", &Verdict::all().map(count).collect::<Vec<_>>())?;
         map.serialize_entry("numbers_compared", &of.compared())?;
         map.serialize_entry("intervals", &intervals)?;
-        map.serialize_entry("intervals_excluding_zero", &of.excluding_zero())?;
-        map.serialize_entry("intervals_excluding_zero_by_chance", &(intervals as f64 / 20.0))?;
+        map.serialize_entry("intervals_worse", &worse)?;
+        map.serialize_entry("intervals_worse_by_chance", &expected)?;
+        map.serialize_entry("chance_of_any_worse", &any)?;
         map.serialize_entry("points", &of.points.iter().map(record).collect::<Vec<_>>())?;
         map.serialize_entry("notes", &of.notes)?;
         map.end()
@@ -83,6 +87,7 @@ impl Serialize for Record<'_> {
         map.serialize_entry("clusters", &point.clusters)?;
         map.serialize_entry("missing_samples", &point.missing_samples)?;
         map.serialize_entry("new_samples", &point.new_samples)?;
+        map.serialize_entry("clusters_worse", &point.clusters_worse)?;
         map.serialize_entry("moved", &point.moved)?;
         map.end()
     }

@@ -5,11 +5,13 @@
 
 use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite, XmlString};
 
-use super::point::{Comparison, Point, Verdict};
+use super::comparison::Comparison;
+use super::point::{Point, Verdict};
 use super::side::in_slice;
+use super::table::in_cluster;
 use crate::report::escape;
 
-/// Samples named in a failure's text.
+/// Samples, and clusters, that are named in a failure's text.
 const SHOWN: usize = 20;
 
 /// The document.
@@ -49,10 +51,13 @@ fn status(point: &Point, comparison: &Comparison) -> TestCaseStatus {
     let sentence = escape::plain(&point.sentence());
     let moved = point.moved.iter().take(SHOWN).map(|moved| {
         let sample = in_slice(&moved.sample, moved.slice.as_deref());
-        format!("moved: {sample}: {} to {}", moved.before, moved.after)
+        let shown = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
+        format!("moved: {sample}: {} to {} ({})", shown(moved.before), shown(moved.after), moved.what())
     });
     let missing = point.missing_samples.iter().take(SHOWN).map(|sample| format!("missing: {sample}"));
-    let lines = moved.chain(missing).map(|line| escape::plain(&line));
+    let worse = point.clusters_worse.iter().take(SHOWN);
+    let worse = worse.map(|cluster| format!("worse: {}", in_cluster(point, cluster)));
+    let lines = worse.chain(moved).chain(missing).map(|line| escape::plain(&line));
     // Some services show the message, others the text.
     let text = [sentence.clone()].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
     status.set_message(sentence).set_type(kind).set_description(text);

@@ -2,7 +2,7 @@
 //!
 //! Names are escaped and mention nobody, and the length stays below GitHub's limit.
 
-use super::point::Comparison;
+use super::comparison::Comparison;
 use super::table::{self, Section};
 use crate::report::{capital, escape, push_body};
 
@@ -10,13 +10,15 @@ use crate::report::{capital, escape, push_body};
 const SHOWN: usize = 40;
 /// Longest name shown, in characters.
 const LONGEST: usize = 160;
+/// Longest sentence, which may name several things.
+const LONGEST_NOTE: usize = 300;
 
 /// The comment.
 pub fn markdown(comparison: &Comparison) -> String {
     let mut file = format!(
         "**{}**\n\n{}\n\n",
         escape::markdown(&table::headline(comparison)),
-        name(&table::sides(comparison))
+        escaped(&table::sides(comparison))
     );
     let (failures, others): (Vec<Section>, Vec<Section>) =
         table::sections(comparison, SHOWN).into_iter().partition(|section| section.fails);
@@ -34,15 +36,15 @@ pub fn markdown(comparison: &Comparison) -> String {
         file += &format!("{chance}.\n\n", chance = capital(&chance));
     }
     for note in &comparison.notes {
-        file += &format!("> {}\n>\n", name(note));
+        file += &format!("> {}\n>\n", escaped(note));
     }
     file.trim_end_matches(['\n', '>']).to_owned() + "\n"
 }
 
 fn push(file: &mut String, Section { sheet, left_out, .. }: &Section) {
     let mut sheet = sheet.clone();
-    sheet.grid.lines.iter_mut().for_each(|line| line.name = cut(&line.name));
-    sheet.notes.iter_mut().for_each(|note| *note = cut(note));
+    sheet.grid.lines.iter_mut().for_each(|line| line.name = cut(&line.name, LONGEST));
+    sheet.notes.iter_mut().for_each(|note| *note = cut(note, LONGEST_NOTE));
     let mut body = String::new();
     push_body(&mut body, &sheet);
     *file += &without_mentions(&body);
@@ -51,9 +53,9 @@ fn push(file: &mut String, Section { sheet, left_out, .. }: &Section) {
     }
 }
 
-/// A name from the rows, cut, escaped and without mentions.
-fn name(text: &str) -> String {
-    without_mentions(&escape::markdown(&cut(text)))
+/// A sentence with names from the rows, cut, escaped and without mentions.
+fn escaped(text: &str) -> String {
+    without_mentions(&escape::markdown(&cut(text, LONGEST_NOTE)))
 }
 
 /// `@somebody` would notify them; `tova@slot` would not.
@@ -69,9 +71,9 @@ fn without_mentions(text: &str) -> String {
     escaped
 }
 
-fn cut(text: &str) -> String {
-    if text.chars().count() <= LONGEST {
+fn cut(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
         return text.to_owned();
     }
-    text.chars().take(LONGEST).chain(['\u{2026}']).collect()
+    text.chars().take(longest).chain(['\u{2026}']).collect()
 }

@@ -3,12 +3,21 @@
 //! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`terminal`],
 //! [`markdown`], [`json`] and [`junit`] show the [`Comparison`]. It knows rows, and the series, metrics and draws of a report.
 
+mod chance;
+mod cluster;
+mod comparison;
 mod exact;
+#[cfg(test)]
+mod exact_tests;
+#[cfg(test)]
+mod format_tests;
 mod json;
 mod junit;
 mod markdown;
+mod notes;
 mod point;
 mod pooled;
+mod rule;
 mod side;
 mod table;
 mod terminal;
@@ -17,21 +26,22 @@ mod tests;
 mod threshold;
 mod times;
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result};
 
+pub use chance::Chance;
+pub use cluster::Cluster;
+pub use comparison::{Comparison, Options, Origin};
 pub use json::json;
 pub use junit::junit;
 pub use markdown::markdown;
-pub use point::{Comparison, Moved, Options, Origin, Point, Verdict};
+pub use point::{Moved, Point, Verdict};
+pub use rule::{Margin, Rule};
 use side::{Numbers, Side, Subject};
 pub use terminal::terminal;
-pub use threshold::{Margin, Threshold, Thresholds, metric_named, shown_name};
+pub use threshold::{Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
-use crate::metric::Metric;
-use crate::report::{SeriesKey, label, order};
+use crate::report::order;
 
 /// Compares results with a baseline; each side comes with its name.
 ///
@@ -43,8 +53,7 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     let after = side::align(&before, side(results)?);
     let mut points = points(&before, &after, options);
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
-    let mut notes = notes(&before, &after);
-    notes.extend(nearly_paired(&points));
+    let mut notes = notes::of(&before, &after, &points);
     if options.exact.is_some() {
         notes.extend(exact::notes(baseline.1, results.1));
     }
@@ -69,9 +78,12 @@ fn order_of(point: &Point) -> impl Ord + '_ {
 }
 
 fn points(before: &Side<'_>, after: &Side<'_>, options: &Options) -> Vec<Point> {
+    if let Some(tolerance) = options.exact {
+        return exact::points(before, after, tolerance);
+    }
     let mut points = Vec::new();
     for (subject, numbers) in before {
-        let blank = blank(subject);
+        let blank = Point::blank(subject);
         points.push(match after.get(subject) {
             Some(other) => point(blank, numbers, other, options),
             None => missing(blank, subject, numbers, after),
@@ -80,44 +92,20 @@ fn points(before: &Side<'_>, after: &Side<'_>, options: &Options) -> Vec<Point> 
     for (subject, numbers) in after.iter().filter(|(subject, _)| !before.contains_key(subject)) {
         // A time on another device was already reported with the baseline's.
         if elsewhere(subject, before).is_none() {
-            points.push(Point { verdict: Verdict::New, new_samples: numbers.samples.len(), ..blank(subject) });
+            let new_samples = numbers.samples.len();
+            points.push(Point { verdict: Verdict::New, new_samples, ..Point::blank(subject) });
         }
     }
     points
 }
 
-fn blank(subject: &Subject<'_>) -> Point {
-    Point {
-        key: subject.key.clone(),
-        metric: Metric::of(subject.metric),
-        slice: subject.slice.map(str::to_owned),
-        policy: subject.policy.0.to_string(),
-        cache_size: subject.policy.1,
-        verdict: Verdict::Equal,
-        before: None,
-        after: None,
-        difference: None,
-        threshold: None,
-        why: None,
-        samples: 0,
-        clusters: 0,
-        missing_samples: Vec::new(),
-        new_samples: 0,
-        moved: Vec::new(),
-    }
-}
-
 fn point(blank: Point, before: &Numbers, after: &Numbers, options: &Options) -> Point {
     let threshold = options.thresholds.of(&blank.metric);
-    if options.exact.is_none() && blank.metric.is_timed() {
-        return times::point(blank, before, after, threshold);
+    if blank.metric.is_timed() {
+        return times::point(blank, before, after, &threshold);
     }
-    let new_samples = after.without(before).len();
-    let blank = Point { missing_samples: before.without(after), new_samples, ..blank };
-    match options.exact {
-        Some(tolerance) => exact::point(blank, before, after, tolerance),
-        None => pooled::point(blank, before, after, threshold),
-    }
+    let (missing_samples, new_samples) = (before.without(after), after.without(before).len());
+    pooled::point(Point { missing_samples, new_samples, ..blank }, before, after, &threshold)
 }
 
 /// A number that the results lack, or have on another device only.
@@ -143,58 +131,4 @@ fn elsewhere<'s>(subject: &Subject<'_>, side: &'s Side<'_>) -> Option<&'s str> {
     }
     let wanted = subject.on_any_device();
     side.keys().filter(|other| other.on_any_device() == wanted).map(|other| other.key.device.as_str()).min()
-}
-
-/// Keys without a partner although one differs in little: a model trained again, a data set moved.
-fn nearly_paired(points: &[Point]) -> Vec<String> {
-    let only = |verdict: Verdict| -> Vec<SeriesKey> {
-        let (having, paired): (Vec<&Point>, Vec<&Point>) =
-            points.iter().partition(|point| point.verdict == verdict);
-        let [having, paired] =
-            [having, paired].map(|points| points.iter().map(|point| &point.key).collect::<BTreeSet<_>>());
-        having.difference(&paired).map(|key| (*key).clone()).collect()
-    };
-    let (missing, new) = (only(Verdict::Missing), only(Verdict::New));
-    let mut notes = Vec::new();
-    for key in &missing {
-        let others = new.iter().filter(|other| other.task == key.task).map(|other| differences(key, other));
-        let Some(nearest) = others.min_by_key(Vec::len).filter(|nearest| nearest.len() <= 3) else { continue };
-        let title = key.title(&missing);
-        notes.push(format!("{title} pairs with nothing; the nearest results differ in {}", nearest.join(", ")));
-    }
-    notes
-}
-
-/// The fields two keys differ in: `revision 0123 (baseline) and 4567 (results)`.
-fn differences(key: &SeriesKey, other: &SeriesKey) -> Vec<String> {
-    let pairs = key.fields().into_iter().zip(other.fields());
-    let differing = pairs.filter(|((_, a), (_, b))| a != b);
-    differing.map(|((name, a), (_, b))| format!("{name} {a} (baseline) and {b} (results)")).collect()
-}
-
-/// Warnings about the rows themselves.
-fn notes(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
-    let mut notes = Vec::new();
-    let (mut engines, mut defined, mut weighed) = (BTreeSet::new(), BTreeSet::new(), 0);
-    for (subject, numbers) in before {
-        let Some(other) = after.get(subject) else { continue };
-        let (a, b) = (numbers.row, other.row);
-        if a.engine != b.engine {
-            engines.insert((a.engine, b.engine));
-        }
-        let meaning = |row: &Row| (row.score.clone(), row.scope.clone(), row.keep_first, row.keep_recent);
-        if meaning(a) != meaning(b) {
-            defined.insert(label(a));
-        }
-        weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
-    }
-    let engine =
-        |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention");
-    notes.extend(engines.into_iter().map(engine));
-    let definition = |policy| format!("{policy} is defined otherwise in the baseline than in the results");
-    notes.extend(defined.into_iter().map(definition));
-    if weighed > 0 {
-        notes.push(format!("{weighed} numbers weigh their samples otherwise than in the baseline"));
-    }
-    notes
 }

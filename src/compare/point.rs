@@ -1,28 +1,14 @@
-//! What a comparison says: a verdict on each number, and what it is based on.
+//! What is said of one number: a verdict, and what it is based on.
 //!
 //! It knows which verdicts fail a gate. Verdicts are reached in `pooled`, `times` and `exact`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::Serialize;
 
-use super::threshold::Thresholds;
+use super::cluster::Cluster;
+use super::side::Subject;
 use crate::format::counted;
-use crate::ledger::{Row, Text};
 use crate::metric::{Better, Metric};
 use crate::report::{Estimate, SeriesKey, place};
-
-/// What is compared, and how much may differ.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    pub thresholds: Thresholds,
-    /// Compare the slices of samples as well.
-    pub parts: bool,
-    /// Compare sample by sample instead, within this tolerance.
-    pub exact: Option<f64>,
-    /// Missing numbers and samples are no failure.
-    pub allow_missing: bool,
-}
 
 /// The outcome for one number, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -70,21 +56,40 @@ impl Verdict {
     }
 }
 
-/// One sample whose number changed.
+/// One sample that changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moved {
     pub sample: String,
     /// The slice of the sample the number is about; `None`: all of it.
     pub slice: Option<String>,
-    /// `value / weight`, as the rows have them; the value itself where the weight is 0.
-    pub before: f64,
-    pub after: f64,
-    /// How far `value / weight` moved; infinite where one of them is no number, or the weights differ.
+    /// `value / weight`, as the rows have them; the value itself where the weight is 0. `None` of a side that has no such row
+    /// although it has the sample.
+    pub before: Option<f64>,
+    pub after: Option<f64>,
+    /// How far `value / weight` moved; infinite where one of them is no number, the weights differ, or one side has no row.
     pub change: f64,
-    pub weight_before: f64,
-    pub weight_after: f64,
-    /// Whether the text that was written differs.
-    pub text_differs: bool,
+    pub weight_before: Option<f64>,
+    pub weight_after: Option<f64>,
+    /// Other columns of the rows that differ.
+    pub columns: Vec<&'static str>,
+}
+
+impl Moved {
+    /// What differs, in a few words.
+    pub fn what(&self) -> String {
+        let (Some(before), Some(after)) = (self.before, self.after) else {
+            let side = if self.before.is_some() { "baseline" } else { "results" };
+            return format!("only in the {side}");
+        };
+        let number = match (self.weight_before, self.weight_after) {
+            (Some(before), Some(after)) if before.to_bits() != after.to_bits() => {
+                Some(format!("weight {before} to {after}"))
+            }
+            _ => (self.change != 0.0).then(|| format!("{:+.1e}", after - before)),
+        };
+        let columns = self.columns.iter().map(|column| format!("another {column}"));
+        number.into_iter().chain(columns).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// One metric of one policy at one cache size, on both sides.
@@ -114,16 +119,46 @@ pub struct Point {
     /// Samples of the baseline that the results lack, by name.
     pub missing_samples: Vec<String>,
     pub new_samples: usize,
+    /// Of a number that got worse, or changed: its clusters that did so the most, the worst first.
+    pub clusters_worse: Vec<Cluster>,
     /// Exactly compared: the samples that differ, worst first.
     pub moved: Vec<Moved>,
 }
 
 impl Point {
-    /// Whether a gate lets this pass.
+    /// A number that nothing is known of yet.
+    pub(super) fn blank(subject: &Subject<'_>) -> Self {
+        Self {
+            key: subject.key.clone(),
+            metric: Metric::of(subject.metric),
+            slice: subject.slice.map(str::to_owned),
+            policy: subject.policy.0.to_string(),
+            cache_size: subject.policy.1,
+            verdict: Verdict::Equal,
+            before: None,
+            after: None,
+            difference: None,
+            threshold: None,
+            why: None,
+            samples: 0,
+            clusters: 0,
+            missing_samples: Vec::new(),
+            new_samples: 0,
+            clusters_worse: Vec::new(),
+            moved: Vec::new(),
+        }
+    }
+
+    /// A number that both sides have, over samples of which none is in both.
+    pub(super) fn without_common_samples(self) -> Self {
+        Self { verdict: Verdict::Missing, why: Some("the results have none of its samples".to_owned()), ..self }
+    }
+
+    /// Whether it fails a gate. A number that was measured on other samples alone was not compared, whatever is allowed.
     pub fn fails(&self, allow_missing: bool) -> bool {
         match self.verdict {
             Verdict::Regressed | Verdict::Moved | Verdict::AnotherEngine => true,
-            Verdict::Missing => !allow_missing,
+            Verdict::Missing => !allow_missing || self.new_samples > 0,
             _ => !allow_missing && !self.missing_samples.is_empty(),
         }
     }
@@ -174,112 +209,11 @@ impl Point {
     }
 
     /// Whether a difference is for the better.
-    pub(super) fn direction(metric: &Metric, difference: f64) -> Verdict {
-        match (metric.better, difference > 0.0) {
+    pub(super) fn direction(better: Better, difference: f64) -> Verdict {
+        match (better, difference > 0.0) {
             (Better::Unknown, _) => Verdict::Changed,
             (Better::Lower, true) | (Better::Higher, false) => Verdict::Regressed,
             (Better::Lower, false) | (Better::Higher, true) => Verdict::Improved,
         }
-    }
-}
-
-/// Where one side's rows come from.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Origin {
-    /// As it was named on the command line.
-    pub name: String,
-    pub rows: usize,
-    pub cells: usize,
-    pub engines: BTreeSet<u32>,
-    pub devices: BTreeSet<Text>,
-    pub commits: BTreeSet<Text>,
-    /// The first and the last, RFC 3339.
-    pub dates: Option<(Text, Text)>,
-}
-
-impl Origin {
-    pub fn of(name: &str, rows: &[Row]) -> Origin {
-        let dates = || rows.iter().map(|row| &row.date);
-        Origin {
-            name: name.to_owned(),
-            rows: rows.len(),
-            cells: rows.iter().map(|row| &row.cell).collect::<BTreeSet<_>>().len(),
-            engines: rows.iter().map(|row| row.engine).collect(),
-            devices: rows.iter().map(|row| row.device.clone()).collect(),
-            commits: rows.iter().filter_map(|row| row.commit.clone()).collect(),
-            dates: dates().min().cloned().zip(dates().max().cloned()),
-        }
-    }
-}
-
-/// Two sides compared.
-#[derive(Clone, Debug)]
-pub struct Comparison {
-    /// The tolerance, where samples were compared one by one.
-    pub exact: Option<f64>,
-    pub allow_missing: bool,
-    pub baseline: Origin,
-    pub results: Origin,
-    /// By key, metric, policy and size.
-    pub points: Vec<Point>,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-}
-
-impl Comparison {
-    /// Whether anything got worse, or is missing and should not be.
-    pub fn failed(&self) -> bool {
-        self.points.iter().any(|point| point.fails(self.allow_missing))
-    }
-
-    /// How many points have a verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
-        self.points.iter().filter(|point| point.verdict == verdict).count()
-    }
-
-    /// Points that were on both sides and were compared.
-    pub fn compared(&self) -> usize {
-        let apart = [Verdict::Missing, Verdict::New, Verdict::NotComparable];
-        self.points.iter().filter(|point| !apart.contains(&point.verdict)).count()
-    }
-
-    /// How many intervals could exclude zero by chance: those of numbers that moved at all.
-    pub fn intervals(&self) -> usize {
-        let has_interval = |point: &&Point| {
-            point.verdict != Verdict::Equal && point.difference.is_some_and(|of| of.interval.is_some())
-        };
-        self.points.iter().filter(has_interval).count()
-    }
-
-    /// The points of a verdict, worst first.
-    pub fn worst(&self, verdict: Verdict) -> Vec<&Point> {
-        let mut points: Vec<&Point> = self.points.iter().filter(|point| point.verdict == verdict).collect();
-        points.sort_by(|a, b| b.severity().total_cmp(&a.severity()));
-        points
-    }
-
-    /// Every sample that moved, worst first, with its point.
-    pub fn moved(&self) -> Vec<(&Point, &Moved)> {
-        let mut moved: Vec<(&Point, &Moved)> =
-            self.points.iter().flat_map(|point| point.moved.iter().map(move |moved| (point, moved))).collect();
-        moved.sort_by(|(_, a), (_, b)| b.change.total_cmp(&a.change));
-        moved
-    }
-
-    /// How many of these exclude zero.
-    pub fn excluding_zero(&self) -> usize {
-        let intervals = self.points.iter().filter_map(|point| point.difference?.interval);
-        intervals.filter(|interval| interval.excludes_zero()).count()
-    }
-
-    /// The titles of keys beside each other.
-    pub fn titles(&self) -> BTreeMap<&SeriesKey, String> {
-        let keys: BTreeSet<&SeriesKey> = self.points.iter().map(|point| &point.key).collect();
-        // Without a bounded cache `prefill` is empty, which would make all other titles name theirs.
-        let alike = |key: &SeriesKey| -> Vec<SeriesKey> {
-            let same = |other: &&&SeriesKey| other.prefill.is_empty() == key.prefill.is_empty();
-            keys.iter().filter(same).map(|other| (*other).clone()).collect()
-        };
-        keys.iter().map(|key| (*key, key.title(&alike(key)))).collect()
     }
 }

@@ -1,18 +1,20 @@
 //! A pooled number against itself: the difference over the samples both sides have, and its interval from pairs.
 //!
-//! Clusters are resampled with the draws of a report, the same ones for both sides, so that what the clusters have in common
-//! cancels out.
+//! Both sides are pooled over the same subsets of clusters, as in a report, so that what the clusters have in common cancels
+//! out.
 
 use std::collections::BTreeMap;
 
+use super::cluster::{self, Cluster};
 use super::point::{Point, Verdict};
+use super::rule::Change;
 use super::side::Numbers;
 use super::threshold::Threshold;
 use crate::metric::Better;
 use crate::report::{Estimate, Interval, Sums, pooled};
 
 /// `blank` already has the samples that only one side has.
-pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
+pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: &Threshold) -> Point {
     let both = before.both(after);
     // What each cluster adds on either side; the baseline decides a sample's cluster.
     let mut clusters: BTreeMap<&str, [Sums; 2]> = BTreeMap::new();
@@ -21,46 +23,62 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
         *sums_before += &before.sums;
         *sums_after += &after.sums;
     }
-    let mut point = Point { samples: both.len(), clusters: clusters.len(), ..blank };
+    let mut point = Point { samples: both.len(), ..blank };
     if both.is_empty() {
-        point.verdict = Verdict::Missing;
-        point.why = Some("the results have none of its samples".to_owned());
-        return point;
+        return point.without_common_samples();
     }
     let tables = [0, 1].map(|side| clusters.values().map(|sums| sums[side]).collect::<Vec<_>>());
     let sides = pooled(&point.metric, &[&tables[0], &tables[1]]);
+    point.clusters = sides.iter().flatten().map(|side| side.clusters()).max().unwrap_or(0);
     let [before, after] = [0, 1].map(|side| sides[side].as_ref().map_or(f64::NAN, |side| side.value));
     (point.before, point.after) = (Some(before), Some(after));
     let is_equal = both.iter().all(|(_, a, b)| a.sums.bits() == b.sums.bits());
     let is_finite = before.is_finite() && after.is_finite();
-    let difference = match (&sides[..], is_equal) {
-        ([Some(before), Some(after)], false) => {
-            let difference = after.with(before, |after, before| after - before);
-            Estimate { interval: difference.interval.filter(|_| is_finite), ..difference }
+    let difference = match &sides[..] {
+        [Some(before), Some(after)] if is_finite => {
+            let of = |f: fn(f64, f64) -> f64| after.with(before, f);
+            by_signs(of(|after, before| after - before), of(sign))
         }
-        (_, false) => Estimate { value: f64::NAN, interval: None },
-        (_, true) => {
-            // Every resample is the same on both sides.
-            let has_interval = is_finite && clusters.len() > 1;
-            Estimate { value: 0.0, interval: has_interval.then_some(Interval { low: 0.0, high: 0.0 }) }
-        }
+        _ => Estimate { value: if is_equal { 0.0 } else { f64::NAN }, interval: None },
     };
     point.difference = Some(difference);
     if is_equal {
         return point;
     }
-    if !is_finite {
+    let better = point.metric.better;
+    let of_cluster = |(name, sums): (&&str, &[Sums; 2])| Cluster::of(&point.metric, name, sums);
+    let clusters: Vec<Cluster> = clusters.iter().filter_map(of_cluster).collect();
+    if is_finite {
+        let (verdict, rule) = threshold.decide(&Change { better, before, difference, clusters: &clusters });
+        (point.verdict, point.threshold) = (verdict, Some(rule));
+    } else {
         point.why = Some("not a finite number".to_owned());
         // Whichever way is better, a number that is no longer finite is worse.
-        point.verdict = match (point.metric.better, before.is_finite(), after.is_finite()) {
+        point.verdict = match (better, before.is_finite(), after.is_finite()) {
             (Better::Unknown, ..) | (_, false, false) => Verdict::Changed,
             (_, true, _) => Verdict::Regressed,
             _ => Verdict::Improved,
         };
-        return point;
     }
-    let (counts, rule) = threshold.decide(before, &difference);
-    point.threshold = Some(rule);
-    point.verdict = if counts { Point::direction(&point.metric, difference.value) } else { Verdict::WithinNoise };
+    if matches!(point.verdict, Verdict::Regressed | Verdict::Changed) {
+        point.clusters_worse = cluster::worst(&clusters, threshold.rules(), before, better);
+    }
     point
+}
+
+/// 1 where a number rose, -1 where it fell.
+fn sign(after: f64, before: f64) -> f64 {
+    f64::from(i8::from(after > before) - i8::from(after < before))
+}
+
+/// A difference with the interval of its signs. An interval's end lies between two subsets; where the number rose in one of
+/// these and fell in the other, the end becomes zero. So signs alone say whether an interval excludes zero, and they are the
+/// same in nats and in perplexity, for each token and for each word.
+fn by_signs(difference: Estimate, signs: Estimate) -> Estimate {
+    let both = difference.interval.zip(signs.interval);
+    let interval = both.map(|(interval, signs)| Interval {
+        low: if signs.low < 1.0 { interval.low.min(0.0) } else { interval.low },
+        high: if signs.high > -1.0 { interval.high.max(0.0) } else { interval.high },
+    });
+    Estimate { interval, ..difference }
 }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 
+use super::comparison::Options;
 use super::exact;
-use super::point::Options;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
 use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, with_geometric_means};

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::point::{Comparison, Moved, Point, Verdict};
+use super::chance::Chance;
+use super::cluster::{Cluster, NAMED};
+use super::comparison::{Comparison, Origin};
+use super::point::{Moved, Point, Verdict};
 use crate::format::counted;
 use crate::report::{Entry, Grid, Line, SeriesKey, Sheet};
 
@@ -37,7 +40,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
 
 /// What was compared with what, in a line.
 pub(super) fn sides(comparison: &Comparison) -> String {
-    let side = |origin: &super::Origin| {
+    let side = |origin: &Origin| {
         let engines: Vec<String> = origin.engines.iter().map(u32::to_string).collect();
         let cells = counted(origin.cells, "cell");
         format!("{} (engine {}, {cells})", origin.name, engines.join(" and "))
@@ -54,15 +57,14 @@ pub(super) fn sides(comparison: &Comparison) -> String {
     format!("{numbers} of {results} compared with {baseline}{how}")
 }
 
-/// How many intervals would exclude zero by chance.
+/// How many numbers chance alone makes worse.
 pub(super) fn chance(comparison: &Comparison) -> Option<String> {
-    let intervals = comparison.intervals();
-    let expected = intervals as f64 / 20.0;
+    let Chance { intervals, worse, expected, any } = comparison.chance();
+    let (digits, percent) = (1 + usize::from(expected < 1.0), 100.0 * any);
     (intervals > 0).then(|| {
-        let found = comparison.excluding_zero();
         format!(
-            "intervals at 95 % of numbers that moved at all: {intervals}, of which {found} exclude zero; by chance alone \
-             about {expected:.1} would"
+            "95 % intervals of numbers that moved: {intervals}, wholly on the worse side: {worse}; noise alone would put about \
+             {expected:.digits$} there, and at least one with a chance of {percent:.0} % if the numbers were independent"
         )
     })
 }
@@ -74,9 +76,11 @@ fn lacks_samples(point: &Point) -> bool {
 /// Everything worth showing, `limit` findings of each kind.
 pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
     let titles = comparison.titles();
-    let missing_fails = !comparison.allow_missing;
+    let fails =
+        |verdict: Verdict| comparison.worst(verdict).iter().any(|point| point.fails(comparison.allow_missing));
     let section = |title: &str, fails: bool, count: usize, mut sheet: Sheet| {
-        let left_out = (sheet.grid.lines.len() + sheet.notes.len()).saturating_sub(limit);
+        // A table's notes are about its lines.
+        let left_out = sheet.grid.lines.len().max(sheet.notes.len()).saturating_sub(limit);
         sheet.grid.lines.truncate(limit);
         sheet.notes.truncate(limit);
         sheet.title = format!("{title} ({count})");
@@ -87,7 +91,8 @@ pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
         let lines = points.iter().map(|point| number(point, &titles[&point.key]));
         let columns = ["baseline", "results", "difference", "threshold"];
         let about = "Differences are results minus baseline, over the samples both have, with 95 % intervals of the pairs.";
-        section(title, fails, points.len(), sheet(about, "number", &columns, lines.collect()))
+        let notes = points.iter().filter_map(|point| clusters(point, &titles[&point.key])).collect();
+        section(title, fails, points.len(), Sheet { notes, ..sheet(about, "number", &columns, lines.collect()) })
     };
     let list = |notes: Vec<String>| Sheet { notes, ..sheet("", "", &[], Vec::new()) };
     let places = |verdict: Verdict, title: &str, fails: bool| {
@@ -103,8 +108,8 @@ pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
         numbers(Verdict::Regressed, "regressed", true),
         section("samples that moved", true, moves, moved),
         places(Verdict::AnotherEngine, "measured by another engine", true),
-        places(Verdict::Missing, "missing: in the baseline, not in the results", missing_fails),
-        section("samples missing", missing_fails, lacking.len(), list(lacking)),
+        places(Verdict::Missing, "missing: in the baseline, not in the results", fails(Verdict::Missing)),
+        section("samples missing", !comparison.allow_missing, lacking.len(), list(lacking)),
         numbers(Verdict::Improved, "improved", false),
         numbers(Verdict::Changed, "changed; which way is better is not known", false),
         places(Verdict::NotComparable, "not comparable", false),
@@ -135,18 +140,26 @@ fn number(point: &Point, title: &str) -> Line {
     }
 }
 
+/// The clusters that a number moved by, in a line.
+fn clusters(point: &Point, title: &str) -> Option<String> {
+    let named: Vec<String> = point.clusters_worse.iter().map(|cluster| in_cluster(point, cluster)).collect();
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    let what = if point.verdict == Verdict::Regressed { "got worse" } else { "changed" };
+    let place = format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label);
+    (!named.is_empty()).then(|| format!("{place}: clusters that {what}: {}", some(&named, NAMED)))
+}
+
+/// `book.txt 93.10 -> 224.0`.
+pub(super) fn in_cluster(point: &Point, Cluster { name, before, after }: &Cluster) -> String {
+    format!("{name} {} -> {}", point.metric.show(*before), point.metric.show(*after))
+}
+
 fn movement(point: &Point, moved: &Moved) -> Line {
-    let Moved { before, after, weight_before, weight_after, .. } = *moved;
-    let change = match (weight_before.to_bits() == weight_after.to_bits(), moved.text_differs) {
-        (false, _) => format!("weight {weight_before} to {weight_after}"),
-        (true, true) if moved.change == 0.0 => "another text".to_owned(),
-        (true, true) => format!("{:+.1e}, text", after - before),
-        (true, false) => format!("{:+.1e}", after - before),
-    };
     let slice = moved.slice.as_ref().map_or_else(String::new, |slice| format!(" ({slice})"));
     let metric = format!("{}{slice}", point.metric.id);
     let name = [&*point.key.model, &point.place(), &point.key.task, &moved.sample, &metric].join(" \u{B7} ");
-    Line { name, cells: [digits(before), digits(after), change].map(|shown| Some(Entry::plain(shown))).into() }
+    let cells = [moved.before.map(digits), moved.after.map(digits), Some(moved.what())];
+    Line { name, cells: cells.map(|shown| shown.map(Entry::plain)).into() }
 }
 
 /// A line for each policy at a size, with its metrics.

@@ -1,6 +1,6 @@
 //! A comparison for a terminal: the verdict, and changes, the worst first. Plain text without colour or control characters.
 
-use super::point::Comparison;
+use super::comparison::Comparison;
 use super::table::{self, Section};
 use crate::report::{escape, text_under};
 

@@ -1,60 +1,173 @@
-//! Verdicts computed by hand, and formats read back with other parsers.
+//! Numbers paired and verdicts computed by hand.
 
 use super::*;
 use crate::report::fixture::{self, changed};
 
 /// A sample of a cell: its name, its cluster, value and weight.
-type Given = (&'static str, &'static str, f64, f64);
+pub(super) type Given = (&'static str, &'static str, f64, f64);
 
 fn row(policy: &str, size: Option<u32>, metric: &str, (sample, cluster, value, weight): Given) -> Row {
     let row = fixture::cell(metric, policy, size, &[(sample, value, weight)]).remove(0);
     Row { cluster: cluster.into(), engine: 2, ..row }
 }
 
-fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
+pub(super) fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
     samples.iter().map(|sample| row("tova", Some(64), metric, *sample)).collect()
 }
 
-fn compared(before: &[Row], after: &[Row], options: &Options) -> Comparison {
+/// A cell of a sample in each of some clusters, which are called a, b, c, ...
+fn books(metric: &str, values: &[f64], weights: &[f64]) -> Vec<Row> {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    let sums = values.iter().zip(weights).zip(names);
+    cell(metric, &sums.map(|((value, weight), name)| (name, name, *value, *weight)).collect::<Vec<Given>>())
+}
+
+pub(super) fn compared(before: &[Row], after: &[Row], options: &Options) -> Comparison {
     compare(("before", before), ("after", after), options).unwrap()
 }
 
-fn only(comparison: &Comparison) -> &Point {
+pub(super) fn only(comparison: &Comparison) -> &Point {
     let [point] = &comparison.points[..] else { panic!("one point expected: {:?}", comparison.points) };
     point
 }
 
+/// Options with a threshold for all metrics.
+fn threshold(rules: &str) -> Options {
+    let thresholds = Thresholds { others: Some(rules.parse().unwrap()), ..Thresholds::default() };
+    Options { thresholds, ..Options::default() }
+}
+
 #[test]
-fn an_interval_whose_every_resample_is_known() {
-    // Two books: a draw of two is one of them twice, or both. A quarter of all draws is the first twice, a quarter the
-    // second twice, so the ends at 2.5 % are the books' own differences, and the value is that of both together.
-    let before = cell("nll", &[("a", "a", 4.0, 4.0), ("b", "b", 4.0, 2.0)]);
-    let after = cell("nll", &[("a", "a", 6.0, 4.0), ("b", "b", 5.0, 2.0)]);
-    let found = compared(&before, &after, &Options::default());
+fn an_interval_whose_every_subset_is_known() {
+    // Every book has 1 nat a token before, so a subset's difference grows with its mean after, and of 15 subsets the least
+    // and the greatest are books alone.
+    let weights = [4.0, 2.0, 2.0, 1.0];
+    let before = books("nll", &weights, &weights);
+    let after = books("nll", &[6.0, 4.0, 2.5, 1.125], &weights);
+    let found = compared(&before, &after, &threshold("interval+0.1%"));
     let point = only(&found);
     let difference = point.difference.unwrap();
-    assert_eq!((point.before, point.after), (Some((8.0f64 / 6.0).exp()), Some((11.0f64 / 6.0).exp())));
-    assert_eq!(difference.value, (11.0f64 / 6.0).exp() - (8.0f64 / 6.0).exp());
+    let pooled = 13.625f64 / 9.0;
+    assert_eq!((point.before, point.after), (Some(1f64.exp()), Some(pooled.exp())));
+    assert_eq!(difference.value, pooled.exp() - 1f64.exp());
     let interval = difference.interval.unwrap();
-    assert_eq!((interval.low, interval.high), (1.5f64.exp() - 1f64.exp(), 2.5f64.exp() - 2f64.exp()));
+    assert_eq!((interval.low, interval.high), (1.125f64.exp() - 1f64.exp(), 2f64.exp() - 1f64.exp()));
     assert_eq!((point.verdict, point.threshold.as_deref()), (Verdict::Regressed, Some("interval+0.1%")));
-    assert_eq!((point.samples, point.clusters), (2, 2));
+    assert_eq!((point.samples, point.clusters), (4, 4));
     assert!(found.failed());
+    let worse: Vec<&str> = point.clusters_worse.iter().map(|cluster| cluster.name.as_str()).collect();
+    assert_eq!(worse, ["b", "a", "c", "d"]);
 
-    // One book is worse by 25 points, the other as it was: the interval begins at zero, which it must exclude.
-    let before = cell("recall", &[("a", "a", 2.0, 4.0), ("b", "b", 3.0, 4.0)]);
-    let after = cell("recall", &[("a", "a", 1.0, 4.0), ("b", "b", 3.0, 4.0)]);
-    let found = compared(&before, &after, &Options::default());
+    // One book is as it was: the interval begins at zero, which it must exclude.
+    let before = books("recall", &[2.0, 3.0, 3.0, 3.0], &[4.0; 4]);
+    let after = books("recall", &[1.0, 3.0, 2.0, 2.0], &[4.0; 4]);
+    let found = compared(&before, &after, &threshold("interval"));
     let interval = only(&found).difference.unwrap().interval.unwrap();
     assert_eq!((interval.low, interval.high), (-25.0, 0.0));
     assert_eq!((only(&found).verdict, found.failed()), (Verdict::WithinNoise, false));
+    // Of three books there is none, and 1 % decides.
+    let found = compared(&before[..3], &after[..3], &threshold("interval"));
+    assert_eq!(only(&found).difference.unwrap().interval, None);
+    assert_eq!(only(&found).threshold.as_deref(), Some("1% (no interval)"));
+    assert!(found.failed());
+}
+
+#[test]
+fn a_few_clusters_that_got_far_worse_are_a_regression_and_are_named() {
+    // Three books of twelve cost a nat and more, the others what they did: no interval excludes zero.
+    let before = books("nll", &[4.5; 12], &[1.0; 12]);
+    let mut values = [4.5; 12];
+    (values[2], values[5], values[9]) = (5.5, 7.5, 6.5);
+    let found = compared(&before, &books("nll", &values, &[1.0; 12]), &Options::default());
+    let point = only(&found);
+    assert!(point.difference.unwrap().interval.unwrap().low <= 0.0);
+    assert_eq!(
+        (point.verdict, point.threshold.as_deref(), found.failed()),
+        (Verdict::Regressed, Some("1%"), true)
+    );
+    let cluster = |name: &str, after: f64| Cluster { name: name.into(), before: 4.5f64.exp(), after: after.exp() };
+    assert_eq!(point.clusters_worse, [cluster("f", 7.5), cluster("j", 6.5), cluster("c", 5.5)]);
+    for text in [terminal(&found), markdown(&found).replace("\\", "").replace("&gt;", ">")] {
+        assert!(text.contains("f 90.02 -> 1808, j 90.02 -> 665.1, c 90.02 -> 244.7"), "{text}");
+    }
+    assert!(junit(&found).unwrap().contains("worse: f 90.02 -&gt; 1808\n"), "{}", junit(&found).unwrap());
+    let read: serde_json::Value = serde_json::from_str(&json(&found).unwrap()).unwrap();
+    let named = read["points"][0]["clusters_worse"].as_array().unwrap();
+    assert_eq!((named.len(), &named[1]["name"], &named[1]["after"]), (3, &"j".into(), &6.5f64.exp().into()));
+
+    // One book by 6 %, which is half a percent of all: the cluster decides alone, even where the others got better.
+    (values, values[4]) = ([4.499; 12], 4.5 + 0.06);
+    let found = compared(&before, &books("nll", &values, &[1.0; 12]), &Options::default());
+    assert_eq!(
+        (only(&found).verdict, only(&found).threshold.as_deref()),
+        (Verdict::Regressed, Some("cluster+5%"))
+    );
+    assert_eq!(only(&found).clusters_worse, [cluster("e", 4.56)]);
+    // It is no improvement the other way round.
+    (values, values[4]) = ([4.5; 12], 4.4);
+    let found = compared(&before, &books("nll", &values, &[1.0; 12]), &Options::default());
+    assert_eq!((only(&found).verdict, only(&found).clusters_worse.len()), (Verdict::WithinNoise, 0));
+}
+
+#[test]
+fn the_share_of_a_cluster_is_of_its_own_baseline_or_the_pooled_one() {
+    // Books at 50 % and one at 1 %, which loses half of it: 0.5 points are 1.1 % of the pooled 44.
+    let moved = |last: f64, options: &Options| {
+        let values = |last: f64| [50.0, 50.0, 50.0, 50.0, 50.0, 50.0, 50.0, last];
+        let [before, after] = [1.0, last].map(|last| books("f1", &values(last), &[100.0; 8]));
+        only(&compared(&before, &after, options)).verdict
+    };
+    assert_eq!(moved(0.5, &threshold("cluster+5%")), Verdict::WithinNoise);
+    assert_eq!(moved(0.5, &threshold("cluster+1%")), Verdict::Regressed);
+    assert_eq!(moved(0.5, &threshold("cluster+0.4")), Verdict::Regressed);
+    assert_eq!(moved(0.5, &threshold("cluster+0.6")), Verdict::WithinNoise);
+    // A book twice as good as the others may lose a share of its own.
+    let [before, after] = [90.0, 86.0].map(|first| books("f1", &[first, 40.0, 40.0, 40.0], &[100.0; 4]));
+    let verdict = |rule: &str| only(&compared(&before, &after, &threshold(rule))).verdict;
+    assert_eq!((verdict("cluster+5%"), verdict("cluster+4%")), (Verdict::WithinNoise, Verdict::Regressed));
+}
+
+/// NLLs of books in nats, and how many tokens and words they have, drawn.
+fn drawn(rng: &mut fastrand::Rng, count: usize) -> [Vec<f64>; 4] {
+    let tokens: Vec<f64> = (0..count).map(|_| f64::from(rng.u32(50..500))).collect();
+    let words: Vec<f64> = tokens.iter().map(|tokens| (tokens * (0.3 + 0.6 * rng.f64())).round()).collect();
+    let before: Vec<f64> = tokens.iter().map(|tokens| tokens * (1.0 + 2.0 * rng.f64())).collect();
+    let after = before.iter().map(|nats| nats * (1.0 + 0.03 * (rng.f64() - 0.25))).collect();
+    [tokens, words, before, after]
+}
+
+#[test]
+fn perplexities_of_tokens_and_of_words_have_the_same_verdict() {
+    let verdicts = |[tokens, words, before, after]: [&[f64]; 4]| {
+        ["nll", "nll_word"].map(|metric| {
+            let weights = if metric == "nll" { tokens } else { words };
+            let [before, after] = [before, after].map(|nats| books(metric, nats, weights));
+            only(&compared(&before, &after, &threshold("interval"))).verdict
+        })
+    };
+    // Six books, of which one got better by less than the others got worse. Its end of the interval lies between this book
+    // alone and a subset that got worse.
+    let six = [[1.0; 6], [0.5, 0.9, 0.7, 0.4, 0.8, 0.6], [2.0; 6], [1.99, 2.5, 2.5, 2.5, 2.5, 2.5]];
+    assert_eq!(verdicts(six.each_ref().map(|of| &of[..])), [Verdict::WithinNoise; 2]);
+    let before = books("nll", &six[2], &six[0]);
+    let found = compared(&before, &books("nll", &six[3], &six[0]), &threshold("interval"));
+    assert_eq!(only(&found).difference.unwrap().interval.unwrap().low, 0.0);
+
+    let mut rng = fastrand::Rng::with_seed(19);
+    let mut seen = [0; 2];
+    for round in 0..200 {
+        let drawn = drawn(&mut rng, 4 + round % 9);
+        let [tokens, words] = verdicts(drawn.each_ref().map(Vec::as_slice));
+        assert_eq!(tokens, words, "{drawn:?}");
+        seen[usize::from(tokens == Verdict::Regressed)] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 20), "{seen:?}");
 }
 
 #[test]
 fn better_is_what_the_metric_says() {
     let moved = |metric: &str, by: f64| {
-        let before = cell(metric, &[("a", "a", 2.0, 4.0), ("b", "b", 2.0, 4.0)]);
-        let after = cell(metric, &[("a", "a", 2.0 + by, 4.0), ("b", "b", 2.0 + by, 4.0)]);
+        let [before, after] = [2.0, 2.0 + by].map(|value| books(metric, &[value; 4], &[4.0; 4]));
         let found = compared(&before, &after, &Options::default());
         (only(&found).verdict, found.failed())
     };
@@ -183,7 +296,7 @@ fn missing_samples_fail_and_the_rest_is_compared() {
     assert_eq!(only(&compared(&before, &others, &Options::default())).verdict, Verdict::Missing);
 }
 
-fn timed(device: &str, [a, b, c]: [f64; 3]) -> Vec<Row> {
+pub(super) fn timed(device: &str, [a, b, c]: [f64; 3]) -> Vec<Row> {
     let repeats = [("repeat#0", a), ("repeat#1", b), ("repeat#2", c)];
     changed(cell("decode", &repeats.map(|(name, seconds)| (name, "repeats", seconds, 100.0))), |row| {
         (row.task, row.device, row.cell) = ("timing".into(), device.into(), device.into());
@@ -214,109 +327,27 @@ fn times_compare_on_one_device_only() {
 }
 
 #[test]
-fn exactly_compared_every_sample_that_moved_is_named() {
-    let options = Options { exact: Some(1e-6), ..Options::default() };
-    let before = cell("nll", &[("a", "a", 200.0, 100.0), ("b", "b", 300.0, 100.0)]);
-    let moved = |value: f64, weight: f64| {
-        let after = cell("nll", &[("a", "a", 200.0, 100.0), ("b", "b", value, weight)]);
-        compared(&before, &after, &options)
+fn the_chance_of_a_false_alarm_is_counted_over_what_moved() {
+    let chance = |count: usize, shift: f64| {
+        let of = |metric: &str, shift: f64| books(metric, &vec![2.0 + shift; count], &[1.0; 12]);
+        let [before, after] =
+            [0.0, shift].map(|shift| ["nll", "f1", "new_tokens"].map(|metric| of(metric, shift)).concat());
+        compared(&before, &after, &Options::default())
     };
-    // 3 nats a token: a hundred-thousandth more is 3e-5, which is more than a millionth.
-    let found = moved(300.003, 100.0);
-    let point = only(&found);
-    assert_eq!((point.verdict, found.failed()), (Verdict::Moved, true));
-    let [sample] = &point.moved[..] else { panic!("{:?}", point.moved) };
-    assert_eq!((sample.sample.as_str(), sample.before), ("b", 3.0));
-    assert!((sample.change - 3e-5).abs() < 1e-12, "{}", sample.change);
-    // 5e-7 for each token is within the tolerance, and is not equal.
-    assert_eq!(only(&moved(300.00005, 100.0)).verdict, Verdict::WithinNoise);
-    assert_eq!(only(&moved(300.0, 100.0)).verdict, Verdict::Equal);
-    // The same quotient of other weights counted other tokens.
-    assert_eq!(only(&moved(150.0, 50.0)).moved[0].weight_after, 50.0);
-    assert_eq!(only(&moved(f64::NAN, 100.0)).moved[0].change, f64::INFINITY);
-}
-
-#[test]
-fn exactly_compared_another_engine_is_no_equal_and_what_never_repeats_is_left_out() {
-    let options = Options { exact: Some(1e-6), ..Options::default() };
-    let before = cell("nll", &[("a", "a", 200.0, 100.0)]);
-    let after = changed(before.clone(), |row| (row.engine, row.cell) = (3, "3".into()));
-    let found = compared(&before, &after, &options);
-    assert_eq!((only(&found).verdict, found.failed()), (Verdict::AnotherEngine, true));
-    // Of two engines on one side neither is the right one.
-    let both = [before.clone(), after].concat();
-    assert!(compare(("before", &both), ("after", &before), &options).is_err());
-    // Times and verdicts of a judge never repeat.
-    let judged = changed(before.clone(), |row| row.metric = "judge_win".into());
-    let found = compared(&[before.clone(), judged, timed("cpu", [1.0; 3])].concat(), &before, &options);
-    assert_eq!((only(&found).verdict, found.failed()), (Verdict::Equal, false));
-    assert!(found.notes.iter().any(|note| note.starts_with("4 rows of times and of judges")), "{:?}", found.notes);
-}
-
-#[test]
-fn chance_is_counted_over_what_moved() {
-    let samples = |shift: f64| cell("nll", &[("a", "a", 2.0 + shift, 1.0), ("b", "b", 2.0 - shift, 1.0)]);
-    let equal = compared(&samples(0.0), &samples(0.0), &Options::default());
-    assert_eq!((equal.intervals(), equal.compared()), (0, 1));
+    // What is equal raises no alarm.
+    let equal = chance(8, 0.0);
+    assert_eq!(equal.chance(), Chance { intervals: 0, worse: 0, expected: 0.0, any: 0.0 });
     assert!(!terminal(&equal).contains("chance"), "{}", terminal(&equal));
-    let moved = compared(&samples(0.0), &samples(0.1), &Options::default());
-    assert_eq!((moved.intervals(), only(&moved).verdict), (1, Verdict::WithinNoise));
-    assert!(terminal(&moved).contains("by chance alone about 0.1 would"), "{}", terminal(&moved));
-}
-
-/// A hostile name.
-const HOSTILE: &str = "</testcase><x a=\"1\">|`@everyone` \u{1b}[2J\u{0}\u{FFFF}]]> & **b**";
-
-fn hostile(value: f64) -> Vec<Row> {
-    changed(cell("nll", &[("a", "a", 2.0, 1.0), ("b", "b", 3.0, 1.0)]), |row| {
-        row.value += value;
-        (row.policy, row.model, row.dataset) = (HOSTILE.into(), HOSTILE.into(), HOSTILE.into());
-        row.sample = format!("{HOSTILE}{}", row.sample).into();
-    })
-}
-
-#[test]
-fn hostile_names_break_no_format() {
-    for options in [Options::default(), Options { exact: Some(1e-6), ..Options::default() }] {
-        let found = compared(&hostile(0.0), &hostile(1.0), &options);
-        let text = terminal(&found);
-        assert!(!text.contains(['\u{1b}', '\0']) && text.contains("[2J"), "{text}");
-
-        let file = markdown(&found);
-        assert!(!file.contains("<x") && !file.contains("</testcase>") && !file.contains('\u{1b}'), "{file}");
-        assert!(file.contains("@<!-- -->everyone"), "{file}");
-        let bars = |line: &str| line.replace("\\|", "").matches('|').count();
-        let table: Vec<usize> = file.lines().filter(|line| line.starts_with('|')).map(bars).collect();
-        assert!(table.len() >= 3 && table.iter().all(|count| *count == table[0]), "{file}");
-
-        let file = junit(&found).unwrap();
-        let tree = roxmltree::Document::parse(&file).unwrap();
-        let cases: Vec<_> = tree.descendants().filter(|node| node.has_tag_name("testcase")).collect();
-        assert_eq!(cases.len(), 1, "{file}");
-        assert!(cases[0].attribute("name").unwrap().starts_with("</testcase><x a=\"1\">|`@everyone`"));
-
-        let read: serde_json::Value = serde_json::from_str(&json(&found).unwrap()).unwrap();
-        assert_eq!(read["points"][0]["policy"], HOSTILE);
-    }
-}
-
-#[test]
-fn markdown_stays_below_github_s_limit() {
-    let many = |shift: f64| -> Vec<Row> {
-        let one = cell("nll", &[("a", "a", 2.0 + shift, 1.0), ("b", "b", 3.0 + shift, 1.0)]);
-        let of_size = |size: u32| {
-            changed(one.clone(), |row| {
-                (row.cache_size, row.cell) = (Some(size), size.to_string().into());
-                row.policy = "<&|*_long_name".repeat(200).into();
-            })
-        };
-        (1..500).flat_map(of_size).collect()
-    };
-    for exact in [None, Some(1e-6)] {
-        let found = compared(&many(0.0), &many(1.0), &Options { exact, ..Options::default() });
-        let file = markdown(&found);
-        assert!(file.chars().count() < 65_536, "{}", file.chars().count());
-        assert!(file.contains("more, which the JSON names"), "{file}");
-        assert!(terminal(&found).contains("more, which --json FILE names"));
-    }
+    // Perplexity got worse and F1 better; of written tokens no number is worse.
+    let moved = chance(8, 0.1);
+    assert_eq!((moved.compared(), moved.chance().intervals, moved.chance().worse), (3, 2, 1));
+    assert_eq!((moved.chance().expected, moved.chance().any), (0.05, 1.0 - 0.975 * 0.975));
+    assert!(
+        terminal(&moved).contains("about 0.05 there, and at least one with a chance of 5 %"),
+        "{}",
+        terminal(&moved)
+    );
+    // Four books all have one sign in one case of sixteen.
+    let few = chance(4, 0.1).chance();
+    assert_eq!((few.worse, few.expected), (1, 0.125));
 }

@@ -1,92 +1,103 @@
-//! How far a number may move: rules by metric, how they are written, and what they decide.
-//!
-//! Margins are in the unit shown: perplexity, percent, tokens per second.
+//! How far a number may move: rules by metric, and what they decide together.
 
 use std::fmt;
 use std::str::FromStr;
 
+use super::point::Verdict;
+use super::rule::{Change, Margin, Rule};
 use crate::metric::{Metric, Property};
-use crate::report::Estimate;
 
-/// How much a number may differ.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Margin {
-    /// In the unit shown.
-    Absolute(f64),
-    /// As a share of the baseline's value.
-    Relative(f64),
-}
+/// Rules of which any suffices, spelled with commas between them: `interval+0.1%,1%,cluster+5%`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold(Vec<Rule>);
 
-impl Margin {
-    fn is_exceeded(self, before: f64, difference: f64) -> bool {
-        match self {
-            Margin::Absolute(most) => difference.abs() > most,
-            Margin::Relative(share) => difference.abs() > share * before.abs(),
-        }
+/// A difference that an interval excludes zero from, but that is rounding.
+const ROUNDING: Margin = Margin::Relative(0.001);
+/// Of the pooled number, and in place of an interval where clusters are too few for one.
+const POOLED: Margin = Margin::Relative(0.01);
+/// Of one cluster.
+const CLUSTER: Margin = Margin::Relative(0.05);
+/// Of times: the difference of medians.
+const TIME: Margin = Margin::Relative(0.1);
+
+impl Default for Threshold {
+    fn default() -> Self {
+        Self(vec![Rule::Interval(Some(ROUNDING)), Rule::Pooled(POOLED), Rule::Cluster(CLUSTER)])
     }
-}
-
-/// What a difference must do to count: exclude zero from its interval, exceed a margin, or both.
-///
-/// Spelled `interval`, `0.05`, `2%`, `interval+0.05` or `interval+2%`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Threshold {
-    pub interval: bool,
-    pub margin: Option<Margin>,
 }
 
 impl Threshold {
-    /// The default: the interval excludes zero, and the difference is more than rounding.
-    pub const DEFAULT: Threshold = Threshold { interval: true, margin: Some(Margin::Relative(0.001)) };
-    /// Times and resident bytes: the difference of medians.
-    pub const TIMES: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.1)) };
-    /// Counts that depend on memory: the batch that fits, the bytes of a cache.
-    pub const COUNTED: Threshold = Threshold { interval: false, margin: Some(Margin::Relative(0.001)) };
-    /// In place of an interval, where one cluster allows none.
-    pub const WITHOUT_INTERVAL: Margin = Margin::Relative(0.01);
-
-    /// Whether a difference counts, and the rule that decided; without an interval that is another one.
-    pub(super) fn decide(self, before: f64, difference: &Estimate) -> (bool, String) {
-        let exceeds = |margin: Margin| margin.is_exceeded(before, difference.value);
-        match (self.interval, difference.interval) {
-            (true, None) => {
-                let is_wide = |margin: &Margin| !matches!(margin, Margin::Relative(share) if *share < 0.01);
-                let margin = self.margin.filter(is_wide).unwrap_or(Threshold::WITHOUT_INTERVAL);
-                (exceeds(margin), format!("{margin} (no interval)"))
-            }
-            (true, Some(interval)) => {
-                (interval.excludes_zero() && self.margin.is_none_or(exceeds), self.to_string())
-            }
-            (false, _) => (self.margin.is_some_and(exceeds), self.to_string()),
+    /// Of a metric that no threshold was asked for.
+    fn default_of(metric: &Metric) -> Self {
+        if metric.has(Property::Memory) {
+            // Counts that depend on memory: the batch that fits, the bytes of a cache.
+            Self(vec![Rule::Pooled(ROUNDING)])
+        } else if metric.has(Property::Clock) {
+            Self(vec![Rule::Pooled(TIME)])
+        } else if metric.has(Property::Judge) {
+            // A judge answers differently each time, and a story is a cluster with one or two answers.
+            Self(vec![Rule::Interval(Some(ROUNDING))])
+        } else {
+            Self::default()
         }
     }
 
-    /// The same for medians of repeats, whose ranges must not overlap either.
-    pub(super) fn decide_by_ranges(self, before: f64, difference: f64, overlap: bool) -> (bool, String) {
-        let exceeds = self.margin.is_none_or(|margin| margin.is_exceeded(before, difference));
-        let margin = self.margin.map_or_else(String::new, |margin| format!("{margin} and "));
-        (exceeds && !overlap && difference != 0.0, format!("{margin}ranges apart"))
+    pub fn rules(&self) -> &[Rule] {
+        &self.0
     }
-}
 
-impl fmt::Display for Margin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Margin::Absolute(most) => write!(f, "{most}"),
-            // 0.07 x 100 is 7.000000000000001.
-            Margin::Relative(share) => write!(f, "{}%", (share * 1e12).round() / 1e10),
+    /// The verdict, and the rule that decided; all of them where none did. For the worse wins over for the better.
+    pub(super) fn decide(&self, change: &Change<'_>) -> (Verdict, String) {
+        // A threshold of intervals alone could never fail without one.
+        let lacks_interval =
+            change.difference.interval.is_none() && self.0.iter().all(|rule| matches!(rule, Rule::Interval(_)));
+        let rules = if lacks_interval { self.without_intervals() } else { self.clone() };
+        let spelled = |rules: String| if lacks_interval { format!("{rules} (no interval)") } else { rules };
+        let verdicts = rules.0.iter().filter_map(|rule| Some((rule.verdict(*change)?, rule)));
+        match verdicts.min_by_key(|(verdict, _)| *verdict) {
+            Some((verdict, rule)) => (verdict, spelled(rule.to_string())),
+            None => (Verdict::WithinNoise, spelled(rules.to_string())),
+        }
+    }
+
+    /// Each interval's margin alone, or 1 % where that is less.
+    fn without_intervals(&self) -> Self {
+        let pooled = |rule: &Rule| match *rule {
+            Rule::Interval(Some(margin)) if !matches!(margin, Margin::Relative(share) if share < 0.01) => {
+                Rule::Pooled(margin)
+            }
+            _ => Rule::Pooled(POOLED),
+        };
+        Self(self.0.iter().map(pooled).collect())
+    }
+
+    /// The same for medians of repeats, whose ranges must not overlap either. Repeats are not clusters.
+    pub(super) fn decide_by_ranges(&self, before: f64, difference: f64, overlap: bool) -> (bool, String) {
+        let margin_of = |rule: &Rule| match *rule {
+            Rule::Interval(margin) => Some(margin),
+            Rule::Pooled(margin) => Some(Some(margin)),
+            Rule::Cluster(_) => None,
+        };
+        let mut margins: Vec<Option<Margin>> = self.0.iter().filter_map(margin_of).collect();
+        if margins.is_empty() {
+            margins.push(Some(TIME));
+        }
+        let is_exceeded =
+            |margin: &&Option<Margin>| margin.is_none_or(|margin| margin.is_exceeded(before, difference));
+        let spelled = |margin: &Option<Margin>| {
+            margin.map_or_else(|| "ranges apart".to_owned(), |margin| format!("{margin} and ranges apart"))
+        };
+        match margins.iter().find(is_exceeded) {
+            Some(margin) if !overlap && difference != 0.0 => (true, spelled(margin)),
+            _ => (false, margins.iter().map(spelled).collect::<Vec<_>>().join(", ")),
         }
     }
 }
 
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.interval, self.margin) {
-            (true, Some(margin)) => write!(f, "interval+{margin}"),
-            (true, None) => f.write_str("interval"),
-            (false, Some(margin)) => margin.fmt(f),
-            (false, None) => f.write_str("0"),
-        }
+        let rules: Vec<String> = self.0.iter().map(Rule::to_string).collect();
+        f.write_str(&rules.join(","))
     }
 }
 
@@ -94,19 +105,7 @@ impl FromStr for Threshold {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no threshold");
-        let (interval, margin) = match text.strip_prefix("interval") {
-            Some("") => return Ok(Threshold { interval: true, margin: None }),
-            Some(rest) => (true, rest.strip_prefix('+').ok_or_else(wrong)?),
-            None => (false, text),
-        };
-        let percent = margin.strip_suffix('%');
-        let number: f64 = percent.unwrap_or(margin).trim().parse().map_err(|_| wrong())?;
-        if !number.is_finite() || number < 0.0 {
-            return Err(wrong());
-        }
-        let margin = if percent.is_some() { Margin::Relative(number / 100.0) } else { Margin::Absolute(number) };
-        Ok(Threshold { interval, margin: Some(margin) })
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -122,14 +121,8 @@ pub struct Thresholds {
 impl Thresholds {
     pub(super) fn of(&self, metric: &Metric) -> Threshold {
         let named = self.by_metric.iter().rev().find(|(name, _)| *name == metric.id);
-        let default = if metric.has(Property::Memory) {
-            Threshold::COUNTED
-        } else if metric.has(Property::Clock) {
-            Threshold::TIMES
-        } else {
-            Threshold::DEFAULT
-        };
-        named.map(|(_, threshold)| *threshold).or(self.others).unwrap_or(default)
+        let asked = named.map(|(_, threshold)| threshold).or(self.others.as_ref());
+        asked.cloned().unwrap_or_else(|| Threshold::default_of(metric))
     }
 }
 
@@ -152,49 +145,59 @@ fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cluster::Cluster;
     use super::*;
-    use crate::report::Interval;
+    use crate::metric::Better;
+    use crate::report::{Estimate, Interval};
 
     #[test]
     fn thresholds_are_spelled_as_they_are_shown() {
-        for spelled in ["interval", "0.05", "2%", "interval+0.05", "interval+0.1%", "7%", "0", "0.3%"] {
+        for spelled in ["interval+0.1%,1%,cluster+5%", "0.05", "cluster+0.3,interval"] {
             assert_eq!(spelled.parse::<Threshold>().unwrap().to_string(), spelled);
         }
-        for wrong in ["", "x", "-1", "-1%", "%", "interval+", "interval5", "intervals", "nan", "inf%", "1%%"] {
+        assert_eq!(Threshold::default().to_string(), "interval+0.1%,1%,cluster+5%");
+        for wrong in ["", "1%,", ",1%", "1%,x", "1%;2%"] {
             assert!(wrong.parse::<Threshold>().is_err(), "{wrong}");
         }
     }
 
+    /// Rules, a perplexity's difference, its interval and clusters, the verdict and the rule that decided.
+    type Case<'a> = (&'a str, f64, Option<Interval>, &'a [Cluster], Verdict, &'a str);
+
     #[test]
-    fn a_table_of_decisions_by_hand() {
+    fn any_rule_suffices_and_for_the_worse_wins() {
+        let cluster = |before, after| Cluster { name: "a".into(), before, after };
+        let calm = [cluster(10.0, 10.1), cluster(10.0, 10.3)];
+        let one_worse = [cluster(10.0, 9.0), cluster(10.0, 10.6)];
         let interval = |low, high| Some(Interval { low, high });
-        // Rule, baseline, difference, interval, whether it counts, which rule decided.
-        let table = [
-            ("0.05", 10.0, 0.051, interval(-1.0, 1.0), true, "0.05"),
-            ("0.05", 10.0, 0.049, interval(0.01, 1.0), false, "0.05"),
-            ("0.05", 10.0, -0.051, None, true, "0.05"),
-            ("2%", 10.0, 0.21, interval(-1.0, 1.0), true, "2%"),
-            ("2%", 10.0, -0.19, interval(-1.0, -0.1), false, "2%"),
-            ("2%", -10.0, 0.21, None, true, "2%"),
-            ("interval", 10.0, 1e-9, interval(1e-10, 1e-8), true, "interval"),
-            ("interval", 10.0, 5.0, interval(-0.1, 10.0), false, "interval"),
-            ("interval", 10.0, 5.0, interval(0.0, 10.0), false, "interval"),
-            ("interval", 10.0, 0.11, None, true, "1% (no interval)"),
-            ("interval", 10.0, 0.09, None, false, "1% (no interval)"),
-            ("interval+0.1%", 10.0, 0.011, interval(0.001, 0.02), true, "interval+0.1%"),
-            ("interval+0.1%", 10.0, 0.009, interval(0.001, 0.02), false, "interval+0.1%"),
-            ("interval+0.1%", 10.0, 0.011, interval(-0.001, 0.02), false, "interval+0.1%"),
-            ("interval+0.1%", 10.0, 0.05, None, false, "1% (no interval)"),
-            ("interval+5%", 10.0, 0.4, None, false, "5% (no interval)"),
-            ("interval+0.3", 10.0, 0.4, None, true, "0.3 (no interval)"),
-            ("1%", 0.0, 0.001, None, true, "1%"),
-            ("1%", 0.0, 0.0, None, false, "1%"),
+        let table: [Case<'_>; 12] = [
+            ("interval+0.1%,1%", 0.2, interval(0.1, 0.3), &calm, Verdict::Regressed, "interval+0.1%"),
+            ("interval+0.1%,1%", 0.2, interval(-0.1, 0.3), &calm, Verdict::Regressed, "1%"),
+            ("1%,interval+0.1%", 0.2, interval(0.1, 0.3), &calm, Verdict::Regressed, "1%"),
+            ("interval+0.1%,1%", 0.09, interval(-0.1, 0.3), &calm, Verdict::WithinNoise, "interval+0.1%,1%"),
+            ("interval+0.1%,1%", -0.2, interval(-0.3, -0.1), &calm, Verdict::Improved, "interval+0.1%"),
+            ("1%,cluster+5%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::Regressed, "cluster+5%"),
+            ("1%,cluster+7%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::Improved, "1%"),
+            ("cluster+7%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::WithinNoise, "cluster+7%"),
+            ("cluster+2%", 0.0, None, &calm, Verdict::Regressed, "cluster+2%"),
+            ("interval+2%,interval", 0.15, None, &calm, Verdict::Regressed, "1% (no interval)"),
+            ("interval+2%,interval", 0.05, None, &calm, Verdict::WithinNoise, "2%,1% (no interval)"),
+            ("interval,cluster+5%", 0.15, None, &calm, Verdict::WithinNoise, "interval,cluster+5%"),
         ];
-        for (rule, before, value, interval, counts, decided_by) in table {
-            let threshold: Threshold = rule.parse().unwrap();
-            let decided = threshold.decide(before, &Estimate { value, interval });
-            assert_eq!(decided, (counts, decided_by.to_owned()), "{rule} of {before}, {value}, {interval:?}");
+        for (rules, value, interval, clusters, verdict, decided_by) in table {
+            let threshold: Threshold = rules.parse().unwrap();
+            let difference = Estimate { value, interval };
+            let change = Change { better: Better::Lower, before: 10.0, difference, clusters };
+            assert_eq!(threshold.decide(&change), (verdict, decided_by.to_owned()), "{rules} of {change:?}");
         }
+        // Which way is better is not known.
+        let change = Change {
+            better: Better::Unknown,
+            before: 10.0,
+            difference: Estimate { value: 0.0, interval: None },
+            clusters: &one_worse,
+        };
+        assert_eq!(Threshold::default().decide(&change).0, Verdict::Changed);
     }
 
     #[test]
@@ -209,14 +212,21 @@ mod tests {
     #[test]
     fn times_and_counts_have_thresholds_of_their_own() {
         let thresholds = Thresholds::default();
-        let of = |metric| thresholds.of(&Metric::of(metric));
-        assert_eq!(
-            [of("f1"), of("decode"), of("batch")],
-            [Threshold::DEFAULT, Threshold::TIMES, Threshold::COUNTED]
-        );
+        let of = |metric| thresholds.of(&Metric::of(metric)).to_string();
+        let rules = ["interval+0.1%,1%,cluster+5%", "10%", "0.1%", "interval+0.1%"];
+        assert_eq!(["f1", "decode", "batch", "judge_win"].map(of), rules);
         // The ranges of times must be apart, even without a margin.
         let apart: Threshold = "interval".parse().unwrap();
         assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "ranges apart".to_owned()));
         assert!(!apart.decide_by_ranges(100.0, -50.0, true).0);
+        // Repeats are no clusters: a threshold of these alone is that of times.
+        for (rules, difference, expected) in [
+            ("cluster+5%", 9.0, (false, "10% and ranges apart")),
+            ("5%,cluster+1%,20%", 9.0, (true, "5% and ranges apart")),
+            ("5%,cluster+1%,20%", 4.0, (false, "5% and ranges apart, 20% and ranges apart")),
+        ] {
+            let decided = rules.parse::<Threshold>().unwrap().decide_by_ranges(100.0, difference, false);
+            assert_eq!((decided.0, decided.1.as_str()), expected, "{rules}");
+        }
     }
 }

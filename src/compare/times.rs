@@ -10,7 +10,7 @@ use super::threshold::Threshold;
 use crate::metric::Metric;
 use crate::report::{Estimate, SampleSum, median};
 
-pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: Threshold) -> Point {
+pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: &Threshold) -> Point {
     let [was, is] = [before, after].map(|numbers| repeats(&blank.metric, numbers));
     let (Some(first), Some(second)) = (range(&was), range(&is)) else {
         let why = Some("a repeat has no finite time".to_owned());
@@ -21,7 +21,7 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     let overlap = first.start() <= second.end() && second.start() <= first.end();
     let (counts, rule) = threshold.decide_by_ranges(before, difference, overlap);
     let verdict = match counts {
-        true => Point::direction(&blank.metric, difference),
+        true => Point::direction(blank.metric.better, difference),
         false if was == is => Verdict::Equal,
         false => Verdict::WithinNoise,
     };

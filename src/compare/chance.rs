@@ -1,0 +1,50 @@
+//! How many numbers of a comparison would look worse although nothing but noise changed.
+
+use super::point::{Point, Verdict};
+use crate::metric::Better;
+use crate::report::Interval;
+
+/// The share of subsets beyond either end of a 95 % interval.
+const BEYOND: f64 = 0.025;
+
+/// The 95 % intervals of numbers that moved and that can be worse, and how many of them noise alone puts on the worse side.
+/// Numbers that are equal, as in a rerun on the same machine, are not among them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chance {
+    pub intervals: usize,
+    /// How many of these are wholly on the worse side.
+    pub worse: usize,
+    /// How many would be on average if only noise moved them.
+    pub expected: f64,
+    /// The chance that at least one would be, if the numbers were independent. Numbers of one run are not: they share texts.
+    pub any: f64,
+}
+
+impl Chance {
+    pub(super) fn of(points: &[Point]) -> Self {
+        let (mut intervals, mut worse, mut expected, mut none) = (0, 0, 0.0, 1.0);
+        let moved = points.iter().filter(|point| point.verdict != Verdict::Equal);
+        for point in moved.filter(|point| point.metric.better != Better::Unknown) {
+            let Some(interval) = point.difference.and_then(|difference| difference.interval) else { continue };
+            let chance = by_noise(point.clusters);
+            intervals += 1;
+            worse += usize::from(is_worse(point.metric.better, interval));
+            expected += chance;
+            none *= 1.0 - chance;
+        }
+        Self { intervals, worse, expected, any: 1.0 - none }
+    }
+}
+
+/// With five clusters or fewer, all of them must be worse, and each is with a chance of one half.
+fn by_noise(clusters: usize) -> f64 {
+    f64::max(BEYOND, 0.5f64.powi(clusters.try_into().unwrap_or(i32::MAX)))
+}
+
+fn is_worse(better: Better, interval: Interval) -> bool {
+    match better {
+        Better::Lower => interval.low > 0.0,
+        Better::Higher => interval.high < 0.0,
+        Better::Unknown => false,
+    }
+}
