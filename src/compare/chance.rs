@@ -2,10 +2,7 @@
 
 use super::point::{Point, Verdict};
 use crate::metric::Better;
-use crate::report::Interval;
-
-/// The share of subsets beyond either end of a 95 % interval.
-const BEYOND: f64 = 0.025;
+use crate::report::{Interval, error_on_one_side};
 
 /// The 95 % intervals of numbers that moved and that can be worse, and how many of them noise alone puts on the worse side.
 /// Numbers that are equal, as in a rerun on the same machine, are not among them.
@@ -26,7 +23,7 @@ impl Chance {
         let moved = points.iter().filter(|point| point.verdict != Verdict::Equal);
         for point in moved.filter(|point| point.metric.better != Better::Unknown) {
             let Some(interval) = point.difference.and_then(|difference| difference.interval) else { continue };
-            let chance = by_noise(point.clusters);
+            let chance = error_on_one_side(point.clusters);
             intervals += 1;
             worse += usize::from(is_worse(point.metric.better, interval));
             expected += chance;
@@ -34,11 +31,6 @@ impl Chance {
         }
         Self { intervals, worse, expected, any: 1.0 - none }
     }
-}
-
-/// With five clusters or fewer, all of them must be worse, and each is with a chance of one half.
-fn by_noise(clusters: usize) -> f64 {
-    f64::max(BEYOND, 0.5f64.powi(clusters.try_into().unwrap_or(i32::MAX)))
 }
 
 fn is_worse(better: Better, interval: Interval) -> bool {
