@@ -341,7 +341,7 @@ fn the_chance_of_a_false_alarm_is_counted_over_what_moved() {
     // Perplexity got worse and F1 better; of written tokens no number is worse.
     let moved = chance(8, 0.1);
     assert_eq!((moved.compared(), moved.chance().intervals, moved.chance().worse), (3, 2, 1));
-    assert_eq!((moved.chance().expected, moved.chance().any), (0.05, 1.0 - 0.975 * 0.975));
+    assert_eq!((moved.chance().expected, moved.chance().any), (0.04, 1.0 - 0.98 * 0.98));
     assert!(
         terminal(&moved).contains("about 0.05 there, and at least one with a chance of 5 %"),
         "{}",
