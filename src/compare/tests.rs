@@ -343,7 +343,7 @@ fn the_chance_of_a_false_alarm_is_counted_over_what_moved() {
     assert_eq!((moved.compared(), moved.chance().intervals, moved.chance().worse), (3, 2, 1));
     assert_eq!((moved.chance().expected, moved.chance().any), (0.04, 1.0 - 0.98 * 0.98));
     assert!(
-        terminal(&moved).contains("about 0.05 there, and at least one with a chance of 5 %"),
+        terminal(&moved).contains("about 0.04 there, and at least one with a chance of 4 %"),
         "{}",
         terminal(&moved)
     );
