@@ -77,7 +77,10 @@ pub(super) fn sheet(panel: &Panel, asked: Option<&str>) -> Option<Sheet> {
         corner: "cache size",
         grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
         bold: "clear",
-        notes: points::few_clusters(panel.clusters).into_iter().collect(),
+        notes: points::few_clusters(panel.clusters)
+            .filter(|_| !has_verdicts(panel.clusters))
+            .into_iter()
+            .collect(),
     })
 }
 

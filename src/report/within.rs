@@ -6,7 +6,7 @@ use indexmap::IndexSet;
 
 use super::distance::{Distance, Limit};
 use super::enough::{Enough, enough, not_stated};
-use super::points::{self, Panel};
+use super::points::Panel;
 use super::series_key::SeriesKey;
 use super::table::{Entry, Grid, Line, Sheet};
 
@@ -130,8 +130,8 @@ pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]
         match &answer.not_stated {
             Some(why) => notes.extend([format!("{name}: not stated, because {why}")]),
             None => {
-                let warnings = [points::few_clusters(answer.panel.clusters), answer.without_intervals()];
-                notes.extend(warnings.into_iter().flatten().map(titled));
+                // The table of values says what few clusters mean.
+                notes.extend(answer.without_intervals().map(titled));
             }
         }
         lines.push(Line { name, cells: policies.iter().map(|policy| answer.entry(policy)).collect() });
@@ -150,10 +150,8 @@ pub(super) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]
 const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
                      cache, as do all larger ones, with its share of the sample's length. The smallest of each line is \
                      bold.";
-const ABOUT_INTERVALS: &str = " \"Not excluded\" are the measured sizes that could be enough by the paired 95 % interval \
-                               of each loss: from the first of them on, some of every interval is within the distance; \
-                               from the last of them on, all of it is. \"Or more\": at the largest measured size not all \
-                               of it is.";
+const ABOUT_INTERVALS: &str = " Sizes that are not excluded could be the smallest that is enough, as far as the paired 95 % \
+                               interval of each loss says.";
 
 /// The distances within which nothing was measured, a sentence each.
 pub(super) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
@@ -325,8 +323,7 @@ mod tests {
         let keys = [all[0].key.clone()];
         let sheet = sheet(&all, &keys, &Distance::usual()).unwrap();
         assert_eq!(in_line(&sheet), [("tova", "512 (51.2 %)", None)]);
-        let [clusters, unknown] = &sheet.notes[..] else { panic!("two notes expected: {:?}", sheet.notes) };
-        assert!(clusters.starts_with("no intervals: 2 clusters"), "{clusters}");
+        let [unknown] = &sheet.notes[..] else { panic!("one note expected: {:?}", sheet.notes) };
         assert!(unknown.contains("is not known") && !sheet.about.contains("excluded"), "{sheet:?}");
         let [line] = &in_short(&all, &keys, &Distance::usual())[..] else { panic!("one line expected") };
         assert!(line.contains("512 (51.2 %) for tova; ") && line.contains(unknown), "{line}");
@@ -347,7 +344,7 @@ mod tests {
         let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[5.0; 4]));
         let sheet = super::sheet(&all, &keys, &Distance::usual()).unwrap();
         assert_eq!(in_line(&sheet), [("tova", "512 (51.2 %)", Some("not excluded: 512"))]);
-        assert_eq!(sheet.notes.len(), 1, "four clusters only: {:?}", sheet.notes);
+        assert!(sheet.notes.is_empty(), "{:?}", sheet.notes);
     }
 
     #[test]
