@@ -201,6 +201,28 @@ fn a_cost_whose_interval_contains_the_limit_is_not_decided() {
 }
 
 #[test]
+fn near_a_full_cache_that_is_no_better_than_a_guess_is_not_decided() {
+    // Six papers, of which the commonest answer is right in two; TOVA answers as the full cache does.
+    let with = |full: f64| {
+        let of = |metric: &str, policy: &str, size, f1: [f64; 6]| {
+            let of_paper = |(paper, f1): (usize, f64)| {
+                named(&format!("paper{paper}"), &row("qasper", metric, policy, size, f1, 1.0))
+            };
+            f1.into_iter().enumerate().map(of_paper).collect::<Vec<_>>()
+        };
+        let guess = of("f1_trivial", "full", None, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        let rows = [guess, of("f1", "full", None, [full; 6]), of("f1", "tova", Some(2048), [full; 6])].concat();
+        finding(&rows, "QASPER TOVA's F1 is within")
+    };
+    let found = with(0.1);
+    assert!(found.said.ends_with("not told apart from the commonest answer"), "{}", found.said);
+    assert_eq!((found.verdict, with(1.0).verdict), (Verdict::NotDecided, Verdict::NotDecided));
+    // No paper is answered better by the guess.
+    let above = with(1.01);
+    assert_eq!(above.verdict, Verdict::Held, "{}", above.said);
+}
+
+#[test]
 fn policies_that_are_not_told_apart_leave_the_claim_open() {
     // By head is worse by 0.02 perplexity in the mean, and better on five of twelve books.
     let head = [0.012, -0.008, 0.015, -0.007, 0.009, -0.009, 0.011, -0.006, 0.006, 0.010, -0.013, 0.004];

@@ -36,7 +36,17 @@ pub(super) fn gap(panel: &Panel, policy: &str, part: u32, limit: Limit) -> Optio
     let cost = cost(panel, policy, size)?;
     let words = if panel.metric.better == Better::Higher { ["above", "below"] } else { ["below", "above"] };
     let said = format!("{} is {} the full cache", with(policy, size), apart(&panel.metric, &cost, words));
-    Some(limit.observe(natural(&cost), said))
+    let observed = limit.observe(natural(&cost), said);
+    // To be near a full cache that is no better than a guess means nothing.
+    let is_guess = |above: Estimate| above.interval.map_or(above.value, |interval| interval.low) <= 0.0;
+    Some(match (panel.metric.guess, panel.above_chance.filter(|above| is_guess(*above))) {
+        (Some(guess), Some(_)) => Observation {
+            verdict: observed.verdict.max(Verdict::NotDecided),
+            said: format!("{}, which is not told apart from {}", observed.said, guess.by),
+            ..observed
+        },
+        _ => observed,
+    })
 }
 
 /// How much worse than full the baselines are at a share of the length.
