@@ -57,13 +57,14 @@ impl Answer<'_> {
         self.not_stated.is_none() && self.found.iter().any(|(_, found)| found.not_excluded.is_some())
     }
 
-    /// What is not known where there are no intervals.
+    /// What is not known of stated sizes where there are no intervals.
     fn without_intervals(&self) -> Option<String> {
-        let is_without = |(_, found): &&(&str, Enough<'_>)| found.not_excluded.is_none();
-        let without: Vec<&str> = self.found.iter().filter(is_without).map(|(policy, _)| *policy).collect();
+        let stated = || self.found.iter().filter(|(_, found)| found.measured.is_some());
+        let without: Vec<&str> =
+            stated().filter(|(_, found)| found.not_excluded.is_none()).map(|(policy, _)| *policy).collect();
         let whose = match without.len() {
             0 => return None,
-            all if all == self.found.len() => String::new(),
+            all if all == stated().count() => String::new(),
             _ => format!(" of {}", without.join(", ")),
         };
         Some(format!("how certain the sizes{whose} are is not known, as there are no intervals"))
