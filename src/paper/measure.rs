@@ -37,15 +37,13 @@ pub(super) fn gap(panel: &Panel, policy: &str, part: u32, limit: Limit) -> Optio
     let words = if panel.metric.better == Better::Higher { ["above", "below"] } else { ["below", "above"] };
     let said = format!("{} is {} the full cache", with(policy, size), apart(&panel.metric, &cost, words));
     let observed = limit.observe(natural(&cost), said);
-    // To be near a full cache that is no better than a guess means nothing.
-    let is_guess = |above: Estimate| above.interval.map_or(above.value, |interval| interval.low) <= 0.0;
-    Some(match (panel.metric.guess, panel.above_chance.filter(|above| is_guess(*above))) {
-        (Some(guess), Some(_)) => Observation {
+    Some(match panel.metric.guess.filter(|_| !panel.beats_guess()) {
+        Some(guess) => Observation {
             verdict: observed.verdict.max(Verdict::NotDecided),
             said: format!("{}, which is not told apart from {}", observed.said, guess.by),
             ..observed
         },
-        _ => observed,
+        None => observed,
     })
 }
 

@@ -3,7 +3,7 @@
 //! Larger caches need not be better, so a size counts only if all larger ones that were measured count as well. Nothing is said
 //! where a guess is as good as the full cache.
 
-use super::distance::{self, Limit};
+use super::distance::Limit;
 use super::interval::Estimate;
 use super::points::{Panel, Point};
 
@@ -66,23 +66,17 @@ pub(super) fn enough<'p>(panel: &'p Panel, policy: &str, limit: Limit) -> Option
 /// Why no size of a panel can be called enough, where a guess is not known to be worse than the full cache, or is itself
 /// within the distance of it.
 pub(super) fn not_stated(panel: &Panel, limit: Limit) -> Option<String> {
-    let (guess, chance, full) = (panel.metric.guess?, panel.chance?, panel.full()?.estimate.value);
-    let above = panel.above_chance.unwrap_or(Estimate { value: full - chance, interval: None });
-    let lost_by_guess = distance::loss(&panel.metric, above.turned());
-    let [full, chance] = [full, chance].map(|value| panel.metric.show(value));
-    let not_above = format!("full ({full}) is not above {} ({chance})", guess.by);
-    match lost_by_guess.interval {
-        Some(interval) if interval.low <= 0.0 => {
-            let difference = panel.metric.show_difference(above.value);
-            let interval = panel.metric.show_interval_of_difference(above.interval?);
-            Some(format!("{not_above} at 95 %: the difference is {difference} {interval}"))
-        }
-        _ if lost_by_guess.value <= 0.0 => Some(not_above),
-        _ if limit.allows(lost_by_guess.value) => {
-            Some(format!("{} ({chance}) is within this distance of full ({full}) as well", guess.by))
-        }
-        _ => None,
+    let (guess, chance, above) = (panel.metric.guess?, panel.chance?, panel.above_chance?);
+    let [full, chance] = [panel.full()?.estimate.value, chance].map(|value| panel.metric.show(value));
+    if !panel.beats_guess() {
+        let (difference, metric) = (panel.metric.show_difference(above.value), &panel.metric);
+        let range = above.interval.map_or_else(String::new, |interval| {
+            format!(" at 95 %: the difference is {difference} {}", metric.show_interval_of_difference(interval))
+        });
+        return Some(format!("full ({full}) is not above {} ({chance}){range}", guess.by));
     }
+    let is_near = limit.allows(above.value);
+    is_near.then(|| format!("{} ({chance}) is within this distance of full ({full}) as well", guess.by))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::pool::{Cell, Difference, Pool};
 use super::series::{self, AllSeries, CellSums, SampleSum, Series};
 use super::series_key::SeriesKey;
 use super::sign_test::{has_verdicts, smallest_p};
-use crate::metric::{Metric, Property};
+use crate::metric::{Better, Metric, Property};
 
 /// One number of a panel: a policy at a cache size, over all its samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ pub struct Panel {
     pub slice: Option<String>,
     /// What a guess would reach, where that is known.
     pub chance: Option<f64>,
-    /// The full cache's value minus that of the guess.
+    /// By how much the full cache is better than the guess.
     pub above_chance: Option<Estimate>,
     /// Ordered by policy, as the rows have them, then by cache size.
     pub points: Vec<Point>,
@@ -149,17 +149,25 @@ fn level(series: &Series) -> Option<[f64; 3]> {
     series.values().max_by_key(|sums| sums.samples.len()).and_then(CellSums::pooled)
 }
 
-/// The full cache's value minus that of a guess.
+/// By how much the full cache is better than a guess.
 fn above(metric: &Metric, series: &Series, guess: &Series) -> Option<Estimate> {
     let full = (Cow::Borrowed("full"), None);
     let pool = Pool::of(metric, series.values());
     let [own, guess] = [series, guess].map(|series| series.get(&full).map(|sums| pool.cell(&full, sums)));
-    Some(pool.difference(&own?, &guess?)?.0.shown)
+    let difference = pool.difference(&own?, &guess?)?.0.shown;
+    Some(if metric.better == Better::Lower { difference.turned() } else { difference })
 }
 
 impl Panel {
     fn order(&self) -> impl Ord + '_ {
         (self.metric.order(), self.slice.as_deref().map(order::of_slice))
+    }
+
+    /// Whether the full cache is clearly better than a guess, or none is known. Where it is not, policies that are near it show
+    /// nothing.
+    pub fn beats_guess(&self) -> bool {
+        let least = |above: Estimate| above.interval.map_or(above.value, |interval| interval.low);
+        self.above_chance.is_none_or(|above| least(above) > 0.0)
     }
 
     pub fn full(&self) -> Option<&Point> {
