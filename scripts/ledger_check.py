@@ -316,6 +316,9 @@ def interval(values):
     values = np.sort(values)
     place = max(0.02 * (len(values) + 1), 1) - 1
     low, high = np.interp([place, len(values) - 1 - place], np.arange(len(values)), values)
+    # An end beside zero excludes it only where the subsets on both sides of the end have one sign.
+    low = min(low, 0.0) if values[math.floor(place)] <= 0 else low
+    high = max(high, 0.0) if values[math.ceil(len(values) - 1 - place)] >= 0 else high
     return (float(low), float(high)) if np.isfinite([low, high]).all() else (None, None)
 
 

@@ -1,7 +1,7 @@
 //! Two sets of rows compared: what got worse, what is missing, what is exactly as it was.
 //!
 //! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`terminal`],
-//! [`markdown`], [`json`] and [`junit`] show the [`Comparison`]. It knows rows, and the series, metrics and draws of a report.
+//! [`markdown`], [`json`] and [`junit`] show the [`Comparison`]. It knows rows, and the series, metrics and intervals of a report.
 
 mod chance;
 mod cluster;

@@ -11,7 +11,7 @@ use super::rule::Change;
 use super::side::Numbers;
 use super::threshold::Threshold;
 use crate::metric::Better;
-use crate::report::{Estimate, Interval, Sums, pooled};
+use crate::report::{Estimate, Sums, pooled};
 
 /// `blank` already has the samples that only one side has.
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: &Threshold) -> Point {
@@ -35,10 +35,7 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     let is_equal = both.iter().all(|(_, a, b)| a.sums.bits() == b.sums.bits());
     let is_finite = before.is_finite() && after.is_finite();
     let difference = match &sides[..] {
-        [Some(before), Some(after)] if is_finite => {
-            let of = |f: fn(f64, f64) -> f64| after.with(before, f);
-            by_signs(of(|after, before| after - before), of(sign))
-        }
+        [Some(before), Some(after)] if is_finite => after.with(before, |after, before| after - before),
         _ => Estimate { value: if is_equal { 0.0 } else { f64::NAN }, interval: None },
     };
     point.difference = Some(difference);
@@ -64,21 +61,4 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
         point.clusters_worse = cluster::worst(&clusters, threshold.rules(), before, better);
     }
     point
-}
-
-/// 1 where a number rose, -1 where it fell.
-fn sign(after: f64, before: f64) -> f64 {
-    f64::from(i8::from(after > before) - i8::from(after < before))
-}
-
-/// A difference with the interval of its signs. An interval's end lies between two subsets; where the number rose in one of
-/// these and fell in the other, the end becomes zero. So signs alone say whether an interval excludes zero, and they are the
-/// same in nats and in perplexity, for each token and for each word.
-fn by_signs(difference: Estimate, signs: Estimate) -> Estimate {
-    let both = difference.interval.zip(signs.interval);
-    let interval = both.map(|(interval, signs)| Interval {
-        low: if signs.low < 1.0 { interval.low.min(0.0) } else { interval.low },
-        high: if signs.high > -1.0 { interval.high.max(0.0) } else { interval.high },
-    });
-    Estimate { interval, ..difference }
 }

@@ -1,6 +1,6 @@
 //! Times against times of the same device: medians of repeats, and whether their ranges overlap.
 //!
-//! Repeats are not texts, so nothing is resampled.
+//! Repeats are not texts, so there are no intervals over clusters.
 
 use std::ops::RangeInclusive;
 

@@ -113,7 +113,7 @@ row! {
     seed: u64,
     /// The sample's name: `10146.txt#3` is the fourth chunk of a book.
     sample: Text,
-    /// The book, story or paper a sample belongs to; the bootstrap resamples these.
+    /// The book, story or paper a sample belongs to; intervals and tests are over these.
     cluster: Text,
     /// Content id of the sample under this cache: 16 hex digits, the same in every sweep that has it; empty where a
     /// measurement is never used again.

@@ -4,7 +4,6 @@
 
 use super::claim::{Limit, Observation, Verdict};
 use super::said::{apart, listed, with};
-use crate::metric::Better;
 use crate::report::{Difference, Estimate, Outcome, Pair, Panel};
 
 /// What a policy is compared with.
@@ -52,8 +51,7 @@ fn lead(panel: &Panel, policy: &str, against: &'static str, size: u32) -> Option
     let found = panel.pairs.iter().find(of_both)?;
     let pair = if found.policy == policy { found.clone() } else { found.turned() };
     let better = panel.metric.better;
-    let difference = if better == Better::Higher { pair.difference.clone() } else { pair.difference.turned() };
-    Some(Lead { against, size, outcome: pair.outcome(better), difference })
+    Some(Lead { against, size, outcome: pair.outcome(better), difference: pair.difference.loss(better).turned() })
 }
 
 impl Lead {

@@ -15,8 +15,7 @@ use crate::report::{
 
 /// By how much a policy is worse than the full cache.
 fn cost(panel: &Panel, policy: &str, size: u32) -> Option<Difference> {
-    let difference = panel.point(policy, Some(size))?.to_full.as_ref()?;
-    Some(if panel.metric.better == Better::Higher { difference.turned() } else { difference.clone() })
+    Some(panel.point(policy, Some(size))?.to_full.as_ref()?.loss(panel.metric.better))
 }
 
 /// An estimate in another unit.

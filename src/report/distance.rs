@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::interval::Estimate;
 use super::points::{Panel, Point};
-use crate::metric::{Better, Metric, Pooling, Property};
+use crate::metric::{Better, Pooling, Property};
 
 /// The unit of a distance.
 #[derive(Debug, PartialEq)]
@@ -129,14 +129,9 @@ impl Limit {
 
     /// What a point loses against the full cache.
     pub(super) fn loss(&self, panel: &Panel, point: &Point) -> Option<Estimate> {
-        let to_full = point.to_full.as_ref()?;
-        Some(loss(&panel.metric, if self.in_nats { to_full.nats? } else { to_full.shown }))
+        let loss = point.to_full.as_ref()?.loss(panel.metric.better);
+        if self.in_nats { loss.nats } else { Some(loss.shown) }
     }
-}
-
-/// A difference to the full cache such that what is worse is positive.
-pub(super) fn loss(metric: &Metric, to_full: Estimate) -> Estimate {
-    if metric.better == Better::Lower { to_full } else { to_full.turned() }
 }
 
 /// The three first digits of a number, without zeros at the end.

@@ -169,14 +169,21 @@ pub fn interval(of_subsets: &[Option<f64>]) -> Option<Interval> {
     // The values divide the line into one part more than there are values, all equally likely; the outermost have no end.
     let outside = (LEFT_OUT * (values.len() + 1) as f64).max(1.0) - 1.0;
     let last = (values.len() - 1) as f64;
-    Some(Interval { low: between(&values, outside), high: between(&values, last - outside) })
+    let ([below_low, _], low) = between(&values, outside);
+    let ([_, above_high], high) = between(&values, last - outside);
+    // An end lies between two subsets. Where a difference has one sign in one of them and none or the other sign in the other,
+    // zero is not excluded: so signs alone decide, and they are the same in nats and in perplexity, of tokens and of words.
+    Some(Interval {
+        low: if below_low <= 0.0 { low.min(0.0) } else { low },
+        high: if above_high >= 0.0 { high.max(0.0) } else { high },
+    })
 }
 
-/// Linear between the two nearest of the sorted values.
-fn between(sorted: &[f64], place: f64) -> f64 {
+/// The two nearest of the sorted values, and linearly between them.
+fn between(sorted: &[f64], place: f64) -> ([f64; 2], f64) {
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     // Not a weighted mean: equal neighbours must give exactly themselves, infinite ones too.
-    if below == above { below } else { below + (above - below) * place.fract() }
+    ([below, above], if below == above { below } else { below + (above - below) * place.fract() })
 }
 
 #[cfg(test)]
@@ -201,10 +208,13 @@ mod tests {
         // Of 15 means the outermost are the clusters themselves.
         let four = [sums(1.0, 1.0), sums(3.0, 1.0), sums(8.0, 2.0), sums(7.0, 1.0)];
         assert_eq!(ends(&four), Some((1.0, 7.0)));
-        // Of 63 subsets the 1.28th from either end: 0 and then 0.5, which is {0, 1}; 31 and then 19.5, {8, 31}.
-        let six = [0.0, 1.0, 3.0, 5.0, 8.0, 31.0].map(|value| sums(value, 1.0));
+        // Of 63 subsets the 1.28th from either end: 10 and then 10.5, which is {10, 11}; 41 and then 29.5, {18, 41}.
+        let six = [10.0, 11.0, 13.0, 15.0, 18.0, 41.0].map(|value| sums(value, 1.0));
         let (low, high) = ends(&six).unwrap();
-        assert!((low - 0.14).abs() < 1e-12 && (high - (31.0 - 0.28 * 11.5)).abs() < 1e-12, "{low} {high}");
+        assert!((low - 10.14).abs() < 1e-12 && (high - (41.0 - 0.28 * 11.5)).abs() < 1e-12, "{low} {high}");
+        // One cluster fell by a little: the end would be 0.28 of the way to the next subset, which rose.
+        let five_rose = [-0.01, 1.0, 3.0, 5.0, 8.0, 31.0].map(|value| sums(value, 1.0));
+        assert_eq!(ends(&five_rose).unwrap().0, 0.0);
     }
 
     #[test]

@@ -66,7 +66,8 @@ pub(super) fn of(pool: &Pool<'_>, cells: &[Cell<'_>]) -> Vec<Pair> {
         let others =
             cells[..i].iter().filter(|other| other.policy != "full" && other.cache_size == cell.cache_size);
         for other in others {
-            let Some((difference, contributions)) = pool.difference(cell, other) else { continue };
+            let Some(difference) = pool.difference(cell, other) else { continue };
+            let contributions = pool.contributions(cell, other);
             pairs.push(Pair {
                 policy: cell.policy.to_owned(),
                 against: other.policy.to_owned(),

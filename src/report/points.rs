@@ -15,7 +15,7 @@ use super::pool::{Cell, Difference, Pool};
 use super::series::{self, AllSeries, CellSums, SampleSum, Series};
 use super::series_key::SeriesKey;
 use super::sign_test::{has_verdicts, smallest_p};
-use crate::metric::{Better, Metric, Property};
+use crate::metric::{Metric, Property};
 
 /// One number of a panel: a policy at a cache size, over all its samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,8 +154,7 @@ fn above(metric: &Metric, series: &Series, guess: &Series) -> Option<Estimate> {
     let full = (Cow::Borrowed("full"), None);
     let pool = Pool::of(metric, series.values());
     let [own, guess] = [series, guess].map(|series| series.get(&full).map(|sums| pool.cell(&full, sums)));
-    let difference = pool.difference(&own?, &guess?)?.0.shown;
-    Some(if metric.better == Better::Lower { difference.turned() } else { difference })
+    Some(pool.difference(&own?, &guess?)?.loss(metric.better).turned().shown)
 }
 
 impl Panel {
@@ -218,7 +217,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
             policy: cell.policy.to_owned(),
             cache_size: cell.cache_size,
             estimate: own.estimate(),
-            to_full: to_full.map(|(difference, _)| difference),
+            to_full,
             samples: cell.sums.samples.len(),
             clusters: own.clusters(),
             weight: own.weight,

@@ -6,13 +6,15 @@ use std::collections::BTreeSet;
 use super::interval::{self, Estimate, Sums};
 use super::series::{CellSums, PolicyAtSize};
 use super::sign_test;
-use crate::metric::{Metric, Pooling};
+use crate::metric::{Better, Metric, Pooling};
 
 /// A policy at a cache size, with what was measured.
 pub(super) struct Cell<'a> {
     pub(super) policy: &'a str,
     pub(super) cache_size: Option<u32>,
     pub(super) sums: &'a CellSums<'a>,
+    /// What each of the pool's clusters adds.
+    table: Vec<Sums>,
     /// `None` where nothing was weighed.
     pub(super) pooled: Option<Pooled>,
 }
@@ -91,6 +93,11 @@ impl Difference {
         }
     }
 
+    /// To another number, such that what is worse is positive, whichever way the metric improves.
+    pub fn loss(&self, better: Better) -> Self {
+        if better == Better::Higher { self.turned() } else { self.clone() }
+    }
+
     /// The same difference from the other side.
     pub fn turned(&self) -> Self {
         Self { shown: self.shown.turned(), nats: self.nats.map(Estimate::turned), ..*self }
@@ -120,8 +127,9 @@ impl<'a> Pool<'a> {
     }
 
     pub(super) fn cell<'s>(&self, (policy, cache_size): &'s PolicyAtSize<'_>, sums: &'s CellSums<'s>) -> Cell<'s> {
-        let pooled = pooled(self.metric, &[&self.table(sums, |_| true)]).remove(0);
-        Cell { policy, cache_size: *cache_size, sums, pooled }
+        let table = self.table(sums, |_| true);
+        let pooled = pooled(self.metric, &[&table]).remove(0);
+        Cell { policy, cache_size: *cache_size, sums, table, pooled }
     }
 
     /// A cell over those of its samples that count.
@@ -135,23 +143,35 @@ impl<'a> Pool<'a> {
         table
     }
 
-    /// The difference of two cells over the samples both have, and what each cluster adds to it.
-    pub(super) fn difference(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<(Difference, Option<Vec<f64>>)> {
+    /// What each cluster adds to two cells over the samples both have, and how many these are.
+    fn common<'c>(&self, one: &'c Cell<'_>, other: &'c Cell<'_>) -> ([Cow<'c, [Sums]>; 2], usize) {
         let samples = [one, other].map(|cell| &cell.sums.samples);
+        // Nearly always both have the same ones.
+        if samples[0].keys().eq(samples[1].keys()) {
+            return ([one, other].map(|cell| Cow::Borrowed(&cell.table[..])), samples[0].len());
+        }
         let in_both = |sample: &str| samples.iter().all(|samples| samples.contains_key(sample));
-        let tables = [one, other].map(|cell| self.table(cell.sums, in_both));
-        let contributions = sign_test::contributions(self.metric, &tables[0], &tables[1]);
-        // Nearly always both have the same samples, and then the subsets of each serve all comparisons.
-        if let (Some(own), Some(other)) = (&one.pooled, &other.pooled)
-            && samples[0].keys().eq(samples[1].keys())
+        let tables = [one, other].map(|cell| Cow::Owned(self.table(cell.sums, in_both)));
+        (tables, samples[0].keys().filter(|sample| in_both(sample)).count())
+    }
+
+    /// The difference of two cells over the samples both have.
+    pub(super) fn difference(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<Difference> {
+        let (tables, samples) = self.common(one, other);
+        // Then the subsets of each serve all comparisons.
+        if let (Some(own), Some(other), [Cow::Borrowed(_), _]) = (&one.pooled, &other.pooled, &tables)
             && own.members == other.members
         {
-            return Some((Difference::of(self.metric, own, other, samples[0].len()), contributions));
+            return Some(Difference::of(self.metric, own, other, samples));
         }
         let pooled = pooled(self.metric, &[&tables[0], &tables[1]]);
-        let common = samples[0].keys().filter(|sample| in_both(sample)).count();
-        let difference = Difference::of(self.metric, pooled[0].as_ref()?, pooled[1].as_ref()?, common);
-        Some((difference, contributions))
+        Some(Difference::of(self.metric, pooled[0].as_ref()?, pooled[1].as_ref()?, samples))
+    }
+
+    /// What each cluster adds to this difference, for the sign-flip test.
+    pub(super) fn contributions(&self, one: &Cell<'_>, other: &Cell<'_>) -> Option<Vec<f64>> {
+        let ([own, other], _) = self.common(one, other);
+        sign_test::contributions(self.metric, &own, &other)
     }
 }
 
@@ -161,5 +181,5 @@ pub(crate) fn difference<'a>(metric: &'a Metric, one: &CellSums<'a>, other: &Cel
     let pool = Pool::of(metric, [one, other].into_iter());
     let place = (Cow::Borrowed(""), None);
     let [one, other] = [one, other].map(|sums| pool.cell(&place, sums));
-    Some(pool.difference(&one, &other)?.0)
+    pool.difference(&one, &other)
 }
