@@ -62,7 +62,7 @@ impl ChatTemplate {
         ChatTemplate::parse(&config, file.map(read).transpose()?)
     }
 
-    fn parse(config: &Value, file: Option<String>) -> Result<Option<ChatTemplate>> {
+    pub(super) fn parse(config: &Value, file: Option<String>) -> Result<Option<ChatTemplate>> {
         let source = match (file, &config["chat_template"]) {
             (Some(file), _) => file,
             (None, Value::String(source)) => source.clone(),

@@ -4,6 +4,7 @@
 //! left to others.
 
 mod attention;
+mod bpe_splits;
 mod chat;
 mod config;
 mod cpu_peak;
@@ -11,6 +12,7 @@ mod decoder;
 mod device;
 mod file_stamps;
 mod generate;
+mod gguf;
 mod host;
 mod layers;
 mod memory;

@@ -8,6 +8,7 @@ use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
 use super::device::available_memory;
 use super::file_stamps::StampedFiles;
+use super::gguf::Gguf;
 use super::pocket;
 use super::random::tiny_shape;
 use super::rope_override::RopeOverride;
@@ -33,6 +34,8 @@ enum Weights {
     /// Inside the program.
     Pocket,
     Files(Box<StampedFiles>),
+    /// One file that holds everything, and its header.
+    Gguf(Box<StampedFiles>, Gguf),
 }
 
 /// Version of the random weights, increased when they change.
@@ -48,6 +51,14 @@ impl ModelFiles {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
             ModelSource::Random(sizes) => (sizes.shape(), Weights::Random(sizes.sharpness())),
             ModelSource::Pocket => (ModelShape::parse(&serde_json::from_str(pocket::CONFIG)?)?, Weights::Pocket),
+            ModelSource::File(_) => {
+                let stamped = StampedFiles::new(source.resolve(hub, progress)?);
+                let stamped = stamped.with_context(|| format!("model {source}"))?;
+                let gguf = Gguf::read(&stamped.files.config)?;
+                let shape = gguf.config().and_then(|config| ModelShape::parse(&config));
+                let shape = shape.with_context(|| format!("{source} describes a model that cannot be run"))?;
+                (shape, Weights::Gguf(Box::new(stamped), gguf))
+            }
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 // The stamps are taken before anything in the files is read.
                 let stamped = StampedFiles::new(source.resolve(hub, progress)?);
@@ -75,7 +86,7 @@ impl ModelFiles {
     /// Files that cannot be read.
     pub fn revision(&self) -> Result<String> {
         let weights = match &self.weights {
-            Weights::Files(stamped) => stamped.revision()?,
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => stamped.revision()?,
             Weights::Pocket => pocket::revision()?,
             Weights::Random(_) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
@@ -95,6 +106,14 @@ impl ModelFiles {
             Weights::Pocket => {
                 let config = serde_json::from_str(pocket::TOKENIZER_CONFIG)?;
                 return Tokenizer::parse(pocket::TOKENIZER.as_bytes(), &config, self.shape.bos);
+            }
+            Weights::Gguf(_, gguf) => {
+                let tokenizer = gguf.tokenizer().and_then(|(file, config)| {
+                    let tokenizer = Tokenizer::parse(file.to_string().as_bytes(), &config, self.shape.bos)?;
+                    tokenizer.check_vocabulary(self.shape.vocab)?;
+                    Ok(tokenizer)
+                });
+                return tokenizer.with_context(|| format!("cannot use the tokenizer of {}", self.source));
             }
             Weights::Files(stamped) => &stamped.files,
         };
@@ -119,7 +138,7 @@ impl ModelFiles {
                 Some(path) => bounded_read::json(path, config::MOST_BYTES)?,
                 None => Value::Null,
             },
-            Weights::Random(_) => Value::Null,
+            Weights::Random(_) | Weights::Gguf(..) => Value::Null,
         };
         let own = config::tokens(&json["eos_token_id"]);
         Ok(if own.is_empty() { self.shape.eos.clone() } else { own })
@@ -130,10 +149,15 @@ impl ModelFiles {
     /// # Errors
     /// As [`ChatTemplate::read`].
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
-        let Weights::Files(stamped) = &self.weights else { return Ok(None) };
-        let files = &stamped.files;
-        ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
-            .with_context(|| format!("model {}", self.source))
+        let template = match &self.weights {
+            Weights::Random(_) | Weights::Pocket => return Ok(None),
+            Weights::Gguf(_, gguf) => gguf.tokenizer().and_then(|(_, config)| ChatTemplate::parse(&config, None)),
+            Weights::Files(stamped) => {
+                let files = &stamped.files;
+                ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
+            }
+        };
+        template.with_context(|| format!("model {}", self.source))
     }
 
     /// Loads the weights.
@@ -143,7 +167,7 @@ impl ModelFiles {
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
         let shape = self.shape.clone();
         let load = || match &self.weights {
-            Weights::Files(stamped) => {
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
                 // Before, because loading may take minutes; after, because what was loaded counts.
                 stamped.check()?;
                 let loaded = LanguageModel::load(shape, &stamped.files.weights, dtype, device);
@@ -172,7 +196,9 @@ impl ModelFiles {
     /// says why.
     pub fn weight_type(&self, asked: WeightType) -> WeightType {
         let stored = || match &self.weights {
-            Weights::Files(stamped) => weights::Weights::open(&stamped.files.weights)?.dtype(),
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
+                weights::Weights::open(&stamped.files.weights)?.dtype()
+            }
             Weights::Pocket => weights::Weights::from_bytes(pocket::WEIGHTS.into())?.dtype(),
             Weights::Random(_) => Ok(DType::F32),
         };
@@ -197,7 +223,7 @@ impl ModelFiles {
     /// Bytes of the weight files.
     pub fn weight_bytes(&self) -> u64 {
         match &self.weights {
-            Weights::Files(stamped) => {
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
                 let files = &stamped.files.weights;
                 files.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
             }

@@ -7,9 +7,12 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
+
+use super::gguf::{self, Gguf};
 
 /// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
 /// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
@@ -40,8 +43,15 @@ struct TensorLocation {
     file: usize,
     start: u64,
     length: usize,
-    dtype: Dtype,
+    stored: Stored,
     shape: Vec<usize>,
+}
+
+/// How a tensor is stored.
+enum Stored {
+    Safetensors(Dtype),
+    /// The heads are those whose rows are in another order.
+    Gguf(GgmlDType, Option<usize>),
 }
 
 impl Weights {
@@ -50,7 +60,10 @@ impl Weights {
         let mut weights = Weights::default();
         for path in paths {
             let file = File::open(path).context("cannot open the file");
-            let added = file.and_then(|file| weights.add(path, Box::new(file)));
+            let added = file.and_then(|file| match is_gguf(path) {
+                true => weights.add_gguf(path, Box::new(file)),
+                false => weights.add(path, Box::new(file)),
+            });
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
         Ok(weights)
@@ -85,7 +98,7 @@ impl Weights {
                 file: self.files.len(),
                 start: PREFIX + length + start as u64,
                 length: end - start,
-                dtype: tensor.dtype,
+                stored: Stored::Safetensors(tensor.dtype),
                 shape: tensor.shape.clone(),
             };
             if let Some(other) = self.tensors.insert(name.clone(), location) {
@@ -96,11 +109,27 @@ impl Weights {
         Ok(())
     }
 
+    /// The tensors of a GGUF file, by the names that transformers gives them.
+    fn add_gguf(&mut self, path: &Path, data: Box<dyn Data>) -> Result<()> {
+        for tensor in Gguf::read(path)?.tensors {
+            let location = TensorLocation {
+                file: self.files.len(),
+                start: tensor.start,
+                length: tensor.length,
+                stored: Stored::Gguf(tensor.stored, tensor.permuted_heads),
+                shape: tensor.shape,
+            };
+            self.tensors.insert(tensor.name, location);
+        }
+        self.files.push((path.to_path_buf(), data));
+        Ok(())
+    }
+
     /// The type of most bytes of the checkpoint.
     pub fn dtype(&self) -> Result<DType> {
         let mut bytes: BTreeMap<&'static str, (usize, DType)> = BTreeMap::new();
         for (name, location) in &self.tensors {
-            match float_type(location.dtype).with_context(|| format!("tensor {name} cannot be used")) {
+            match location.stored.float_type().with_context(|| format!("tensor {name} cannot be used")) {
                 Ok(dtype) => bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.length,
                 Err(error) if name.ends_with(".weight") => return Err(error),
                 Err(_) => {}
@@ -128,14 +157,26 @@ impl Weights {
         })?;
         let (path, data) = &mut self.files[location.file];
         let mut read = || {
+            let description = match location.stored {
+                Stored::Safetensors(_) => "config.json asks for",
+                Stored::Gguf(..) => "the file's metadata asks for",
+            };
             ensure!(
                 location.shape == shape,
-                "it has shape {:?}, but config.json asks for {shape:?}; the two files belong to different models",
+                "it has shape {:?}, but {description} {shape:?}; they belong to different models",
                 location.shape
             );
-            let stored = float_type(location.dtype)?;
             let bytes = data.range(location.start, location.length)?;
-            Ok(Tensor::from_raw_buffer(&bytes, stored, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)?)
+            let tensor = match location.stored {
+                Stored::Safetensors(_) => {
+                    Tensor::from_raw_buffer(&bytes, location.stored.float_type()?, shape, &Device::Cpu)?
+                }
+                Stored::Gguf(stored, heads) => {
+                    let blocks = QStorage::from_data(bytes.into(), &Device::Cpu, stored)?;
+                    in_order(QTensor::new(blocks, shape)?.dequantize(&Device::Cpu)?, heads)?
+                }
+            };
+            Ok(tensor.to_dtype(dtype)?.to_device(device)?)
         };
         read().with_context(|| format!("tensor {name} in {} cannot be used", path.display()))
     }
@@ -156,11 +197,31 @@ impl Weights {
     }
 }
 
-fn float_type(dtype: Dtype) -> Result<DType> {
-    match dtype {
-        Dtype::F32 => Ok(DType::F32),
-        Dtype::F16 => Ok(DType::F16),
-        Dtype::BF16 => Ok(DType::BF16),
-        other => bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported"),
+/// Undoes the order of llama.cpp's converter: of each head it takes the rows of the rotary pairs by turns, and not first all
+/// first ones and then all second ones.
+fn in_order(tensor: Tensor, permuted_heads: Option<usize>) -> Result<Tensor> {
+    let Some(heads) = permuted_heads else { return Ok(tensor) };
+    let (rows, columns) = tensor.dims2()?;
+    ensure!(rows.is_multiple_of(2 * heads), "its {rows} rows are no multiple of {heads} heads with pairs");
+    let by_pairs = tensor.reshape((heads, rows / heads / 2, 2, columns))?;
+    Ok(by_pairs.transpose(1, 2)?.reshape((rows, columns))?)
+}
+
+/// Whether a file is a whole model as llama.cpp writes it.
+pub(super) fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == gguf::ENDING)
+}
+
+impl Stored {
+    /// The type that a tensor has in memory: what is quantised becomes f32.
+    fn float_type(&self) -> Result<DType> {
+        Ok(match self {
+            Stored::Safetensors(Dtype::F16) | Stored::Gguf(GgmlDType::F16, _) => DType::F16,
+            Stored::Safetensors(Dtype::BF16) | Stored::Gguf(GgmlDType::BF16, _) => DType::BF16,
+            Stored::Safetensors(Dtype::F32) | Stored::Gguf(..) => DType::F32,
+            Stored::Safetensors(other) => {
+                bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
+            }
+        })
     }
 }

@@ -123,7 +123,7 @@ impl Cell {
         let source = self.model.source.to_string();
         // Only the last part of a folder: the path to it does not say what it is.
         let model = match &self.model.source {
-            ModelSource::Folder(path) => path.rsplit('/').find(|part| !part.is_empty()),
+            ModelSource::Folder(path) | ModelSource::File(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,
         };
         CellName::new(id, self.task.name, model.unwrap_or(&source), &self.label(), self.size())

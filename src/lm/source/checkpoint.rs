@@ -37,7 +37,9 @@ pub struct CheckpointFiles {
 impl CheckpointFiles {
     /// The files that determine results: the configuration, the weights and the tokenizer.
     pub(in crate::lm) fn digested(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.config].into_iter().chain(&self.weights).chain(&self.tokenizer)
+        // A GGUF file is everything at once.
+        let weights = self.weights.iter().filter(|file| **file != self.config);
+        [&self.config].into_iter().chain(weights).chain(&self.tokenizer)
     }
 
     /// Identifies the checkpoint: the commit, or a digest, for which every file is read.
@@ -135,6 +137,20 @@ fn is_foreign(name: &str) -> bool {
     (name.starts_with("pytorch_model") && name.ends_with(".bin"))
         || name.starts_with("consolidated")
         || [".ckpt", ".gguf", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end))
+}
+
+/// A checkpoint that is one GGUF file.
+pub(super) fn of_file(file: &Path) -> Result<CheckpointFiles> {
+    ensure!(file.is_file(), "there is no file {}: check the path", file.display());
+    Ok(CheckpointFiles {
+        config: file.to_owned(),
+        weights: vec![file.to_owned()],
+        tokenizer: None,
+        tokenizer_config: None,
+        generation_config: None,
+        chat_template: None,
+        commit: None,
+    })
 }
 
 /// The checkpoint of a folder.

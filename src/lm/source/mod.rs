@@ -50,6 +50,8 @@ pub enum ModelSource {
     Pocket,
     /// A folder, as written; `~/` is the home directory.
     Folder(String),
+    /// A GGUF file, as written.
+    File(String),
     /// A repository of the hub at a branch, tag or commit.
     Hub { repo: RepoId, revision: String },
 }
@@ -62,6 +64,7 @@ impl ModelSource {
                 bail!("it is inside the program and has no files")
             }
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
+            ModelSource::File(text) => checkpoint::of_file(&expand_home(text)?),
             ModelSource::Hub { repo, revision } => Hub { settings, progress }.checkpoint(repo, revision),
         }
         .with_context(|| format!("model `{self}`"))
@@ -83,6 +86,9 @@ impl FromStr for ModelSource {
             return Ok(ModelSource::Random(shape));
         }
         if text.starts_with(['/', '.']) || text == "~" || text.starts_with("~/") {
+            if text.ends_with(".gguf") {
+                return Ok(ModelSource::File(text.to_owned()));
+            }
             let trimmed = text.trim_end_matches('/');
             return Ok(ModelSource::Folder(if trimmed.is_empty() { "/" } else { trimmed }.to_owned()));
         }
@@ -104,7 +110,7 @@ impl fmt::Display for ModelSource {
             ModelSource::RandomTiny => f.write_str(RANDOM_TINY),
             ModelSource::Random(shape) => write!(f, "{shape}"),
             ModelSource::Pocket => f.write_str(POCKET),
-            ModelSource::Folder(text) => f.write_str(text),
+            ModelSource::Folder(text) | ModelSource::File(text) => f.write_str(text),
             ModelSource::Hub { repo, revision } if revision == DEFAULT_REVISION => write!(f, "{repo}"),
             ModelSource::Hub { repo, revision } => write!(f, "{repo}@{revision}"),
         }
@@ -150,6 +156,7 @@ mod tests {
             ("/", folder("/")),
             ("~/models", folder("~/models")),
             ("./random-h64", folder("./random-h64")),
+            ("./models/a.gguf", ModelSource::File("./models/a.gguf".to_owned())),
             ("random-h64/name", hub("random-h64/name", "main")),
             ("HuggingFaceTB/SmolLM2-135M", hub("HuggingFaceTB/SmolLM2-135M", "main")),
             ("o/n@main", hub("o/n", "main")),
