@@ -14,7 +14,7 @@ use super::random::tiny_shape;
 use super::rope_override::RopeOverride;
 use super::source::{DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
-use super::transformer::{LanguageModel, WIDEN_BELOW, WeightType};
+use super::transformer::{LanguageModel, WeightType};
 use super::weights;
 use crate::bounded_read;
 use crate::format::Bytes;
@@ -200,10 +200,10 @@ impl ModelFiles {
                 weights::Weights::open(&stamped.files.weights)?.dtype()
             }
             Weights::Pocket => weights::Weights::from_bytes(pocket::WEIGHTS.into())?.dtype(),
-            Weights::Random(_) => Ok(DType::F32),
+            Weights::Random(_) => Ok((String::new(), DType::F32)),
         };
         match asked {
-            WeightType::Auto => stored().map_or(asked, WeightType::of),
+            WeightType::Auto => stored().map_or(asked, |(_, dtype)| WeightType::of(dtype)),
             _ => asked,
         }
     }
@@ -212,7 +212,7 @@ impl ModelFiles {
     pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
         let (stored, parameters) = (self.weight_bytes(), self.shape.parameters());
         let each = match dtype {
-            _ if device.is_cpu() && stored < WIDEN_BELOW => 4,
+            _ if device.is_cpu() && parameters < weights::WIDEN_BELOW => 4,
             WeightType::F32 => 4,
             WeightType::F16 | WeightType::Bf16 => 2,
             WeightType::Auto => return stored,

@@ -19,15 +19,13 @@ use super::decoder::Layer;
 use super::layers::{Linear, Products, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{BLOCK, Memory, MemoryPlan};
 use super::rope::{Angles, Frequencies};
-use super::weights::Weights;
+use super::weights::{WIDEN_BELOW, Weights};
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
 const SEGMENT: usize = 512;
 /// The same if every matrix is converted from f16 or bf16 for each product.
 const SEGMENT_WIDENED: usize = 2048;
-/// Weights of fewer bytes are converted to f32 once, when they are loaded.
-pub(super) const WIDEN_BELOW: u64 = 2 << 30;
 /// Logits over the vocabulary in memory at once, in floats (16 MiB).
 const LOGITS_AT_ONCE: usize = 4 << 20;
 
@@ -42,6 +40,9 @@ pub struct LanguageModel {
     norm: Tensor,
     head: Linear,
     device: Device,
+    /// What most weights are stored as.
+    stored: String,
+    /// What they are rounded to.
     dtype: DType,
     segment: usize,
     stop: Arc<AtomicBool>,
@@ -114,10 +115,12 @@ impl LanguageModel {
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
-        let dtype = dtype.dtype().unwrap_or(weights.dtype()?);
+        let (stored, own) = weights.dtype()?;
+        let dtype = dtype.dtype().unwrap_or(own);
         // Rounded to the requested type first and converted afterwards, weights have the values of that type.
-        let keep = if device.is_cpu() && weights.bytes() < WIDEN_BELOW { DType::F32 } else { dtype };
-        LanguageModel::from_rounded(shape, weights, (dtype, keep), device)
+        let keep = if device.is_cpu() && weights.parameters() < WIDEN_BELOW { DType::F32 } else { dtype };
+        let model = LanguageModel::from_rounded(shape, weights, (dtype, keep), device)?;
+        Ok(LanguageModel { stored, ..model })
     }
 
     /// The weights are rounded to the first type and stored as the second.
@@ -158,6 +161,7 @@ impl LanguageModel {
             norm: norm.to_dtype(compute_type(device, dtype, false))?,
             head: Linear::new(head, None),
             device: device.clone(),
+            stored: dtype.as_str().to_owned(),
             dtype,
             segment: if keep == compute_type(device, keep, false) { SEGMENT } else { SEGMENT_WIDENED },
             stop: Arc::default(),
@@ -174,9 +178,11 @@ impl LanguageModel {
         &self.shape
     }
 
-    /// `f32`, `f16` or `bf16`: the type the weights are rounded to.
-    pub fn dtype(&self) -> &'static str {
-        self.dtype.as_str()
+    /// The type that weights are rounded to, `f32`, `f16` or `bf16`; of quantised weights also the type of most of them:
+    /// `q4_1 as f32`.
+    pub fn dtype(&self) -> String {
+        let dtype = self.dtype.as_str();
+        if self.stored.starts_with('q') { format!("{} as {dtype}", self.stored) } else { dtype.to_owned() }
     }
 
     /// Bytes of the weights in memory.

@@ -14,6 +14,9 @@ use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Gguf};
 
+/// Models of fewer parameters are held as f32, whatever type they are rounded to: no product has to convert them.
+pub const WIDEN_BELOW: u64 = 1 << 30;
+
 /// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
 /// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
@@ -125,23 +128,26 @@ impl Weights {
         Ok(())
     }
 
-    /// The type of most bytes of the checkpoint.
-    pub fn dtype(&self) -> Result<DType> {
-        let mut bytes: BTreeMap<&'static str, (usize, DType)> = BTreeMap::new();
+    /// The type of most bytes as stored, by its name, and the type that all weights are rounded to unless another is asked
+    /// for. What a GGUF file stores is exact in f32, which only a large model is too large for.
+    pub fn dtype(&self) -> Result<(String, DType)> {
+        let mut bytes: BTreeMap<String, (usize, DType)> = BTreeMap::new();
         for (name, location) in &self.tensors {
             match location.stored.float_type().with_context(|| format!("tensor {name} cannot be used")) {
-                Ok(dtype) => bytes.entry(dtype.as_str()).or_insert((0, dtype)).0 += location.length,
+                Ok(dtype) => bytes.entry(location.stored.name()).or_insert((0, dtype)).0 += location.length,
                 Err(error) if name.ends_with(".weight") => return Err(error),
                 Err(_) => {}
             }
         }
-        let most = bytes.into_values().max_by_key(|(bytes, _)| *bytes);
-        Ok(most.context("the checkpoint holds no f32, f16 or bf16 tensor")?.1)
+        let most = bytes.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
+        let (name, (_, dtype)) = most.context("the checkpoint holds no f32, f16 or bf16 tensor")?;
+        let is_exact = self.files.iter().any(|(path, _)| is_gguf(path)) && self.parameters() < WIDEN_BELOW;
+        Ok((name, if is_exact { DType::F32 } else { dtype }))
     }
 
-    /// Bytes of all tensors as stored.
-    pub fn bytes(&self) -> u64 {
-        self.tensors.values().map(|location| location.length as u64).sum()
+    /// Numbers in all tensors.
+    pub fn parameters(&self) -> u64 {
+        self.tensors.values().map(|location| location.shape.iter().product::<usize>() as u64).sum()
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -213,15 +219,26 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 }
 
 impl Stored {
-    /// The type that a tensor has in memory: what is quantised becomes f32.
+    /// The type that a tensor takes in memory with as few bytes as keep about what it stores.
     fn float_type(&self) -> Result<DType> {
         Ok(match self {
             Stored::Safetensors(Dtype::F16) | Stored::Gguf(GgmlDType::F16, _) => DType::F16,
-            Stored::Safetensors(Dtype::BF16) | Stored::Gguf(GgmlDType::BF16, _) => DType::BF16,
-            Stored::Safetensors(Dtype::F32) | Stored::Gguf(..) => DType::F32,
+            Stored::Safetensors(Dtype::F32) | Stored::Gguf(GgmlDType::F32, _) => DType::F32,
+            Stored::Safetensors(Dtype::BF16) | Stored::Gguf(..) => DType::BF16,
             Stored::Safetensors(other) => {
                 bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
             }
         })
+    }
+
+    /// `bf16`, `q4_1`, `q6_k`.
+    fn name(&self) -> String {
+        match self {
+            Stored::Safetensors(dtype) => format!("{dtype:?}").to_lowercase(),
+            Stored::Gguf(dtype, _) => {
+                let name = format!("{dtype:?}").to_lowercase();
+                name.strip_suffix('k').map_or(name.clone(), |bits| format!("{bits}_k"))
+            }
+        }
     }
 }

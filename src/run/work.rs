@@ -138,7 +138,7 @@ impl Work<'_> {
             } else {
                 device_name(job.device)
             },
-            dtype: model.dtype().to_string(),
+            dtype: model.dtype(),
         };
         let report = |index: usize, sample: usize, result: Result<SampleResult>| -> GoOn {
             let (cell, state) = (&model_task.cells[index], &progress[&index]);

@@ -47,9 +47,11 @@ impl CheckpointFiles {
         if let Some(commit) = &self.commit {
             return Ok(commit.clone());
         }
-        let root = self.config.parent().unwrap_or(Path::new(""));
+        // A checkpoint's own names tell its files apart; the name of a GGUF file says nothing.
+        let is_whole = |path: &PathBuf| *path == self.config && self.weights.contains(path);
         digest_of(self.digested().map(|path| {
-            let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+            let name = path.file_name().filter(|_| !is_whole(path)).unwrap_or("model.gguf".as_ref());
+            let name = name.to_string_lossy().into_owned();
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
             Ok((name, file.metadata()?.len(), BufReader::with_capacity(1 << 20, file)))
         }))
