@@ -13,8 +13,6 @@ use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, Value as Field};
 use serde_json::{Value, json};
 
-use super::bpe_splits;
-
 /// The extension of such files.
 pub(super) const ENDING: &str = "gguf";
 
@@ -36,7 +34,7 @@ const IN_LAYER: [(&str, &str); 9] = [
 
 /// The header of a file.
 pub(super) struct Gguf {
-    fields: HashMap<String, Field>,
+    pub fields: HashMap<String, Field>,
     architecture: String,
     pub tensors: Vec<StoredTensor>,
 }
@@ -146,48 +144,6 @@ impl Gguf {
         }))
     }
 
-    /// The tokenizer as a tokenizer.json and a tokenizer_config.json describe it.
-    pub fn tokenizer(&self) -> Result<(Value, Value)> {
-        let kind = self.text("tokenizer.ggml.model")?;
-        ensure!(
-            kind == "gpt2",
-            "its tokenizer is of the kind {kind}; only byte-level BPE (gpt2) is read from GGUF: use the safetensors checkpoint"
-        );
-        let tokens = self.texts("tokenizer.ggml.tokens")?;
-        let merges = self.texts("tokenizer.ggml.merges")?;
-        let kinds = self.fields.get("tokenizer.ggml.token_type").and_then(|field| field.to_vec().ok());
-        let kind = |id: usize| kinds.and_then(|kinds| integer(kinds.get(id)?)).unwrap_or(NORMAL);
-        let added = tokens.iter().enumerate().filter(|(id, _)| matches!(kind(*id), CONTROL | USER_DEFINED));
-        let added = added.map(|(id, content)| {
-            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": kind(id) == CONTROL})
-        });
-        let split = bpe_splits::named(self.text("tokenizer.ggml.pre")?)?;
-        let vocab: serde_json::Map<String, Value> =
-            tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), json!(id))).collect();
-        let file = json!({
-            "version": "1.0",
-            "added_tokens": added.collect::<Vec<_>>(),
-            "normalizer": split.normalizer,
-            "pre_tokenizer": split.pre_tokenizer,
-            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
-            "model": {"type": "BPE", "vocab": vocab, "merges": merges, "ignore_merges": split.ignores_merges},
-        });
-        let token = |name: &str| {
-            let id = self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer)?;
-            tokens.get(usize::try_from(id).ok()?).copied()
-        };
-        let adds_bos = self.fields.get("tokenizer.ggml.add_bos_token").and_then(|field| field.to_bool().ok());
-        let template = self.fields.get("tokenizer.chat_template").and_then(|field| field.to_string().ok());
-        let config = json!({
-            "bos_token": token("bos"),
-            "eos_token": token("eos"),
-            "add_bos_token": adds_bos.unwrap_or(split.adds_bos),
-            "chat_template": template,
-        });
-        Ok((file, config))
-    }
-
     fn optional(&self, name: &str) -> Option<&Field> {
         self.fields.get(&format!("{}.{name}", self.architecture))
     }
@@ -199,31 +155,17 @@ impl Gguf {
             .with_context(|| format!("the number {}.{name} is missing from its metadata", self.architecture))
     }
 
-    fn text(&self, name: &str) -> Result<&str> {
+    pub fn text(&self, name: &str) -> Result<&str> {
         let field = self.fields.get(name).and_then(|field| field.to_string().ok());
         field.map(String::as_str).with_context(|| format!("the text {name} is missing from its metadata"))
-    }
-
-    fn texts(&self, name: &str) -> Result<Vec<&str>> {
-        let list = self.fields.get(name).and_then(|field| field.to_vec().ok());
-        let list = list.with_context(|| format!("the list {name} is missing from its metadata"))?;
-        list.iter()
-            .map(|text| Ok(text.to_string()?.as_str()))
-            .collect::<Result<_>>()
-            .with_context(|| name.to_owned())
     }
 }
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
 const OUTPUT: &str = "lm_head.weight";
 
-/// Kinds of tokens.
-const NORMAL: u64 = 1;
-const CONTROL: u64 = 3;
-const USER_DEFINED: u64 = 4;
-
 /// Integers are stored in many widths.
-fn integer(field: &Field) -> Option<u64> {
+pub(super) fn integer(field: &Field) -> Option<u64> {
     let signed = || Some(u64::from(u32::try_from(field.to_i32().ok()?).ok()?));
     field.to_u64().ok().or_else(signed)
 }

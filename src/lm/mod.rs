@@ -13,6 +13,7 @@ mod device;
 mod file_stamps;
 mod generate;
 mod gguf;
+mod gguf_tokenizer;
 mod host;
 mod layers;
 mod memory;
