@@ -53,6 +53,8 @@ pub enum RopeScaling {
     Linear(f64),
     /// Low frequencies are divided by a factor, high ones kept, those between blended (Llama 3.1).
     Llama3(Llama3RopeConfig),
+    /// Each frequency is divided by a factor of its own.
+    Factors(Vec<f64>),
 }
 
 /// A field of a JSON object; `None` if it is missing or null.

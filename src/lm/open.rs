@@ -55,7 +55,7 @@ impl ModelFiles {
                 let stamped = StampedFiles::new(source.resolve(hub, progress)?);
                 let stamped = stamped.with_context(|| format!("model {source}"))?;
                 let gguf = Gguf::read(&stamped.files.config)?;
-                let shape = gguf.config().and_then(|config| ModelShape::parse(&config));
+                let shape = gguf.shape();
                 let shape = shape.with_context(|| format!("{source} describes a model that cannot be run"))?;
                 (shape, Weights::Gguf(Box::new(stamped), gguf))
             }

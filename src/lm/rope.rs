@@ -25,9 +25,10 @@ impl Angles {
 impl Frequencies {
     pub fn new(rope: &RopeShape, head_dim: usize) -> Frequencies {
         let frequency = |pair: usize| rope.theta.powf(-(2.0 * pair as f64) / head_dim as f64);
-        let scaled = |frequency: f64| match &rope.scaling {
+        let scaled = |pair: usize, frequency: f64| match &rope.scaling {
             RopeScaling::None => frequency,
             RopeScaling::Linear(factor) => frequency / factor,
+            RopeScaling::Factors(factors) => frequency / factors[pair],
             RopeScaling::Llama3(llama3) => {
                 let factor = f64::from(llama3.factor);
                 let (low, high) = (f64::from(llama3.low_freq_factor), f64::from(llama3.high_freq_factor));
@@ -43,7 +44,7 @@ impl Frequencies {
                 }
             }
         };
-        Frequencies((0..head_dim / 2).map(|pair| scaled(frequency(pair))).collect())
+        Frequencies((0..head_dim / 2).map(|pair| scaled(pair, frequency(pair))).collect())
     }
 
     pub fn angles(&self, positions: impl Iterator<Item = f64>) -> Angles {

@@ -13,6 +13,7 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Gguf};
+use super::gguf_types;
 
 /// Models of fewer parameters are held as f32, whatever type they are rounded to: no product has to convert them.
 pub const WIDEN_BELOW: u64 = 1 << 30;
@@ -122,7 +123,9 @@ impl Weights {
                 stored: Stored::Gguf(tensor.stored, tensor.permuted_heads),
                 shape: tensor.shape,
             };
-            self.tensors.insert(tensor.name, location);
+            if self.tensors.insert(tensor.name.clone(), location).is_some() {
+                bail!("tensor {} is listed twice; convert the model again", gguf::name_in_file(&tensor.name));
+            }
         }
         self.files.push((path.to_path_buf(), data));
         Ok(())
@@ -141,8 +144,17 @@ impl Weights {
         }
         let most = bytes.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
         let (name, (_, dtype)) = most.context("the checkpoint holds no f32, f16 or bf16 tensor")?;
-        let is_exact = self.files.iter().any(|(path, _)| is_gguf(path)) && self.parameters() < WIDEN_BELOW;
+        let is_exact = self.is_gguf() && self.parameters() < WIDEN_BELOW;
         Ok((name, if is_exact { DType::F32 } else { dtype }))
+    }
+
+    fn is_gguf(&self) -> bool {
+        self.files.iter().any(|(path, _)| is_gguf(path))
+    }
+
+    /// A tensor's name in its file.
+    fn shown(&self, name: &str) -> String {
+        if self.is_gguf() { gguf::name_in_file(name) } else { name.to_owned() }
     }
 
     /// Numbers in all tensors.
@@ -156,10 +168,11 @@ impl Weights {
 
     /// Takes a tensor, as `dtype` on `device`.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
+        let shown = self.shown(name);
         let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
             let end = "the checkpoint is incomplete or of another architecture";
-            format!("tensor {name} is missing from {}; {end}", files.join(", "))
+            format!("tensor {shown} is missing from {}; {end}", files.join(", "))
         })?;
         let (path, data) = &mut self.files[location.file];
         let mut read = || {
@@ -184,7 +197,7 @@ impl Weights {
             };
             Ok(tensor.to_dtype(dtype)?.to_device(device)?)
         };
-        read().with_context(|| format!("tensor {name} in {} cannot be used", path.display()))
+        read().with_context(|| format!("tensor {shown} in {} cannot be used", path.display()))
     }
 
     /// Checks that all weights were taken; otherwise they belong to another network.
@@ -193,10 +206,11 @@ impl Weights {
         let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();
         ensure!(
             left.is_empty(),
-            "the checkpoint holds {} tensors that its config.json gives no place to ({}{}); \
+            "the checkpoint holds {} tensors that its {} gives no place to ({}{}); \
              it is of another architecture and would be computed wrongly",
             left.len(),
-            left.iter().take(3).copied().collect::<Vec<_>>().join(", "),
+            if self.is_gguf() { "metadata" } else { "config.json" },
+            left.iter().take(3).map(|name| self.shown(name)).collect::<Vec<_>>().join(", "),
             if left.len() > 3 { ", ..." } else { "" }
         );
         Ok(())
@@ -207,10 +221,10 @@ impl Weights {
 /// first ones and then all second ones.
 fn in_order(tensor: Tensor, permuted_heads: Option<usize>) -> Result<Tensor> {
     let Some(heads) = permuted_heads else { return Ok(tensor) };
-    let (rows, columns) = tensor.dims2()?;
+    let rows = tensor.dim(0)?;
     ensure!(rows.is_multiple_of(2 * heads), "its {rows} rows are no multiple of {heads} heads with pairs");
-    let by_pairs = tensor.reshape((heads, rows / heads / 2, 2, columns))?;
-    Ok(by_pairs.transpose(1, 2)?.reshape((rows, columns))?)
+    let by_pairs = tensor.reshape((heads, rows / heads / 2, 2, ()))?;
+    Ok(by_pairs.transpose(1, 2)?.reshape(tensor.shape())?)
 }
 
 /// Whether a file is a whole model as llama.cpp writes it.
@@ -235,10 +249,7 @@ impl Stored {
     fn name(&self) -> String {
         match self {
             Stored::Safetensors(dtype) => format!("{dtype:?}").to_lowercase(),
-            Stored::Gguf(dtype, _) => {
-                let name = format!("{dtype:?}").to_lowercase();
-                name.strip_suffix('k').map_or(name.clone(), |bits| format!("{bits}_k"))
-            }
+            Stored::Gguf(dtype, _) => gguf_types::name(*dtype).to_lowercase(),
         }
     }
 }

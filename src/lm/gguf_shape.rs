@@ -1,0 +1,153 @@
+//! The shape of the network in a GGUF file.
+
+use anyhow::{Context, Result, bail, ensure};
+use candle_core::quantized::gguf_file::Value as Field;
+use serde_json::{Value, json};
+
+use super::config::{ModelShape, RopeScaling};
+use super::gguf::{EMBEDDING, Gguf, OUTPUT, integer};
+
+const INSTEAD: &str = "use the safetensors checkpoint of a model without it";
+
+impl Gguf {
+    /// The network that the metadata describes.
+    ///
+    /// # Errors
+    /// A network this program cannot compute exactly.
+    pub fn shape(&self) -> Result<ModelShape> {
+        self.check_attention()?;
+        let mut shape = ModelShape::parse(&self.config()?)?;
+        let head_dim = shape.head_dim as u64;
+        for name in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
+            let length = self.optional(name)?.unwrap_or(head_dim);
+            ensure!(
+                length == head_dim,
+                "{} is {length} and the heads have {head_dim} dimensions, which is not computed here",
+                self.key(name)
+            );
+        }
+        if let Some(factors) = &self.rope_factors {
+            ensure!(
+                matches!(shape.rope.scaling, RopeScaling::None),
+                "it scales positions twice, by {} and by the tensor rope_freqs.weight",
+                self.key("rope.scaling.type")
+            );
+            ensure!(
+                factors.len() == shape.head_dim / 2
+                    && factors.iter().all(|factor| factor.is_normal() && *factor > 0.0),
+                "tensor rope_freqs.weight has to hold {} positive numbers, one for each pair of dimensions",
+                shape.head_dim / 2
+            );
+            shape.rope.scaling = RopeScaling::Factors(factors.iter().map(|factor| f64::from(*factor)).collect());
+        }
+        Ok(shape)
+    }
+
+    /// The same as a config.json says it.
+    fn config(&self) -> Result<Value> {
+        let embedding = self.tensors.iter().find(|tensor| tensor.name == EMBEDDING);
+        let embedding = embedding.context("tensor token_embd.weight is missing: it is no whole language model")?;
+        let (heads, kv_heads) = self.heads()?;
+        let window = self.optional("attention.sliding_window")?.filter(|window| *window > 0);
+        let token = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer);
+        Ok(json!({
+            "model_type": self.architecture,
+            "hidden_size": self.number("embedding_length")?,
+            "intermediate_size": self.number("feed_forward_length")?,
+            "num_hidden_layers": self.number("block_count")?,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "head_dim": self.optional("attention.key_length")?,
+            "vocab_size": embedding.shape.first(),
+            "max_position_embeddings": self.number("context_length")?,
+            "rms_norm_eps": self.real("attention.layer_norm_rms_epsilon")?,
+            "rope_theta": self.real("rope.freq_base")?.unwrap_or(10_000.0),
+            "rope_scaling": self.rope_scaling()?,
+            "sliding_window": window,
+            "use_sliding_window": window.is_some(),
+            "tie_word_embeddings": !self.tensors.iter().any(|tensor| tensor.name == OUTPUT),
+            "bos_token_id": token("bos"),
+            "eos_token_id": token("eos"),
+        }))
+    }
+
+    /// Heads, and heads of keys and values.
+    pub fn heads(&self) -> Result<(u64, u64)> {
+        let heads = self.number("attention.head_count")?;
+        let kv_heads = self.optional("attention.head_count_kv")?.unwrap_or(heads);
+        ensure!(
+            kv_heads > 0 && heads.is_multiple_of(kv_heads),
+            "{} is {heads}, no multiple of the {kv_heads} of {}",
+            self.key("attention.head_count"),
+            self.key("attention.head_count_kv")
+        );
+        Ok((heads, kv_heads))
+    }
+
+    fn check_attention(&self) -> Result<()> {
+        let experts = self.optional("expert_count")?.unwrap_or(0);
+        ensure!(experts == 0, "it is a mixture of {experts} experts, which is not computed here");
+        let scale = self.real("attention.scale")?.unwrap_or(0.0);
+        ensure!(scale == 0.0, "it scales attention by {scale} ({}); {INSTEAD}", self.key("attention.scale"));
+        let causal = self.fields.get(&self.key("attention.causal"));
+        ensure!(
+            !matches!(causal, Some(Field::Bool(false))),
+            "its attention is not causal ({}): it is no language model",
+            self.key("attention.causal")
+        );
+        Ok(())
+    }
+
+    fn rope_scaling(&self) -> Result<Value> {
+        // Old files have a factor and no type.
+        let factor = match self.real("rope.scaling.factor")? {
+            None => self.real("rope.scale_linear")?,
+            factor => factor,
+        };
+        let factor = factor.filter(|factor| *factor != 0.0 && *factor != 1.0);
+        let key = self.key("rope.scaling.type");
+        let kind = if self.fields.contains_key(&key) { self.text(&key)? } else { "linear" };
+        match (kind, factor) {
+            ("none", _) | ("linear", None) => Ok(Value::Null),
+            ("linear", Some(factor)) => Ok(json!({"rope_type": "linear", "factor": factor})),
+            (other, _) => bail!("it scales positions by {other} ({key}), which is not computed here; {INSTEAD}"),
+        }
+    }
+
+    /// The whole name of a number of the architecture.
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture)
+    }
+
+    /// A number of the architecture that must be there.
+    fn number(&self, name: &str) -> Result<u64> {
+        let number = self.optional(name)?;
+        let number =
+            number.with_context(|| format!("the number {} is missing from its metadata", self.key(name)))?;
+        ensure!(number > 0, "{} is 0 in its metadata", self.key(name));
+        Ok(number)
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<u64>> {
+        let key = self.key(name);
+        match self.fields.get(&key) {
+            None => Ok(None),
+            Some(Field::Array(_)) => {
+                bail!("{key} has a number for each layer; layers of different shapes are not computed here")
+            }
+            Some(field) => {
+                integer(field).map(Some).with_context(|| format!("{key} in its metadata is no whole number"))
+            }
+        }
+    }
+
+    fn real(&self, name: &str) -> Result<Option<f64>> {
+        let key = self.key(name);
+        match self.fields.get(&key) {
+            None => Ok(None),
+            Some(Field::F32(number)) => Ok(Some((*number).into())),
+            Some(Field::F64(number)) => Ok(Some(*number)),
+            Some(_) => bail!("{key} in its metadata is no real number"),
+        }
+    }
+}
