@@ -2,202 +2,269 @@
 
 mod support;
 
-use std::collections::HashMap;
 use std::fs;
-use std::io::Cursor;
 use std::path::Path;
 
-use candle_core::quantized::gguf_file::{self, Value};
+use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QTensor};
-use candle_core::{Device, Tensor, safetensors};
+use candle_core::{DType, Device, Tensor};
 use serde_json::Value as Json;
 use support::checkpoint::{cut_short, golden};
+use support::gguf::{Fields, fields, tensors, text, wide_checkpoint, write, write_rounded};
 use support::program::{Ended, run};
-
-// --- files as llama.cpp's converter writes them ---
-
-type Fields = Vec<(String, Value)>;
-
-/// The metadata of a golden checkpoint of the Llama layout.
-fn fields(checkpoint: &Path) -> Fields {
-    let config: Json = serde_json::from_str(&fs::read_to_string(checkpoint.join("config.json")).unwrap()).unwrap();
-    let number = |name: &str| Value::U32(config[name].as_u64().unwrap().try_into().unwrap());
-    let real = |name: &str| Value::F32(config[name].as_f64().unwrap() as f32);
-    let heads = config["num_attention_heads"].as_u64().unwrap();
-    let head = config["head_dim"].as_u64().unwrap_or(config["hidden_size"].as_u64().unwrap() / heads);
-    let own = [
-        ("embedding_length", number("hidden_size")),
-        ("feed_forward_length", number("intermediate_size")),
-        ("block_count", number("num_hidden_layers")),
-        ("attention.head_count", number("num_attention_heads")),
-        ("attention.head_count_kv", number("num_key_value_heads")),
-        ("attention.key_length", Value::U32(head.try_into().unwrap())),
-        ("context_length", number("max_position_embeddings")),
-        ("attention.layer_norm_rms_epsilon", real("rms_norm_eps")),
-        ("rope.freq_base", real("rope_theta")),
-    ];
-    let named = own.map(|(name, value)| (format!("llama.{name}"), value));
-    [("general.architecture".to_owned(), text("llama"))]
-        .into_iter()
-        .chain(named)
-        .chain(tokenizer("smollm"))
-        .collect()
-}
-
-/// A tokenizer of a few tokens, which splits texts in a way of this name.
-fn tokenizer(pre: &str) -> Fields {
-    let tokens = ["<|end|>", "1", "2", "a", "\u{120}", "12", "\u{120}a"];
-    let kinds = [3, 1, 1, 1, 1, 1, 1].map(Value::I32).to_vec();
-    let fields = [
-        ("model", text("gpt2")),
-        ("pre", text(pre)),
-        ("tokens", Value::Array(tokens.map(text).to_vec())),
-        ("token_type", Value::Array(kinds)),
-        ("merges", Value::Array(["1 2", "\u{120} a"].map(text).to_vec())),
-    ];
-    fields.map(|(name, value)| (format!("tokenizer.ggml.{name}"), value)).to_vec()
-}
-
-fn text(text: &str) -> Value {
-    Value::String(text.to_owned())
-}
-
-/// The name that the converter gives a tensor.
-fn name(tensor: &str) -> String {
-    let whole = [
-        ("model.embed_tokens.", "token_embd."),
-        ("model.norm.", "output_norm."),
-        ("lm_head.", "output."),
-        ("model.layers.", "blk."),
-        ("input_layernorm", "attn_norm"),
-        ("post_attention_layernorm", "ffn_norm"),
-        ("self_attn.q_proj", "attn_q"),
-        ("self_attn.k_proj", "attn_k"),
-        ("self_attn.v_proj", "attn_v"),
-        ("self_attn.o_proj", "attn_output"),
-        ("mlp.gate_proj", "ffn_gate"),
-        ("mlp.up_proj", "ffn_up"),
-        ("mlp.down_proj", "ffn_down"),
-    ];
-    whole.iter().fold(tensor.to_owned(), |name, (from, to)| name.replace(from, to))
-}
-
-/// Of each head the rows of a pair beside each other: row 0, row half, row 1, ... (`LlamaModel.permute` of llama.cpp's
-/// convert_hf_to_gguf.py).
-fn permuted(tensor: &Tensor, heads: usize) -> Tensor {
-    let rows = tensor.dim(0).unwrap();
-    let head = rows / heads;
-    let place = |row: usize| {
-        let (of_head, within) = (row / head, row % head);
-        (of_head * head + within / 2 + within % 2 * (head / 2)) as u32
-    };
-    let order: Vec<u32> = (0..rows).map(place).collect();
-    tensor.index_select(&Tensor::new(order, &Device::Cpu).unwrap(), 0).unwrap()
-}
-
-/// Writes a checkpoint as GGUF; its matrices are stored as `stored`. With `folder`, also writes the checkpoint with the
-/// weights that this leaves.
-fn write(checkpoint: &Path, fields: &Fields, stored: GgmlDType, file: &Path, folder: Option<&Path>) {
-    let weights = safetensors::load(checkpoint.join("model.safetensors"), &Device::Cpu).unwrap();
-    let heads = |part: &str| {
-        let count =
-            |name: &str| fields.iter().find(|(known, _)| known.ends_with(name)).unwrap().1.to_u32().unwrap();
-        match part {
-            part if part.contains("q_proj") => Some(count("head_count") as usize),
-            part if part.contains("k_proj") => Some(count("head_count_kv") as usize),
-            _ => None,
-        }
-    };
-    let (mut tensors, mut left) = (Vec::new(), HashMap::new());
-    for (tensor_name, tensor) in weights {
-        let tensor = tensor.to_dtype(candle_core::DType::F32).unwrap();
-        let is_stored = tensor.rank() == 2 && tensor.dim(1).unwrap().is_multiple_of(stored.block_size());
-        let kind = if is_stored { stored } else { GgmlDType::F32 };
-        let ordered = heads(&tensor_name).map_or_else(|| tensor.clone(), |heads| permuted(&tensor, heads));
-        tensors.push((name(&tensor_name), QTensor::quantize(&ordered, kind).unwrap()));
-        let rounded = QTensor::quantize(&tensor, kind).unwrap().dequantize(&Device::Cpu).unwrap();
-        left.insert(tensor_name, rounded);
-    }
-    let mut bytes = Cursor::new(Vec::new());
-    let fields: Vec<(&str, &Value)> = fields.iter().map(|(name, value)| (name.as_str(), value)).collect();
-    let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-    gguf_file::write(&mut bytes, &fields, &tensors).unwrap();
-    fs::write(file, bytes.into_inner()).unwrap();
-    if let Some(folder) = folder {
-        fs::create_dir_all(folder).unwrap();
-        fs::copy(checkpoint.join("config.json"), folder.join("config.json")).unwrap();
-        safetensors::save(&left, folder.join("model.safetensors")).unwrap();
-    }
-}
 
 fn score(folder: &Path, model: &str, more: &[&str]) -> Ended {
     let arguments = ["score", "--model", model, "--policy", "tova", "--cache-size", "8"];
     run(folder, &[&arguments[..], more].concat())
 }
 
+/// What `score` prints for the weights of a checkpoint after storing as `stored`: from a folder, and from a GGUF file.
+fn both(checkpoint: &Path, stored: GgmlDType) -> [String; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    write_rounded(checkpoint, stored, &path.join("m"));
+    write(&path.join("m.gguf"), &fields(checkpoint), &tensors(checkpoint, stored));
+    let tokens: Vec<u32> = (0..60).map(|i| (i * i * 7 + 3) % 56).collect();
+    fs::write(path.join("tokens.json"), format!("{tokens:?}")).unwrap();
+    let more = ["--tokens", "tokens.json", "--dtype", "f32"];
+    ["./m", "./m.gguf"].map(|model| score(path, model, &more).with_code(0).stdout)
+}
+
 // --- equality ---
 
 #[test]
 fn a_gguf_file_gives_the_numbers_of_its_checkpoint() {
-    for (checkpoint, stored) in [
-        ("yi-gqa", GgmlDType::F32),
-        ("llama-mha", GgmlDType::F32),
-        ("llama-mha", GgmlDType::F16),
-        ("llama-mha", GgmlDType::BF16),
-        ("llama-mha", GgmlDType::Q4_0),
-        ("llama-mha", GgmlDType::Q4_1),
-        ("llama-mha", GgmlDType::Q5_1),
-        ("llama-mha", GgmlDType::Q8_0),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        let source = golden(checkpoint);
-        write(&source, &fields(&source), stored, &path.join("m.gguf"), Some(&path.join("m")));
-        let tokens: Vec<u32> = (0..60).map(|i| (i * i * 7 + 3) % 200).collect();
-        fs::write(path.join("tokens.json"), format!("{tokens:?}")).unwrap();
-        let [one, other] = ["./m", "./m.gguf"]
-            .map(|model| score(path, model, &["--tokens", "tokens.json", "--dtype", "f32"]).with_code(0).stdout);
-        assert!(one.contains("nll") && one == other, "{checkpoint} {stored:?}\n{one}\n{other}");
+    let folder = tempfile::tempdir().unwrap();
+    let wide = wide_checkpoint(folder.path());
+    let of_type = |stored: GgmlDType| (wide.clone(), stored);
+    let types = [
+        GgmlDType::F16,
+        GgmlDType::BF16,
+        GgmlDType::Q4_0,
+        GgmlDType::Q4_1,
+        GgmlDType::Q5_0,
+        GgmlDType::Q5_1,
+        GgmlDType::Q8_0,
+        GgmlDType::Q8_1,
+        GgmlDType::Q2K,
+        GgmlDType::Q3K,
+        GgmlDType::Q4K,
+        GgmlDType::Q5K,
+        GgmlDType::Q6K,
+        GgmlDType::Q8K,
+    ];
+    // As many heads of keys as of queries; fewer; an explicit head_dim; biases, permuted and not; tied and not.
+    let checkpoints =
+        ["llama-mha", "yi-gqa", "variants/qwen2-f16", "variants/llama-bias-tied", "variants/linear-rope-mqa-bf16"];
+    let goldens = checkpoints.map(|name| (golden(name), GgmlDType::F32));
+    for (checkpoint, stored) in types.map(of_type).into_iter().chain(goldens) {
+        let [one, other] = both(&checkpoint, stored);
+        assert!(one.contains("nll") && one == other, "{} {stored:?}\n{one}\n{other}", checkpoint.display());
     }
+}
+
+#[test]
+fn llama_3_positions_are_those_of_the_checkpoint() {
+    // The file has the factors of frequencies, rounded to single precision.
+    let [one, other] = both(&golden("variants/llama3-rope"), GgmlDType::F32)
+        .map(|printed| serde_json::from_str::<Json>(&printed).unwrap());
+    assert_eq!(one["survivors"], other["survivors"]);
+    let [one, other] = [one, other].map(|json| serde_json::from_value::<Vec<f64>>(json["nll"].clone()).unwrap());
+    let largest = one.iter().zip(&other).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    println!("largest difference of an NLL: {largest:e}");
+    assert!(one.len() == 59 && largest <= 2e-6, "{largest}");
+}
+
+#[test]
+fn weights_can_be_rounded_further() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let source = golden("llama-mha");
+    write(&path.join("m.gguf"), &fields(&source), &tensors(&source, GgmlDType::Q4_1));
+    write_rounded(&source, GgmlDType::Q4_1, &path.join("m"));
+    fs::write(path.join("tokens.json"), "[1, 2, 3, 4]").unwrap();
+    let score = |model: &str, dtype: &str| {
+        let printed = score(path, model, &["--tokens", "tokens.json", "--dtype", dtype]).with_code(0).stdout;
+        serde_json::from_str::<Json>(&printed).unwrap()["nll"].clone()
+    };
+    assert_eq!(score("./m.gguf", "auto"), score("./m", "f32"));
+    assert_eq!(score("./m.gguf", "bf16"), score("./m", "bf16"));
+    assert_ne!(score("./m.gguf", "bf16"), score("./m", "f32"));
 }
 
 // --- refusals ---
 
-#[test]
-fn what_would_give_other_numbers_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = golden("llama-mha");
-    let file = folder.path().join("m.gguf");
-    let refused = |change: &dyn Fn(&mut Fields), words: &[&str]| {
-        let mut fields = fields(&source);
-        change(&mut fields);
-        write(&source, &fields, GgmlDType::F32, &file, None);
+/// A file in a folder of its own, which every case writes anew.
+struct Refusals {
+    folder: tempfile::TempDir,
+}
+
+impl Refusals {
+    fn new() -> Refusals {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("tokens.json"), "[1, 2, 3]").unwrap();
         fs::write(folder.path().join("t.txt"), "12 a").unwrap();
-        let ended = score(folder.path(), "./m.gguf", &["--text", "t.txt"]).with_code(1);
+        Refusals { folder }
+    }
+
+    /// The model is refused, and the message names the file and has these words.
+    fn says(&self, words: &[&str]) {
+        let ended = score(self.folder.path(), "./m.gguf", &["--tokens", "tokens.json"]).with_code(1);
         ended.says(&[words, &["m.gguf"]].concat());
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.folder.path().join("m.gguf")
+    }
+
+    /// Writes a golden model with changed metadata and tensors.
+    fn write(&self, change: impl Fn(&mut Fields), change_tensors: impl Fn(&mut Vec<(String, QTensor)>)) {
+        let source = golden("llama-mha");
+        let (mut fields, mut tensors) = (fields(&source), tensors(&source, GgmlDType::F32));
+        change(&mut fields);
+        change_tensors(&mut tensors);
+        write(&self.file(), &fields, &tensors);
+    }
+}
+
+fn set(name: &'static str, value: Value) -> impl Fn(&mut Fields) {
+    move |fields| {
+        fields.retain(|(known, _)| known != name);
+        fields.push((name.to_owned(), value.clone()));
+    }
+}
+
+#[test]
+fn networks_that_would_give_other_numbers_are_refused_by_name() {
+    let refusals = Refusals::new();
+    let numbers = |number: u32| Value::Array(vec![Value::U32(number); 3]);
+    for (name, value, words) in [
+        ("general.architecture", text("gemma3"), &["gemma3", "llama and qwen2"][..]),
+        ("general.type", text("adapter"), &["adapter", "llama-export-lora"]),
+        ("general.type", text("mmproj"), &["mmproj", "no language model"]),
+        ("split.count", Value::U16(3), &["part 1 of 3", "llama-gguf-split --merge"]),
+        ("llama.rope.scaling.type", text("yarn"), &["yarn", "llama.rope.scaling.type"]),
+        ("llama.rope.scaling.type", text("longrope"), &["longrope"]),
+        ("llama.rope.dimension_count", Value::U32(8), &["llama.rope.dimension_count is 8", "16 dimensions"]),
+        ("llama.attention.value_length", Value::U32(8), &["llama.attention.value_length is 8"]),
+        ("llama.attention.head_count_kv", numbers(4), &["llama.attention.head_count_kv", "for each layer"]),
+        ("llama.attention.head_count", numbers(4), &["llama.attention.head_count", "for each layer"]),
+        ("llama.attention.head_count", Value::U32(0), &["llama.attention.head_count is 0"]),
+        ("llama.attention.head_count_kv", Value::U32(0), &["llama.attention.head_count_kv"]),
+        ("llama.attention.head_count_kv", Value::U32(3), &["no multiple of the 3"]),
+        ("llama.attention.head_count", Value::F32(4.0), &["llama.attention.head_count", "no whole number"]),
+        (
+            "llama.attention.head_count",
+            Value::U64(u64::MAX),
+            &["llama.attention.head_count is 18446744073709551615"],
+        ),
+        ("llama.embedding_length", Value::U32(u32::MAX), &["4294967295"]),
+        ("llama.block_count", Value::I32(-1), &["llama.block_count", "no whole number"]),
+        ("llama.attention.layer_norm_rms_epsilon", text("small"), &["no real number"]),
+        ("llama.attention.causal", Value::Bool(false), &["not causal"]),
+        ("llama.attention.scale", Value::F32(0.5), &["llama.attention.scale"]),
+        ("llama.expert_count", Value::U32(8), &["mixture of 8 experts"]),
+        ("general.alignment", Value::U32(0), &["general.alignment"]),
+    ] {
+        refusals.write(set(name, value), |_| {});
+        refusals.says(words);
+    }
+    refusals.write(|fields| fields.retain(|(name, _)| name != "llama.block_count"), |_| {});
+    refusals.says(&["llama.block_count is missing"]);
+    refusals.write(|fields| fields.push(fields[1].clone()), |_| {});
+    refusals.says(&["llama.embedding_length twice"]);
+    // What these refuse has a neutral value as well.
+    for (name, value) in [
+        ("general.type", text("model")),
+        ("split.count", Value::U16(1)),
+        ("llama.rope.scaling.type", text("none")),
+        ("llama.rope.scale_linear", Value::F32(1.0)),
+        ("llama.rope.dimension_count", Value::U32(16)),
+        ("llama.attention.sliding_window", Value::U32(0)),
+        ("llama.expert_count", Value::U32(0)),
+    ] {
+        refusals.write(set(name, value), |_| {});
+        score(refusals.folder.path(), "./m.gguf", &["--tokens", "tokens.json"]).with_code(0);
+    }
+    // Of a model with as many heads of keys as of queries the converter need not say so.
+    refusals.write(|fields| fields.retain(|(name, _)| name != "llama.attention.head_count_kv"), |_| {});
+    score(refusals.folder.path(), "./m.gguf", &["--tokens", "tokens.json"]).with_code(0);
+    // As of a config.json, a window limits the text.
+    refusals.write(set("llama.attention.sliding_window", Value::U32(2)), |_| {});
+    let ended = score(refusals.folder.path(), "./m.gguf", &["--tokens", "tokens.json"]).with_code(1);
+    ended.says(&["looks back 2 tokens"]);
+}
+
+#[test]
+fn tokenizers_that_are_not_known_are_refused_by_name() {
+    let refusals = Refusals::new();
+    for (name, value, words) in [
+        ("tokenizer.ggml.pre", text("unheard-of"), &["\"unheard-of\"", "smollm"][..]),
+        ("tokenizer.ggml.model", text("rwkv"), &["rwkv"]),
+    ] {
+        refusals.write(set(name, value), |_| {});
+        let ended = score(refusals.folder.path(), "./m.gguf", &["--text", "t.txt"]).with_code(1);
+        ended.says(&[words, &["m.gguf"]].concat());
+    }
+}
+
+#[test]
+fn tensors_that_cannot_be_used_are_named() {
+    let refusals = Refusals::new();
+    let tensor = |shape: &[usize]| {
+        let ones = Tensor::ones(shape, DType::F32, &Device::Cpu).unwrap();
+        QTensor::quantize(&ones, GgmlDType::F32).unwrap()
     };
-    let set = |name: &'static str, value: Value| {
-        move |fields: &mut Fields| {
-            fields.retain(|(known, _)| known != name);
-            fields.push((name.to_owned(), value.clone()));
-        }
-    };
-    refused(&set("general.architecture", text("gemma3")), &["gemma3", "llama and qwen2"]);
-    refused(&set("tokenizer.ggml.pre", text("unheard-of")), &["\"unheard-of\"", "smollm"]);
-    refused(&set("tokenizer.ggml.model", text("llama")), &["of the kind llama"]);
-    refused(&set("llama.rope.scaling.type", text("yarn")), &["yarn"]);
-    refused(&set("llama.expert_count", Value::U32(8)), &["mixture of experts"]);
-    refused(&|fields| fields.retain(|(name, _)| name != "llama.block_count"), &["llama.block_count is missing"]);
-    let mut other = fields(&source);
-    set("llama.feed_forward_length", Value::U32(96))(&mut other);
-    write(&source, &other, GgmlDType::F32, &file, None);
-    fs::write(folder.path().join("tokens.json"), "[1, 2, 3]").unwrap();
-    let ended = score(folder.path(), "./m.gguf", &["--tokens", "tokens.json"]).with_code(1);
-    ended.says(&["mlp.", "[160, 64]", "the file's metadata asks for [96, 64]"]);
-    write(&source, &fields(&source), GgmlDType::F32, &file, None);
-    cut_short(&file, 1000);
-    score(folder.path(), "./m.gguf", &["--text", "t.txt"]).with_code(1).says(&["m.gguf", "truncated"]);
-    fs::write(&file, "GGUF").unwrap();
-    score(folder.path(), "./m.gguf", &["--text", "t.txt"]).with_code(1).says(&["m.gguf", "truncated"]);
-    score(folder.path(), "./none.gguf", &["--text", "t.txt"]).with_code(1).says(&["there is no file ./none.gguf"]);
+    refusals.write(set("llama.feed_forward_length", Value::U32(96)), |_| {});
+    refusals.says(&["tensor blk.0.ffn_gate.weight", "[160, 64]", "the file's metadata asks for [96, 64]"]);
+    refusals.write(|_| {}, |tensors| tensors.retain(|(name, _)| name != "blk.1.attn_k.weight"));
+    refusals.says(&["tensor blk.1.attn_k.weight is missing"]);
+    refusals.write(|_| {}, |tensors| tensors.retain(|(name, _)| name != "token_embd.weight"));
+    refusals.says(&["token_embd.weight is missing", "no whole language model"]);
+    refusals.write(|_| {}, |tensors| tensors.push(("output_norm.weight".into(), tensor(&[64]))));
+    refusals.says(&["tensor output_norm.weight is listed twice"]);
+    refusals.write(|_| {}, |tensors| tensors.push(("model.norm.weight".into(), tensor(&[64]))));
+    refusals.says(&["tensor output_norm.weight is listed twice"]);
+    refusals.write(|_| {}, |tensors| tensors.push(("blk.0.attn_q_norm.weight".into(), tensor(&[16]))));
+    refusals.says(&["blk.0.attn_q_norm.weight", "its metadata gives no place to"]);
+    refusals.write(|_| {}, |tensors| tensors.push(("rope_freqs.weight".into(), tensor(&[16]))));
+    refusals.says(&["rope_freqs.weight", "8 positive numbers"]);
+    // The number of a type follows the name, the number of dimensions and the dimensions.
+    refusals.write(|_| {}, |_| {});
+    let bytes = fs::read(refusals.file()).unwrap();
+    let name = b"blk.1.ffn_up.weight";
+    let place = bytes.windows(name.len()).position(|window| window == name).unwrap() + name.len() + 4 + 16;
+    for (number, words) in
+        [(20, "stored as IQ4_NL,"), (17, "IQ2_XS"), (34, "TQ1_0"), (39, "MXFP4"), (999, "type 999")]
+    {
+        let mut changed = bytes.clone();
+        changed[place..place + 4].copy_from_slice(&u32::to_le_bytes(number));
+        fs::write(refusals.file(), changed).unwrap();
+        refusals.says(&["tensor blk.1.ffn_up.weight", words, "Q8_0 or Q4_K_M"]);
+    }
+}
+
+#[test]
+fn files_that_are_cut_short_say_where() {
+    let refusals = Refusals::new();
+    refusals.write(|_| {}, |_| {});
+    let bytes = fs::read(refusals.file()).unwrap();
+    let place =
+        |name: &str| bytes.windows(name.len()).position(|window| window == name.as_bytes()).unwrap() as u64;
+    for (length, words) in [
+        (0, "empty"),
+        (2, "truncated"),
+        (100, "in its metadata"),
+        (place("tokenizer.ggml.merges") + 30, "tokenizer.ggml.merges"),
+        (place("blk.1.attn_k.weight") + 30, "tensor blk.1.attn_k.weight"),
+        (bytes.len() as u64 - 40, "token_embd.weight"),
+    ] {
+        fs::write(refusals.file(), &bytes).unwrap();
+        cut_short(&refusals.file(), length);
+        refusals.says(&[words, if length > 0 { "truncated" } else { "fetch it again" }]);
+    }
+    fs::write(refusals.file(), "{\"a\": \"text that is long enough for a start\"}").unwrap();
+    refusals.says(&["no GGUF file"]);
+    fs::remove_file(refusals.file()).unwrap();
+    refusals.says(&["there is no file ./m.gguf"]);
 }

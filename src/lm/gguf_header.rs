@@ -223,3 +223,76 @@ pub(super) fn integer(field: &Field) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &mut Vec<u8>, text: &str) {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    }
+
+    /// A file with a text, a list of numbers in a list, and two tensors.
+    fn file() -> Vec<u8> {
+        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+        bytes.extend([2_u64, 2].map(u64::to_le_bytes).concat());
+        text(&mut bytes, "general.architecture");
+        bytes.extend(8_u32.to_le_bytes());
+        text(&mut bytes, "llama\0");
+        text(&mut bytes, "lists");
+        bytes.extend([9_u32, 9].map(u32::to_le_bytes).concat());
+        bytes.extend(1_u64.to_le_bytes());
+        bytes.extend(3_u32.to_le_bytes());
+        bytes.extend(2_u64.to_le_bytes());
+        bytes.extend([7_i16, -7].map(i16::to_le_bytes).concat());
+        for (name, kind, offset) in [("a", 0_u32, 0_u64), ("b", 8, 256)] {
+            text(&mut bytes, name);
+            bytes.extend(2_u32.to_le_bytes());
+            bytes.extend([32_u64, 2].map(u64::to_le_bytes).concat());
+            bytes.extend(kind.to_le_bytes());
+            bytes.extend(offset.to_le_bytes());
+        }
+        bytes.resize(bytes.len().next_multiple_of(32) + 256 + 2 * 34, 0);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Header> {
+        Header::read(bytes, bytes.len() as u64)
+    }
+
+    #[test]
+    fn a_header_is_read() {
+        let Header { fields, tensors } = read(&file()).unwrap();
+        assert_eq!(fields["general.architecture"].to_string().unwrap(), "llama");
+        let lists = fields["lists"].to_vec().unwrap();
+        assert!(matches!(lists[0].to_vec().unwrap()[..], [Field::I16(7), Field::I16(-7)]));
+        let [a, b] = &tensors[..] else { panic!("{} tensors", tensors.len()) };
+        assert_eq!((a.name.as_str(), &a.shape[..], a.stored, a.length), ("a", &[2, 32][..], GgmlDType::F32, 256));
+        assert_eq!((b.stored, b.length, b.start - a.start), (GgmlDType::Q8_0, 68, 256));
+        assert_eq!(b.start as usize + b.length, file().len());
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_refused() {
+        let file = file();
+        for length in 0..file.len() {
+            assert!(read(&file[..length]).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn no_changed_byte_leads_outside_the_file() {
+        let file = file();
+        for place in 0..file.len() {
+            for other in (0..8).map(|bit| file[place] ^ 1 << bit).chain([0, 0x7f, 0xff]) {
+                let mut changed = file.clone();
+                changed[place] = other;
+                let Ok(header) = read(&changed) else { continue };
+                for tensor in header.tensors {
+                    assert!(tensor.start as usize + tensor.length <= file.len(), "byte {place} as {other}");
+                }
+            }
+        }
+    }
+}

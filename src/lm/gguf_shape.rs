@@ -124,7 +124,8 @@ impl Gguf {
         let number = self.optional(name)?;
         let number =
             number.with_context(|| format!("the number {} is missing from its metadata", self.key(name)))?;
-        ensure!(number > 0, "{} is 0 in its metadata", self.key(name));
+        let is_size = (1..=u64::from(u32::MAX)).contains(&number);
+        ensure!(is_size, "{} is {number} in its metadata, no size of a model", self.key(name));
         Ok(number)
     }
 

@@ -253,3 +253,50 @@ impl Stored {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use safetensors::SafeTensors;
+
+    use super::*;
+
+    /// `scripts/gguf_goldens.py` wrote the tensors with llama.cpp's Python package, and what it makes of them.
+    #[test]
+    fn every_type_gives_the_numbers_of_llama_cpp() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gguf");
+        let mut weights = Weights::open(&[folder.join("types.gguf")]).unwrap();
+        let expected = std::fs::read(folder.join("types.safetensors")).unwrap();
+        let expected = SafeTensors::deserialize(&expected).unwrap();
+        assert_eq!(expected.len(), 13);
+        for (name, numbers) in expected.iter() {
+            let read = weights.take(name, &[2, 512], DType::F32, &Device::Cpu).unwrap();
+            let read = read.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            let (numbers, _) = numbers.data().as_chunks();
+            let numbers = numbers.iter().map(|number| f32::from_le_bytes(*number));
+            let largest = read.iter().zip(numbers).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            println!("{name}: {largest:e}");
+            assert_eq!(largest, 0.0, "{name}");
+        }
+        weights.finish().unwrap();
+    }
+
+    #[test]
+    fn quantised_weights_are_exact_in_f32_unless_that_is_too_large() {
+        let of_size = |stored: GgmlDType, parameters: u64| {
+            let location = TensorLocation {
+                file: 0,
+                start: 0,
+                length: 1,
+                stored: Stored::Gguf(stored, None),
+                shape: vec![parameters as usize],
+            };
+            let tensors = BTreeMap::from([("output.weight".to_owned(), location)]);
+            let data: Box<dyn Data> = Box::new(Cursor::new(Vec::new()));
+            Weights { files: vec![("m.gguf".into(), data)], tensors }.dtype().unwrap()
+        };
+        assert_eq!(of_size(GgmlDType::Q4K, WIDEN_BELOW - 1), ("q4_k".to_owned(), DType::F32));
+        assert_eq!(of_size(GgmlDType::Q4K, WIDEN_BELOW), ("q4_k".to_owned(), DType::BF16));
+        assert_eq!(of_size(GgmlDType::Q8_0, WIDEN_BELOW), ("q8_0".to_owned(), DType::BF16));
+        assert_eq!(of_size(GgmlDType::F16, WIDEN_BELOW), ("f16".to_owned(), DType::F16));
+    }
+}

@@ -6,6 +6,7 @@
 #![allow(dead_code)]
 
 pub mod checkpoint;
+pub mod gguf;
 pub mod http;
 pub mod program;
 pub mod rows;

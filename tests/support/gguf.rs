@@ -1,0 +1,232 @@
+//! GGUF files, written from checkpoints as llama.cpp's convert_hf_to_gguf.py writes them.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::gguf_file::{self, Value};
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{DType, Device, Tensor, safetensors};
+use serde_json::{Value as Json, json};
+
+pub type Fields = Vec<(String, Value)>;
+
+pub fn text(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+fn config_of(checkpoint: &Path) -> Json {
+    serde_json::from_str(&fs::read_to_string(checkpoint.join("config.json")).unwrap()).unwrap()
+}
+
+/// The metadata of a checkpoint.
+pub fn fields(checkpoint: &Path) -> Fields {
+    let config = config_of(checkpoint);
+    let number = |name: &str| Value::U32(config[name].as_u64().unwrap().try_into().unwrap());
+    let real = |value: &Json| Value::F32(value.as_f64().unwrap() as f32);
+    let mut own = vec![
+        ("embedding_length", number("hidden_size")),
+        ("feed_forward_length", number("intermediate_size")),
+        ("block_count", number("num_hidden_layers")),
+        ("attention.head_count", number("num_attention_heads")),
+        ("attention.head_count_kv", number("num_key_value_heads")),
+        ("context_length", number("max_position_embeddings")),
+        ("attention.layer_norm_rms_epsilon", real(&config["rms_norm_eps"])),
+        ("rope.freq_base", real(&config["rope_theta"])),
+    ];
+    if !config["head_dim"].is_null() {
+        own.extend(["attention.key_length", "attention.value_length"].map(|name| (name, number("head_dim"))));
+    }
+    if config["rope_scaling"]["type"] == "linear" {
+        own.push(("rope.scaling.type", text("linear")));
+        own.push(("rope.scaling.factor", real(&config["rope_scaling"]["factor"])));
+    }
+    let architecture = config["model_type"].as_str().unwrap();
+    let named = own.into_iter().map(|(name, value)| (format!("{architecture}.{name}"), value));
+    [("general.architecture".to_owned(), text(architecture))]
+        .into_iter()
+        .chain(named)
+        .chain(tokenizer("smollm"))
+        .collect()
+}
+
+/// A tokenizer of a few tokens, which splits texts in a way of this name.
+pub fn tokenizer(pre: &str) -> Fields {
+    let tokens = ["<|end|>", "1", "2", "a", "\u{120}", "12", "\u{120}a"];
+    let kinds = [3, 1, 1, 1, 1, 1, 1].map(Value::I32).to_vec();
+    let fields = [
+        ("model", text("gpt2")),
+        ("pre", text(pre)),
+        ("tokens", Value::Array(tokens.map(text).to_vec())),
+        ("token_type", Value::Array(kinds)),
+        ("merges", Value::Array(["1 2", "\u{120} a"].map(text).to_vec())),
+    ];
+    fields.map(|(name, value)| (format!("tokenizer.ggml.{name}"), value)).to_vec()
+}
+
+/// The name that the converter gives a tensor.
+fn name(tensor: &str) -> String {
+    let whole = [
+        ("model.embed_tokens.", "token_embd."),
+        ("model.norm.", "output_norm."),
+        ("lm_head.", "output."),
+        ("model.layers.", "blk."),
+        ("input_layernorm", "attn_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("self_attn.q_proj", "attn_q"),
+        ("self_attn.k_proj", "attn_k"),
+        ("self_attn.v_proj", "attn_v"),
+        ("self_attn.o_proj", "attn_output"),
+        ("mlp.gate_proj", "ffn_gate"),
+        ("mlp.up_proj", "ffn_up"),
+        ("mlp.down_proj", "ffn_down"),
+    ];
+    whole.iter().fold(tensor.to_owned(), |name, (from, to)| name.replace(from, to))
+}
+
+/// Of each head the rows of a pair beside each other: row 0, row half, row 1, ... (the converter's `LlamaModel.permute`).
+fn permuted(tensor: &Tensor, heads: usize) -> Tensor {
+    let rows = tensor.dim(0).unwrap();
+    let head = rows / heads;
+    let place = |row: usize| {
+        let (of_head, within) = (row / head, row % head);
+        (of_head * head + within / 2 + within % 2 * (head / 2)) as u32
+    };
+    let order: Vec<u32> = (0..rows).map(place).collect();
+    tensor.index_select(&Tensor::new(order, &Device::Cpu).unwrap(), 0).unwrap()
+}
+
+/// What the converter divides frequencies by for `rope_scaling: {rope_type: llama3, ...}`, in single precision as it does.
+fn rope_factors(config: &Json) -> Option<Tensor> {
+    let scaling = &config["rope_scaling"];
+    if scaling["rope_type"] != "llama3" {
+        return None;
+    }
+    let number = |name: &str| scaling[name].as_f64().unwrap() as f32;
+    let (factor, low, high) = (number("factor"), number("low_freq_factor"), number("high_freq_factor"));
+    let trained = number("original_max_position_embeddings");
+    let (base, dim) = (config["rope_theta"].as_f64().unwrap() as f32, config["head_dim"].as_u64().unwrap());
+    let factors: Vec<f32> = (0..dim)
+        .step_by(2)
+        .map(|i| {
+            let frequency = 1.0 / base.powf(i as f32 / dim as f32);
+            let wavelength = 2.0 * std::f32::consts::PI / frequency;
+            if wavelength < trained / high {
+                1.0
+            } else if wavelength > trained / low {
+                factor
+            } else {
+                let smooth = (trained / wavelength - low) / (high - low);
+                1.0 / ((1.0 - smooth) / factor + smooth)
+            }
+        })
+        .collect();
+    Some(Tensor::new(factors, &Device::Cpu).unwrap())
+}
+
+/// The tensors of a checkpoint under the names and in the order of a GGUF file, its matrices as `stored`.
+pub fn tensors(checkpoint: &Path, stored: GgmlDType) -> Vec<(String, QTensor)> {
+    let config = config_of(checkpoint);
+    let heads = |name: &str| {
+        let count = |name: &str| config[name].as_u64().unwrap() as usize;
+        match name {
+            _ if config["model_type"] != "llama" => None,
+            name if name.contains("q_proj") => Some(count("num_attention_heads")),
+            name if name.contains("k_proj") => Some(count("num_key_value_heads")),
+            _ => None,
+        }
+    };
+    let is_tied = config["tie_word_embeddings"] == true;
+    let mut tensors: Vec<_> = weights(checkpoint)
+        .into_iter()
+        .map(|(own, tensor)| {
+            let ordered = heads(&own).map_or_else(|| tensor.clone(), |heads| permuted(&tensor, heads));
+            let own = if is_tied { own.replace("lm_head.", "model.embed_tokens.") } else { own };
+            (name(&own), QTensor::quantize(&ordered, type_of(&tensor, stored)).unwrap())
+        })
+        .collect();
+    if let Some(factors) = rope_factors(&config) {
+        tensors.push(("rope_freqs.weight".to_owned(), QTensor::quantize(&factors, GgmlDType::F32).unwrap()));
+    }
+    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+    tensors
+}
+
+fn weights(checkpoint: &Path) -> HashMap<String, Tensor> {
+    let weights = safetensors::load(checkpoint.join("model.safetensors"), &Device::Cpu).unwrap();
+    weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap())).collect()
+}
+
+/// Vectors and rows that are no whole blocks stay F32.
+fn type_of(tensor: &Tensor, stored: GgmlDType) -> GgmlDType {
+    let is_stored = tensor.rank() == 2 && tensor.dim(1).unwrap().is_multiple_of(stored.block_size());
+    if is_stored { stored } else { GgmlDType::F32 }
+}
+
+/// Writes a GGUF file.
+pub fn write(file: &Path, fields: &Fields, tensors: &[(String, QTensor)]) {
+    let mut bytes = Cursor::new(Vec::new());
+    let fields: Vec<(&str, &Value)> = fields.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    gguf_file::write(&mut bytes, &fields, &tensors).unwrap();
+    fs::write(file, bytes.into_inner()).unwrap();
+}
+
+/// Writes the checkpoint that a GGUF file of it holds: its matrices after storing as `stored`.
+pub fn write_rounded(checkpoint: &Path, stored: GgmlDType, folder: &Path) {
+    let rounded: HashMap<String, Tensor> = weights(checkpoint)
+        .into_iter()
+        .map(|(name, tensor)| {
+            let stored = QTensor::quantize(&tensor, type_of(&tensor, stored)).unwrap();
+            (name, stored.dequantize(&Device::Cpu).unwrap())
+        })
+        .collect();
+    fs::create_dir_all(folder).unwrap();
+    fs::copy(checkpoint.join("config.json"), folder.join("config.json")).unwrap();
+    safetensors::save(&rounded, folder.join("model.safetensors")).unwrap();
+}
+
+/// A checkpoint whose rows are 256 wide, as the types of 256 numbers to a block need, with weights of no meaning.
+pub fn wide_checkpoint(folder: &Path) -> PathBuf {
+    let config = json!({
+        "model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 200, "rms_norm_eps": 1e-5,
+        "rope_theta": 10_000.0, "max_position_embeddings": 2048, "tie_word_embeddings": false
+    });
+    let mut state = 1_u64;
+    let mut tensor = |rows: usize, columns: usize| {
+        let numbers = (0..rows * columns).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) as f32 / (1 << 24) as f32 - 0.5) * 0.2
+        });
+        Tensor::from_iter(numbers, &Device::Cpu).unwrap().reshape((rows, columns)).unwrap()
+    };
+    let mut tensors = HashMap::new();
+    for name in ["model.embed_tokens", "lm_head"] {
+        tensors.insert(format!("{name}.weight"), tensor(200, 256));
+    }
+    for layer in 0..2 {
+        for (part, rows, columns) in [
+            ("self_attn.q_proj", 256, 256),
+            ("self_attn.k_proj", 64, 256),
+            ("self_attn.v_proj", 64, 256),
+            ("self_attn.o_proj", 256, 256),
+            ("mlp.gate_proj", 512, 256),
+            ("mlp.up_proj", 512, 256),
+            ("mlp.down_proj", 256, 512),
+        ] {
+            tensors.insert(format!("model.layers.{layer}.{part}.weight"), tensor(rows, columns));
+        }
+    }
+    let ones = || Tensor::ones(256, DType::F32, &Device::Cpu).unwrap();
+    let norms = (0..2).flat_map(|layer| {
+        ["input_layernorm", "post_attention_layernorm"].map(|norm| format!("model.layers.{layer}.{norm}.weight"))
+    });
+    tensors.extend(norms.chain(["model.norm.weight".to_owned()]).map(|name| (name, ones())));
+    let path = folder.join("wide");
+    fs::create_dir_all(&path).unwrap();
+    fs::write(path.join("config.json"), config.to_string()).unwrap();
+    safetensors::save(&tensors, path.join("model.safetensors")).unwrap();
+    path
+}
