@@ -17,9 +17,10 @@ use std::sync::{Mutex, Once, PoisonError};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target; the folder of its seeds has the same name.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("sweep", texts::sweep),
     ("weights", models::weights),
+    ("gguf", models::gguf),
     ("config", models::config),
     ("index", models::index),
     ("tokenizer", models::tokenizer),

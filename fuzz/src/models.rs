@@ -38,6 +38,21 @@ pub fn weights(input: &[u8]) {
     }
 }
 
+pub fn gguf(input: &[u8]) {
+    let folder = scratch::folder("gguf");
+    let path = folder.join("model.gguf");
+    scratch::write(&path, Some(input));
+    let source = ModelSource::File(path.display().to_string());
+    let read = || {
+        let files = ModelFiles::find(&source, &HubSettings::with_cache_dir(&folder), &())?;
+        let tokens = files.tokenizer().and_then(|tokenizer| tokenizer.encode("The fox ran 12.5 miles."));
+        files.load(WeightType::Auto, &Device::Cpu).and(tokens)
+    };
+    if let Err(error) = read() {
+        check_message(&format!("{error:#}"));
+    }
+}
+
 pub fn config(input: &[u8]) {
     let folder = scratch::folder("config");
     let path = folder.join("config.json");
