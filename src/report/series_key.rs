@@ -204,14 +204,15 @@ impl SeriesKey {
     }
 }
 
-/// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders; as many
-/// components as tell it from the others.
+/// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders or repository; as
+/// many components as tell it from the others.
 fn shortest<'a>(name: &'a str, others: impl Iterator<Item = &'a Text> + Clone) -> &'a str {
     let whole = name.trim_end_matches('/');
-    let ends = whole.rmatch_indices('/').map(|(at, _)| &whole[at + 1..]);
+    let ends = whole.rmatch_indices(['/', ':']).map(|(at, _)| &whole[at + 1..]);
     let is_ambiguous = |end: &str| {
-        let ends_alike =
-            |other: &str| other.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+        let ends_alike = |other: &str| {
+            other.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(['/', ':']))
+        };
         others.clone().any(|other| *other != name && ends_alike(other.trim_end_matches('/')))
     };
     ends.filter(|end| !end.is_empty()).find(|end| !is_ambiguous(end)).unwrap_or(name)
@@ -222,4 +223,19 @@ fn shorten(revision: &str) -> String {
     let digest = revision.strip_prefix("sha256:").unwrap_or(revision);
     let is_digest = digest.len() > 12 && digest.bytes().all(|b| b.is_ascii_hexdigit());
     if is_digest { digest[..12].to_owned() } else { revision.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_as_short_as_tells_them_apart() {
+        let all =
+            ["o/n:quant/a.Q4_1.gguf", "o/n:b.gguf", "./x/b.gguf", "./models/c", "hub/c", "hub/d@main", "mine"]
+                .map(Text::from);
+        let short = |name: &Text| shortest(name, all.iter()).to_owned();
+        let expected = ["a.Q4_1.gguf", "n:b.gguf", "x/b.gguf", "models/c", "hub/c", "d@main", "mine"];
+        assert_eq!(all.each_ref().map(short), expected);
+    }
 }
