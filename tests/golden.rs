@@ -133,7 +133,7 @@ fn scaled_positions() {
     configure(folder.path(), serde_json::json!({"rope_scaling": null}));
     let find = |path: &Path| {
         let source: ModelSource = path.display().to_string().parse().unwrap();
-        ModelFiles::find(&source, &HubSettings::with_cache_dir("nowhere"), &()).unwrap()
+        ModelFiles::find(&source, None, &HubSettings::with_cache_dir("nowhere"), &()).unwrap()
     };
     let rope_override = RopeOverride { kind: RopeOverrideKind::Linear, factor: Real(4.0) };
     let plain = find(folder.path()).revision().unwrap();

@@ -481,7 +481,7 @@ fn weights_in_other_formats_are_refused() {
     for (file, part) in [
         ("pytorch_model-00001-of-00002.bin", "safe_serialization=True"),
         ("consolidated.00.pth", "safe_serialization=True"),
-        ("model.gguf", "a format that is not read here"),
+        ("model.gguf", "name that file, `./FOLDER/model.gguf`"),
         ("optimizer.pt", "lacks config.json"),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -489,6 +489,53 @@ fn weights_in_other_formats_are_refused() {
         let error = machine.error(folder.path().to_str().unwrap());
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn a_gguf_file_of_a_repository_is_a_model() {
+    let files: &[(&str, &[u8])] = &[("a.Q4_1.gguf", b"GGUF"), ("sub/b.gguf", b"GGUF"), ("README.md", b"# n")];
+    let server = HubServer::start(COMMIT, files);
+    let machine = Machine::new(&server);
+    let found = machine.resolve("o/n:a.Q4_1.gguf").unwrap();
+    assert!(found.config.ends_with("a.Q4_1.gguf") && found.weights == [found.config.clone()]);
+    // A commit alone would not say which of the files it is.
+    assert_eq!(found.revision().unwrap(), format!("{COMMIT} a.Q4_1.gguf"));
+    assert_eq!(machine.resolve("o/n:sub/b.gguf").unwrap().revision().unwrap(), format!("{COMMIT} b.gguf"));
+    assert_eq!(server.count("/resolve/"), 2, "nothing else was downloaded");
+    assert!(machine.error("o/n:c.gguf").contains("lacks c.gguf"));
+    assert!(machine.error("o/n").contains("`owner/name:a.Q4_1.gguf` on the hub"));
+    let requests = server.count("/");
+    machine.resolve(&format!("o/n@{COMMIT}:a.Q4_1.gguf")).unwrap();
+    assert_eq!(server.count("/"), requests, "a commit in the cache needs no server");
+}
+
+#[test]
+fn a_tokenizer_may_come_from_another_place() {
+    let server = small_repo();
+    let machine = Machine::new(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let gguf = folder.path().join("m.gguf");
+    fs::write(&gguf, b"GGUF").unwrap();
+    let model: ModelSource = gguf.to_str().unwrap().parse().unwrap();
+    let with = |tokenizer: &str| model.resolve_with_tokenizer(&tokenizer.parse().unwrap(), &machine.settings, &());
+    let alone = model.resolve(&machine.settings, &()).unwrap().revision().unwrap();
+    let found = with("o/n").unwrap();
+    assert_eq!(fs::read(found.tokenizer.as_ref().unwrap()).unwrap(), b"{}");
+    assert!(found.tokenizer_config.is_some());
+    // The same tokenizer in a folder is the same model, another is another.
+    let own = folder.path().join("own");
+    fs::create_dir(&own).unwrap();
+    assert!(format!("{:#}", with(own.to_str().unwrap()).unwrap_err()).contains("lacks tokenizer.json"));
+    fs::write(own.join("tokenizer.json"), b"{}").unwrap();
+    let revision = found.revision().unwrap();
+    assert!(revision.starts_with(&format!("{alone} tokenizer sha256:")), "{revision}");
+    assert_eq!(with(own.to_str().unwrap()).unwrap().revision().unwrap(), revision);
+    fs::write(own.join("tokenizer.json"), b"{ }").unwrap();
+    assert_ne!(with(own.to_str().unwrap()).unwrap().revision().unwrap(), revision);
+    // A renamed file is the same model.
+    fs::rename(&gguf, folder.path().join("n.gguf")).unwrap();
+    let renamed: ModelSource = folder.path().join("n.gguf").to_str().unwrap().parse().unwrap();
+    assert_eq!(renamed.resolve(&machine.settings, &()).unwrap().revision().unwrap(), alone);
 }
 
 #[test]

@@ -53,7 +53,8 @@ fn a_long_text_is_scored_chunk_by_chunk_as_a_whole() {
     let rows = measured(&folder.join("results"));
 
     let files =
-        ModelFiles::find(&"random-tiny".parse().unwrap(), &HubSettings::with_cache_dir("nowhere"), &()).unwrap();
+        ModelFiles::find(&"random-tiny".parse().unwrap(), None, &HubSettings::with_cache_dir("nowhere"), &())
+            .unwrap();
     let model = files.load(WeightType::Auto, &Device::Cpu).unwrap();
     let tokenizer = files.tokenizer().unwrap();
     let book = fs::read_to_string(folder.join("texts/book-0.txt")).unwrap();

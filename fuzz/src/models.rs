@@ -23,7 +23,12 @@ fn small(name: &str) -> PathBuf {
 }
 
 fn find(folder: &Path) -> anyhow::Result<ModelFiles> {
-    ModelFiles::find(&ModelSource::Folder(folder.display().to_string()), &HubSettings::with_cache_dir(folder), &())
+    ModelFiles::find(
+        &ModelSource::Folder(folder.display().to_string()),
+        None,
+        &HubSettings::with_cache_dir(folder),
+        &(),
+    )
 }
 
 pub fn weights(input: &[u8]) {

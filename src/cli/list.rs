@@ -89,11 +89,13 @@ fn tasks() -> Result<String> {
 
 const MODELS: &str = "\
 ./folder, ../folder, /folder   a Hugging Face checkpoint (config.json, *.safetensors, tokenizer.json)
-owner/name[@revision]          the same on the hub (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE)
+./model.gguf                   a GGUF file, as llama.cpp writes it: shape, weights and tokenizer in one
+owner/name[@revision]          a checkpoint on the hub (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE)
+owner/name[@revision]:a.gguf   a GGUF file on the hub
 pocket                         a small trained model inside the program, for the texts of `embedded`
 random-tiny                    a tiny model with random weights
 random-h512-l8-a8-f1408-v8000  random weights of a given shape: hidden size, layers, attention heads (and -k2:
                                key-value heads, if fewer), MLP size, vocabulary (and -s32: attention 32 times as sharp)
 
-Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16 and bf16
+Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16, bf16, and GGUF's Q2_K to Q8_K
 ";

@@ -20,10 +20,13 @@ const TOKENS_LIMIT: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct TextArguments {
-    /// A checkpoint folder (./, ../ or /), owner/name[@revision] on the hub, pocket, random-tiny, or a random model of a
-    /// given shape such as random-h512-l8-a8-k8-f1408-v8000
+    /// A checkpoint folder or a GGUF file (./, ../ or /), owner/name[@revision][:file.gguf] on the hub, pocket, random-tiny,
+    /// or a random model of a given shape such as random-h512-l8-a8-k8-f1408-v8000
     #[arg(long, value_name = "MODEL")]
     model: String,
+    /// A folder or a repository whose tokenizer.json is used instead of the model's own
+    #[arg(long, value_name = "SOURCE")]
+    tokenizer: Option<String>,
     /// The text as a JSON list of token ids; nothing is added
     #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     pub(super) tokens: Option<PathBuf>,
@@ -55,8 +58,9 @@ pub(super) struct TextArguments {
 impl TextArguments {
     /// The model's files, fetched if need be.
     pub(super) fn files(&self) -> Result<ModelFiles> {
-        let source: ModelSource = self.model.parse().map_err(UsageError::from_error)?;
-        ModelFiles::find(&source, &HubSettings::from_env()?, &Downloads::new())
+        let parse = |text: &str| text.parse::<ModelSource>().map_err(UsageError::from_error);
+        let (source, tokenizer) = (parse(&self.model)?, self.tokenizer.as_deref().map(parse).transpose()?);
+        ModelFiles::find(&source, tokenizer.as_ref(), &HubSettings::from_env()?, &Downloads::new())
     }
 
     pub(super) fn load(&self, files: &ModelFiles) -> Result<LanguageModel> {

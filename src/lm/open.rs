@@ -42,28 +42,42 @@ enum Weights {
 const RANDOM_RECIPE: u32 = 1;
 
 impl ModelFiles {
-    /// Finds a model's files, downloads them if needed, and reads its config.
+    /// Finds a model's files, downloads them if needed, and reads its config. The tokenizer may come from another place, a
+    /// folder or a repository.
     ///
     /// # Errors
     /// Files that are missing or unreachable, or describe a model that cannot be computed.
-    pub fn find(source: &ModelSource, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
+    pub fn find(
+        source: &ModelSource,
+        tokenizer: Option<&ModelSource>,
+        hub: &HubSettings,
+        progress: &dyn DownloadProgress,
+    ) -> Result<ModelFiles> {
+        if let Some(tokenizer) = tokenizer {
+            source.check_tokenizer(tokenizer)?;
+        }
+        // The stamps are taken before anything in the files is read.
+        let stamped = || {
+            let files = match tokenizer {
+                Some(tokenizer) => source.resolve_with_tokenizer(tokenizer, hub, progress),
+                None => source.resolve(hub, progress),
+            };
+            StampedFiles::new(files?).with_context(|| format!("model {source}")).map(Box::new)
+        };
         let (shape, weights) = match source {
             ModelSource::RandomTiny => (tiny_shape(), Weights::Random(1)),
             ModelSource::Random(sizes) => (sizes.shape(), Weights::Random(sizes.sharpness())),
             ModelSource::Pocket => (ModelShape::parse(&serde_json::from_str(pocket::CONFIG)?)?, Weights::Pocket),
-            ModelSource::File(_) => {
-                let stamped = StampedFiles::new(source.resolve(hub, progress)?);
-                let stamped = stamped.with_context(|| format!("model {source}"))?;
+            ModelSource::File(_) | ModelSource::Hub { file: Some(_), .. } => {
+                let stamped = stamped()?;
                 let gguf = Gguf::read(&stamped.files.config)?;
                 let shape = gguf.config().and_then(|config| ModelShape::parse(&config));
                 let shape = shape.with_context(|| format!("{source} describes a model that cannot be run"))?;
-                (shape, Weights::Gguf(Box::new(stamped), gguf))
+                (shape, Weights::Gguf(stamped, gguf))
             }
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
-                // The stamps are taken before anything in the files is read.
-                let stamped = StampedFiles::new(source.resolve(hub, progress)?);
-                let stamped = stamped.with_context(|| format!("model {source}"))?;
-                (ModelShape::read(&stamped.files.config)?, Weights::Files(Box::new(stamped)))
+                let stamped = stamped()?;
+                (ModelShape::read(&stamped.files.config)?, Weights::Files(stamped))
             }
         };
         Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights })
@@ -107,7 +121,7 @@ impl ModelFiles {
                 let config = serde_json::from_str(pocket::TOKENIZER_CONFIG)?;
                 return Tokenizer::parse(pocket::TOKENIZER.as_bytes(), &config, self.shape.bos);
             }
-            Weights::Gguf(_, gguf) => {
+            Weights::Gguf(stamped, gguf) if !stamped.files.has_other_tokenizer => {
                 let tokenizer = gguf.tokenizer().and_then(|(file, config)| {
                     let tokenizer = Tokenizer::parse(file.to_string().as_bytes(), &config, self.shape.bos)?;
                     tokenizer.check_vocabulary(self.shape.vocab)?;
@@ -115,7 +129,7 @@ impl ModelFiles {
                 });
                 return tokenizer.with_context(|| format!("cannot use the tokenizer of {}", self.source));
             }
-            Weights::Files(stamped) => &stamped.files,
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => &stamped.files,
         };
         let file = files.tokenizer.as_deref().with_context(|| {
             format!("{} has no tokenizer.json; save the tokenizer beside the weights", self.source)
@@ -151,8 +165,10 @@ impl ModelFiles {
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
         let template = match &self.weights {
             Weights::Random(_) | Weights::Pocket => return Ok(None),
-            Weights::Gguf(_, gguf) => gguf.tokenizer().and_then(|(_, config)| ChatTemplate::parse(&config, None)),
-            Weights::Files(stamped) => {
+            Weights::Gguf(stamped, gguf) if !stamped.files.has_other_tokenizer => {
+                gguf.tokenizer().and_then(|(_, config)| ChatTemplate::parse(&config, None))
+            }
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
                 let files = &stamped.files;
                 ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
             }

@@ -39,7 +39,7 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/pocket");
         let hub = HubSettings::with_cache_dir("nowhere");
         let [inside, outside] = ["pocket", folder.to_str().unwrap()].map(|name| {
-            let files = ModelFiles::find(&name.parse().unwrap(), &hub, &()).unwrap();
+            let files = ModelFiles::find(&name.parse().unwrap(), None, &hub, &()).unwrap();
             let tokens = files.tokenizer().unwrap().encode("Mara lives in Tarn. It rained; she stayed.").unwrap();
             let tokens = [vec![files.tokenizer().unwrap().bos().unwrap()], tokens.ids].concat();
             let model = files.load(WeightType::Auto, &Device::Cpu).unwrap();

@@ -262,7 +262,7 @@ impl Prepared {
 type Found = (Arc<ModelFiles>, Arc<str>);
 
 fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Found> {
-    let files = ModelFiles::find(&model.source, hub, progress)?;
+    let files = ModelFiles::find(&model.source, model.tokenizer.as_ref(), hub, progress)?;
     let files = match model.rope_scaling {
         Some(rope_override) => files.with_rope_override(rope_override)?,
         None => files,

@@ -15,18 +15,34 @@ use crate::task::{GenerationConfig, TaskSpec};
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelSpec {
+    /// As tables and rows call it; by default what it is.
+    pub name: Option<String>,
     pub source: ModelSource,
+    /// Where the tokenizer comes from, unless from the source.
+    pub tokenizer: Option<ModelSource>,
     pub dtype: WeightType,
     pub rope_scaling: Option<RopeOverride>,
 }
 
-impl fmt::Display for ModelSpec {
-    /// As tables and rows call it: the source, with what is done to its positions.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.rope_scaling {
-            None => write!(f, "{}", self.source),
-            Some(rope_override) => write!(f, "{} ({rope_override})", self.source),
+impl ModelSpec {
+    /// What it is: the source, with what is done to its positions.
+    pub fn described(&self) -> String {
+        let tokenizer = self.tokenizer.as_ref().map(|tokenizer| format!("tokenizer {tokenizer}"));
+        let changes =
+            self.rope_scaling.map(|rope_override| rope_override.to_string()).into_iter().chain(tokenizer);
+        let changes: Vec<String> = changes.collect();
+        if changes.is_empty() {
+            self.source.to_string()
+        } else {
+            format!("{} ({})", self.source, changes.join(", "))
         }
+    }
+}
+
+impl fmt::Display for ModelSpec {
+    /// As tables and rows call it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_ref().unwrap_or(&self.described()))
     }
 }
 
@@ -109,7 +125,7 @@ impl Cell {
 
     /// Digest of what the sweep says of the cell, known before model and texts are.
     pub fn spec(&self) -> Text {
-        let meaning = self.canonical_text(&self.model.to_string(), &self.task.dataset);
+        let meaning = self.canonical_text(&self.model.described(), &self.task.dataset);
         format!("{}", CellId::of(&format!("{meaning}request={:?}\n", self.task.request))).into()
     }
 

@@ -51,24 +51,14 @@ fn check_size(shape: &SweepYaml) -> Result<(), ConfigError> {
 }
 
 fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
-    let mut models = Vec::new();
+    let mut models: Vec<(ModelSpec, Location)> = Vec::new();
     for Spanned { value: ModelYaml(value), referenced } in shapes.value {
-        let source = match value.source.parse::<ModelSource>() {
-            Ok(source) => source,
-            Err(error) => {
-                let near = did_you_mean(&value.source, [POCKET, RANDOM_TINY]);
-                let (message, hint) = if value.source.starts_with(RANDOM) && !value.source.contains('/') {
-                    (format!("{error:#}"), format!("write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"))
-                } else {
-                    let forms = "owner/name or owner/name@revision for the hub, a path starting with ./, ../ or / for a folder";
-                    (
-                        format!("`{}` names no model", value.source),
-                        format!("write {forms}, {POCKET} or {RANDOM_TINY}"),
-                    )
-                };
-                return yaml::refuse(referenced, message, near + &hint);
-            }
-        };
+        let source = model_source(&value.source, referenced)?;
+        let tokenizer = value.tokenizer.map(|tokenizer| model_source(&tokenizer, referenced)).transpose()?;
+        if let Some(Err(error)) = tokenizer.as_ref().map(|tokenizer| source.check_tokenizer(tokenizer)) {
+            let hint = "write `tokenizer: ./FOLDER` or `tokenizer: owner/name` beside the model's `source:`";
+            return yaml::refuse(referenced, format!("{error:#}"), hint);
+        }
         let rope_scaling = value.rope_scaling.map(|by| RopeOverride { kind: by.kind, factor: Real(by.factor) });
         if let Some(by) = rope_scaling.filter(|by| !(1.0..=MAX_ROPE_FACTOR).contains(&by.factor.0)) {
             return yaml::refuse(
@@ -77,9 +67,52 @@ fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, Co
                 "write a factor from 1 up: the length of texts over that of the training",
             );
         }
-        models.push((ModelSpec { source, dtype: value.dtype, rope_scaling }, referenced));
+        let model = ModelSpec { name: value.name, source, tokenizer, dtype: value.dtype, rope_scaling };
+        check_name(&model, &models, referenced)?;
+        models.push((model, referenced));
     }
     yaml::distinct("models", shapes.referenced, models, |model| format!("model `{model}`"))
+}
+
+/// Refuses a name that says nothing, that another model has, or that is the second of one model.
+fn check_name(
+    model: &ModelSpec,
+    others: &[(ModelSpec, Location)],
+    referenced: Location,
+) -> Result<(), ConfigError> {
+    if model.name.as_ref().is_some_and(|name| name.trim().is_empty() || name.chars().any(char::is_control)) {
+        return yaml::refuse(
+            referenced,
+            "the model's name is empty or has control characters",
+            "write another `name:`",
+        );
+    }
+    let unnamed = |model: &ModelSpec| ModelSpec { name: None, ..model.clone() };
+    for (other, _) in others {
+        if model.name.is_some() && model.to_string() == other.to_string() && unnamed(model) != unnamed(other) {
+            let message = format!("two models are called `{model}`");
+            return yaml::refuse(referenced, message, "give each a `name:` of its own");
+        }
+        if model.name != other.name && unnamed(model) == unnamed(other) {
+            let message = format!("`{model}` and `{other}` are the same model");
+            return yaml::refuse(referenced, message, "remove one of them");
+        }
+    }
+    Ok(())
+}
+
+fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigError> {
+    text.parse::<ModelSource>().or_else(|error| {
+        let near = did_you_mean(text, [POCKET, RANDOM_TINY]);
+        let (message, hint) = if text.starts_with(RANDOM) && !text.contains('/') {
+            (format!("{error:#}"), format!("write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"))
+        } else {
+            let forms = "a path starting with ./, ../ or / for a folder or a GGUF file, owner/name[@revision] or \
+                         owner/name:file.gguf for the hub";
+            (format!("`{text}` names no model"), format!("write {forms}, {POCKET} or {RANDOM_TINY}"))
+        };
+        yaml::refuse(referenced, message, near + &hint)
+    })
 }
 
 fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(String, Policy)>, ConfigError> {

@@ -55,7 +55,7 @@ pub(super) struct SweepYaml {
     pub seed: u64,
 }
 
-/// A source alone, or `{source: ..., dtype: ..., rope_scaling: ...}`.
+/// A source alone, or `{source: ..., name: ..., ...}`.
 #[derive(Debug)]
 pub(super) struct ModelYaml(pub ModelMap);
 
@@ -63,9 +63,15 @@ pub(super) struct ModelYaml(pub ModelMap);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModelMap {
-    /// Which model: a checkpoint folder, a repository of the hub, or one in the program.
+    /// Which model: a checkpoint folder, a GGUF file, a repository of the hub, or one in the program.
     #[schemars(schema_with = "names::models")]
     pub source: String,
+    /// The name in legends and tables; by default that of the folder, file or repository.
+    #[schemars(extend("default" = null), regex(pattern = r"\S"))]
+    pub name: Option<String>,
+    /// A folder or a repository whose tokenizer.json is used instead of the model's own.
+    #[schemars(extend("default" = null))]
+    pub tokenizer: Option<String>,
     /// The type that weights are rounded to.
     #[serde(default)]
     #[schemars(schema_with = "names::weight_types")]
@@ -98,13 +104,14 @@ impl<'de> Deserialize<'de> for ModelYaml {
             type Value = ModelYaml;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str(
-                    "a model: a folder (./ ../ /), owner/name[@revision], pocket, random-tiny, \
-                     random-h512-l8-... of a stated shape, or {source, dtype, rope_scaling}",
+                    "a model: a folder or a GGUF file (./ ../ /), owner/name[@revision][:file.gguf], pocket, random-tiny, \
+                     random-h512-l8-... of a stated shape, or {source, name, tokenizer, dtype, rope_scaling}",
                 )
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelYaml, E> {
                 let source = source.to_string();
-                Ok(ModelYaml(ModelMap { source, dtype: WeightType::Auto, rope_scaling: None }))
+                let dtype = WeightType::Auto;
+                Ok(ModelYaml(ModelMap { source, name: None, tokenizer: None, dtype, rope_scaling: None }))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelYaml, A::Error> {
                 Ok(ModelYaml(ModelMap::deserialize(MapAccessDeserializer::new(map))?))

@@ -165,7 +165,7 @@ fn different_settings_have_different_ids() {
 fn every_setting_is_read() {
     let sweep = sweep(
         "name: everything
-models: [meta-llama/Llama-2-7b-hf@abc123, {source: ./my-model, dtype: bf16}]
+models: [meta-llama/Llama-2-7b-hf@abc123, {source: ./m.gguf, name: mine, tokenizer: a/b, dtype: bf16}]
 policies: [tova-r16, h2o-10@squeezed]
 define:
   tova-r16: {score: last_attention, scope: layer, keep_first: 4, keep_recent: 16}
@@ -178,7 +178,13 @@ seed: 42
 ",
     );
     assert_eq!((sweep.name.as_str(), sweep.seed), ("everything", 42));
-    let model = ModelSpec { source: "./my-model".parse().unwrap(), dtype: WeightType::Bf16, rope_scaling: None };
+    let model = ModelSpec {
+        name: Some("mine".to_owned()),
+        source: "./m.gguf".parse().unwrap(),
+        tokenizer: Some("a/b".parse().unwrap()),
+        dtype: WeightType::Bf16,
+        rope_scaling: None,
+    };
     assert_eq!(sweep.models[1], model);
     let kept = sweep.policies.iter().map(|named| {
         let Rule::Policy(policy) = named.rule else { panic!("a policy") };
@@ -347,6 +353,16 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
     refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
     refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
+    refused(&swap("random-tiny", "{source: a/b, name: ' '}"), "{source", "name is empty", "another `name:`");
+    let two = "{source: a/b, name: x}, {source: a/c, name: x}";
+    refused(&swap("random-tiny", two), "{source: a/c", "two models are called `x`", "of its own");
+    let twice = "a/b, {source: a/b, name: x}";
+    refused(&swap("random-tiny", twice), "{source", "`x` and `a/b` are the same model", "remove one");
+    let own = "{source: random-tiny, tokenizer: ./t}";
+    refused(&swap("random-tiny", own), "{source", "takes no tokenizer", "tokenizer: ./FOLDER");
+    let file = "{source: ./m.gguf, tokenizer: ./n.gguf}";
+    refused(&swap("random-tiny", file), "{source", "`./n.gguf` is no place of a tokenizer", "owner/name");
+    refused(&swap("random-tiny", "a/b:c.bin"), "a/b", "`a/b:c.bin` names no model", "owner/name:file.gguf");
     refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
     refused(&swap("random-words, length: 128", "embedded, books: 65"), "65", "has no 65 texts", "at most");
     refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");

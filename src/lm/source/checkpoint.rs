@@ -19,6 +19,11 @@ use crate::bounded_read;
 const CONFIG: &str = "config.json";
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
+const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+const CHAT_TEMPLATE: &str = "chat_template.jinja";
+/// How the name of a GGUF file ends.
+pub(super) const GGUF_END: &str = ".gguf";
 
 /// Paths of a checkpoint's files on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,15 @@ pub struct CheckpointFiles {
     pub chat_template: Option<PathBuf>,
     /// The commit on the hub; a folder has none.
     pub commit: Option<String>,
+    /// Whether the tokenizer is not of this checkpoint.
+    pub has_other_tokenizer: bool,
+}
+
+/// Paths of a tokenizer's files on this machine.
+pub(super) struct TokenizerFiles {
+    file: PathBuf,
+    config: Option<PathBuf>,
+    chat_template: Option<PathBuf>,
 }
 
 impl CheckpointFiles {
@@ -42,14 +56,40 @@ impl CheckpointFiles {
         [&self.config].into_iter().chain(weights).chain(&self.tokenizer)
     }
 
-    /// Identifies the checkpoint: the commit, or a digest, for which every file is read.
-    pub fn revision(&self) -> Result<String> {
-        if let Some(commit) = &self.commit {
-            return Ok(commit.clone());
+    /// The checkpoint with another tokenizer, chat template included.
+    #[must_use]
+    pub(super) fn with_tokenizer(self, tokenizer: TokenizerFiles) -> CheckpointFiles {
+        let TokenizerFiles { file, config, chat_template } = tokenizer;
+        CheckpointFiles {
+            tokenizer: Some(file),
+            tokenizer_config: config,
+            chat_template,
+            has_other_tokenizer: true,
+            ..self
         }
+    }
+
+    /// Identifies the checkpoint: the commit, or a digest, for which every file is read. Of another tokenizer also a digest.
+    pub fn revision(&self) -> Result<String> {
+        let other = self.tokenizer.as_ref().filter(|_| self.has_other_tokenizer);
+        let revision = match &self.commit {
+            // A repository may hold many GGUF files.
+            Some(commit) if self.weights.contains(&self.config) => {
+                format!("{commit} {}", self.config.file_name().unwrap_or_default().display())
+            }
+            Some(commit) => commit.clone(),
+            None => self.digest(self.digested().filter(|path| Some(*path) != other))?,
+        };
+        Ok(match other {
+            Some(tokenizer) => format!("{revision} tokenizer {}", self.digest([tokenizer].into_iter())?),
+            None => revision,
+        })
+    }
+
+    fn digest<'a>(&self, files: impl Iterator<Item = &'a PathBuf>) -> Result<String> {
         // A checkpoint's own names tell its files apart; the name of a GGUF file says nothing.
         let is_whole = |path: &PathBuf| *path == self.config && self.weights.contains(path);
-        digest_of(self.digested().map(|path| {
+        digest_of(files.map(|path| {
             let name = path.file_name().filter(|_| !is_whole(path)).unwrap_or("model.gguf".as_ref());
             let name = name.to_string_lossy().into_owned();
             let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -81,6 +121,14 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     let has_weights = single || snapshot.has(INDEX);
+    let gguf = snapshot.names.iter().find(|name| name.ends_with(GGUF_END));
+    if let Some(gguf) = gguf.filter(|_| !has_weights) {
+        bail!(
+            "{} has no safetensors weights, but a GGUF file: name that file, `./FOLDER/{gguf}` on this machine or \
+             `owner/name:{gguf}` on the hub",
+            snapshot.place
+        );
+    }
     let foreign = snapshot.names.iter().find(|name| is_foreign(name));
     if let Some(foreign) = foreign.filter(|_| !has_weights) {
         bail!(
@@ -100,13 +148,31 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
     Ok(CheckpointFiles {
         config: snapshot.path(CONFIG)?,
-        tokenizer: optional("tokenizer.json")?,
-        tokenizer_config: optional("tokenizer_config.json")?,
+        tokenizer: optional(TOKENIZER)?,
+        tokenizer_config: optional(TOKENIZER_CONFIG)?,
         generation_config: optional("generation_config.json")?,
-        chat_template: optional("chat_template.jinja")?,
+        chat_template: optional(CHAT_TEMPLATE)?,
         weights: shards.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?,
         commit: snapshot.commit.clone(),
+        has_other_tokenizer: false,
     })
+}
+
+/// A tokenizer without its model.
+pub(super) fn tokenizer_of(snapshot: &Snapshot<'_>) -> Result<TokenizerFiles> {
+    ensure!(snapshot.has(TOKENIZER), snapshot.missing(TOKENIZER));
+    let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
+    Ok(TokenizerFiles {
+        file: snapshot.path(TOKENIZER)?,
+        config: optional(TOKENIZER_CONFIG)?,
+        chat_template: optional(CHAT_TEMPLATE)?,
+    })
+}
+
+/// A GGUF file among the files of a repository.
+pub(super) fn gguf_of(snapshot: &Snapshot<'_>, file: &str) -> Result<CheckpointFiles> {
+    ensure!(snapshot.has(file), snapshot.missing(file));
+    Ok(CheckpointFiles { commit: snapshot.commit.clone(), ..gguf(snapshot.path(file)?) })
 }
 
 /// Bytes of an index; that of a model with a thousand shards has some megabytes.
@@ -138,30 +204,35 @@ fn shards(index: &Path) -> Result<Vec<String>> {
 fn is_foreign(name: &str) -> bool {
     (name.starts_with("pytorch_model") && name.ends_with(".bin"))
         || name.starts_with("consolidated")
-        || [".ckpt", ".gguf", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end))
+        || [".ckpt", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end))
 }
 
 /// A checkpoint that is one GGUF file.
 pub(super) fn of_file(file: &Path) -> Result<CheckpointFiles> {
     ensure!(file.is_file(), "there is no file {}: check the path", file.display());
-    Ok(CheckpointFiles {
-        config: file.to_owned(),
-        weights: vec![file.to_owned()],
+    Ok(gguf(file.to_owned()))
+}
+
+fn gguf(file: PathBuf) -> CheckpointFiles {
+    CheckpointFiles {
+        weights: vec![file.clone()],
+        config: file,
         tokenizer: None,
         tokenizer_config: None,
         generation_config: None,
         chat_template: None,
         commit: None,
-    })
+        has_other_tokenizer: false,
+    }
 }
 
-/// The checkpoint of a folder.
-pub(super) fn in_folder(folder: &Path) -> Result<CheckpointFiles> {
+/// What `take` finds in a folder.
+pub(super) fn in_folder<T>(folder: &Path, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
     let place = folder.display().to_string();
     let meta = folder.metadata().with_context(|| {
         format!("there is no folder {place}: check the path, or write `owner/name` for the hub")
     })?;
-    ensure!(meta.is_dir(), "{place} is a file: name the folder that holds {CONFIG} and {SINGLE}");
+    ensure!(meta.is_dir(), "{place} is a file: name the folder that holds it, or a file that ends in {GGUF_END}");
     let (folder, names) = (folder.to_owned(), names_in(folder));
-    gather(&Snapshot { origin: Origin::Folder, place, folder, names, commit: None })
+    take(&Snapshot { origin: Origin::Folder, place, folder, names, commit: None })
 }

@@ -10,7 +10,7 @@ use anyhow::Result;
 use hf_hub::RepoType;
 use hf_hub::api::RepoInfo;
 
-use super::checkpoint::{CheckpointFiles, gather};
+use super::checkpoint::{CheckpointFiles, TokenizerFiles, gather, gguf_of, tokenizer_of};
 use super::download::Downloader;
 use super::hub_http::HubHttp;
 use super::repo::{HubRepo, RepoId, is_commit};
@@ -40,6 +40,25 @@ impl Hub<'_> {
             return Ok(files);
         }
         self.with_snapshot(&repo, gather)
+    }
+
+    /// A GGUF file of a model repository.
+    pub(super) fn gguf(&self, repo: &RepoId, revision: &str, file: &str) -> Result<CheckpointFiles> {
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
+        // A commit never changes.
+        if is_commit(revision)
+            && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
+            && let Ok(files) = gguf_of(&cached, file)
+        {
+            return Ok(files);
+        }
+        self.with_snapshot(&repo, |snapshot| gguf_of(snapshot, file))
+    }
+
+    /// The tokenizer of a model repository.
+    pub(super) fn tokenizer(&self, repo: &RepoId, revision: &str) -> Result<TokenizerFiles> {
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
+        self.with_snapshot(&repo, tokenizer_of)
     }
 
     /// The files of a dataset repository whose names are `wanted`, in the order of the repository; none is an

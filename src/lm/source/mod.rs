@@ -52,8 +52,8 @@ pub enum ModelSource {
     Folder(String),
     /// A GGUF file, as written.
     File(String),
-    /// A repository of the hub at a branch, tag or commit.
-    Hub { repo: RepoId, revision: String },
+    /// A repository of the hub at a branch, tag or commit; with a file, that GGUF file in it.
+    Hub { repo: RepoId, revision: String, file: Option<String> },
 }
 
 impl ModelSource {
@@ -63,11 +63,47 @@ impl ModelSource {
             ModelSource::RandomTiny | ModelSource::Random(_) | ModelSource::Pocket => {
                 bail!("it is inside the program and has no files")
             }
-            ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?),
+            ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?, checkpoint::gather),
             ModelSource::File(text) => checkpoint::of_file(&expand_home(text)?),
-            ModelSource::Hub { repo, revision } => Hub { settings, progress }.checkpoint(repo, revision),
+            ModelSource::Hub { repo, revision, file: None } => {
+                Hub { settings, progress }.checkpoint(repo, revision)
+            }
+            ModelSource::Hub { repo, revision, file: Some(file) } => {
+                Hub { settings, progress }.gguf(repo, revision, file)
+            }
         }
         .with_context(|| format!("model `{self}`"))
+    }
+
+    /// The files with the tokenizer of another source, which [`check_tokenizer`](Self::check_tokenizer) accepts.
+    pub fn resolve_with_tokenizer(
+        &self,
+        tokenizer: &ModelSource,
+        settings: &HubSettings,
+        progress: &dyn DownloadProgress,
+    ) -> Result<CheckpointFiles> {
+        let found = match tokenizer {
+            ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?, checkpoint::tokenizer_of),
+            ModelSource::Hub { repo, revision, .. } => Hub { settings, progress }.tokenizer(repo, revision),
+            _ => bail!("`{tokenizer}` is neither a folder nor a repository"),
+        };
+        let found = found.with_context(|| format!("tokenizer `{tokenizer}`"))?;
+        Ok(self.resolve(settings, progress)?.with_tokenizer(found))
+    }
+
+    /// Whether the model can be given the tokenizer of another source.
+    ///
+    /// # Errors
+    /// A model that has no files, or a tokenizer that is neither a folder nor a repository.
+    pub fn check_tokenizer(&self, tokenizer: &ModelSource) -> Result<()> {
+        let has_files = matches!(self, ModelSource::Folder(_) | ModelSource::File(_) | ModelSource::Hub { .. });
+        ensure!(has_files, "the model `{self}` takes no tokenizer, because it is inside the program with its own");
+        let is_place = matches!(tokenizer, ModelSource::Folder(_) | ModelSource::Hub { file: None, .. });
+        ensure!(
+            is_place,
+            "`{tokenizer}` is no place of a tokenizer: name a folder or a repository that has a tokenizer.json"
+        );
+        Ok(())
     }
 }
 
@@ -86,21 +122,33 @@ impl FromStr for ModelSource {
             return Ok(ModelSource::Random(shape));
         }
         if text.starts_with(['/', '.']) || text == "~" || text.starts_with("~/") {
-            if text.ends_with(".gguf") {
+            if text.ends_with(checkpoint::GGUF_END) {
                 return Ok(ModelSource::File(text.to_owned()));
             }
             let trimmed = text.trim_end_matches('/');
             return Ok(ModelSource::Folder(if trimmed.is_empty() { "/" } else { trimmed }.to_owned()));
         }
-        let (repo, revision) = text.split_once('@').unwrap_or((text, DEFAULT_REVISION));
+        let (place, file) = match text.split_once(':') {
+            Some((place, file)) => (place, Some(file)),
+            None => (text, None),
+        };
+        if let Some(file) = file {
+            repo::check_inside(file).with_context(|| format!("`{text}` is no model"))?;
+            ensure!(
+                file.ends_with(checkpoint::GGUF_END),
+                "`{text}` is no model: after `:` comes a file that ends in {}",
+                checkpoint::GGUF_END
+            );
+        }
+        let (repo, revision) = place.split_once('@').unwrap_or((place, DEFAULT_REVISION));
         repo::check_revision(revision).with_context(|| format!("`{text}` is no model"))?;
         let repo = repo.parse().with_context(|| {
             format!(
-                "`{text}` is no model: write `./{text}` for a folder, `owner/name[@revision]` for a repository of \
-                 the hub, `{POCKET}` or `{RANDOM_TINY}`"
+                "`{text}` is no model: write `./{text}` for a folder or a GGUF file, `owner/name[@revision][:file.gguf]` for \
+                 a repository of the hub, `{POCKET}` or `{RANDOM_TINY}`"
             )
         })?;
-        Ok(ModelSource::Hub { repo, revision: revision.to_owned() })
+        Ok(ModelSource::Hub { repo, revision: revision.to_owned(), file: file.map(str::to_owned) })
     }
 }
 
@@ -111,8 +159,13 @@ impl fmt::Display for ModelSource {
             ModelSource::Random(shape) => write!(f, "{shape}"),
             ModelSource::Pocket => f.write_str(POCKET),
             ModelSource::Folder(text) | ModelSource::File(text) => f.write_str(text),
-            ModelSource::Hub { repo, revision } if revision == DEFAULT_REVISION => write!(f, "{repo}"),
-            ModelSource::Hub { repo, revision } => write!(f, "{repo}@{revision}"),
+            ModelSource::Hub { repo, revision, file } => {
+                write!(f, "{repo}")?;
+                if revision != DEFAULT_REVISION {
+                    write!(f, "@{revision}")?;
+                }
+                file.iter().try_for_each(|file| write!(f, ":{file}"))
+            }
         }
     }
 }
@@ -138,7 +191,12 @@ mod tests {
     use super::*;
 
     fn hub(owner_name: &str, revision: &str) -> ModelSource {
-        ModelSource::Hub { repo: owner_name.parse().unwrap(), revision: revision.to_owned() }
+        ModelSource::Hub { repo: owner_name.parse().unwrap(), revision: revision.to_owned(), file: None }
+    }
+
+    fn hub_file(owner_name: &str, revision: &str, file: &str) -> ModelSource {
+        let (repo, file) = (owner_name.parse().unwrap(), Some(file.to_owned()));
+        ModelSource::Hub { repo, revision: revision.to_owned(), file }
     }
 
     #[test]
@@ -162,6 +220,8 @@ mod tests {
             ("o/n@main", hub("o/n", "main")),
             ("o/n@v1.0", hub("o/n", "v1.0")),
             ("o/n@refs/pr/3", hub("o/n", "refs/pr/3")),
+            ("o/n:a.Q4_1.gguf", hub_file("o/n", "main", "a.Q4_1.gguf")),
+            ("o/n@v1:sub/a.gguf", hub_file("o/n", "v1", "sub/a.gguf")),
         ] {
             let source: ModelSource = text.parse().unwrap();
             assert_eq!(source, expected, "{text}");
@@ -188,7 +248,8 @@ mod tests {
     #[test]
     fn other_texts_are_refused() {
         let words = "llama random-h64 random-small o/ a/b/c o/n@ o/n@../x o/n@-x o/n@a//b o/n@a\\b -o/n o/.n o\\x/n \
-                     o/n..m o/n--m o/n?x o/n.git o/n@a@b ~user/x";
+                     o/n..m o/n--m o/n?x o/n.git o/n@a@b ~user/x o/n:a.safetensors o/n:../a.gguf o/n:/a.gguf o/n: \
+                     o/n:a:b.gguf";
         for text in words.split(' ').chain(["", "/n\n", "o /n", "o/n@x\u{7}"]) {
             assert!(text.parse::<ModelSource>().is_err(), "{text:?} was accepted");
         }

@@ -41,6 +41,9 @@ const NO_CONTROL: &str = r"[^\u0000-\u001f\u007f-\u009f]*";
 /// A branch, tag, commit or refs/pr/N.
 const REVISION: &str = "[A-Za-z0-9_+][A-Za-z0-9_.+-]*(/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*";
 
+/// A GGUF file's path in its repository.
+const GGUF_FILE: &str = r"[A-Za-z0-9_+.-]+(/[A-Za-z0-9_+.-]+)*\.gguf";
+
 pub fn scores(_: &mut SchemaGenerator) -> Schema {
     one_of(&words(SCORES))
 }
@@ -113,14 +116,14 @@ pub fn models(_: &mut SchemaGenerator) -> Schema {
             },
             {
                 "type": "string",
-                "description": "a folder with config.json, *.safetensors and tokenizer.json",
+                "description": "a folder with config.json, *.safetensors and tokenizer.json, or a GGUF file",
                 "pattern": format!("^([/.]{NO_CONTROL}|~(/{NO_CONTROL})?)$"),
-                "examples": ["./my-model"],
+                "examples": ["./my-model", "./my-model.Q4_K_M.gguf"],
             },
             {
                 "type": "string",
-                "description": "a repository of the hub, at a branch, tag or commit",
-                "pattern": format!("^{HUB_PART}/{HUB_PART}(@{REVISION})?$"),
+                "description": "a repository of the hub, at a branch, tag or commit, or a GGUF file in it",
+                "pattern": format!("^{HUB_PART}/{HUB_PART}(@{REVISION})?(:{GGUF_FILE})?$"),
                 "examples": ["meta-llama/Llama-2-7b-hf@main"],
             },
         ],
