@@ -140,7 +140,7 @@ impl Gguf {
             "sliding_window": number("attention.sliding_window"),
             "tie_word_embeddings": !self.tensors.iter().any(|tensor| tensor.name == OUTPUT),
             "bos_token_id": token("bos"),
-            "eos_token_id": token("eos"),
+            "eos_token_id": self.stop_tokens(),
         }))
     }
 
@@ -161,7 +161,7 @@ impl Gguf {
     }
 }
 
-const EMBEDDING: &str = "model.embed_tokens.weight";
+pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 const OUTPUT: &str = "lm_head.weight";
 
 /// Integers are stored in many widths.
