@@ -49,7 +49,7 @@ pub fn gguf(input: &[u8]) {
     scratch::write(&path, Some(input));
     let source = ModelSource::File(path.display().to_string());
     let read = || {
-        let files = ModelFiles::find(&source, &HubSettings::with_cache_dir(&folder), &())?;
+        let files = ModelFiles::find(&source, None, &HubSettings::with_cache_dir(&folder), &())?;
         let tokens = files.tokenizer().and_then(|tokenizer| tokenizer.encode("The fox ran 12.5 miles."));
         files.load(WeightType::Auto, &Device::Cpu).and(tokens)
     };

@@ -1,12 +1,14 @@
-//! How byte-level BPE splits a text before merging, by the names that llama.cpp gives to the ways.
+//! How byte-level BPE normalises and splits a text before merging, by the names that llama.cpp's converter gives to the ways.
 //!
-//! GGUF holds the name alone. An unknown one is an error, because another splitting silently gives other tokens.
+//! GGUF holds the name alone. An unknown one is an error, because another splitting silently gives other tokens. Regular
+//! expressions are those of the original tokenizers, not llama.cpp's approximations of them.
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-/// A way of splitting, as parts of a tokenizer.json.
+/// What a name stands for.
 pub(super) struct Split {
+    /// As parts of a tokenizer.json.
     pub normalizer: Value,
     pub pre_tokenizer: Value,
     /// Whether a piece that is a token stays one, whatever the merges say.
@@ -15,9 +17,15 @@ pub(super) struct Split {
     pub adds_bos: bool,
 }
 
-/// Llama 3's regular expression; Qwen2's takes digits one by one.
+/// The names below.
+const KNOWN: &str = "gpt-2, smollm, llama-bpe (llama3, llama-v3), smaug-bpe, dbrx, qwen2, tekken and gpt-4o";
+
+/// Llama 3's expression, which is cl100k_base's; Qwen 2's takes digits one by one.
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// o200k_base's expression splits words before capitals; Tekken's also takes digits one by one and splits off abbreviations.
+const GPT_4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The way of a name.
 pub(super) fn named(name: &str) -> Result<Split> {
@@ -36,37 +44,19 @@ pub(super) fn named(name: &str) -> Result<Split> {
     Ok(match name {
         "gpt-2" => plain(bytes(true)),
         "smollm" => plain(sequence(json!({"type": "Digits", "individual_digits": true}), bytes(true))),
-        "llama-bpe" => Split { ignores_merges: true, adds_bos: true, ..plain(pattern(LLAMA_3)) },
-        "qwen2" => Split { normalizer: json!({"type": "NFC"}), ..plain(pattern(QWEN_2)) },
-        _ => bail!(
-            "its tokenizer splits texts in the way {name:?}, which is not known here (gpt-2, smollm, llama-bpe and qwen2 are): \
-             use the safetensors checkpoint"
-        ),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::tokenizer::Tokenizer;
-    use super::*;
-
-    #[test]
-    fn digits_and_spaces_are_split_as_each_name_says() {
-        let vocab = json!({"1": 0, "2": 1, "a": 2, "\u{120}": 3, "12": 4, "\u{120}a": 5, "'": 6, "s": 7, "'s": 8});
-        let merges = ["1 2", "\u{120} a", "' s"];
-        // Two digits, a word with the space before it, and an abbreviation.
-        for (name, expected) in [
-            ("smollm", vec![0, 1, 5, 8]),
-            ("gpt-2", vec![4, 5, 8]),
-            ("llama-bpe", vec![4, 5, 8]),
-            ("qwen2", vec![0, 1, 5, 8]),
-        ] {
-            let split = named(name).unwrap();
-            let file = json!({"version": "1.0", "added_tokens": [], "normalizer": split.normalizer,
-                "pre_tokenizer": split.pre_tokenizer, "model": {"type": "BPE", "vocab": vocab, "merges": merges}});
-            let tokenizer = Tokenizer::parse(file.to_string().as_bytes(), &Value::Null, None).unwrap();
-            assert_eq!(tokenizer.encode("12 a's").unwrap().ids, expected, "{name}");
+        "llama-bpe" | "llama3" | "llama-v3" => {
+            Split { ignores_merges: true, adds_bos: true, ..plain(pattern(LLAMA_3)) }
         }
-        assert!(named("default").is_err());
-    }
+        // Llama 3's tokenizer without BOS: SmolLM3, some Llama 3.
+        "smaug-bpe" => Split { ignores_merges: true, ..plain(pattern(LLAMA_3)) },
+        // cl100k_base: OLMo 2 and 3, Phi-4.
+        "dbrx" => plain(pattern(LLAMA_3)),
+        // Qwen 1.5 to 3.
+        "qwen2" => Split { normalizer: json!({"type": "NFC"}), ..plain(pattern(QWEN_2)) },
+        // Mistral NeMo and later.
+        "tekken" => Split { ignores_merges: true, adds_bos: true, ..plain(pattern(TEKKEN)) },
+        // o200k_base: Phi-4-mini.
+        "gpt-4o" => plain(pattern(GPT_4O)),
+        _ => bail!("tokenizer.ggml.pre is {name:?}, a way to split texts that is not known here ({KNOWN} are)"),
+    })
 }

@@ -67,7 +67,7 @@ impl Gguf {
             "use_sliding_window": window.is_some(),
             "tie_word_embeddings": !self.tensors.iter().any(|tensor| tensor.name == OUTPUT),
             "bos_token_id": token("bos"),
-            "eos_token_id": token("eos"),
+            "eos_token_id": self.stop_tokens(),
         }))
     }
 

@@ -1,57 +1,200 @@
-//! The tokenizer of a GGUF file.
+//! The tokenizer of a GGUF file: byte-level BPE from its merges, or SentencePiece BPE from its scores.
 
-use anyhow::{Context, Result, ensure};
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
+use tokenizers::AddedToken;
+use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
 use super::bpe_splits;
-use super::gguf::{Gguf, integer};
+use super::gguf::{EMBEDDING, Gguf, integer};
+use super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
 
 /// Kinds of tokens.
 const NORMAL: u64 = 1;
+const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 
+/// The tokens of a file.
+struct Vocabulary<'f> {
+    tokens: Vec<&'f str>,
+    kinds: Vec<u64>,
+    ids: HashMap<&'f str, u32>,
+}
+
+/// A model, and what surrounds it.
+struct Parts {
+    model: BPE,
+    /// Normalizer, pre-tokenizer and decoder as in a tokenizer.json.
+    around: Value,
+    adds_bos: bool,
+    /// Whether texts get a space in front.
+    adds_space: bool,
+}
+
 impl Gguf {
-    /// The tokenizer as a tokenizer.json and a tokenizer_config.json describe it.
-    pub fn tokenizer(&self) -> Result<(Value, Value)> {
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        self.read_tokenizer().map_err(|error| anyhow!("{error:#}{OTHER_TOKENIZER}"))
+    }
+
+    fn read_tokenizer(&self) -> Result<Tokenizer> {
         let kind = self.text("tokenizer.ggml.model")?;
         ensure!(
-            kind == "gpt2",
-            "its tokenizer is of the kind {kind}; only byte-level BPE (gpt2) is read from GGUF: use the safetensors checkpoint"
+            ["gpt2", "llama"].contains(&kind),
+            "tokenizer.ggml.model is {kind:?}; only byte-level BPE (gpt2) and SentencePiece BPE (llama) are read from GGUF"
         );
-        let tokens = self.texts("tokenizer.ggml.tokens")?;
-        let merges = self.texts("tokenizer.ggml.merges")?;
-        let kinds = self.fields.get("tokenizer.ggml.token_type").and_then(|field| field.to_vec().ok());
-        let kind = |id: usize| kinds.and_then(|kinds| integer(kinds.get(id)?)).unwrap_or(NORMAL);
-        let added = tokens.iter().enumerate().filter(|(id, _)| matches!(kind(*id), CONTROL | USER_DEFINED));
-        let added = added.map(|(id, content)| {
-            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": kind(id) == CONTROL})
-        });
-        let split = bpe_splits::named(self.text("tokenizer.ggml.pre")?)?;
-        let vocab: serde_json::Map<String, Value> =
-            tokens.iter().enumerate().map(|(id, token)| ((*token).to_owned(), json!(id))).collect();
+        let vocabulary = self.vocabulary()?;
+        let parts = if kind == "gpt2" { self.byte_level(&vocabulary)? } else { self.sentence_piece(&vocabulary)? };
         let file = json!({
             "version": "1.0",
-            "added_tokens": added.collect::<Vec<_>>(),
-            "normalizer": split.normalizer,
-            "pre_tokenizer": split.pre_tokenizer,
-            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
-            "model": {"type": "BPE", "vocab": vocab, "merges": merges, "ignore_merges": split.ignores_merges},
+            "added_tokens": [],
+            "normalizer": parts.around["normalizer"],
+            "pre_tokenizer": parts.around["pre_tokenizer"],
+            "decoder": parts.around["decoder"],
+            "model": {"type": "BPE", "vocab": {}, "merges": []},
         });
-        let token = |name: &str| {
-            let id = self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer)?;
-            tokens.get(usize::try_from(id).ok()?).copied()
-        };
-        let adds_bos = self.fields.get("tokenizer.ggml.add_bos_token").and_then(|field| field.to_bool().ok());
+        let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file.to_string()))?;
+        inner.with_model(parts.model);
+        let added = vocabulary
+            .of_kinds(&[UNKNOWN, CONTROL, USER_DEFINED])
+            .map(|(id, token)| AddedToken::from(token, vocabulary.kinds[id] != USER_DEFINED).normalized(false));
+        guarded(|| inner.add_tokens(added))?;
+        let bos = self.special_token("bos", vocabulary.tokens.len())?;
+        let adds_bos = self.flag("add_bos_token").unwrap_or(parts.adds_bos);
+        ensure!(
+            bos.is_some() || !adds_bos,
+            "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
+        );
+        Ok(Tokenizer::new(inner, bos, adds_bos, parts.adds_space))
+    }
+
+    /// What a tokenizer_config.json says to a chat template.
+    pub fn tokenizer_config(&self) -> Result<Value> {
+        let tokens = self.texts("tokenizer.ggml.tokens")?;
+        let text = |name: &str| anyhow::Ok(self.special_token(name, tokens.len())?.map(|id| tokens[id as usize]));
         let template = self.fields.get("tokenizer.chat_template").and_then(|field| field.to_string().ok());
-        let config = json!({
-            "bos_token": token("bos"),
-            "eos_token": token("eos"),
-            "add_bos_token": adds_bos.unwrap_or(split.adds_bos),
-            "chat_template": template,
+        Ok(json!({"bos_token": text("bos")?, "eos_token": text("eos")?, "chat_template": template}))
+    }
+
+    /// Tokens that end a text, a turn or a message.
+    pub fn stop_tokens(&self) -> Vec<u64> {
+        let id = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer);
+        ["eos", "eot", "eom"].into_iter().filter_map(id).collect()
+    }
+
+    fn byte_level(&self, vocabulary: &Vocabulary) -> Result<Parts> {
+        let split = bpe_splits::named(self.text("tokenizer.ggml.pre")?)?;
+        let pairs = self.texts("tokenizer.ggml.merges")?.into_iter().enumerate().map(|(number, merge)| {
+            let known = |token: &str| vocabulary.ids.contains_key(token);
+            let pair = merge.split_once(' ').filter(|(left, right)| known(left) && known(right));
+            let pair = pair.filter(|(left, right)| known(&[*left, *right].concat())).with_context(|| {
+                format!(
+                    "tokenizer.ggml.merges has {merge:?} (number {number}), which does not join two of \
+                     tokenizer.ggml.tokens into a third"
+                )
+            });
+            pair.map(|(left, right)| (left.to_owned(), right.to_owned()))
         });
-        Ok((file, config))
+        let merges: Merges = pairs.collect::<Result<_>>()?;
+        let model =
+            BPE::builder().vocab_and_merges(vocabulary.owned(), merges).ignore_merges(split.ignores_merges);
+        Ok(Parts {
+            model: guarded(|| model.build())?,
+            around: json!({
+                "normalizer": split.normalizer,
+                "pre_tokenizer": split.pre_tokenizer,
+                "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+            }),
+            adds_bos: split.adds_bos,
+            adds_space: false,
+        })
+    }
+
+    /// As transformers converts a SentencePiece model of Llama 2 or Gemma.
+    fn sentence_piece(&self, vocabulary: &Vocabulary) -> Result<Parts> {
+        let scores = self.fields.get("tokenizer.ggml.scores").and_then(|field| field.to_vec().ok());
+        let scores = scores.context("the list tokenizer.ggml.scores is missing from its metadata")?;
+        let scores: Vec<f32> = scores.iter().map(|score| score.to_f32()).collect::<Result<_, _>>()?;
+        ensure!(
+            scores.len() == vocabulary.tokens.len(),
+            "tokenizer.ggml.scores has {} entries, tokenizer.ggml.tokens {}",
+            scores.len(),
+            vocabulary.tokens.len()
+        );
+        let mut model = BPE::builder()
+            .vocab_and_merges(vocabulary.owned(), vocabulary.merges(&scores)?)
+            .byte_fallback(true)
+            .fuse_unk(true);
+        if let Some((_, unknown)) = vocabulary.of_kinds(&[UNKNOWN]).next() {
+            model = model.unk_token(unknown.to_owned());
+        }
+        let adds_space = self.flag("add_space_prefix").unwrap_or(true);
+        let mut normalizers = vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})];
+        let mut decoders = vec![
+            json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
+            json!({"type": "ByteFallback"}),
+            json!({"type": "Fuse"}),
+        ];
+        if adds_space {
+            normalizers.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
+            decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+        }
+        Ok(Parts {
+            model: guarded(|| model.build())?,
+            around: json!({
+                "normalizer": {"type": "Sequence", "normalizers": normalizers},
+                "decoder": {"type": "Sequence", "decoders": decoders},
+            }),
+            adds_bos: true,
+            adds_space,
+        })
+    }
+
+    fn vocabulary(&self) -> Result<Vocabulary<'_>> {
+        let tokens = self.texts("tokenizer.ggml.tokens")?;
+        if let Some(rows) =
+            self.tensors.iter().find(|tensor| tensor.name == EMBEDDING).map(|tensor| tensor.shape[0])
+        {
+            ensure!(
+                tokens.len() <= rows,
+                "tokenizer.ggml.tokens has {} tokens, but tensor token_embd.weight has only {rows} rows: the tokenizer belongs \
+                 to another model",
+                tokens.len()
+            );
+        }
+        let kinds = match self.fields.get("tokenizer.ggml.token_type").and_then(|field| field.to_vec().ok()) {
+            Some(kinds) => kinds.iter().map(|kind| integer(kind).unwrap_or(NORMAL)).collect(),
+            None => vec![NORMAL; tokens.len()],
+        };
+        ensure!(
+            kinds.len() == tokens.len(),
+            "tokenizer.ggml.token_type has {} entries, tokenizer.ggml.tokens {}",
+            kinds.len(),
+            tokens.len()
+        );
+        let mut ids = HashMap::new();
+        for (token, id) in tokens.iter().zip(0..) {
+            if let Some(other) = ids.insert(*token, id) {
+                bail!("tokenizer.ggml.tokens has {token:?} twice, with the numbers {other} and {id}");
+            }
+        }
+        Ok(Vocabulary { tokens, kinds, ids })
+    }
+
+    /// The token of a field like `tokenizer.ggml.bos_token_id`.
+    fn special_token(&self, name: &str, tokens: usize) -> Result<Option<u32>> {
+        let field = format!("tokenizer.ggml.{name}_token_id");
+        let Some(value) = self.fields.get(&field) else { return Ok(None) };
+        let id = integer(value).and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < tokens);
+        id.map(Some)
+            .with_context(|| format!("{field} is {value:?}, and tokenizer.ggml.tokens has {tokens} tokens"))
+    }
+
+    fn flag(&self, name: &str) -> Option<bool> {
+        self.fields.get(&format!("tokenizer.ggml.{name}")).and_then(|field| field.to_bool().ok())
     }
 
     fn texts(&self, name: &str) -> Result<Vec<&str>> {
@@ -61,5 +204,45 @@ impl Gguf {
             .map(|text| Ok(text.to_string()?.as_str()))
             .collect::<Result<_>>()
             .with_context(|| name.to_owned())
+    }
+}
+
+impl<'f> Vocabulary<'f> {
+    fn owned(&self) -> Vocab {
+        self.ids.iter().map(|(token, id)| ((*token).to_owned(), *id)).collect()
+    }
+
+    fn of_kinds<'a>(&'a self, kinds: &'a [u64]) -> impl Iterator<Item = (usize, &'f str)> + 'a {
+        let tokens = self.tokens.iter().copied().enumerate();
+        tokens.filter(|(id, _)| kinds.contains(&self.kinds[*id]))
+    }
+
+    /// Every way to join two tokens into a third, that of the highest score first, as transformers derives them.
+    fn merges(&self, scores: &[f32]) -> Result<Merges> {
+        let mut ways = Vec::new();
+        for (id, token) in self.of_kinds(&[NORMAL]) {
+            for (at, _) in token.char_indices().skip(1) {
+                let (left, right) = token.split_at(at);
+                if self.ids.contains_key(left) && self.ids.contains_key(right) {
+                    ways.push((scores[id], left, right));
+                }
+            }
+        }
+        // Files made without a SentencePiece model have one score for all tokens.
+        let first = ways.first().map(|(score, ..)| *score);
+        ensure!(
+            ways.len() < 2 || ways.iter().any(|(score, ..)| Some(*score) != first),
+            "tokenizer.ggml.scores are all equal, so the order of the merges is lost"
+        );
+        // Of one score, the longest left token first; the sort is stable.
+        let length = |token: &str| token.chars().count();
+        ways.sort_by(|one, other| {
+            other
+                .0
+                .total_cmp(&one.0)
+                .then_with(|| length(other.1).cmp(&length(one.1)))
+                .then_with(|| length(other.2).cmp(&length(one.2)))
+        });
+        Ok(ways.into_iter().map(|(_, left, right)| (left.to_owned(), right.to_owned())).collect())
     }
 }

@@ -122,8 +122,7 @@ impl ModelFiles {
                 return Tokenizer::parse(pocket::TOKENIZER.as_bytes(), &config, self.shape.bos);
             }
             Weights::Gguf(stamped, gguf) if !stamped.files.has_other_tokenizer => {
-                let tokenizer = gguf.tokenizer().and_then(|(file, config)| {
-                    let tokenizer = Tokenizer::parse(file.to_string().as_bytes(), &config, self.shape.bos)?;
+                let tokenizer = gguf.tokenizer().and_then(|tokenizer| {
                     tokenizer.check_vocabulary(self.shape.vocab)?;
                     Ok(tokenizer)
                 });
@@ -166,7 +165,7 @@ impl ModelFiles {
         let template = match &self.weights {
             Weights::Random(_) | Weights::Pocket => return Ok(None),
             Weights::Gguf(stamped, gguf) if !stamped.files.has_other_tokenizer => {
-                gguf.tokenizer().and_then(|(_, config)| ChatTemplate::parse(&config, None))
+                gguf.tokenizer_config().and_then(|config| ChatTemplate::parse(&config, None))
             }
             Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
                 let files = &stamped.files;

@@ -15,12 +15,18 @@ const MOST_BYTES: u64 = 256 << 20;
 /// Bytes of a tokenizer_config.json.
 pub(super) const MOST_CONFIG: u64 = 16 << 20;
 
+/// What to do about a tokenizer that GGUF does not describe completely.
+pub(super) const OTHER_TOKENIZER: &str =
+    "\nhint: name the original tokenizer beside the file: {source: ./m.gguf, tokenizer: ./folder-or-repository}";
+
 /// A model's tokenizer.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     /// The token a text starts with, if the model has one.
     bos: Option<u32>,
     adds_bos: bool,
+    /// Whether it is unknown if a space is added to text after a special token.
+    space_unknown: bool,
 }
 
 /// A tokenised text.
@@ -57,7 +63,16 @@ impl Tokenizer {
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
-        Ok(Tokenizer { inner, bos, adds_bos: adds_bos && bos.is_some() })
+        Ok(Tokenizer::new(inner, bos, adds_bos && bos.is_some(), false))
+    }
+
+    pub(super) fn new(
+        inner: tokenizers::Tokenizer,
+        bos: Option<u32>,
+        adds_bos: bool,
+        space_unknown: bool,
+    ) -> Tokenizer {
+        Tokenizer { inner, bos, adds_bos, space_unknown }
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -90,6 +105,18 @@ impl Tokenizer {
     /// A text that the tokenizer rejects.
     pub fn encode(&self, text: &str) -> Result<Tokens> {
         let encoding = guarded(|| self.inner.encode(text, false)).context("the text cannot be tokenised")?;
+        if self.space_unknown {
+            // Llama 2 adds a space there, Mistral 7B v0.3 does not.
+            let added = self.inner.get_added_tokens_decoder();
+            let text_follows = |pair: &&[u32]| added.contains_key(&pair[0]) && !added.contains_key(&pair[1]);
+            if let Some(pair) = encoding.get_ids().windows(2).find(text_follows) {
+                bail!(
+                    "text follows the special token {:?}, and GGUF does not say whether the tokenizer adds a space \
+                     there{OTHER_TOKENIZER}",
+                    self.name(pair[0]).unwrap_or_default()
+                );
+            }
+        }
         let places = encoding.get_offsets().iter().map(|(start, end)| *start..*end).collect();
         Ok(Tokens { ids: encoding.get_ids().to_vec(), places })
     }
@@ -149,8 +176,8 @@ impl Tokenizer {
         // Models pad their vocabularies to round numbers, by less than a tenth.
         ensure!(
             (*largest as usize) < vocab && own.len() * 10 >= vocab * 9,
-            "the tokenizer has {} tokens up to number {largest}, the model's vocabulary has {vocab}; tokenizer.json \
-             and the weights belong to different models",
+            "the tokenizer has {} tokens up to number {largest}, the model's vocabulary has {vocab}: tokenizer and \
+             weights belong to different models",
             own.len()
         );
         Ok(())
@@ -163,7 +190,7 @@ pub(super) fn special_token<'j>(config: &'j Value, name: &str) -> Option<&'j str
 }
 
 /// Turns panics of the library into errors: it unwraps and indexes if a file or a token is not as it expects.
-fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
+pub(super) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(outcome) => outcome.map_err(|error| anyhow!("{error}")),
         Err(_) => bail!("the tokenizer's file is damaged: the tokenizers library panicked"),
