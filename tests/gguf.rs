@@ -12,6 +12,8 @@ use serde_json::Value as Json;
 use support::checkpoint::{cut_short, golden};
 use support::gguf::{Fields, fields, tensors, text, wide_checkpoint, write, write_rounded};
 use support::program::{Ended, run};
+use tova_bench::lm::source::{HubSettings, ModelSource};
+use tova_bench::lm::{ModelFiles, WeightType};
 
 fn score(folder: &Path, model: &str, more: &[&str]) -> Ended {
     let arguments = ["score", "--model", model, "--policy", "tova", "--cache-size", "8"];
@@ -90,6 +92,30 @@ fn weights_can_be_rounded_further() {
     assert_eq!(score("./m.gguf", "auto"), score("./m", "f32"));
     assert_eq!(score("./m.gguf", "bf16"), score("./m", "bf16"));
     assert_ne!(score("./m.gguf", "bf16"), score("./m", "f32"));
+}
+
+#[test]
+fn a_large_file_is_rounded_to_bf16_and_counted_as_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = wide_checkpoint(folder.path());
+    let file = folder.path().join("m.gguf");
+    write(&file, &fields(&source), &tensors(&source, GgmlDType::Q2K));
+    // The last tensor gets 2^22 rows of 256 numbers, which are a hole in the file: 84 bytes each.
+    let mut bytes = fs::read(&file).unwrap();
+    let name = b"token_embd.weight";
+    let place = bytes.windows(name.len()).position(|window| window == name).unwrap() + name.len();
+    assert_eq!(
+        bytes[place..place + 20],
+        [&2_u32.to_le_bytes()[..], &256_u64.to_le_bytes(), &200_u64.to_le_bytes()].concat()
+    );
+    bytes[place + 12..place + 20].copy_from_slice(&(1_u64 << 22).to_le_bytes());
+    fs::write(&file, &bytes).unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_len(bytes.len() as u64 + (84 << 22)).unwrap();
+    let model = ModelSource::File(file.display().to_string());
+    let files = ModelFiles::find(&model, None, &HubSettings::with_cache_dir(folder.path()), &()).unwrap();
+    assert_eq!(files.weight_type(WeightType::Auto), WeightType::Bf16);
+    assert_eq!(files.weight_type(WeightType::F32), WeightType::F32);
+    assert_eq!(files.held_bytes(WeightType::Auto, &Device::Cpu), 2 * files.shape.parameters());
 }
 
 // --- refusals ---

@@ -71,8 +71,8 @@ impl ModelFiles {
             ModelSource::File(_) | ModelSource::Hub { file: Some(_), .. } => {
                 let stamped = stamped()?;
                 let gguf = Gguf::read(&stamped.files.config)?;
-                let shape = gguf.shape();
-                let shape = shape.with_context(|| format!("{source} describes a model that cannot be run"))?;
+                let shape =
+                    gguf.shape().with_context(|| format!("{source} describes a model that cannot be run"))?;
                 (shape, Weights::Gguf(stamped, gguf))
             }
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
@@ -226,6 +226,8 @@ impl ModelFiles {
     /// About the bytes that loaded weights will take; their stored type is not known yet.
     pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
         let (stored, parameters) = (self.weight_bytes(), self.shape.parameters());
+        // In memory quantised weights take more bytes than in their file.
+        let dtype = if matches!(self.weights, Weights::Gguf(..)) { self.weight_type(dtype) } else { dtype };
         let each = match dtype {
             _ if device.is_cpu() && parameters < weights::WIDEN_BELOW => 4,
             WeightType::F32 => 4,
