@@ -3,15 +3,17 @@
 
 Needs torch and transformers==4.36.2 (the version the released code requires). After a layer's attention, if there are more
 than `--cache-size` entries, the one with the lowest attention, averaged over query heads, is evicted. Keys are cached at
-their absolute positions. `--forward` measures one plain forward over the whole text instead, without a policy.
+their absolute positions. `--released` takes attention and cache from the released code instead, in the folder that
+`git clone https://github.com/schwartz-lab-NLP/TOVA` makes. `--forward` measures one plain forward over the whole text instead, without a policy.
 
     python3 scripts/authors_way.py --model DIR --tokens FILE.json [--policy tova|full] [--cache-size 512] [--limit N]
                                    [--threads 2] [--repeats 1] [--nll-out FILE.json] [--cut argmin|topk]
+                                   [--released TOVA]
     python3 scripts/authors_way.py --model DIR --tokens FILE.json --forward [--attention sdpa|eager]
 
 Prints one JSON object; the rate is the text's tokens over the median seconds, without model loading and warm-up.
 """
-import argparse, json, math, os, platform, resource, statistics, time, warnings
+import argparse, importlib, json, math, os, platform, resource, statistics, sys, time, warnings
 from pathlib import Path
 
 warnings.filterwarnings("ignore", category=FutureWarning)
@@ -70,10 +72,19 @@ def load(folder, attention):
     return transformers.LlamaForCausalLM.from_pretrained(folder, attn_implementation=attention, torch_dtype=torch.float32).eval()
 
 
+def released(folder, model):
+    """Patches the model as the released code does -> its cache"""
+    folder = Path(folder).resolve()
+    sys.path.insert(0, str(folder.parent))
+    tova = importlib.import_module(folder.name)
+    tova.enable_tova_caching(model)
+    return lambda size: tova.TOVACache(sys.maxsize if size is None else size)
+
+
 @torch.inference_mode()
-def step_by_step(model, tokens, size, cut):
+def step_by_step(model, tokens, cache):
     """-> (seconds, NLL of each next token)"""
-    cache, nll = BoundedCache(size, cut), []
+    nll = []
     ids = torch.tensor([tokens])
     start = time.perf_counter()
     for t in range(len(tokens)):
@@ -99,6 +110,7 @@ def main():
     ap.add_argument("--policy", default="tova", choices=["tova", "full"])
     ap.add_argument("--cache-size", type=int, default=512)
     ap.add_argument("--cut", default="argmin", choices=["argmin", "topk"], help="how the one that leaves is found: the survivors are the same")
+    ap.add_argument("--released", metavar="TOVA", help="the folder of the released code")
     ap.add_argument("--forward", action="store_true")
     ap.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"], help="of --forward")
     ap.add_argument("--limit", type=int, help="read only the first N tokens")
@@ -114,12 +126,18 @@ def main():
         what = {"way": "forward", "attention": a.attention}
         once(tokens)
     else:
-        # the released code patches the class too
-        modeling_llama.LLAMA_ATTENTION_CLASSES["eager"] = BoundedAttention
-        model = load(a.model, "eager")
         size = a.cache_size if a.policy == "tova" else None
-        once = lambda text: step_by_step(model, text, size, a.cut)
-        what = {"way": "one token at a time", "policy": a.policy, "cache_size": size, "cut": a.cut}
+        if a.released:
+            model = load(a.model, "eager")
+            cache_of = released(a.released, model)
+        else:
+            # the released code patches the class too
+            modeling_llama.LLAMA_ATTENTION_CLASSES["eager"] = BoundedAttention
+            model = load(a.model, "eager")
+            cache_of = lambda size: BoundedCache(size, a.cut)
+        once = lambda text: step_by_step(model, text, cache_of(size))
+        what = {"way": "one token at a time", "policy": a.policy, "cache_size": size,
+                "cut": "released" if a.released else a.cut}
         once(tokens[:WARM_UP])
     runs = [once(tokens) for _ in range(a.repeats or (5 if a.forward else 1))]
     seconds, nll = [s for s, _ in runs], runs[0][1]

@@ -176,8 +176,12 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
         ("llama.attention.head_count_kv", numbers(4), &["llama.attention.head_count_kv", "for each layer"]),
         ("llama.attention.head_count", numbers(4), &["llama.attention.head_count", "for each layer"]),
         ("llama.attention.head_count", Value::U32(0), &["llama.attention.head_count is 0"]),
-        ("llama.attention.head_count_kv", Value::U32(0), &["llama.attention.head_count_kv"]),
-        ("llama.attention.head_count_kv", Value::U32(3), &["no multiple of the 3"]),
+        ("llama.attention.head_count_kv", Value::U32(0), &["llama.attention.head_count_kv is 0"]),
+        (
+            "llama.attention.head_count_kv",
+            Value::U32(3),
+            &["no multiple of llama.attention.head_count_kv, which is 3"],
+        ),
         ("llama.attention.head_count", Value::F32(4.0), &["llama.attention.head_count", "no whole number"]),
         (
             "llama.attention.head_count",

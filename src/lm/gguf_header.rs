@@ -46,9 +46,11 @@ impl Header {
         ensure!(total > 0, "the file is empty; {AGAIN}");
         ensure!(bytes.array()? == *b"GGUF", "it does not begin with the letters GGUF: it is no GGUF file");
         let version = bytes.u32()?;
+        let is_swapped = matches!(version.swap_bytes(), 1..=3);
+        ensure!(!is_swapped, "its bytes are in big-endian order, which is not read; convert the model again");
         ensure!(
             matches!(version, 2 | 3),
-            "its GGUF version is {version:#x}; only 2 and 3 in little-endian order are read: convert the model again"
+            "its GGUF version is {version}, and 2 and 3 are read; convert the model again"
         );
         let (tensors, fields) = (bytes.u64()?, bytes.u64()?);
         let fields = bytes.fields(fields)?;
@@ -88,10 +90,7 @@ impl<R: Read> Bytes<R> {
     /// Counts bytes before they are read.
     fn count(&mut self, length: u64) -> Result<()> {
         let left = self.total - self.read;
-        ensure!(
-            length <= left,
-            "{length} more bytes are needed and the file has {left}: it is truncated; {AGAIN}"
-        );
+        ensure!(length <= left, "the file ends too early: it is truncated or damaged; {AGAIN}");
         self.read += length;
         ensure!(
             self.read <= MOST_BYTES,

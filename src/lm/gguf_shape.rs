@@ -73,13 +73,14 @@ impl Gguf {
 
     /// Heads, and heads of keys and values.
     pub fn heads(&self) -> Result<(u64, u64)> {
-        let heads = self.number("attention.head_count")?;
-        let kv_heads = self.optional("attention.head_count_kv")?.unwrap_or(heads);
+        let (all, of_keys) = ("attention.head_count", "attention.head_count_kv");
+        let heads = self.number(all)?;
+        let kv_heads = if self.optional(of_keys)?.is_some() { self.number(of_keys)? } else { heads };
         ensure!(
-            kv_heads > 0 && heads.is_multiple_of(kv_heads),
-            "{} is {heads}, no multiple of the {kv_heads} of {}",
-            self.key("attention.head_count"),
-            self.key("attention.head_count_kv")
+            heads.is_multiple_of(kv_heads),
+            "{} is {heads}, no multiple of {}, which is {kv_heads}",
+            self.key(all),
+            self.key(of_keys)
         );
         Ok((heads, kv_heads))
     }
