@@ -22,10 +22,15 @@ fn score(folder: &Path, model: &str, more: &[&str]) -> Ended {
 
 /// What `score` prints for the weights of a checkpoint after storing as `stored`: from a folder, and from a GGUF file.
 fn both(checkpoint: &Path, stored: GgmlDType) -> [String; 2] {
+    both_with(checkpoint, stored, fields(checkpoint))
+}
+
+/// The same with other metadata.
+fn both_with(checkpoint: &Path, stored: GgmlDType, fields: Fields) -> [String; 2] {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     write_rounded(checkpoint, stored, &path.join("m"));
-    write(&path.join("m.gguf"), &fields(checkpoint), &tensors(checkpoint, stored));
+    write(&path.join("m.gguf"), &fields, &tensors(checkpoint, stored));
     let tokens: Vec<u32> = (0..60).map(|i| (i * i * 7 + 3) % 56).collect();
     fs::write(path.join("tokens.json"), format!("{tokens:?}")).unwrap();
     let more = ["--tokens", "tokens.json", "--dtype", "f32"];
@@ -75,6 +80,18 @@ fn llama_3_positions_are_those_of_the_checkpoint() {
     let largest = one.iter().zip(&other).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     println!("largest difference of an NLL: {largest:e}");
     assert!(one.len() == 59 && largest <= 2e-6, "{largest}");
+}
+
+#[test]
+fn old_files_name_only_the_factor_of_linear_positions() {
+    let checkpoint = golden("variants/linear-rope-mqa-bf16");
+    let mut old = fields(&checkpoint);
+    old.retain(|(name, _)| !name.contains("rope.scaling"));
+    let [scaled, unscaled] = both_with(&checkpoint, GgmlDType::F32, old.clone());
+    assert_ne!(scaled, unscaled);
+    old.push(("llama.rope.scale_linear".to_owned(), Value::F32(4.0)));
+    let [one, other] = both_with(&checkpoint, GgmlDType::F32, old);
+    assert_eq!(one, other);
 }
 
 #[test]
@@ -246,7 +263,12 @@ fn tensors_that_cannot_be_used_are_named() {
         QTensor::quantize(&ones, GgmlDType::F32).unwrap()
     };
     refusals.write(set("llama.feed_forward_length", Value::U32(96)), |_| {});
-    refusals.says(&["tensor blk.0.ffn_gate.weight", "[160, 64]", "the file's metadata asks for [96, 64]"]);
+    refusals.says(&[
+        "tensor blk.0.ffn_gate.weight",
+        "[160, 64]",
+        "the file's metadata asks for [96, 64]",
+        "convert the model again",
+    ]);
     refusals.write(|_| {}, |tensors| tensors.retain(|(name, _)| name != "blk.1.attn_k.weight"));
     refusals.says(&["tensor blk.1.attn_k.weight is missing"]);
     refusals.write(|_| {}, |tensors| tensors.retain(|(name, _)| name != "token_embd.weight"));

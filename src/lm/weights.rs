@@ -176,13 +176,13 @@ impl Weights {
         })?;
         let (path, data) = &mut self.files[location.file];
         let mut read = || {
-            let description = match location.stored {
-                Stored::Safetensors(_) => "config.json asks for",
-                Stored::Gguf(..) => "the file's metadata asks for",
+            let (description, end) = match location.stored {
+                Stored::Safetensors(_) => ("config.json", "they belong to different models"),
+                Stored::Gguf(..) => ("the file's metadata", "convert the model again"),
             };
             ensure!(
                 location.shape == shape,
-                "it has shape {:?}, but {description} {shape:?}; they belong to different models",
+                "it has shape {:?}, but {description} asks for {shape:?}; {end}",
                 location.shape
             );
             let bytes = data.range(location.start, location.length)?;
