@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::axis::Scale;
 use super::breakdown::{self, Breakdown};
-use super::chart::{self, Chart, MARGIN, Shown, Stroke};
+use super::chart::{self, Chart, MARGIN, Shown, Stroke, excess};
 use super::needle_map::NeedleMaps;
 use super::points::{self, Panel};
 use super::scene::Scene;
@@ -26,6 +26,7 @@ const MOST_ABREAST: usize = 3;
 const MOST_TOGETHER: usize = 12;
 /// The end of a file name.
 const LINEAR: &str = "linear";
+const EXCESS: &str = "excess";
 const BY_DISTANCE: &str = "-by-distance";
 const BY_LENGTH_AND_DEPTH: &str = "-by-length-and-depth";
 const RUNNING: &str = "-running";
@@ -65,13 +66,7 @@ impl Page {
         };
         let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
         let legend = chart::legend(charts, styles).into_iter().map(named).collect();
-        let bands = match charts.iter().all(|chart| chart.paired) {
-            true => "bands: 95 % intervals of the difference to full",
-            false => "bands: 95 % intervals",
-        };
-        let bands = charts.iter().any(Chart::has_bands).then_some(bands);
-        let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");
-        let caption: Vec<&str> = subject.into_iter().chain(bands).chain(beside).collect();
+        let caption: Vec<String> = subject.map(str::to_owned).into_iter().chain(chart::notes(charts)).collect();
         self.scene(title, charts, styles, legend, &caption.join("; "))
     }
 
@@ -117,7 +112,7 @@ pub(crate) struct Figure {
     /// The file name without `-linear.svg` and its like.
     pub(crate) stem: String,
     pub(crate) title: String,
-    /// The same with one scale or another, and the ends of the file names.
+    /// The same with one scale or another, or as excess over the full cache, and the ends of the file names.
     pub(crate) drawings: Vec<(&'static str, Vec<Chart>)>,
     /// Instead of charts: the needles found by length and depth.
     pub(crate) maps: Option<NeedleMaps>,
@@ -212,14 +207,19 @@ impl Figure {
             scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
                 (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
             });
-        Figure { stem, title, drawings: drawings.collect(), maps: None, subject: None }
+        let excess = excess::charts(panels).map(|charts| (EXCESS, charts));
+        Figure { stem, title, drawings: drawings.chain(excess).collect(), maps: None, subject: None }
     }
 
     /// Its files without their endings, and what each shows.
     pub(crate) fn files(&self) -> Vec<(String, String)> {
         let of_scale = |(scale, _): &(&str, Vec<Chart>)| {
-            let axis = if self.drawings.len() > 1 { format!(", {scale} axis") } else { String::new() };
-            (format!("{}-{scale}", self.stem), format!("{}{axis}", self.title))
+            let how = match *scale {
+                EXCESS => ", excess over full".to_owned(),
+                _ if self.drawings.len() > 1 => format!(", {scale} axis"),
+                _ => String::new(),
+            };
+            (format!("{}-{scale}", self.stem), format!("{}{how}", self.title))
         };
         let of_maps = self.maps.iter().map(|_| (self.stem.clone(), self.title.clone()));
         self.drawings.iter().map(of_scale).chain(of_maps).collect()

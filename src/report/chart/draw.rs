@@ -62,11 +62,15 @@ impl Chart {
             Some(Reference::Level(value)) if self.values.contains(value) => Some(value),
             _ => None,
         };
-        let full_label = level.map(|value| self.quantity.show(value)).unwrap_or_default();
+        // No chart has both.
+        let level_label = match self.limit {
+            Some(limit) => format!("{limit:.3}"),
+            None => level.map(|value| self.quantity.show(value)).unwrap_or_default(),
+        };
         let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, TICK)).fold(0.0, f64::max);
         let plot = Plot {
             left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
-            right: corner.0 + width - font::width(&full_label, SMALL) - 8.0,
+            right: corner.0 + width - font::width(&level_label, SMALL) - 8.0,
             top: corner.1 + title::room(heading.len()),
             bottom: corner.1 + title::room(heading.len()) + plot_height,
         };
@@ -88,10 +92,14 @@ impl Chart {
         scene.group("data-policy=\"full\"", |scene| {
             self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
             if let Some(value) = level {
-                scene.text((plot.right + 4.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
+                scene.text((plot.right + 4.5, self.y(plot, value)), &level_label, SMALL, BLACK, Across::Left);
             }
             self.draw_full_points(scene, plot);
         });
+        if let Some(limit) = self.limit {
+            self.draw_reference(scene, plot, Some(&Reference::Level(limit)), Stroke::Limit);
+            scene.text((plot.right + 4.5, self.y(plot, limit)), &level_label, SMALL, BLACK, Across::Left);
+        }
         let mut lines: Vec<(&Line, &Vec<Place>)> = self.lines.iter().zip(&places).collect();
         lines.sort_by_key(|(line, _)| series_style::is_of_the_paper(&line.policy));
         for (line, places) in lines {
@@ -177,9 +185,12 @@ impl Chart {
     fn draw_band(&self, scene: &mut Scene, plot: Plot, (line, places): (&Line, &[Place]), styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
         // A logarithmic axis has no zero; the band then ends at the frame.
-        let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
+        let y = |value: f64| match self.y(plot, value) {
+            y if y.is_finite() && !self.is_excess => y,
+            y => y.min(plot.bottom),
+        };
         let banded = line.spots.iter().zip(places).filter_map(|(spot, place)| Some((spot, place, spot.band?)));
-        let banded: Vec<_> = banded.filter(|(_, place, _)| place.at.1.is_finite()).collect();
+        let banded: Vec<_> = banded.collect();
         let highs = banded.iter().map(|(_, place, (_, high))| (place.at.0, y(*high)));
         let lows = banded.iter().map(|(_, place, (low, _))| (place.at.0, y(*low)));
         let outline: Vec<Spot> = lows.chain(highs.rev()).collect();

@@ -2,6 +2,7 @@
 //!
 //! Charts are those of the files. Both scales are in the page and the style sheet shows one.
 
+use indexmap::IndexSet;
 use maud::{Markup, PreEscaped, html};
 
 use super::super::chart::{self, Chart, Entry, Shown, Stroke};
@@ -38,15 +39,15 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
             (legend(charts, styles))
             figcaption {
                 (capital(&escape::plain(&figure.title))) "."
-                @if charts.iter().any(Chart::has_bands) {
-                    " Bands: 95 % interval"
-                    @if charts.iter().all(|chart| chart.paired) { " of the difference to full" }
-                    "."
-                }
-                @if charts.iter().any(Chart::has_neighbours) { " Markers at one place stand side by side." }
+                @for note in notes(figure) { " " (capital(&note)) "." }
             }
         }
     }
+}
+
+/// What is to be said of any of its charts, once.
+fn notes(figure: &Figure) -> IndexSet<String> {
+    figure.drawings.iter().flat_map(|(_, charts)| chart::notes(charts)).collect()
 }
 
 fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bool) -> Markup {
