@@ -227,6 +227,18 @@ mod tests {
     }
 
     #[test]
+    fn an_axis_that_begins_at_a_value_ends_above_the_largest() {
+        let axis = Axis::above(0.005, &[0.01, 2.0, 0.001, -1.0, 0.0, f64::INFINITY]);
+        assert!((axis.lowest() - 0.005).abs() < 1e-12 && axis.share(0.005).abs() < 1e-12);
+        assert_eq!(labels(&axis), ["0.01", "0.03", "0.1", "0.3", "1"]);
+        assert!(axis.contains(2.0) && !axis.contains(3.0) && !axis.contains(0.0049));
+        // Zero and what is less are below everything.
+        assert_eq!([0.0, -1.0].map(|value| axis.share(value)), [f64::NEG_INFINITY; 2]);
+        let least = Axis::above(0.0001, &[0.00011]);
+        assert!(least.low < least.high && least.contains(0.00011));
+    }
+
+    #[test]
     fn bands_have_room_on_the_axis_but_not_most_of_it() {
         let bands = [(10.0, (9.0, 13.0)), (20.0, (5.0, 90.0)), (99.0, (98.0, 100.0))];
         // Values from 10 to 20 leave 5 on either side; 99 is not shown, and neither is its band.

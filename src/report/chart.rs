@@ -62,7 +62,7 @@ pub(crate) struct Chart {
     pub(crate) paired: bool,
     /// A distance to the full cache that the paper calls small, on the value axis.
     limit: Option<f64>,
-    /// Whether the values are the excess over the full cache. What has no place on the axis is then marked at its lower edge.
+    /// Whether the values are the excess over the full cache. What is below the axis is then drawn at its lower edge.
     is_excess: bool,
     scale: Scale,
     /// What others measured, for comparison.

@@ -228,11 +228,11 @@ impl Figure {
     /// What is drawn in those files, in the same order.
     pub(crate) fn scenes(&self, styles: &SeriesStyles) -> Vec<Scene> {
         let of_maps = self.maps.iter().map(|maps| maps.scene(&self.title));
-        self.drawings.iter().map(|(_, charts)| self.scene(charts, styles)).chain(of_maps).collect()
-    }
-
-    fn scene(&self, charts: &[Chart], styles: &SeriesStyles) -> Scene {
-        Page::usual(charts.len()).curves(&self.title, charts, styles, self.subject.as_deref())
+        let titles = self.files().into_iter().map(|(_, title)| title);
+        let scene = |((_, charts), title): (&(&str, Vec<Chart>), String)| {
+            Page::usual(charts.len()).curves(&title, charts, styles, self.subject.as_deref())
+        };
+        self.drawings.iter().zip(titles).map(scene).chain(of_maps).collect()
     }
 }
 
@@ -260,11 +260,14 @@ mod tests {
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
         let figure = figures.single[0].as_ref().unwrap();
-        let [linear, log] = &figure.drawings[..] else { panic!("two scales expected") };
-        let (linear, log) = (figure.scene(&linear.1, &styles), figure.scene(&log.1, &styles));
+        let [linear, log, excess] = &figure.scenes(&styles)[..] else {
+            panic!("two scales and the excess expected")
+        };
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
-        assert!(has(&linear, "window (off scale)"), "{:?}", texts(&linear));
-        assert!(has(&log, "window") && has(&log, "5.00"), "{:?}", texts(&log));
+        assert!(has(linear, "window (off scale)"), "{:?}", texts(linear));
+        assert!(has(log, "window") && has(log, "5.00"), "{:?}", texts(log));
+        // ln(900 / 5) = 5.2 is on the axis of the excess.
+        assert!(has(excess, "window") && has(excess, "5"), "{:?}", texts(excess));
         assert!(figures.combined.is_empty());
     }
 
@@ -277,12 +280,11 @@ mod tests {
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
-        let figure = figures.single[0].as_ref().unwrap();
-        let scene = figure.scene(&figure.drawings[1].1, &styles);
+        let scene = &figures.single[0].as_ref().unwrap().scenes(&styles)[1];
         let placed = texts(&scene);
         assert!(placed.len() > 25);
         for text in placed {
-            assert!(text.is_inside(&scene), "{text:?} is outside {} x {}", scene.width, scene.height);
+            assert!(text.is_inside(scene), "{text:?} is outside {} x {}", scene.width, scene.height);
         }
         // No coordinate of a line or an area is outside either.
         let svg = scene.svg();
@@ -294,6 +296,27 @@ mod tests {
                 assert!((0..=i64::from(width)).contains(&x) && (0..=i64::from(height)).contains(&y), "{path}");
             }
         }
+    }
+
+    #[test]
+    fn the_excess_follows_the_perplexity_in_files_named_like_its() {
+        let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
+        let one = [full, line("tova", &[(8, 8.0), (16, 6.0)])].concat();
+        let other = one.iter().map(|row| Row {
+            model: "b/other".into(),
+            cell: row.cell.to_uppercase().into(),
+            ..row.clone()
+        });
+        let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()));
+        let stem = "perplexity-llama-2-7b-hf-pg19";
+        let title = "Perplexity of Llama-2-7b-hf on pg19, by cache size";
+        let expected = [("linear", ", linear axis"), ("log", ", log axis"), ("excess", ", excess over full")];
+        let expected = expected.map(|(end, how)| (format!("{stem}-{end}"), format!("{title}{how}")));
+        assert_eq!(figures.single[0].as_ref().unwrap().files(), expected);
+        // Models that were measured alike are beside one another on one axis.
+        let [together] = &figures.combined[..] else { panic!("one figure expected") };
+        let files: Vec<String> = together.files().into_iter().map(|(stem, _)| stem).collect();
+        assert_eq!(files, ["perplexity-all-linear", "perplexity-all-log", "perplexity-all-excess"]);
     }
 
     #[test]

@@ -266,7 +266,13 @@ mod tests {
             names.iter().filter(|name| name.starts_with("figures/top1-agreement")).collect();
         assert!(!of_agreement.is_empty() && of_agreement.iter().all(|name| !name.contains("-log")), "{names:?}");
         let report = read(&out.join("report.md"));
-        for part in ["| tova | **9.5", "(figures/perplexity-all-linear.svg)", "#### Recall (%) by distance"] {
+        assert!(names.contains(&"figures/perplexity-yi-6b-pg19-excess.png".to_owned()), "{names:?}");
+        for part in [
+            "| tova | **9.5",
+            "(figures/perplexity-all-linear.svg)",
+            "(figures/perplexity-all-excess.svg)",
+            "#### Recall (%) by distance",
+        ] {
             assert!(report.contains(part), "{part}: {report}");
         }
         // Chance is a line of charts and has no table.

@@ -14,6 +14,8 @@ const TICK: f64 = 6.0;
 /// Of the circle around a point that shows its tooltip.
 const TARGET_RADIUS: f64 = 4.8;
 
+const FEW_BANDS: usize = 4;
+
 /// The rectangle between the axes, in points.
 #[derive(Clone, Copy)]
 pub(crate) struct Plot {
@@ -114,7 +116,8 @@ impl Chart {
     }
 
     pub(crate) fn y(&self, plot: Plot, value: f64) -> f64 {
-        plot.bottom - (plot.bottom - plot.top) * self.values.share(value)
+        let y = plot.bottom - (plot.bottom - plot.top) * self.values.share(value);
+        if self.is_excess { y.min(plot.bottom) } else { y }
     }
 
     /// Grid lines, so that a value can be read across the plot.
@@ -185,23 +188,22 @@ impl Chart {
     fn draw_band(&self, scene: &mut Scene, plot: Plot, (line, places): (&Line, &[Place]), styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
         // A logarithmic axis has no zero; the band then ends at the frame.
-        let y = |value: f64| match self.y(plot, value) {
-            y if y.is_finite() && !self.is_excess => y,
-            y => y.min(plot.bottom),
-        };
+        let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
         let banded = line.spots.iter().zip(places).filter_map(|(spot, place)| Some((spot, place, spot.band?)));
-        let banded: Vec<_> = banded.collect();
+        let banded: Vec<_> = banded.filter(|(_, place, _)| place.at.1.is_finite()).collect();
         let highs = banded.iter().map(|(_, place, (_, high))| (place.at.0, y(*high)));
         let lows = banded.iter().map(|(_, place, (low, _))| (place.at.0, y(*low)));
         let outline: Vec<Spot> = lows.chain(highs.rev()).collect();
         if outline.is_empty() {
             return;
         }
+        // Of many, in the same place, each must be seen through the others.
+        let opacity = if self.lines.len() > FEW_BANDS { 0.1 } else { 0.18 };
         scene.group(&format!("class=\"{}\" {}", style.class(), of_policy(line)), |scene| {
             match outline[..] {
                 // One point alone has no area: a bar shows its interval.
                 [low, high] => plot.stroke(scene, "bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
-                _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), 0.18),
+                _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), opacity),
             }
             for (spot, place, (low, high)) in &banded {
                 let is_shown = self.values.contains(spot.point.estimate.value);
@@ -221,7 +223,8 @@ impl Chart {
             plot.stroke(scene, class, &places.iter().map(|place| place.at).collect::<Vec<_>>(), pen);
             for (spot, place) in line.spots.iter().zip(places).filter(|(_, place)| !place.at.1.is_nan()) {
                 let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
-                let cut = plot.beyond(place.at.1);
+                let is_below = self.is_excess && spot.point.estimate.value < self.values.lowest();
+                let cut = if is_below { Some((plot.bottom, 1.0)) } else { plot.beyond(place.at.1) };
                 let at = (place.at.0, cut.map_or(place.at.1, |(border, _)| border));
                 scene.group(&format!("class=\"pt\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
                     scene.tooltip(at, TARGET_RADIUS, &self.tooltip_of(spot, &place.beside));

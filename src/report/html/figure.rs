@@ -27,10 +27,10 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
     let alone = charts.len() == 1;
     html! {
         figure.figure.both[figure.drawings.len() > 1] {
-            @for (scale, charts) in &figure.drawings {
+            @for ((scale, charts), (_, title)) in figure.drawings.iter().zip(figure.files()) {
                 div class={ "scale " (scale) } {
                     div.charts.alone[alone] {
-                        @for chart in charts { (one(chart, styles, &figure.title, scale, alone)) }
+                        @for chart in charts { (one(chart, styles, &title, alone)) }
                     }
                     @let missing = off_scale(charts, styles);
                     @if !missing.is_empty() { p.about { "Off this axis: " (missing) "." } }
@@ -50,8 +50,8 @@ fn notes(figure: &Figure) -> IndexSet<String> {
     figure.drawings.iter().flat_map(|(_, charts)| chart::notes(charts)).collect()
 }
 
-fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bool) -> Markup {
-    let label = format!("{title}, {scale} axis; {}", chart.title);
+fn one(chart: &Chart, styles: &SeriesStyles, title: &str, alone: bool) -> Markup {
+    let label = format!("{title}; {}", chart.title);
     let (width, plot) = if alone { ALONE } else { AMONG };
     let mut scene = Scene::new(title, width);
     scene.height = Chart::height(plot, 1);
