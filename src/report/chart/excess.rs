@@ -11,19 +11,20 @@ use super::Chart;
 /// Axes begin here at the lowest: 0.01 % of perplexity.
 const LEAST: f64 = 1e-4;
 
-/// The excess of panels, each with its title, on one axis; `None` where it is known of no policy, or nowhere above the least.
+/// The excess of those panels that have a full cache, each with its title, on one axis; `None` where it is nowhere above the
+/// least.
 pub(crate) fn charts(panels: &[(&Panel, String)]) -> Option<Vec<Chart>> {
-    let all: Option<Vec<Panel>> = panels.iter().map(|(panel, _)| excess(panel)).collect();
-    let all = all?;
-    let axis = axis(&all)?;
-    let chart = |(excess, (panel, title)): (Panel, &(&Panel, String))| Chart {
+    let all = panels.iter().filter_map(|(panel, title)| Some((excess(panel)?, limit(panel), title)));
+    let all: Vec<(Panel, Option<f64>, &String)> = all.collect();
+    let axis = axis(all.iter().flat_map(|(excess, ..)| &excess.points))?;
+    let chart = |(excess, limit, title): &(Panel, Option<f64>, &String)| Chart {
         values: axis.clone(),
         paired: true,
-        limit: limit(panel).filter(|limit| axis.contains(*limit)),
+        limit: limit.filter(|limit| axis.contains(*limit)),
         is_excess: true,
-        ..Chart::by_size(&excess, title.clone(), Scale::Log)
+        ..Chart::by_size(excess, title.to_string(), Scale::Log)
     };
-    Some(all.into_iter().zip(panels).map(chart).collect())
+    Some(all.iter().map(chart).collect())
 }
 
 /// A panel with what each point is above the full cache as its value.
@@ -38,11 +39,11 @@ fn excess(panel: &Panel) -> Option<Panel> {
 }
 
 /// An axis for all values above its lower edge, and the intervals around them.
-fn axis(panels: &[Panel]) -> Option<Axis> {
-    let estimates = || panels.iter().flat_map(|panel| &panel.points).map(|point| point.estimate);
-    let values = estimates().map(|estimate| estimate.value);
-    let highs = estimates().filter_map(|estimate| Some(estimate.interval?.high));
-    let told_apart = estimates().filter(|estimate| estimate.interval.is_some_and(|interval| interval.low > 0.0));
+fn axis<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> Option<Axis> {
+    let estimates = points.map(|point| point.estimate);
+    let values = estimates.clone().map(|estimate| estimate.value);
+    let highs = estimates.clone().filter_map(|estimate| Some(estimate.interval?.high));
+    let told_apart = estimates.filter(|estimate| estimate.interval.is_some_and(|interval| interval.low > 0.0));
     let smallest = told_apart.map(|estimate| estimate.value).reduce(f64::min);
     let positive = values.clone().filter(|value| *value > 0.0);
     let smallest = smallest.or_else(|| positive.reduce(f64::min))?;

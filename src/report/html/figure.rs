@@ -1,6 +1,7 @@
 //! A figure of the page: one or several charts, linear and logarithmic, their legend and what is to be said of them.
 //!
-//! Charts are those of the files. Both scales are in the page and the style sheet shows one.
+//! Charts are those of the files. Both scales are in the page and the style sheet shows one; the excess over the full cache is
+//! below them.
 
 use indexmap::IndexSet;
 use maud::{Markup, PreEscaped, html};
