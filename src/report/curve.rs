@@ -1,6 +1,6 @@
 //! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3, each linear,
-//! logarithmic and as excess over the full cache; recall by distance and the running average over long texts, a chart for each cache size; needles found by
-//! length and depth, a map for each policy and cache size.
+//! logarithmic and as excess over the full cache; recall by distance and the running average over long texts, a chart for
+//! each cache size; needles found by length and depth, a map for each policy and cache size.
 //!
 //! Decides which charts are on one figure and where the legend is (below, where it cannot cover data), and names files.
 
