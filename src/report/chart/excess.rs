@@ -69,7 +69,7 @@ pub(super) fn notes(charts: &[Chart]) -> Vec<String> {
     let Some(first) = charts.iter().find(|chart| chart.is_excess) else { return Vec::new() };
     let mut notes = vec!["the excess is ln(perplexity / the full cache's): 0.01 nats is 1 %".to_owned()];
     if let Some(limit) = first.limit {
-        notes.push(format!("thin dashed line: {limit:.3} nats, which is 0.4 at the paper's 7.16"));
+        notes.push(format!("thin dashed line: {limit:.3} nats, which is 0.4 at the paper's perplexity of 7.16"));
     }
     let edge = first.values.lowest();
     let values = charts.iter().flat_map(|chart| &chart.lines).flat_map(|line| &line.spots);
