@@ -80,6 +80,8 @@ pub struct Metric {
     pub range: Option<(f64, f64)>,
     /// The beginning of figures' file names, where it is not the id.
     pub stem: Option<&'static str>,
+    /// What the likelihood of a perplexity is per, where policies score the same tokens as the full cache.
+    pub per: Option<&'static str>,
     /// The title of its figures, with `{model}` and `{data}`, where `perplexity of {model} on {data}` would read oddly.
     pub title: Option<&'static str>,
     properties: &'static [Property],
@@ -95,8 +97,8 @@ const BY_FIRST_WORDS: &str = "the document's first words";
 
 /// All metrics but those of guesses, which are in [`Metric::guess`].
 pub static METRICS: &[Metric] = &[
-    new("nll", "perplexity", Lower, Perplexity).stem("perplexity"),
-    new("nll_word", "word-level perplexity", Lower, Perplexity).stem("word-perplexity"),
+    new("nll", "perplexity", Lower, Perplexity).stem("perplexity").per("token"),
+    new("nll_word", "word-level perplexity", Lower, Perplexity).stem("word-perplexity").per("word"),
     new("kl_to_full", "KL to full (nats)", Lower, Mean)
         .with(&[NoDifference])
         .title("KL divergence from full, {model} on {data}"),
@@ -166,7 +168,18 @@ pub const GEOMETRIC_MEANS: [(&str, [&str; 3]); 2] = [
 
 const fn new(id: &'static str, label: &'static str, better: Better, pooling: Pooling) -> Metric {
     let (id, label) = (Cow::Borrowed(id), Cow::Borrowed(label));
-    Metric { id, label, better, pooling, guess: None, range: None, stem: None, title: None, properties: &[] }
+    Metric {
+        id,
+        label,
+        better,
+        pooling,
+        guess: None,
+        range: None,
+        stem: None,
+        per: None,
+        title: None,
+        properties: &[],
+    }
 }
 
 impl Metric {
@@ -218,6 +231,12 @@ impl Metric {
         }
     }
 
+    /// How far a perplexity is above the full cache's, in nats, as a metric.
+    pub fn excess(&self) -> Option<Metric> {
+        let label = format!("excess over full (nats/{})", self.per?);
+        Some(Metric { id: self.id.clone(), label: label.into(), ..new("", "", Lower, Mean) })
+    }
+
     const fn guess(mut self, metric: &'static str, by: &'static str) -> Metric {
         self.guess = Some(Guess { metric, by });
         self
@@ -230,6 +249,11 @@ impl Metric {
 
     const fn stem(mut self, stem: &'static str) -> Metric {
         self.stem = Some(stem);
+        self
+    }
+
+    const fn per(mut self, per: &'static str) -> Metric {
+        self.per = Some(per);
         self
     }
 

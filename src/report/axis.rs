@@ -17,7 +17,12 @@ impl Scale {
     }
 
     fn along(self, value: f64) -> f64 {
-        if self == Self::Log { value.ln() } else { value }
+        match self {
+            Self::Linear => value,
+            // What has no logarithm is below every value.
+            Self::Log if value <= 0.0 => f64::NEG_INFINITY,
+            Self::Log => value.ln(),
+        }
     }
 
     fn back(self, along: f64) -> f64 {
@@ -66,9 +71,22 @@ impl Axis {
         Self { scale, low, high, ticks }
     }
 
+    /// A logarithmic axis that begins at `edge` and has room for what is above it.
+    pub(crate) fn above(edge: f64, values: &[f64]) -> Self {
+        let values = values.iter().copied().filter(|value| value.is_finite() && *value > edge);
+        let (low, high) = ends(&values.chain([edge]).collect::<Vec<_>>(), Scale::Log);
+        let high = high + 0.06 * (high - low);
+        Self { scale: Scale::Log, low, high, ticks: ticks(edge, high.exp(), Scale::Log) }
+    }
+
     /// 0 at the low end, 1 at the high end, and beyond for what is outside.
     pub(crate) fn share(&self, value: f64) -> f64 {
         (self.scale.along(value) - self.low) / (self.high - self.low)
+    }
+
+    /// The value at the low end.
+    pub(crate) fn lowest(&self) -> f64 {
+        self.scale.back(self.low)
     }
 
     pub(crate) fn contains(&self, value: f64) -> bool {
@@ -133,7 +151,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
 }
 
 /// A tick's label: the shortest that is exact for round numbers; 2e7 where there would be too many zeros to count.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     // Steps such as 0.1 add up to 0.30000000000000004.
     let rounded: f64 = format!("{value:.9e}").parse().unwrap_or(value);
     match rounded.abs() {
@@ -170,7 +188,6 @@ pub(crate) fn with_bands(
     let most = if high > low { 0.5 * (high - low) } else { f64::INFINITY };
     let is_shown = |value: f64| scale.has(value) && (low..=high).contains(&scale.along(value));
     for (_, (from, to)) in bands.filter(|(value, _)| is_shown(*value)) {
-        // The logarithm of what is below zero is no number, and `max` then takes the other one.
         values.push(scale.back(scale.along(from).max(low - most)));
         values.push(scale.back(scale.along(to).min(high + most)));
     }
@@ -207,6 +224,18 @@ mod tests {
         let at = [64.0, 128.0, 256.0].map(|size| axis.share(size));
         assert!((at[1] - 0.5).abs() < 1e-12 && (at[0] + at[2] - 1.0).abs() < 1e-12);
         assert!(Axis::of_sizes(&[100]).contains(100.0));
+    }
+
+    #[test]
+    fn an_axis_that_begins_at_a_value_ends_above_the_largest() {
+        let axis = Axis::above(0.005, &[0.01, 2.0, 0.001, -1.0, 0.0, f64::INFINITY]);
+        assert!((axis.lowest() - 0.005).abs() < 1e-12 && axis.share(0.005).abs() < 1e-12);
+        assert_eq!(labels(&axis), ["0.01", "0.03", "0.1", "0.3", "1"]);
+        assert!(axis.contains(2.0) && !axis.contains(3.0) && !axis.contains(0.0049));
+        // Zero and what is less are below everything.
+        assert_eq!([0.0, -1.0].map(|value| axis.share(value)), [f64::NEG_INFINITY; 2]);
+        let least = Axis::above(0.0001, &[0.00011]);
+        assert!(least.low < least.high && least.contains(0.00011));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod clip;
 mod draw;
+pub(crate) mod excess;
 mod legend;
 mod place;
 mod printed;
@@ -59,6 +60,10 @@ pub(crate) struct Chart {
     pub(crate) chance: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
     pub(crate) paired: bool,
+    /// A distance to the full cache that the paper calls small, on the value axis.
+    limit: Option<f64>,
+    /// Whether the values are the excess over the full cache. What is below the axis is then drawn at its lower edge.
+    is_excess: bool,
     scale: Scale,
     /// What others measured, for comparison.
     printed: Option<Printed>,
@@ -126,6 +131,8 @@ impl Chart {
             full_point: None,
             chance,
             paired,
+            limit: None,
+            is_excess: false,
             scale,
             printed: None,
         }
@@ -147,6 +154,7 @@ impl Chart {
         let inside = line.spots.iter().filter(|spot| self.values.contains(spot.point.estimate.value)).count();
         match inside {
             _ if line.spots.is_empty() => None,
+            _ if self.is_excess => Some(Shown::All),
             0 => Some(Shown::Nothing),
             n if n < line.spots.len() => Some(Shown::Part),
             _ => Some(Shown::All),
@@ -154,9 +162,20 @@ impl Chart {
     }
 
     /// Whether any point has a band.
-    pub(crate) fn has_bands(&self) -> bool {
+    fn has_bands(&self) -> bool {
         self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
     }
+}
+
+/// What is to be said below charts, in sentences without full stops.
+pub(crate) fn notes(charts: &[Chart]) -> Vec<String> {
+    let bands = match charts.iter().all(|chart| chart.paired) {
+        true => "bands: 95 % intervals of the difference to full",
+        false => "bands: 95 % intervals",
+    };
+    let bands = charts.iter().any(Chart::has_bands).then_some(bands);
+    let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");
+    bands.into_iter().chain(beside).map(str::to_owned).chain(excess::notes(charts)).collect()
 }
 
 /// The values that an axis is to show, and the bands around them as far as there is room.

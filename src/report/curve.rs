@@ -1,6 +1,6 @@
-//! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3, each linear and
-//! logarithmic; recall by distance and the running average over long texts, a chart for each cache size; needles found by
-//! length and depth, a map for each policy and cache size.
+//! The figures: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3, each linear,
+//! logarithmic and as excess over the full cache; recall by distance and the running average over long texts, a chart for
+//! each cache size; needles found by length and depth, a map for each policy and cache size.
 //!
 //! Decides which charts are on one figure and where the legend is (below, where it cannot cover data), and names files.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::axis::Scale;
 use super::breakdown::{self, Breakdown};
-use super::chart::{self, Chart, MARGIN, Shown, Stroke};
+use super::chart::{self, Chart, MARGIN, Shown, Stroke, excess};
 use super::needle_map::NeedleMaps;
 use super::points::{self, Panel};
 use super::scene::Scene;
@@ -26,6 +26,7 @@ const MOST_ABREAST: usize = 3;
 const MOST_TOGETHER: usize = 12;
 /// The end of a file name.
 const LINEAR: &str = "linear";
+const EXCESS: &str = "excess";
 const BY_DISTANCE: &str = "-by-distance";
 const BY_LENGTH_AND_DEPTH: &str = "-by-length-and-depth";
 const RUNNING: &str = "-running";
@@ -65,13 +66,7 @@ impl Page {
         };
         let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
         let legend = chart::legend(charts, styles).into_iter().map(named).collect();
-        let bands = match charts.iter().all(|chart| chart.paired) {
-            true => "bands: 95 % intervals of the difference to full",
-            false => "bands: 95 % intervals",
-        };
-        let bands = charts.iter().any(Chart::has_bands).then_some(bands);
-        let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");
-        let caption: Vec<&str> = subject.into_iter().chain(bands).chain(beside).collect();
+        let caption: Vec<String> = subject.map(str::to_owned).into_iter().chain(chart::notes(charts)).collect();
         self.scene(title, charts, styles, legend, &caption.join("; "))
     }
 
@@ -117,7 +112,7 @@ pub(crate) struct Figure {
     /// The file name without `-linear.svg` and its like.
     pub(crate) stem: String,
     pub(crate) title: String,
-    /// The same with one scale or another, and the ends of the file names.
+    /// The same with one scale or another, or as excess over the full cache, and the ends of the file names.
     pub(crate) drawings: Vec<(&'static str, Vec<Chart>)>,
     /// Instead of charts: the needles found by length and depth.
     pub(crate) maps: Option<NeedleMaps>,
@@ -212,14 +207,19 @@ impl Figure {
             scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
                 (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
             });
-        Figure { stem, title, drawings: drawings.collect(), maps: None, subject: None }
+        let excess = excess::charts(panels).map(|charts| (EXCESS, charts));
+        Figure { stem, title, drawings: drawings.chain(excess).collect(), maps: None, subject: None }
     }
 
     /// Its files without their endings, and what each shows.
     pub(crate) fn files(&self) -> Vec<(String, String)> {
         let of_scale = |(scale, _): &(&str, Vec<Chart>)| {
-            let axis = if self.drawings.len() > 1 { format!(", {scale} axis") } else { String::new() };
-            (format!("{}-{scale}", self.stem), format!("{}{axis}", self.title))
+            let how = match *scale {
+                EXCESS => ", excess over full".to_owned(),
+                _ if self.drawings.len() > 1 => format!(", {scale} axis"),
+                _ => String::new(),
+            };
+            (format!("{}-{scale}", self.stem), format!("{}{how}", self.title))
         };
         let of_maps = self.maps.iter().map(|_| (self.stem.clone(), self.title.clone()));
         self.drawings.iter().map(of_scale).chain(of_maps).collect()
@@ -228,11 +228,11 @@ impl Figure {
     /// What is drawn in those files, in the same order.
     pub(crate) fn scenes(&self, styles: &SeriesStyles) -> Vec<Scene> {
         let of_maps = self.maps.iter().map(|maps| maps.scene(&self.title));
-        self.drawings.iter().map(|(_, charts)| self.scene(charts, styles)).chain(of_maps).collect()
-    }
-
-    fn scene(&self, charts: &[Chart], styles: &SeriesStyles) -> Scene {
-        Page::usual(charts.len()).curves(&self.title, charts, styles, self.subject.as_deref())
+        let titles = self.files().into_iter().map(|(_, title)| title);
+        let scene = |((_, charts), title): (&(&str, Vec<Chart>), String)| {
+            Page::usual(charts.len()).curves(&title, charts, styles, self.subject.as_deref())
+        };
+        self.drawings.iter().zip(titles).map(scene).chain(of_maps).collect()
     }
 }
 
@@ -260,11 +260,14 @@ mod tests {
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
         let figure = figures.single[0].as_ref().unwrap();
-        let [linear, log] = &figure.drawings[..] else { panic!("two scales expected") };
-        let (linear, log) = (figure.scene(&linear.1, &styles), figure.scene(&log.1, &styles));
+        let [linear, log, excess] = &figure.scenes(&styles)[..] else {
+            panic!("two scales and the excess expected")
+        };
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
-        assert!(has(&linear, "window (off scale)"), "{:?}", texts(&linear));
-        assert!(has(&log, "window") && has(&log, "5.00"), "{:?}", texts(&log));
+        assert!(has(linear, "window (off scale)"), "{:?}", texts(linear));
+        assert!(has(log, "window") && has(log, "5.00"), "{:?}", texts(log));
+        // ln(900 / 5) = 5.2 is on the axis of the excess.
+        assert!(has(excess, "window") && has(excess, "5"), "{:?}", texts(excess));
         assert!(figures.combined.is_empty());
     }
 
@@ -277,12 +280,11 @@ mod tests {
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
-        let figure = figures.single[0].as_ref().unwrap();
-        let scene = figure.scene(&figure.drawings[1].1, &styles);
+        let scene = &figures.single[0].as_ref().unwrap().scenes(&styles)[1];
         let placed = texts(&scene);
         assert!(placed.len() > 25);
         for text in placed {
-            assert!(text.is_inside(&scene), "{text:?} is outside {} x {}", scene.width, scene.height);
+            assert!(text.is_inside(scene), "{text:?} is outside {} x {}", scene.width, scene.height);
         }
         // No coordinate of a line or an area is outside either.
         let svg = scene.svg();
@@ -294,6 +296,27 @@ mod tests {
                 assert!((0..=i64::from(width)).contains(&x) && (0..=i64::from(height)).contains(&y), "{path}");
             }
         }
+    }
+
+    #[test]
+    fn the_excess_follows_the_perplexity_in_files_named_like_its() {
+        let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
+        let one = [full, line("tova", &[(8, 8.0), (16, 6.0)])].concat();
+        let other = one.iter().map(|row| Row {
+            model: "b/other".into(),
+            cell: row.cell.to_uppercase().into(),
+            ..row.clone()
+        });
+        let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()));
+        let stem = "perplexity-llama-2-7b-hf-pg19";
+        let title = "Perplexity of Llama-2-7b-hf on pg19, by cache size";
+        let expected = [("linear", ", linear axis"), ("log", ", log axis"), ("excess", ", excess over full")];
+        let expected = expected.map(|(end, how)| (format!("{stem}-{end}"), format!("{title}{how}")));
+        assert_eq!(figures.single[0].as_ref().unwrap().files(), expected);
+        // Models that were measured alike are beside one another on one axis.
+        let [together] = &figures.combined[..] else { panic!("one figure expected") };
+        let files: Vec<String> = together.files().into_iter().map(|(stem, _)| stem).collect();
+        assert_eq!(files, ["perplexity-all-linear", "perplexity-all-log", "perplexity-all-excess"]);
     }
 
     #[test]

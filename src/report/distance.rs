@@ -122,6 +122,11 @@ pub(super) struct Limit {
 const ROUNDING: f64 = 1e-9;
 
 impl Limit {
+    /// In nats; `None` where it is in the unit shown.
+    pub(super) fn nats(self) -> Option<f64> {
+        self.in_nats.then_some(self.amount)
+    }
+
     /// Whether a loss is no more than the distance.
     pub(super) fn allows(&self, loss: f64) -> bool {
         loss <= self.amount + ROUNDING

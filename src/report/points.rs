@@ -223,9 +223,10 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
             weight: own.weight,
             complete: cell.sums.samples.len() == samples,
         };
-        notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights)), samples));
+        notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights))));
         points.push(point);
     }
+    notes.extend(unfinished(&points, samples));
     let clusters = pool.clusters.len();
     // Repeats are not texts: their spread is shown as it is.
     if !metric.is_timed() {
@@ -239,16 +240,28 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
     Panel { length, key, metric, slice, chance: None, above_chance: None, points, pairs, samples, clusters, notes }
 }
 
+/// Points without all samples, of which there are many while a run goes on.
+fn unfinished(points: &[Point], samples: usize) -> Option<String> {
+    const MOST_NAMED: usize = 4;
+    let unfinished: Vec<&Point> = points.iter().filter(|point| !point.complete).collect();
+    let named = unfinished.iter().take(MOST_NAMED);
+    let named = named.map(|point| format!("{} has {}", place(&point.policy, point.cache_size), point.samples));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match unfinished.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more have fewer"),
+    };
+    (!unfinished.is_empty()).then(|| {
+        format!(
+            "of {samples} samples {named}{more}: these do not compare with the others, but their differences to full do"
+        )
+    })
+}
+
 /// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.
-fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>, samples: usize) -> Vec<String> {
+fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>) -> Vec<String> {
     let at = place(&point.policy, point.cache_size);
     let mut warnings = Vec::new();
-    if !point.complete {
-        warnings.push(format!(
-            "{at}: {} of {samples} samples, so it does not compare with the others; its difference to full does",
-            point.samples
-        ));
-    }
     if !point.estimate.value.is_finite() {
         warnings.push(format!("{at}: the value is not finite"));
     }
@@ -389,7 +402,7 @@ mod tests {
                 changed(two_books(), |row| row.cluster = "a".into()),
                 "no intervals: all samples come from one cluster",
             ),
-            (with("h2o", &[("b", 5.0, 2.0)]), "h2o at 64: 1 of 2 samples"),
+            (with("h2o", &[("b", 5.0, 2.0)]), "of 2 samples h2o at 64 has 1: these do not compare"),
             (with("window", &other_weights), "window at 64: weighs samples otherwise"),
             (with("tova", &[("c", f64::NAN, 1.0)]), "tova at 64: the value is not finite"),
             (with("mine", &[("a", 0.0, 0.0), ("b", 0.0, 0.0)]), "mine at 64: nothing was scored"),

@@ -266,7 +266,13 @@ mod tests {
             names.iter().filter(|name| name.starts_with("figures/top1-agreement")).collect();
         assert!(!of_agreement.is_empty() && of_agreement.iter().all(|name| !name.contains("-log")), "{names:?}");
         let report = read(&out.join("report.md"));
-        for part in ["| tova | **9.5", "(figures/perplexity-all-linear.svg)", "#### Recall (%) by distance"] {
+        assert!(names.contains(&"figures/perplexity-yi-6b-pg19-excess.png".to_owned()), "{names:?}");
+        for part in [
+            "| tova | **9.5",
+            "(figures/perplexity-all-linear.svg)",
+            "(figures/perplexity-all-excess.svg)",
+            "#### Recall (%) by distance",
+        ] {
             assert!(report.contains(part), "{part}: {report}");
         }
         // Chance is a line of charts and has no table.
@@ -303,7 +309,8 @@ mod tests {
         let all = changed(all, |row| row.model = "../../x\u{1}<y>".into());
         let formats = vec![Format::named("svg").unwrap()];
         let written = write(&all, &Options { formats, ..Options::everything(folder.path()) }).unwrap();
-        assert_eq!(written.files.len(), 2);
+        // On a linear and on a logarithmic axis, and the excess over the full cache.
+        assert_eq!(written.files.len(), 3);
         let figures = folder.path().join("figures");
         assert!(written.files.iter().all(|file| file.parent() == Some(&figures)), "{:?}", written.files);
         let svg = read(&written.files[0]);

@@ -14,6 +14,8 @@ const TICK: f64 = 6.0;
 /// Of the circle around a point that shows its tooltip.
 const TARGET_RADIUS: f64 = 4.8;
 
+const FEW_BANDS: usize = 4;
+
 /// The rectangle between the axes, in points.
 #[derive(Clone, Copy)]
 pub(crate) struct Plot {
@@ -62,11 +64,15 @@ impl Chart {
             Some(Reference::Level(value)) if self.values.contains(value) => Some(value),
             _ => None,
         };
-        let full_label = level.map(|value| self.quantity.show(value)).unwrap_or_default();
+        // No chart has both.
+        let level_label = match self.limit {
+            Some(limit) => format!("{limit:.3}"),
+            None => level.map(|value| self.quantity.show(value)).unwrap_or_default(),
+        };
         let tick_width = self.values.ticks.iter().map(|tick| font::width(&tick.label, TICK)).fold(0.0, f64::max);
         let plot = Plot {
             left: corner.0 + if labelled { LABEL_ROOM } else { 2.0 } + tick_width + 4.0,
-            right: corner.0 + width - font::width(&full_label, SMALL) - 8.0,
+            right: corner.0 + width - font::width(&level_label, SMALL) - 8.0,
             top: corner.1 + title::room(heading.len()),
             bottom: corner.1 + title::room(heading.len()) + plot_height,
         };
@@ -88,10 +94,14 @@ impl Chart {
         scene.group("data-policy=\"full\"", |scene| {
             self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
             if let Some(value) = level {
-                scene.text((plot.right + 4.5, self.y(plot, value)), &full_label, SMALL, BLACK, Across::Left);
+                scene.text((plot.right + 4.5, self.y(plot, value)), &level_label, SMALL, BLACK, Across::Left);
             }
             self.draw_full_points(scene, plot);
         });
+        if let Some(limit) = self.limit {
+            self.draw_reference(scene, plot, Some(&Reference::Level(limit)), Stroke::Limit);
+            scene.text((plot.right + 4.5, self.y(plot, limit)), &level_label, SMALL, BLACK, Across::Left);
+        }
         let mut lines: Vec<(&Line, &Vec<Place>)> = self.lines.iter().zip(&places).collect();
         lines.sort_by_key(|(line, _)| series_style::is_of_the_paper(&line.policy));
         for (line, places) in lines {
@@ -106,7 +116,8 @@ impl Chart {
     }
 
     pub(crate) fn y(&self, plot: Plot, value: f64) -> f64 {
-        plot.bottom - (plot.bottom - plot.top) * self.values.share(value)
+        let y = plot.bottom - (plot.bottom - plot.top) * self.values.share(value);
+        if self.is_excess { y.min(plot.bottom) } else { y }
     }
 
     /// Grid lines, so that a value can be read across the plot.
@@ -186,11 +197,13 @@ impl Chart {
         if outline.is_empty() {
             return;
         }
+        // Of many, in the same place, each must be seen through the others.
+        let opacity = if self.lines.len() > FEW_BANDS { 0.1 } else { 0.18 };
         scene.group(&format!("class=\"{}\" {}", style.class(), of_policy(line)), |scene| {
             match outline[..] {
                 // One point alone has no area: a bar shows its interval.
                 [low, high] => plot.stroke(scene, "bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
-                _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), 0.18),
+                _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), opacity),
             }
             for (spot, place, (low, high)) in &banded {
                 let is_shown = self.values.contains(spot.point.estimate.value);
@@ -210,7 +223,8 @@ impl Chart {
             plot.stroke(scene, class, &places.iter().map(|place| place.at).collect::<Vec<_>>(), pen);
             for (spot, place) in line.spots.iter().zip(places).filter(|(_, place)| !place.at.1.is_nan()) {
                 let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
-                let cut = plot.beyond(place.at.1);
+                let is_below = self.is_excess && spot.point.estimate.value < self.values.lowest();
+                let cut = if is_below { Some((plot.bottom, 1.0)) } else { plot.beyond(place.at.1) };
                 let at = (place.at.0, cut.map_or(place.at.1, |(border, _)| border));
                 scene.group(&format!("class=\"pt\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
                     scene.tooltip(at, TARGET_RADIUS, &self.tooltip_of(spot, &place.beside));

@@ -15,6 +15,7 @@ pub(crate) enum Stroke {
     Full,
     Chance,
     Printed,
+    Limit,
 }
 
 impl Stroke {
@@ -25,6 +26,7 @@ impl Stroke {
             Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
             Self::Chance => ("reference chance", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
             Self::Printed => ("printed", printed::pen()),
+            Self::Limit => ("reference limit", printed::pen()),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Chart {
 
 impl Chart {
     /// Whether any markers stand side by side where a chart has its usual size.
-    pub(crate) fn has_neighbours(&self) -> bool {
+    pub(super) fn has_neighbours(&self) -> bool {
         let usual = Plot { left: 0.0, right: 200.0, top: 0.0, bottom: 120.0 };
         self.places(usual).iter().flatten().any(|place| !place.beside.is_empty())
     }

@@ -1,7 +1,9 @@
 //! A figure of the page: one or several charts, linear and logarithmic, their legend and what is to be said of them.
 //!
-//! Charts are those of the files. Both scales are in the page and the style sheet shows one.
+//! Charts are those of the files. Both scales are in the page and the style sheet shows one; the excess over the full cache is
+//! below them.
 
+use indexmap::IndexSet;
 use maud::{Markup, PreEscaped, html};
 
 use super::super::chart::{self, Chart, Entry, Shown, Stroke};
@@ -26,10 +28,10 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
     let alone = charts.len() == 1;
     html! {
         figure.figure.both[figure.drawings.len() > 1] {
-            @for (scale, charts) in &figure.drawings {
+            @for ((scale, charts), (_, title)) in figure.drawings.iter().zip(figure.files()) {
                 div class={ "scale " (scale) } {
                     div.charts.alone[alone] {
-                        @for chart in charts { (one(chart, styles, &figure.title, scale, alone)) }
+                        @for chart in charts { (one(chart, styles, &title, alone)) }
                     }
                     @let missing = off_scale(charts, styles);
                     @if !missing.is_empty() { p.about { "Off this axis: " (missing) "." } }
@@ -38,19 +40,19 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
             (legend(charts, styles))
             figcaption {
                 (capital(&escape::plain(&figure.title))) "."
-                @if charts.iter().any(Chart::has_bands) {
-                    " Bands: 95 % interval"
-                    @if charts.iter().all(|chart| chart.paired) { " of the difference to full" }
-                    "."
-                }
-                @if charts.iter().any(Chart::has_neighbours) { " Markers at one place stand side by side." }
+                @for note in notes(figure) { " " (capital(&note)) "." }
             }
         }
     }
 }
 
-fn one(chart: &Chart, styles: &SeriesStyles, title: &str, scale: &str, alone: bool) -> Markup {
-    let label = format!("{title}, {scale} axis; {}", chart.title);
+/// What is to be said of any of its charts, once.
+fn notes(figure: &Figure) -> IndexSet<String> {
+    figure.drawings.iter().flat_map(|(_, charts)| chart::notes(charts)).collect()
+}
+
+fn one(chart: &Chart, styles: &SeriesStyles, title: &str, alone: bool) -> Markup {
+    let label = format!("{title}; {}", chart.title);
     let (width, plot) = if alone { ALONE } else { AMONG };
     let mut scene = Scene::new(title, width);
     scene.height = Chart::height(plot, 1);

@@ -176,11 +176,22 @@ fn every_curve_is_drawn_on_both_axes_with_tips() {
     let difference = format!("to full +{:.5}", h2o - full);
     assert!(titles.iter().any(|title| title.contains(&difference)), "{difference}: {titles:?}");
     // Window is far off the linear axis, where its number is at the border, and on the logarithmic one.
-    let window: Vec<&String> = titles.iter().filter(|title| title.starts_with("window with 64 entries")).collect();
+    let window: Vec<&String> =
+        titles.iter().filter(|title| title.starts_with("window with 64 entries: perplexity")).collect();
     assert!(window.len() == 2 && window[0] == window[1], "{window:?}");
     assert!(page.contains("Off this axis: window (in part)."));
     for part in [r#"class="scale linear""#, r#"class="scale log""#, r#"<path class="reference full""#] {
         assert!(page.contains(part), "{part}");
+    }
+    // Below them, whichever is shown, the excess in nats, in which window is on the axis too.
+    let (log, excess) = (page.find(r#"class="scale log""#), page.find(r#"class="scale excess""#));
+    assert!(log < excess && excess < page.find("<caption>Perplexity</caption>"), "{log:?} {excess:?}");
+    for (policy, size) in [("tova", 512), ("window", 64)] {
+        let start = format!("{policy} with {size} entries: excess over full (nats/token) ");
+        let found: Vec<&str> = titles.iter().filter_map(|title| title.strip_prefix(&start)).collect();
+        let [said] = found[..] else { panic!("one tip expected: {titles:?}") };
+        let nats: f64 = said.split_once(" (95 % interval").unwrap().0.parse().unwrap();
+        assert!((nats - (perplexity(policy, Some(size)) / full).ln()).abs() < 1e-5, "{said}");
     }
     assert!(page.matches(r#"<path class="band""#).count() >= 8);
 }
