@@ -35,7 +35,7 @@ struct Parts {
 }
 
 impl Gguf {
-    /// The tokenizer.
+    /// The tokenizer, checked against the embedding.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.read_tokenizer().map_err(|error| anyhow!("{error:#}{OTHER_TOKENIZER}"))
     }
@@ -68,7 +68,9 @@ impl Gguf {
             bos.is_some() || !adds_bos,
             "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
         );
-        Ok(Tokenizer::new(inner, bos, adds_bos, parts.adds_space))
+        let tokenizer = Tokenizer::new(inner, bos, adds_bos, parts.adds_space);
+        self.embedding_rows().map_or(Ok(()), |rows| tokenizer.check_vocabulary(rows))?;
+        Ok(tokenizer)
     }
 
     /// What a tokenizer_config.json says to a chat template.
@@ -155,9 +157,7 @@ impl Gguf {
 
     fn vocabulary(&self) -> Result<Vocabulary<'_>> {
         let tokens = self.texts("tokenizer.ggml.tokens")?;
-        if let Some(rows) =
-            self.tensors.iter().find(|tensor| tensor.name == EMBEDDING).map(|tensor| tensor.shape[0])
-        {
+        if let Some(rows) = self.embedding_rows() {
             ensure!(
                 tokens.len() <= rows,
                 "tokenizer.ggml.tokens has {} tokens, but tensor token_embd.weight has only {rows} rows: the tokenizer belongs \
@@ -191,6 +191,10 @@ impl Gguf {
         let id = integer(value).and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < tokens);
         id.map(Some)
             .with_context(|| format!("{field} is {value:?}, and tokenizer.ggml.tokens has {tokens} tokens"))
+    }
+
+    fn embedding_rows(&self) -> Option<usize> {
+        self.tensors.iter().find(|tensor| tensor.name == EMBEDDING)?.shape.first().copied()
     }
 
     fn flag(&self, name: &str) -> Option<bool> {
