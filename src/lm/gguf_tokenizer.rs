@@ -35,7 +35,7 @@ struct Parts {
 }
 
 impl Gguf {
-    /// The tokenizer.
+    /// The tokenizer, checked against the embedding.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.read_tokenizer().map_err(|error| anyhow!("{error:#}{OTHER_TOKENIZER}"))
     }
@@ -68,7 +68,9 @@ impl Gguf {
             bos.is_some() || !adds_bos,
             "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
         );
-        Ok(Tokenizer::new(inner, bos, adds_bos, parts.adds_space))
+        let tokenizer = Tokenizer::new(inner, bos, adds_bos, parts.adds_space);
+        self.embedding_rows().map_or(Ok(()), |rows| tokenizer.check_vocabulary(rows))?;
+        Ok(tokenizer)
     }
 
     /// What a tokenizer_config.json says to a chat template.
@@ -155,9 +157,7 @@ impl Gguf {
 
     fn vocabulary(&self) -> Result<Vocabulary<'_>> {
         let tokens = self.texts("tokenizer.ggml.tokens")?;
-        if let Some(rows) =
-            self.tensors.iter().find(|tensor| tensor.name == EMBEDDING).map(|tensor| tensor.shape[0])
-        {
+        if let Some(rows) = self.embedding_rows() {
             ensure!(
                 tokens.len() <= rows,
                 "tokenizer.ggml.tokens has {} tokens, but tensor token_embd.weight has only {rows} rows: the tokenizer belongs \
@@ -193,6 +193,10 @@ impl Gguf {
             .with_context(|| format!("{field} is {value:?}, and tokenizer.ggml.tokens has {tokens} tokens"))
     }
 
+    fn embedding_rows(&self) -> Option<usize> {
+        self.tensors.iter().find(|tensor| tensor.name == EMBEDDING)?.shape.first().copied()
+    }
+
     fn flag(&self, name: &str) -> Option<bool> {
         self.fields.get(&format!("tokenizer.ggml.{name}")).and_then(|field| field.to_bool().ok())
     }
@@ -217,32 +221,25 @@ impl<'f> Vocabulary<'f> {
         tokens.filter(|(id, _)| kinds.contains(&self.kinds[*id]))
     }
 
-    /// Every way to join two tokens into a third, that of the highest score first, as transformers derives them.
+    /// Every way to join two tokens into a third, as transformers derives them: the highest score of the third first; of
+    /// one token's ways, that of the lowest numbers.
     fn merges(&self, scores: &[f32]) -> Result<Merges> {
         let mut ways = Vec::new();
         for (id, token) in self.of_kinds(&[NORMAL]) {
-            for (at, _) in token.char_indices().skip(1) {
-                let (left, right) = token.split_at(at);
-                if self.ids.contains_key(left) && self.ids.contains_key(right) {
-                    ways.push((scores[id], left, right));
-                }
-            }
+            let cuts = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
+            let pairs = cuts.filter_map(|(left, right)| Some((*self.ids.get(left)?, *self.ids.get(right)?)));
+            let mut pairs: Vec<_> = pairs.collect();
+            pairs.sort_unstable();
+            ways.extend(pairs.into_iter().map(|pair| (scores[id], pair)));
         }
         // Files made without a SentencePiece model have one score for all tokens.
-        let first = ways.first().map(|(score, ..)| *score);
+        let first = ways.first().map(|(score, _)| *score);
         ensure!(
-            ways.len() < 2 || ways.iter().any(|(score, ..)| Some(*score) != first),
+            ways.len() < 2 || ways.iter().any(|(score, _)| Some(*score) != first),
             "tokenizer.ggml.scores are all equal, so the order of the merges is lost"
         );
-        // Of one score, the longest left token first; the sort is stable.
-        let length = |token: &str| token.chars().count();
-        ways.sort_by(|one, other| {
-            other
-                .0
-                .total_cmp(&one.0)
-                .then_with(|| length(other.1).cmp(&length(one.1)))
-                .then_with(|| length(other.2).cmp(&length(one.2)))
-        });
-        Ok(ways.into_iter().map(|(_, left, right)| (left.to_owned(), right.to_owned())).collect())
+        ways.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        let text = |id: u32| self.tokens[id as usize].to_owned();
+        Ok(ways.into_iter().map(|(_, (left, right))| (text(left), text(right))).collect())
     }
 }

@@ -122,11 +122,7 @@ impl ModelFiles {
                 return Tokenizer::parse(pocket::TOKENIZER.as_bytes(), &config, self.shape.bos);
             }
             Weights::Gguf(stamped, gguf) if !stamped.files.has_other_tokenizer => {
-                let tokenizer = gguf.tokenizer().and_then(|tokenizer| {
-                    tokenizer.check_vocabulary(self.shape.vocab)?;
-                    Ok(tokenizer)
-                });
-                return tokenizer.with_context(|| format!("cannot use the tokenizer of {}", self.source));
+                return gguf.tokenizer().with_context(|| format!("cannot use the tokenizer of {}", self.source));
             }
             Weights::Files(stamped) | Weights::Gguf(stamped, _) => &stamped.files,
         };

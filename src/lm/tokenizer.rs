@@ -106,7 +106,7 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Tokens> {
         let encoding = guarded(|| self.inner.encode(text, false)).context("the text cannot be tokenised")?;
         if self.space_unknown {
-            // Llama 2 adds a space there, Mistral 7B v0.3 does not.
+            // Mistral 7B v0.1 adds a space there, v0.3 does not.
             let added = self.inner.get_added_tokens_decoder();
             let text_follows = |pair: &&[u32]| added.contains_key(&pair[0]) && !added.contains_key(&pair[1]);
             if let Some(pair) = encoding.get_ids().windows(2).find(text_follows) {
