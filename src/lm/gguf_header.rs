@@ -1,25 +1,17 @@
-//! The header of a GGUF file: its metadata and its list of tensors.
-//!
-//! candle reads the same format, but its errors name neither the tensor nor its type, and of two tensors with one name it
-//! keeps the last.
+//! The header of a GGUF file: its metadata and its list of tensors, read by candle.
 
-use std::collections::{HashMap, HashSet};
-use std::io::Read;
+use std::collections::HashMap;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use candle_core::quantized::GgmlDType;
-use candle_core::quantized::gguf_file::{DEFAULT_ALIGNMENT, Value as Field};
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value as Field};
 
 use super::gguf_types;
 
-/// Bytes of a header; those with the largest vocabularies have some ten million.
-const MOST_BYTES: u64 = 64 << 20;
-/// Values in the metadata, those in lists included. Each takes some thirty bytes in memory and at least one in the file.
-const MOST_VALUES: u64 = 8 << 20;
-/// Lists in lists.
-const MOST_DEPTH: u32 = 4;
-const MOST_DIMENSIONS: u32 = 4;
-
+/// Bytes of a header; those with the largest vocabularies have some ten million. In memory a byte may take 32.
+const MOST_BYTES: u64 = 32 << 20;
 /// What to do with a file that cannot be read.
 const AGAIN: &str = "fetch it again";
 
@@ -42,169 +34,87 @@ pub(super) struct ListedTensor {
 impl Header {
     /// Reads the header of a file of `total` bytes.
     pub fn read(file: impl Read, total: u64) -> Result<Header> {
-        let mut bytes = Bytes { file, read: 0, values: 0, total };
-        ensure!(total > 0, "the file is empty; {AGAIN}");
-        ensure!(bytes.array()? == *b"GGUF", "it does not begin with the letters GGUF: it is no GGUF file");
-        let version = bytes.u32()?;
-        let is_swapped = matches!(version.swap_bytes(), 1..=3);
-        ensure!(!is_swapped, "its bytes are in big-endian order, which is not read; convert the model again");
+        let mut bytes = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         ensure!(
-            matches!(version, 2 | 3),
-            "its GGUF version is {version}, and 2 and 3 are read; convert the model again"
+            bytes.starts_with(b"GGUF"),
+            "it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}"
         );
-        let (tensors, fields) = (bytes.u64()?, bytes.u64()?);
-        let fields = bytes.fields(fields)?;
-        let alignment = fields.get("general.alignment").map_or(Some(DEFAULT_ALIGNMENT), integer);
-        let alignment = alignment.filter(|alignment| (1..=MOST_BYTES).contains(alignment));
-        let alignment =
-            alignment.context("its general.alignment is no number of bytes; convert the model again")?;
-        let tensors = bytes.tensors(tensors)?;
-        Ok(Header { fields, tensors: placed(tensors, bytes.read.next_multiple_of(alignment), total)? })
+        let mut reader = Remembering { bytes: Cursor::new(bytes), name: Vec::new(), number: 0 };
+        // candle divides by an alignment of 0.
+        let content = catch_unwind(AssertUnwindSafe(|| Content::read(&mut reader)));
+        let content = content.map_err(|_| anyhow!("its header is damaged; {AGAIN}"))?;
+        let content = content.map_err(|error| reader.explain(&error))?;
+        let Content { metadata: fields, tensor_infos, tensor_data_offset: data, .. } = content;
+        let listed = |(name, info): (String, TensorInfo)| {
+            let tensor = ListedTensor::new(&name, &info, data, total);
+            tensor.with_context(|| format!("tensor {name} cannot be used"))
+        };
+        Ok(Header { fields, tensors: tensor_infos.into_iter().map(listed).collect::<Result<_>>()? })
     }
 }
 
-/// Adds the start of the data to the places of the tensors, and checks that each lies in the file.
-fn placed(tensors: Vec<ListedTensor>, data: u64, total: u64) -> Result<Vec<ListedTensor>> {
-    let place = |tensor: ListedTensor| {
-        let start = data.saturating_add(tensor.start);
-        let end = start.saturating_add(tensor.length as u64);
-        ensure!(
-            end <= total,
-            "tensor {} ends at byte {end} and the file at byte {total}: it is truncated; {AGAIN}",
-            tensor.name
-        );
-        Ok(ListedTensor { start, ..tensor })
-    };
-    tensors.into_iter().map(place).collect()
-}
-
-/// A header's bytes, which are counted.
-struct Bytes<R> {
-    file: R,
-    read: u64,
-    values: u64,
-    total: u64,
-}
-
-impl<R: Read> Bytes<R> {
-    /// Counts bytes before they are read.
-    fn count(&mut self, length: u64) -> Result<()> {
-        let left = self.total - self.read;
-        ensure!(length <= left, "the file ends too early: it is truncated or damaged; {AGAIN}");
-        self.read += length;
-        ensure!(
-            self.read <= MOST_BYTES,
-            "the header is longer than {MOST_BYTES} bytes: the file is damaged; {AGAIN}"
-        );
-        Ok(())
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        self.count(N as u64)?;
-        let mut bytes = [0; N];
-        self.file.read_exact(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    /// A name or text; some files end theirs with zeros.
-    fn text(&mut self) -> Result<String> {
-        let length = self.u64()?;
-        self.count(length)?;
-        let mut text = vec![0; length as usize];
-        self.file.read_exact(&mut text)?;
-        Ok(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned())
-    }
-
-    fn fields(&mut self, count: u64) -> Result<HashMap<String, Field>> {
-        let mut fields = HashMap::new();
-        let mut last = "its start".to_owned();
-        for _ in 0..count {
-            let name = self.text().with_context(|| format!("in its metadata, after {last}"))?;
-            let kind = self.u32();
-            let field = kind.and_then(|kind| self.field(kind, 0));
-            let field = field.with_context(|| format!("in its metadata, at {name}"))?;
-            ensure!(
-                fields.insert(name.clone(), field).is_none(),
-                "its metadata has {name} twice; convert the model again"
-            );
-            last = name;
-        }
-        Ok(fields)
-    }
-
-    fn field(&mut self, kind: u32, depth: u32) -> Result<Field> {
-        self.values += 1;
-        ensure!(
-            self.values <= MOST_VALUES,
-            "there are more than {MOST_VALUES} values: the file is damaged; {AGAIN}"
-        );
-        Ok(match kind {
-            0 => Field::U8(u8::from_le_bytes(self.array()?)),
-            1 => Field::I8(i8::from_le_bytes(self.array()?)),
-            2 => Field::U16(u16::from_le_bytes(self.array()?)),
-            3 => Field::I16(i16::from_le_bytes(self.array()?)),
-            4 => Field::U32(self.u32()?),
-            5 => Field::I32(i32::from_le_bytes(self.array()?)),
-            6 => Field::F32(f32::from_le_bytes(self.array()?)),
-            7 => Field::Bool(self.array()? != [0]),
-            8 => Field::String(self.text()?),
-            9 => {
-                ensure!(depth < MOST_DEPTH, "lists lie {depth} deep in lists: the file is damaged; {AGAIN}");
-                let (kind, length) = (self.u32()?, self.u64()?);
-                Field::Array((0..length).map(|_| self.field(kind, depth + 1)).collect::<Result<_>>()?)
-            }
-            10 => Field::U64(self.u64()?),
-            11 => Field::I64(i64::from_le_bytes(self.array()?)),
-            12 => Field::F64(f64::from_le_bytes(self.array()?)),
-            other => bail!("{other} is no type of a value: the file is damaged; {AGAIN}"),
-        })
-    }
-
-    /// The list of tensors; their starts are counted from the start of the data.
-    fn tensors(&mut self, count: u64) -> Result<Vec<ListedTensor>> {
-        let (mut tensors, mut names) = (Vec::new(), HashSet::new());
-        let mut last = "its start".to_owned();
-        for _ in 0..count {
-            let name = self.text().with_context(|| format!("in its list of tensors, after {last}"))?;
-            let tensor = self.tensor(&name).with_context(|| format!("tensor {name} cannot be used"))?;
-            ensure!(names.insert(name.clone()), "tensor {name} is listed twice; convert the model again");
-            tensors.push(tensor);
-            last = name;
-        }
-        Ok(tensors)
-    }
-
-    fn tensor(&mut self, name: &str) -> Result<ListedTensor> {
-        let dimensions = self.u32()?;
-        ensure!(
-            (1..=MOST_DIMENSIONS).contains(&dimensions),
-            "it has {dimensions} dimensions: the file is damaged; {AGAIN}"
-        );
-        let mut shape = (0..dimensions).map(|_| Ok(self.u64()? as usize)).collect::<Result<Vec<_>>>()?;
-        let columns = shape[0];
-        shape.reverse();
-        let stored = gguf_types::of(self.u32()?)?;
-        let start = self.u64()?;
+impl ListedTensor {
+    /// A tensor of a file of `total` bytes, the first of whose tensors starts at `data`.
+    fn new(name: &str, info: &TensorInfo, data: u64, total: u64) -> Result<ListedTensor> {
+        let (shape, stored) = (info.shape.dims().to_vec(), info.ggml_dtype);
         let elements = shape.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
         let elements = elements.filter(|elements| *elements > 0);
         let elements =
             elements.with_context(|| format!("its shape is {shape:?}: the file is damaged; {AGAIN}"))?;
-        let block = stored.block_size();
+        let (columns, block) = (shape.last().copied().unwrap_or(1), stored.block_size());
         ensure!(
             columns.is_multiple_of(block),
             "its rows have {columns} numbers, no multiple of the {block} of a block of {}; convert the model again",
             gguf_types::name(stored)
         );
         let length = (elements / block).saturating_mul(stored.type_size());
+        let start = data.saturating_add(info.offset);
+        let end = start.saturating_add(length as u64);
+        ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {AGAIN}");
         Ok(ListedTensor { name: name.to_owned(), shape, stored, start, length })
+    }
+}
+
+/// The bytes of a header, and what was read of them last: candle's errors name neither the tensor nor its type.
+struct Remembering {
+    bytes: Cursor<Vec<u8>>,
+    /// The last name or text.
+    name: Vec<u8>,
+    /// The last number of four bytes.
+    number: u32,
+}
+
+impl Remembering {
+    fn explain(&self, error: &candle_core::Error) -> Error {
+        let name = String::from_utf8_lossy(&self.name);
+        if error.to_string().contains("unknown dtype for tensor") {
+            return gguf_types::refused(self.number).context(format!("tensor {name} cannot be used"));
+        }
+        anyhow!("its header cannot be read after {name:?}: the file is truncated or damaged; {AGAIN} ({error})")
+    }
+}
+
+impl Read for Remembering {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.bytes.read(buffer)
+    }
+
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        self.bytes.read_exact(buffer)?;
+        match *buffer {
+            [a, b, c, d] => self.number = u32::from_le_bytes([a, b, c, d]),
+            // Other numbers, and lists of sizes.
+            _ if buffer.len() <= 8 || buffer.contains(&0) => {}
+            _ => self.name = buffer.to_vec(),
+        }
+        Ok(())
+    }
+}
+
+impl Seek for Remembering {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.bytes.seek(to)
     }
 }
 
