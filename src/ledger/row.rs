@@ -69,7 +69,7 @@ row! {
     cell: Text,
     /// The sweep's name: its file stem, or its `name:`.
     sweep: Text,
-    /// The model as the sweep names it: a folder or `owner/name`.
+    /// The model as the sweep names it: its `name:`, or else a folder, a GGUF file or `owner/name`.
     model: Text,
     /// Hub commit, or `sha256:` over the checkpoint's files.
     model_revision: Text,
@@ -146,7 +146,7 @@ row! {
     commit: Option<Text>,
     /// The GPU's name, or `cpu` with its vector instructions; for timing the processor's name and the number of threads.
     device: Text,
-    /// Type of the weights: `f32`, `f16` or `bf16`.
+    /// Type that the weights are rounded to: `f32`, `f16` or `bf16`; of quantised ones also the stored type of most: `q4_1 as f32`.
     dtype: Text,
     /// Seconds this sample took in this cell (shared work is not counted twice).
     #[serde(with = "any_f64")]
