@@ -4,7 +4,6 @@
 //! left to others.
 
 mod attention;
-mod bpe_splits;
 mod chat;
 mod config;
 mod cpu_peak;
@@ -13,10 +12,6 @@ mod device;
 mod file_stamps;
 mod generate;
 mod gguf;
-mod gguf_header;
-mod gguf_shape;
-mod gguf_tokenizer;
-mod gguf_types;
 mod host;
 mod layers;
 mod memory;

@@ -13,7 +13,6 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Gguf};
-use super::gguf_types;
 
 /// Models of fewer parameters are held as f32, whatever type they are rounded to: no product has to convert them.
 pub const WIDEN_BELOW: u64 = 1 << 30;
@@ -249,7 +248,7 @@ impl Stored {
     fn name(&self) -> String {
         match self {
             Stored::Safetensors(dtype) => format!("{dtype:?}").to_lowercase(),
-            Stored::Gguf(dtype, _) => gguf_types::name(*dtype).to_lowercase(),
+            Stored::Gguf(dtype, _) => gguf::type_name(*dtype).to_lowercase(),
         }
     }
 }

@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
-use super::bpe_splits;
-use super::gguf::{EMBEDDING, Gguf, integer};
-use super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
+use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
+use super::{EMBEDDING, Gguf, integer, splits};
 
 /// Kinds of tokens.
 const NORMAL: u64 = 1;
@@ -88,7 +87,7 @@ impl Gguf {
     }
 
     fn byte_level(&self, vocabulary: &Vocabulary) -> Result<Parts> {
-        let split = bpe_splits::named(self.text("tokenizer.ggml.pre")?)?;
+        let split = splits::named(self.text("tokenizer.ggml.pre")?)?;
         let pairs = self.texts("tokenizer.ggml.merges")?.into_iter().enumerate().map(|(number, merge)| {
             let known = |token: &str| vocabulary.ids.contains_key(token);
             let pair = merge.split_once(' ').filter(|(left, right)| known(left) && known(right));

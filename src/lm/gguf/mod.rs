@@ -3,6 +3,12 @@
 //! llama.cpp's converter renames everything and, of Llama layouts, changes the order of the rows of q and k. Both are undone
 //! here, so that the rest of the program sees a checkpoint of transformers. What would give other numbers is refused by name.
 
+mod header;
+mod shape;
+mod splits;
+mod tokenizer;
+mod types;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -12,8 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value as Field;
 
-pub(super) use super::gguf_header::integer;
-use super::gguf_header::{Header, ListedTensor};
+use header::{Header, ListedTensor, integer};
+pub(super) use types::name as type_name;
 
 /// The extension of such files.
 pub(super) const ENDING: &str = "gguf";
@@ -24,8 +30,8 @@ const ARCHITECTURES: [&str; 2] = ["llama", "qwen2"];
 /// Names of tensors outside the layers, in GGUF and in transformers' checkpoints.
 const WHOLE: [(&str, &str); 3] =
     [("token_embd.weight", EMBEDDING), ("output_norm.weight", "model.norm.weight"), ("output.weight", OUTPUT)];
-pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
-pub(super) const OUTPUT: &str = "lm_head.weight";
+const EMBEDDING: &str = "model.embed_tokens.weight";
+const OUTPUT: &str = "lm_head.weight";
 
 /// The same inside a layer, without their endings.
 const IN_LAYER: [(&str, &str); 9] = [

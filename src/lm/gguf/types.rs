@@ -45,7 +45,7 @@ pub(super) fn refused(number: u32) -> Error {
 }
 
 /// ggml's name of a type, such as `Q4_K`.
-pub(super) fn name(dtype: GgmlDType) -> String {
+pub fn name(dtype: GgmlDType) -> String {
     let name = format!("{dtype:?}");
     name.strip_suffix('K').map_or(name.clone(), |bits| format!("{bits}_K"))
 }

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::gguf_file::Value as Field;
 use serde_json::{Value, json};
 
-use super::config::{ModelShape, RopeScaling};
-use super::gguf::{EMBEDDING, Gguf, OUTPUT, integer};
+use super::super::config::{ModelShape, RopeScaling};
+use super::{EMBEDDING, Gguf, OUTPUT, integer};
 
 const INSTEAD: &str = "use the safetensors checkpoint of a model without it";
 

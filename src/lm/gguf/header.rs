@@ -8,7 +8,7 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value as Field};
 
-use super::gguf_types;
+use super::types;
 
 /// Bytes of a header; those with the largest vocabularies have some ten million. In memory a byte may take 32.
 const MOST_BYTES: u64 = 32 << 20;
@@ -66,7 +66,7 @@ impl ListedTensor {
         ensure!(
             columns.is_multiple_of(block),
             "its rows have {columns} numbers, no multiple of the {block} of a block of {}; convert the model again",
-            gguf_types::name(stored)
+            types::name(stored)
         );
         let length = (elements / block).saturating_mul(stored.type_size());
         let start = data.saturating_add(info.offset);
@@ -89,7 +89,7 @@ impl Remembering {
     fn explain(&self, error: &candle_core::Error) -> Error {
         let name = String::from_utf8_lossy(&self.name);
         if error.to_string().contains("unknown dtype for tensor") {
-            return gguf_types::refused(self.number).context(format!("tensor {name} cannot be used"));
+            return types::refused(self.number).context(format!("tensor {name} cannot be used"));
         }
         anyhow!("its header cannot be read after {name:?}: the file is truncated or damaged; {AGAIN} ({error})")
     }
