@@ -16,8 +16,8 @@ const MOST_BYTES: u64 = 256 << 20;
 pub(super) const MOST_CONFIG: u64 = 16 << 20;
 
 /// What to do about a tokenizer that GGUF does not describe completely.
-pub(super) const OTHER_TOKENIZER: &str =
-    "\nhint: name the original tokenizer beside the file: {source: ./m.gguf, tokenizer: ./folder-or-repository}";
+pub(super) const OTHER_TOKENIZER: &str = "\nhint: name the original tokenizer, a folder or a repository: `tokenizer:` beside `source:` in a sweep, `--tokenizer` on \
+     the command line";
 
 /// A model's tokenizer.
 pub struct Tokenizer {

@@ -46,11 +46,13 @@ impl Header {
         let content = content.map_err(|_| anyhow!("its header is damaged; {AGAIN}"))?;
         let content = content.map_err(|error| reader.explain(&error))?;
         let Content { metadata: fields, tensor_infos, tensor_data_offset: data, .. } = content;
+        let mut infos: Vec<(String, TensorInfo)> = tensor_infos.into_iter().collect();
+        infos.sort_by_key(|(_, info)| info.offset);
         let listed = |(name, info): (String, TensorInfo)| {
             let tensor = ListedTensor::new(&name, &info, data, total);
             tensor.with_context(|| format!("tensor {name} cannot be used"))
         };
-        Ok(Header { fields, tensors: tensor_infos.into_iter().map(listed).collect::<Result<_>>()? })
+        Ok(Header { fields, tensors: infos.into_iter().map(listed).collect::<Result<_>>()? })
     }
 }
 

@@ -123,11 +123,11 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     let has_weights = single || snapshot.has(INDEX);
     let gguf = snapshot.names.iter().find(|name| name.ends_with(GGUF_END));
     if let Some(gguf) = gguf.filter(|_| !has_weights) {
-        bail!(
-            "{} has no safetensors weights, but a GGUF file: name that file, `./FOLDER/{gguf}` on this machine or \
-             `owner/name:{gguf}` on the hub",
-            snapshot.place
-        );
+        let file = match snapshot.origin {
+            Origin::Folder => format!("{}/{gguf}", snapshot.place),
+            Origin::Cache(_) | Origin::Hub(_) => format!("owner/name:{gguf}"),
+        };
+        bail!("{} has no safetensors weights, but a GGUF file: name that file, `{file}`", snapshot.place);
     }
     let foreign = snapshot.names.iter().find(|name| is_foreign(name));
     if let Some(foreign) = foreign.filter(|_| !has_weights) {
