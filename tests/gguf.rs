@@ -211,7 +211,7 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
         ("llama.attention.causal", Value::Bool(false), &["not causal"]),
         ("llama.attention.scale", Value::F32(0.5), &["llama.attention.scale"]),
         ("llama.expert_count", Value::U32(8), &["mixture of 8 experts"]),
-        ("general.alignment", Value::U32(0), &["header is damaged"]),
+        ("general.alignment", Value::U32(0), &["general.alignment is 0"]),
     ] {
         refusals.write(set(name, value), |_| {});
         refusals.says(words);
@@ -303,7 +303,7 @@ fn files_that_are_cut_short_say_where() {
         (0, "empty"),
         (2, "no GGUF file"),
         (100, "its header cannot be read"),
-        (place("tokenizer.ggml.merges") + 30, "tokenizer.ggml.merges"),
+        (place("tokenizer.ggml.merges") + 30, "its header cannot be read"),
         (place("blk.1.attn_k.weight") + 30, "after \"blk.1.attn_k.weight\""),
         (bytes.len() as u64 - 40, "token_embd.weight"),
     ] {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use candle_core::quantized::GgmlDType;
@@ -40,11 +39,8 @@ impl Header {
             bytes.starts_with(b"GGUF"),
             "it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}"
         );
-        let mut reader = Remembering { bytes: Cursor::new(bytes), name: Vec::new(), number: 0 };
-        // candle divides by an alignment of 0.
-        let content = catch_unwind(AssertUnwindSafe(|| Content::read(&mut reader)));
-        let content = content.map_err(|_| anyhow!("its header is damaged; {AGAIN}"))?;
-        let content = content.map_err(|error| reader.explain(&error))?;
+        let mut reader = Remembering { bytes: Cursor::new(bytes), name: Vec::new(), reads: 0, number: 0 };
+        let content = Content::read(&mut reader).map_err(|error| reader.explain(&error))?;
         let Content { metadata: fields, tensor_infos, tensor_data_offset: data, .. } = content;
         let mut infos: Vec<(String, TensorInfo)> = tensor_infos.into_iter().collect();
         infos.sort_by_key(|(_, info)| info.offset);
@@ -83,6 +79,8 @@ struct Remembering {
     bytes: Cursor<Vec<u8>>,
     /// The last name or text.
     name: Vec<u8>,
+    /// Reads since.
+    reads: usize,
     /// The last number of four bytes.
     number: u32,
 }
@@ -90,7 +88,10 @@ struct Remembering {
 impl Remembering {
     fn explain(&self, error: &candle_core::Error) -> Error {
         let name = String::from_utf8_lossy(&self.name);
-        if error.to_string().contains("unknown dtype for tensor") {
+        let error = error.to_string();
+        // A backtrace may follow.
+        let error = error.lines().next().unwrap_or_default();
+        if error.contains("unknown dtype for tensor") {
             return types::refused(self.number).context(format!("tensor {name} cannot be used"));
         }
         anyhow!("its header cannot be read after {name:?}: the file is truncated or damaged; {AGAIN} ({error})")
@@ -104,11 +105,16 @@ impl Read for Remembering {
 
     fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         self.bytes.read_exact(buffer)?;
+        self.reads += 1;
+        // candle divides by it. The type of the value comes before the value.
+        if self.name == b"general.alignment" && self.reads == 2 && buffer.iter().all(|byte| *byte == 0) {
+            return Err(io::Error::other("general.alignment is 0"));
+        }
         match *buffer {
             [a, b, c, d] => self.number = u32::from_le_bytes([a, b, c, d]),
             // Other numbers, and lists of sizes.
             _ if buffer.len() <= 8 || buffer.contains(&0) => {}
-            _ => self.name = buffer.to_vec(),
+            _ => (self.name, self.reads) = (buffer.to_vec(), 0),
         }
         Ok(())
     }
