@@ -62,6 +62,32 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
     Some(Sheet::new(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
 }
 
+/// The excess over the full cache of a panel and of Table 3, line by line. It compares between models, which perplexities do not.
+pub(super) fn excess(panel: &Panel, title: &str) -> Option<Sheet> {
+    let (paper, sizes) = panel_and_sizes(panel)?;
+    let nats = |panel: &Panel, policy: &str, size: u32| panel.point(policy, Some(size))?.to_full.as_ref()?.nats;
+    let line = |name: String, cell: &dyn Fn(u32) -> Option<Entry>| Line {
+        name,
+        cells: sizes.iter().map(|size| cell(*size)).collect(),
+    };
+    let both = |policy: &str| {
+        let own = line(policy.to_owned(), &|size| Some(minus(nats(panel, policy, size)?, 0.0, 3)));
+        let theirs = |size| Some(minus(Estimate { interval: None, ..nats(paper, policy, size)? }, 0.0, 3));
+        [own, line(format!("{policy}, {MODEL}"), &theirs)]
+    };
+    let known =
+        panel.policies().into_iter().filter(|policy| *policy != "full" && paper.policies().contains(policy));
+    let lines: Vec<Line> = known.flat_map(both).collect();
+    let is_measured = lines.iter().flat_map(|line| &line.cells).any(Option::is_some);
+    let about = format!(
+        "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. Beside each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
+    );
+    let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines };
+    is_measured.then(|| {
+        Sheet::new(format!("Excess over the full cache, beside the paper's \u{B7} {title}"), about, "policy", grid)
+    })
+}
+
 /// A setting's wins, ties and losses minus Figure 6; `None` where no size or length is the paper's.
 pub(super) fn preferences(panels: &[Panel; 3], title: &str) -> Option<Sheet> {
     let title = format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}");

@@ -7,9 +7,10 @@ use std::ops::Range;
 use super::bars::{self, Bar, Stack};
 use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, beside, numbers, titles};
 use crate::report::axis::Scale;
-use crate::report::chart::{Chart, Printed};
+use crate::report::chart::{Chart, Printed, excess as excess_charts};
+use crate::report::scene::Scene;
 use crate::report::series_style::SeriesStyles;
-use crate::report::{Panel, RUNNING, SeriesKey, breakdown, escape, heatmap};
+use crate::report::{Panel, Point, RUNNING, SeriesKey, breakdown, escape, heatmap};
 
 /// Charts of one page; more are drawn on further pages.
 const MOST: usize = 12;
@@ -25,9 +26,27 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
     for (panel, title) in panels.iter().zip(titles(&panels)) {
         pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
+        pieces.differences.extend(beside::excess(panel, &title));
+    }
+    if evidence.beside_paper {
+        pieces.scenes.extend(excess(exhibit, evidence, &panels));
     }
     let policies = OF_PERPLEXITY.join(", ");
     pieces.or_missing(&format!("no perplexity of {policies} was measured on texts of a usual length"))
+}
+
+/// What models of other perplexities have in common: the excess over the full cache, with the paper's beside it.
+fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option<(String, Scene)> {
+    let excess_of = |point: &Point| Some(point.to_full.as_ref()?.nats?.value);
+    let both = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.full().is_some());
+    let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, &excess_of)?)));
+    let (shown, printed): (Vec<(&Panel, String)>, Vec<Printed>) = both.unzip();
+    let charts =
+        excess_charts::charts(&shown)?.into_iter().zip(printed).map(|(chart, printed)| chart.beside(printed));
+    let charts: Vec<Chart> = charts.take(MOST).collect();
+    let title = format!("{}, excess over full", exhibit.title());
+    let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), Some(NAMES));
+    Some(("-excess".to_owned(), scene))
 }
 
 /// Panels over the cache size on as many pages as they need.
@@ -35,7 +54,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     let styles = SeriesStyles::of(panels);
     let chart = |(panel, title): (&Panel, String)| {
         let chart = Chart::by_size(panel, title, Scale::Linear);
-        match laid_over.then(|| printed(panel)).flatten() {
+        match laid_over.then(|| printed(panel, &|point| Some(point.estimate.value))).flatten() {
             Some(printed) => chart.beside(printed),
             None => chart,
         }
@@ -50,16 +69,16 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     pieces
 }
 
-/// The paper's Table 3 at the sizes and of the policies that a panel has.
-fn printed(panel: &Panel) -> Option<Printed> {
+/// What the paper's Table 3 says at the sizes and of the policies that a panel has.
+fn printed(panel: &Panel, value: &dyn Fn(&Point) -> Option<f64>) -> Option<Printed> {
     let (paper, sizes) = beside::panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let here = |size: &&u32| panel.point(policy, Some(**size)).is_some();
-        let spot = |size: &u32| Some((f64::from(*size), paper.point(policy, Some(*size))?.estimate.value));
+        let spot = |size: &u32| Some((f64::from(*size), value(paper.point(policy, Some(*size))?)?));
         (policy.to_owned(), sizes.iter().filter(here).filter_map(spot).collect())
     };
     let lines = paper.policies().into_iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
-    let full = panel.full().and(paper.full()).map(|point| point.estimate.value);
+    let full = panel.full().and(paper.full()).and_then(value);
     Some(Printed { lines: lines.collect(), full, source: format!("paper: {}", numbers::MODEL) })
 }
 

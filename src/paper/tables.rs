@@ -28,6 +28,7 @@ pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, St
     for (panel, title) in panels.iter().zip(titles(&panels)) {
         let Some(grid) = table::grid(panel, Show::Value) else { continue };
         pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
+        pieces.differences.extend(beside::excess(panel, &title));
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
         let about = format!(
             "Lower is better; full is the paper's topline, truncate its baseline. {} samples from {} clusters; in \

@@ -20,6 +20,14 @@ fn differences_to_the_paper_s_own_numbers_are_none() {
     // Full and eight policies at seven sizes.
     assert_eq!(numbers(llama), vec!["0.00"; 9 * 7]);
     assert_eq!(numbers(yi)[0], "+2.15", "7.16 x 0.3");
+    // Perplexities 1.3 times as high are as far above their full cache in nats: TOVA at 512 by ln(7.41 / 7.16).
+    let is_of_yi = |sheet: &&Sheet| sheet.title.starts_with("Excess") && sheet.title.contains("Yi");
+    let excess = &tables.iter().find(is_of_yi).unwrap().grid.lines;
+    let shown =
+        |line: &report::Line| line.cells.iter().flatten().map(|entry| entry.number.clone()).collect::<Vec<_>>();
+    assert!(excess.len() == 16 && excess.chunks(2).all(|pair| shown(&pair[0]) == shown(&pair[1])));
+    let tova = excess.iter().find(|line| line.name == "tova").unwrap();
+    assert_eq!(shown(tova), ["+0.286", "+0.150", "+0.074", "+0.034", "+0.012", "+0.001", "0.000"]);
     let figure = of("6");
     assert_eq!(figure.len(), 2);
     assert!(figure.iter().all(|sheet| numbers(sheet).iter().all(|number| number == "0.0")), "Figure 6");
@@ -51,7 +59,12 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
     for number in [1, 2, 3, 5] {
         assert!(["md", "csv", "tex"].iter().all(|end| has(&format!("table-{number}.{end}"))), "{number}");
     }
-    assert!(has("figure-5.svg") && has("table-3-minus-paper.md") && !has("figure-4-minus-paper.md"));
+    assert!(
+        has("figure-5.svg")
+            && has("figure-3-excess.svg")
+            && has("table-3-minus-paper.md")
+            && !has("figure-4-minus-paper.md")
+    );
     let [eleven, thirteen] = &drawn.missing[..] else { panic!("{:?}", drawn.missing) };
     assert!(eleven.contains("instruct models only") && eleven.contains("configs/qasper-base.yaml"), "{eleven}");
     assert!(thirteen.contains("deepest layer that was mapped is 2"), "{thirteen}");

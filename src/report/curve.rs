@@ -281,7 +281,7 @@ mod tests {
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
         let scene = &figures.single[0].as_ref().unwrap().scenes(&styles)[1];
-        let placed = texts(&scene);
+        let placed = texts(scene);
         assert!(placed.len() > 25);
         for text in placed {
             assert!(text.is_inside(scene), "{text:?} is outside {} x {}", scene.width, scene.height);
@@ -302,11 +302,8 @@ mod tests {
     fn the_excess_follows_the_perplexity_in_files_named_like_its() {
         let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
         let one = [full, line("tova", &[(8, 8.0), (16, 6.0)])].concat();
-        let other = one.iter().map(|row| Row {
-            model: "b/other".into(),
-            cell: row.cell.to_uppercase().into(),
-            ..row.clone()
-        });
+        let other =
+            one.iter().map(|row| Row { model: "b/other".into(), cell: row.cell.to_uppercase(), ..row.clone() });
         let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()));
         let stem = "perplexity-llama-2-7b-hf-pg19";
         let title = "Perplexity of Llama-2-7b-hf on pg19, by cache size";

@@ -47,9 +47,14 @@ fn axis<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> Option<Axis> {
     let smallest = told_apart.map(|estimate| estimate.value).reduce(f64::min);
     let positive = values.clone().filter(|value| *value > 0.0);
     let smallest = smallest.or_else(|| positive.reduce(f64::min))?;
-    let edge = round_below(0.8 * smallest).max(LEAST);
+    let edge = edge(smallest);
     let is_above = values.clone().any(|value| value.is_finite() && value > edge);
     is_above.then(|| Axis::above(edge, &values.chain(highs).collect::<Vec<_>>()))
+}
+
+/// Where an axis begins whose smallest value is this.
+pub(super) fn edge(smallest: f64) -> f64 {
+    round_below(0.8 * smallest).max(LEAST)
 }
 
 /// The largest of 1, 2 and 5 times a power of ten that is no more than a number.

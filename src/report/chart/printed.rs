@@ -5,7 +5,7 @@ use super::super::axis::Axis;
 use super::super::scene::{Pen, Scene, Spot};
 use super::super::series_style::{Color, GREY, Marker, SeriesStyles, WHITE};
 use super::draw::Plot;
-use super::{Chart, MARKER_RADIUS, Reference, axis_values, values};
+use super::{Chart, MARKER_RADIUS, Reference, axis_values, excess, values};
 
 const WIDTH: f64 = 0.7;
 
@@ -29,7 +29,14 @@ impl Chart {
         let full = printed.full.map(Reference::Level);
         let lines = printed.lines.iter().map(|(_, spots)| spots.iter().map(|(_, value)| *value).collect());
         let others = values(&self.quantity, lines.collect(), full.as_ref(), self.scale);
-        let values = Axis::of_values(&[own, others].concat(), self.scale);
+        let edge = || {
+            let positive = others.iter().copied().filter(|value| *value > 0.0).map(excess::edge);
+            positive.fold(self.values.lowest(), f64::min)
+        };
+        let values = match self.is_excess {
+            true => Axis::above(edge(), &[&own[..], &others].concat()),
+            false => Axis::of_values(&[&own[..], &others].concat(), self.scale),
+        };
         Self { values, printed: Some(printed), ..self }
     }
 
