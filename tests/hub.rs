@@ -500,7 +500,7 @@ fn a_gguf_file_of_a_repository_is_a_model() {
     assert!(found.config.ends_with("a.Q4_1.gguf") && found.weights == [found.config.clone()]);
     // A commit alone would not say which of the files it is.
     assert_eq!(found.revision().unwrap(), format!("{COMMIT} a.Q4_1.gguf"));
-    assert_eq!(machine.resolve("o/n:sub/b.gguf").unwrap().revision().unwrap(), format!("{COMMIT} b.gguf"));
+    assert_eq!(machine.resolve("o/n:sub/b.gguf").unwrap().revision().unwrap(), format!("{COMMIT} sub/b.gguf"));
     assert_eq!(server.count("README.md"), 0, "nothing else was downloaded");
     assert!(machine.error("o/n:c.gguf").contains("lacks c.gguf"));
     assert!(machine.error("o/n").contains("name that file, `owner/name:a.Q4_1.gguf`"));

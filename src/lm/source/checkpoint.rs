@@ -35,7 +35,7 @@ pub struct CheckpointFiles {
     pub tokenizer_config: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,
     pub chat_template: Option<PathBuf>,
-    /// The commit on the hub; a folder has none.
+    /// The commit on the hub, and of a GGUF file its path there; a folder has none.
     pub commit: Option<String>,
     /// Whether the tokenizer is not of this checkpoint.
     pub has_other_tokenizer: bool,
@@ -73,10 +73,6 @@ impl CheckpointFiles {
     pub fn revision(&self) -> Result<String> {
         let other = self.tokenizer.as_ref().filter(|_| self.has_other_tokenizer);
         let revision = match &self.commit {
-            // A repository may hold many GGUF files.
-            Some(commit) if self.weights.contains(&self.config) => {
-                format!("{commit} {}", self.config.file_name().unwrap_or_default().display())
-            }
             Some(commit) => commit.clone(),
             None => self.digest(self.digested().filter(|path| Some(*path) != other))?,
         };
@@ -172,7 +168,9 @@ pub(super) fn tokenizer_of(snapshot: &Snapshot<'_>) -> Result<TokenizerFiles> {
 /// A GGUF file among the files of a repository.
 pub(super) fn gguf_of(snapshot: &Snapshot<'_>, file: &str) -> Result<CheckpointFiles> {
     ensure!(snapshot.has(file), snapshot.missing(file));
-    Ok(CheckpointFiles { commit: snapshot.commit.clone(), ..gguf(snapshot.path(file)?) })
+    // A repository may hold many such files.
+    let commit = snapshot.commit.as_ref().map(|commit| format!("{commit} {file}"));
+    Ok(CheckpointFiles { commit, ..gguf(snapshot.path(file)?) })
 }
 
 /// Bytes of an index; that of a model with a thousand shards has some megabytes.
