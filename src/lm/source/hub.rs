@@ -30,35 +30,37 @@ pub struct Hub<'a> {
 impl Hub<'_> {
     /// The checkpoint of a model repository at a branch, tag or commit, whose name was checked.
     pub(super) fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
-        // A commit never changes. But without a tokenizer in the cache, ask the hub whether there is one.
-        if is_commit(revision)
-            && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
-            && let Ok(files) = gather(&cached)
-            && files.tokenizer.is_some()
-        {
-            return Ok(files);
-        }
-        self.with_snapshot(&repo, gather)
+        // Without a tokenizer in the cache, ask the hub whether there is one.
+        self.in_model(repo, revision, gather, |files| files.tokenizer.is_some())
     }
 
     /// A GGUF file of a model repository.
     pub(super) fn gguf(&self, repo: &RepoId, revision: &str, file: &str) -> Result<CheckpointFiles> {
-        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
-        // A commit never changes.
-        if is_commit(revision)
-            && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
-            && let Ok(files) = gguf_of(&cached, file)
-        {
-            return Ok(files);
-        }
-        self.with_snapshot(&repo, |snapshot| gguf_of(snapshot, file))
+        self.in_model(repo, revision, |snapshot| gguf_of(snapshot, file), |_| true)
     }
 
     /// The tokenizer of a model repository.
     pub(super) fn tokenizer(&self, repo: &RepoId, revision: &str) -> Result<TokenizerFiles> {
+        self.in_model(repo, revision, tokenizer_of, |_| true)
+    }
+
+    /// What `take` finds in a model repository. A commit never changes, so what is complete in the cache is taken from there.
+    fn in_model<T>(
+        &self,
+        repo: &RepoId,
+        revision: &str,
+        take: impl Fn(&Snapshot<'_>) -> Result<T>,
+        is_complete: impl Fn(&T) -> bool,
+    ) -> Result<T> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
-        self.with_snapshot(&repo, tokenizer_of)
+        if is_commit(revision)
+            && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
+            && let Ok(taken) = take(&cached)
+            && is_complete(&taken)
+        {
+            return Ok(taken);
+        }
+        self.with_snapshot(&repo, take)
     }
 
     /// The files of a dataset repository whose names are `wanted`, in the order of the repository; none is an
