@@ -137,7 +137,8 @@ fn check_forks(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64
             .collect();
         for start in (0..=policy.size.min(DOCUMENT)).step_by(BLOCK) {
             let what = format!("{name}, {} entries, seed {seed}, from {start}", policy.size);
-            let mut fork = full.fork(start, policy, seed, measure_loss).unwrap();
+            let mut fork =
+                full.fork(start, &MemoryPlan { seed, measure_loss, ..MemoryPlan::bounded(policy) }).unwrap();
             let rest = model.read(&document[start..], &mut fork).unwrap();
             let begun = full_states.narrow(0, 0, start).unwrap();
             let states = Tensor::cat(&[&begun, &rest], 0).unwrap();
@@ -172,12 +173,12 @@ fn what_a_fork_cannot_have_is_refused() {
     let (document, _) = texts();
     let (full, _) = full(&model, &document);
     let sized = |name: &str| presets::by_name(name).unwrap().at(256).unwrap();
-    assert!(full.fork(257, sized("tova"), 0, false).is_none(), "more tokens than entries");
-    assert!(full.fork(200, sized("tova"), 0, false).is_some());
-    assert!(full.fork(200, sized("h2o"), 0, false).is_none(), "no sums were saved there");
-    assert!(full.fork(128, sized("knorm"), 0, false).is_none(), "no key norms were computed");
-    let fork = full.fork(128, sized("tova"), 0, false).unwrap();
-    assert!(fork.fork(128, sized("tova"), 0, false).is_none(), "a bounded cache is not branched off");
+    assert!(full.fork(257, &MemoryPlan::bounded(sized("tova"))).is_none(), "more tokens than entries");
+    assert!(full.fork(200, &MemoryPlan::bounded(sized("tova"))).is_some());
+    assert!(full.fork(200, &MemoryPlan::bounded(sized("h2o"))).is_none(), "no sums were saved there");
+    assert!(full.fork(128, &MemoryPlan::bounded(sized("knorm"))).is_none(), "no key norms were computed");
+    let fork = full.fork(128, &MemoryPlan::bounded(sized("tova"))).unwrap();
+    assert!(fork.fork(128, &MemoryPlan::bounded(sized("tova"))).is_none(), "a bounded cache is not branched off");
 }
 
 /// Prompts read in one shot, cut before or after the question. Returns what the answers show.

@@ -147,7 +147,7 @@ impl Weights {
         Ok((name, if is_exact { DType::F32 } else { dtype }))
     }
 
-    fn is_gguf(&self) -> bool {
+    pub fn is_gguf(&self) -> bool {
         self.files.iter().any(|(path, _)| is_gguf(path))
     }
 

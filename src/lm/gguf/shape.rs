@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::gguf_file::Value as Field;
 use serde_json::{Value, json};
 
-use super::super::config::{ModelShape, RopeScaling};
+use super::super::config::ModelShape;
+use super::super::rope_shape::RopeScaling;
 use super::{EMBEDDING, Gguf, OUTPUT, integer};
 
 const INSTEAD: &str = "use the safetensors checkpoint of a model without it";
@@ -28,7 +29,7 @@ impl Gguf {
         }
         if let Some(factors) = &self.rope_factors {
             ensure!(
-                matches!(shape.rope.scaling, RopeScaling::None),
+                shape.ropes.iter().all(|rope| matches!(rope.scaling, RopeScaling::None)),
                 "it scales positions twice, by {} and by the tensor rope_freqs.weight",
                 self.key("rope.scaling.type")
             );
@@ -38,7 +39,10 @@ impl Gguf {
                 "tensor rope_freqs.weight has to hold {} positive numbers, one for each pair of dimensions",
                 shape.head_dim / 2
             );
-            shape.rope.scaling = RopeScaling::Factors(factors.iter().map(|factor| f64::from(*factor)).collect());
+            let factors: Vec<f64> = factors.iter().map(|factor| f64::from(*factor)).collect();
+            for rope in &mut shape.ropes {
+                rope.scaling = RopeScaling::Factors(factors.clone());
+            }
         }
         Ok(shape)
     }
