@@ -161,7 +161,8 @@ impl FullCachePrefix {
         let plan = MemoryPlan {
             fork_scopes: &scopes,
             fork_points: &points,
-            forks: configs.iter().any(|config| config.start(tokens.len()) > 0),
+            // Whether or not any cell branches off: it changes the last bits of layers with a window.
+            forks: true,
             expect: read,
             text,
             ..MemoryPlan::unbounded()
