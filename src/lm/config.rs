@@ -286,10 +286,21 @@ impl ModelShape {
         self.attention.iter().any(|layer| layer.window.is_some())
     }
 
+    /// Bytes of an entry's key and value in one layer, all heads, in f32.
+    fn entry_bytes(&self) -> usize {
+        2 * self.heads.kv_heads * self.head_dim * size_of::<f32>()
+    }
+
+    /// Bytes of every key and value of the first `tokens` of a text, as caches that branch off need them: also those that a
+    /// layer's window has passed.
+    pub fn prefix_bytes(&self, tokens: usize) -> u64 {
+        (self.layers * self.entry_bytes()) as u64 * tokens as u64
+    }
+
     /// Bytes of the keys and values of `entries` cache entries per layer, in f32; a layer with a window holds no more than
     /// that.
     pub fn cache_bytes(&self, entries: usize) -> u64 {
-        let entry = 2 * self.heads.kv_heads * self.head_dim * size_of::<f32>();
+        let entry = self.entry_bytes();
         let held = self.attention.iter().map(|layer| layer.window.map_or(entries, |window| window.min(entries)));
         held.fold(0u64, |all, held| all.saturating_add((entry as u64).saturating_mul(held as u64)))
     }
