@@ -68,7 +68,7 @@ impl RopeShape {
         ensure!((0.0..=1.0).contains(&partial), "partial_rotary_factor is {partial}; it must be a share of 1");
         let dims = (head_dim as f64 * partial) as usize;
         ensure!(
-            dims.is_multiple_of(2),
+            partial == 1.0 || dims.is_multiple_of(2),
             "partial_rotary_factor {partial} rotates {dims} dimensions, which are no pairs"
         );
         let scaling = RopeSettings { record, config, pairs: dims / 2 }.scaling()?;
@@ -136,9 +136,11 @@ impl RopeSettings<'_> {
 
     /// By how much texts became longer, if that is not said.
     fn stretch(&self, original: usize) -> Result<f64> {
+        if let Some(factor) = self.positive("factor")? {
+            return Ok(factor);
+        }
         let longest = self.config["max_position_embeddings"].as_f64();
-        let longest = longest.context("the number max_position_embeddings is missing")?;
-        Ok(self.positive("factor")?.unwrap_or(longest / original as f64))
+        Ok(longest.context("the number max_position_embeddings is missing")? / original as f64)
     }
 
     fn yarn(&self) -> Result<Yarn> {
