@@ -9,7 +9,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use support::checkpoint::{configure, load};
+use support::checkpoint::{configure, load, load_as};
 use tova_bench::eviction::{LocalLayers, Positions, presets};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
@@ -130,6 +130,10 @@ fn families() {
         let other = std::fs::read_to_string(golden.join("checkpoint")).ok();
         let checkpoint = other.map_or_else(|| golden.clone(), |name| folder.with_file_name(name.trim()));
         let (cases, worst) = check(&golden, &checkpoint, &[1, 7, usize::MAX]);
+        // The same settings under the keys of transformers 4.
+        if checkpoint.join("config.v4.json").exists() {
+            check_model(&load_as(&checkpoint, "config.v4.json"), &golden, &[usize::MAX]);
+        }
         assert!(cases >= 25, "{} has only {cases} cases", golden.display());
         eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
     }
