@@ -324,14 +324,14 @@ impl<'a> Projections<'a> {
             product((per_kv * rows, stride, dim), (logits, stride), (queries, dim), keys);
             self.shape.cap(logits);
             for member in 0..per_kv {
-                for row in 0..rows {
+                for (row, lost) in lost.iter_mut().enumerate() {
                     let visible = seen - rows + row + 1;
                     let first = self.shape.window.map_or(0, |window| visible.saturating_sub(window));
                     let all = (member * rows + row) * stride;
                     let everything = vector::log_sum_exp(&logits[all + first..all + visible]);
                     let at = (kv_head * per_kv + member) * rows + row;
                     let kept = cached.max[at] + cached.sum[at].ln();
-                    lost[row] += (1.0 - (kept - everything).exp()).max(0.0);
+                    *lost += (1.0 - (kept - everything).exp()).max(0.0);
                 }
             }
         }
