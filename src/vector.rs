@@ -217,6 +217,30 @@ pub fn silu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
     }
 }
 
+/// `gate[j] <- gelu(gate[j]) * up[j]`, with the approximation of GELU by tanh: x / (1 + e^-2y), where
+/// y = sqrt(2 / pi) (x + 0.044715 x^3).
+#[pulp::with_simd(gelu_mul = ARCH)]
+#[inline(always)]
+pub fn gelu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
+    debug_assert_eq!(gate.len(), up.len());
+    const TWICE: f32 = 1.595_769_2; // 2 sqrt(2 / pi)
+    const CUBE: f32 = 0.044_715;
+    let (gate, gate_rest) = S::as_mut_simd_f32s(gate);
+    let (up, up_rest) = S::as_simd_f32s(up);
+    let one = s.splat_f32s(1.0);
+    for (g, u) in gate.iter_mut().zip(up) {
+        let inner = s.mul_add_e_f32s(s.mul_f32s(*g, *g), s.splat_f32s(CUBE), one);
+        let y = s.mul_f32s(s.mul_f32s(*g, inner), s.splat_f32s(TWICE));
+        // e^-y would overflow below -88, where the result is 0 to f32 anyway.
+        let e = exp(s, s.min_f32s(s.neg_f32s(y), s.splat_f32s(88.0)));
+        *g = s.div_f32s(s.mul_f32s(*g, *u), s.add_f32s(one, e));
+    }
+    for (g, u) in gate_rest.iter_mut().zip(up_rest) {
+        let y = *g * (*g * *g * CUBE + 1.0) * TWICE;
+        *g = *g * *u / (1.0 + (-y).min(88.0).exp());
+    }
+}
+
 /// `out[j] <- row[j] / sqrt(mean(row^2) + eps) * weight[j]`.
 #[pulp::with_simd(rms_norm = ARCH)]
 #[inline(always)]
@@ -484,6 +508,13 @@ mod tests {
             for j in 0..n {
                 close(out[j], f64::from(x[j] * w[j]) / rms, 1e-5);
                 close(gate[j], f64::from(x[j]) / (1.0 + f64::from(-x[j]).exp()) * f64::from(w[j]), 1e-6);
+            }
+            let mut gate = x.clone();
+            gelu_mul(&mut gate, &w);
+            for j in 0..n {
+                let x = f64::from(x[j]);
+                let tanh = (std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044715 * x.powi(3))).tanh();
+                close(gate[j], 0.5 * x * (1.0 + tanh) * f64::from(w[j]), 1e-6);
             }
         }
     }

@@ -9,8 +9,8 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use support::checkpoint::{configure, load};
-use tova_bench::eviction::{Positions, presets};
+use support::checkpoint::{configure, load, load_as};
+use tova_bench::eviction::{LocalLayers, Positions, presets};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
     Device, LanguageModel, MemoryPlan, ModelFiles, Real, RopeOverride, RopeOverrideKind, WeightType,
@@ -26,6 +26,8 @@ struct Case {
     policy: String,
     size: Option<usize>,
     positions: Positions,
+    #[serde(default)]
+    local_layers: LocalLayers,
     nll: Vec<f64>,
     survivors: Vec<Vec<Vec<u32>>>,
 }
@@ -66,15 +68,17 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
     for case in &answers.cases {
         let policy = presets::by_name(&case.policy).map(|policy| policy.at(case.size.unwrap()).unwrap());
         assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
-        let plan = MemoryPlan { policy, positions: case.positions, ..MemoryPlan::unbounded() };
+        let (positions, local_layers, text) = (case.positions, case.local_layers, tokens.len());
+        let plan = MemoryPlan { policy, positions, local_layers, text, ..MemoryPlan::unbounded() };
         for &chunk in chunks {
             let chunk = chunk.min(tokens.len());
             let name = format!(
-                "{} {} {:?} {} in reads of {chunk}",
+                "{} {} {:?} {} {} in reads of {chunk}",
                 golden.display(),
                 case.policy,
                 case.size,
-                case.positions.name()
+                case.positions.name(),
+                case.local_layers.name()
             );
             let (nll, survivors) = read(model, &tokens, &plan, chunk);
             assert_eq!(nll.len(), case.nll.len(), "{name}");
@@ -83,7 +87,12 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
                 assert!(difference < TOLERANCE, "{name}: NLL of token {} is {got}, not {want}", t + 1);
                 worst = worst.max(difference);
             }
-            assert_eq!(survivors, case.survivors, "{name}: survivors");
+            assert_eq!(survivors.len(), case.survivors.len(), "{name}: layers");
+            for (layer, (got, want)) in survivors.iter().zip(&case.survivors).enumerate() {
+                // A layer without a policy has one group, whose entries every head holds.
+                let got = if got.len() == 1 { vec![got[0].clone(); want.len()] } else { got.clone() };
+                assert_eq!(&got, want, "{name}: survivors of layer {layer}");
+            }
         }
     }
     (answers.cases.len(), worst)
@@ -108,6 +117,25 @@ fn goldens() {
         let (cases, worst) = check(&golden, &golden, &[1, 7, 64, usize::MAX]);
         assert!(cases >= 18, "{name} has only {cases} cases");
         eprintln!("{name}: {cases} cases, largest NLL difference {worst:.1e}");
+    }
+}
+
+/// Other families than Llama, against transformers' own models with entries deleted one by one.
+#[test]
+fn families() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/families");
+    let mut golden: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    golden.sort();
+    for golden in golden {
+        let other = std::fs::read_to_string(golden.join("checkpoint")).ok();
+        let checkpoint = other.map_or_else(|| golden.clone(), |name| folder.with_file_name(name.trim()));
+        let (cases, worst) = check(&golden, &checkpoint, &[1, 7, usize::MAX]);
+        // The same settings under the keys of transformers 4.
+        if checkpoint.join("config.v4.json").exists() {
+            check_model(&load_as(&checkpoint, "config.v4.json"), &golden, &[usize::MAX]);
+        }
+        assert!(cases >= 25, "{} has only {cases} cases", golden.display());
+        eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
     }
 }
 

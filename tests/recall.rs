@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tova_bench::eviction::{CacheRule, Positions, presets};
+use tova_bench::eviction::{CacheRule, LocalLayers, Positions, presets};
 use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
 use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, Prefill, SampleResult, TextSample, measure};
 
@@ -124,6 +124,7 @@ fn configs() -> Vec<CacheConfig> {
             prefill: Prefill::Stream,
             query_aware: true,
             seed: SEED,
+            local_layers: LocalLayers::Bounded,
             compare: false,
         })
         .collect()

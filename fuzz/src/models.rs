@@ -73,7 +73,7 @@ pub fn config(input: &[u8]) {
             assert!(parameters > 0 && shape.layer_weights() as u64 <= parameters);
             assert!(shape.cache_bytes(1 << 20) > 0);
             assert!(files.held_bytes(WeightType::F32, &Device::Cpu) >= parameters);
-            let _ = shape.check_length(4096);
+            let _ = shape.cache_bytes(4096);
             if let Err(error) = files.stop_tokens() {
                 check_message(&format!("{error:#}"));
             }

@@ -80,7 +80,7 @@ fn read(
     let started = Instant::now();
     let mut reading = Reading::default();
     for (index, Piece { tokens, start: offset }) in pieces.iter().enumerate() {
-        let mut memory = model.new_memory(plan);
+        let mut memory = model.new_memory(&MemoryPlan { text: tokens.len(), ..*plan });
         if index > 0 && !bos {
             reading.nll.push(None);
         }

@@ -10,7 +10,7 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Downloads;
 use crate::bounded_read;
-use crate::eviction::{Positions, presets};
+use crate::eviction::{LocalLayers, Positions, presets};
 use crate::lm::source::{HubSettings, ModelSource};
 use crate::lm::{LanguageModel, MemoryPlan, ModelFiles, Tokenizer, WeightType};
 use crate::task::{CHUNK, read_text};
@@ -42,6 +42,9 @@ pub(super) struct TextArguments {
     /// Positions at which keys are rotated after evictions: absolute, slot or squeezed
     #[arg(long, default_value = "absolute", value_parser = parse_positions)]
     pub(super) positions: Positions,
+    /// Layers with a window of their own: bounded by the policy too, or exempt from it
+    #[arg(long, default_value = "bounded", value_parser = parse_local_layers)]
+    local_layers: LocalLayers,
     /// Tokens read at a time; results do not depend on it
     #[arg(long, value_name = "N", default_value_t = CHUNK as u64, value_parser = clap::value_parser!(u64).range(1..))]
     chunk: u64,
@@ -119,7 +122,8 @@ impl TextArguments {
             let message = format!("with truncate to {size} tokens there is nothing to predict");
             bail!(UsageError::new(message, "sizes start at 2"));
         }
-        let plan = MemoryPlan { policy, positions: self.positions, seed: self.seed, ..MemoryPlan::unbounded() };
+        let (positions, local_layers, seed) = (self.positions, self.local_layers, self.seed);
+        let plan = MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() };
         Ok((plan, truncated))
     }
 }
@@ -129,6 +133,10 @@ pub(super) fn with_bos(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     let ids = tokenizer.encode(text)?.ids;
     let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
     Ok(bos.filter(|bos| ids.first() != Some(bos)).into_iter().chain(ids).collect())
+}
+
+fn parse_local_layers(text: &str) -> Result<LocalLayers, String> {
+    LocalLayers::from_name(text).ok_or_else(|| "it is bounded or exempt".to_string())
 }
 
 fn parse_positions(text: &str) -> Result<Positions, String> {

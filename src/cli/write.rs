@@ -83,8 +83,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Err(_) if text.tokens.is_some() && arguments.stop.is_empty() => None,
         tokenizer => Some(tokenizer?),
     };
-    let plan =
-        MemoryPlan { one_shot: arguments.one_shot, expect: prompt.len() + arguments.max_new_tokens.get(), ..plan };
+    let length = prompt.len() + arguments.max_new_tokens.get();
+    let plan = MemoryPlan { one_shot: arguments.one_shot, expect: length, text: length, ..plan };
     let model = text.load(&files)?;
     let answer =
         pool.install(|| continuations(arguments, &model, &plan, &prompt, &settings, tokenizer.as_ref()))?;

@@ -46,13 +46,20 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
             for (entry, mean) in cache.iter_mut().zip(&mean) {
                 entry.received += mean;
             }
+            // An entry that the next query cannot see leaves first.
+            let unseen = |entry: &Entry| case.window.is_some_and(|window| entry.position + window <= t + 1);
+            if let Some(passed) = cache.iter().position(unseen) {
+                let victim = cache.remove(passed).position as u32;
+                answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim });
+            }
             if cache.len() <= policy.size {
                 continue;
             }
             let norm = |kv_head: usize, i: usize| f64::from(case.norm(kv_head, cache[i].position));
+            let mean = |i: usize| rows[members.clone()].iter().map(|row| row[cache[i].position]).sum::<f64>();
             let score = |i: usize| match (policy.score, policy.scope) {
                 (Score::Recency, _) => cache[i].position as f64,
-                (Score::LastAttention, _) => mean[i],
+                (Score::LastAttention, _) => mean(i),
                 (Score::AccumulatedAttention, _) => cache[i].received,
                 (Score::KeyNorm, Scope::Head) => -norm(group, i),
                 (Score::KeyNorm, Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),

@@ -1,6 +1,8 @@
 //! The entries of one layer's cache: for every decision group the token positions, oldest first, and what a policy
 //! needs to know of each. Keys and values are stored elsewhere, in the same order.
 
+use std::ops::Range;
+
 use super::policy::SizedPolicy;
 use super::scan::BlockScan;
 use super::scoring::Score;
@@ -23,7 +25,7 @@ impl Heads {
     }
 
     /// Query heads whose scores a group averages.
-    pub fn of_group(self, scope: Scope, group: usize) -> std::ops::Range<usize> {
+    pub fn of_group(self, scope: Scope, group: usize) -> Range<usize> {
         let per_group = self.heads / self.groups(scope);
         group * per_group..(group + 1) * per_group
     }
@@ -60,6 +62,10 @@ pub struct CacheEntries {
     pub(super) heads: Heads,
     pub(super) groups: Vec<HeadGroup>,
     pub(super) received: Vec<Received>,
+    /// Tokens that a query of this layer sees, itself included, if the model limits that.
+    pub(super) window: Option<usize>,
+    /// Entries outside the window stay, masked: forks may need them.
+    pub(super) keeps_all: bool,
     /// Beyond this many entries one is evicted per token: the policy's size, or no limit while a prompt is read in
     /// one shot.
     pub limit: usize,
@@ -84,6 +90,8 @@ impl CacheEntries {
             heads,
             groups: vec![HeadGroup::default()],
             received: scopes.iter().map(received).collect(),
+            window: None,
+            keeps_all: false,
             limit: usize::MAX,
             newest: Vec::new(),
             seen: 0,
@@ -93,11 +101,33 @@ impl CacheEntries {
         }
     }
 
+    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included: an entry leaves as soon
+    /// as the next query cannot see it, before the policy counts the entries. With `keeps_all`, forks can be taken anywhere.
+    #[must_use]
+    pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
+        CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
+    }
+
+    /// Tokens that a query of this layer sees, if that is limited.
+    pub fn window(&self) -> Option<usize> {
+        self.window
+    }
+
+    /// Entries that it holds at most, between a token's attention and its eviction.
+    pub fn most(&self) -> usize {
+        self.limit.saturating_add(1).min(self.window.unwrap_or(usize::MAX))
+    }
+
+    /// The oldest position that the query at `position` sees.
+    pub(super) fn oldest_visible(&self, position: usize) -> usize {
+        self.window.map_or(0, |window| (position + 1).saturating_sub(window))
+    }
+
     /// An empty bounded cache. `salt` differs between layers and seeds.
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let scopes: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
         let unbounded = CacheEntries::unbounded(heads, scopes, &[]);
-        unbounded.fork(0, policy, salt).expect("an empty cache can be forked for any policy")
+        unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy")
     }
 
     /// A cache that evicts nothing until [`cut`](Self::cut): for a prompt that is read in one shot.
@@ -119,8 +149,10 @@ impl CacheEntries {
         if entries <= policy.size {
             return None;
         }
-        let candidates = policy.keep_first as u32..(entries - policy.keep_recent) as u32;
-        let room = policy.size - policy.keep_first - policy.keep_recent;
+        // All groups hold the same: nothing but the window has removed anything yet.
+        let first = self.first_columns(policy, 0);
+        let candidates = first as u32..(entries - policy.keep_recent) as u32;
+        let room = policy.size - first - policy.keep_recent;
         let kept: Vec<Vec<u32>> = (0..self.groups.len())
             .map(|group| {
                 let score = |column: u32| self.score_at_cut(policy, group, column as usize, &newest);
@@ -138,6 +170,11 @@ impl CacheEntries {
         Some(kept)
     }
 
+    /// The columns of protected first tokens, which are a group's first unless the window has passed them.
+    pub(super) fn first_columns(&self, policy: SizedPolicy, group: usize) -> usize {
+        self.groups[group].positions.partition_point(|position| (*position as usize) < policy.keep_first)
+    }
+
     /// Keeps the columns `kept` of every group: (groups)(entries), ascending.
     pub(super) fn keep(&mut self, kept: &[Vec<u32>]) {
         for received in &mut self.received {
@@ -153,35 +190,54 @@ impl CacheEntries {
         }
     }
 
-    /// A bounded cache that continues after the first `len` tokens of this unbounded one, with a `salt` of its own.
-    /// `None` if `len` tokens exceed the policy's size, if its score needs sums that were not saved at `len`, or if
-    /// it needs key norms, which an unbounded read does not compute (see [`Score::compares_norms`]).
-    pub fn fork(&self, len: usize, policy: SizedPolicy, salt: u64) -> Option<CacheEntries> {
-        let norms_missing = len > 0 && policy.score.compares_norms();
-        if self.policy.is_some() || len > policy.size || len > self.seen || norms_missing {
+    /// A cache that continues after the first `len` tokens of this unbounded one, bounded by `policy` if there is one, with a
+    /// `salt` of its own. `None` if `len` tokens exceed the policy's size, if its score needs sums that were not saved at
+    /// `len`, if it needs key norms, which an unbounded read does not compute (see [`Score::compares_norms`]), or if the
+    /// layer's window has passed entries that it needs.
+    pub fn fork(&self, len: usize, policy: Option<SizedPolicy>, salt: u64) -> Option<CacheEntries> {
+        let too_large = policy.is_some_and(|policy| len > policy.size);
+        let norms_missing = len > 0 && policy.is_some_and(|policy| policy.score.compares_norms());
+        let columns = self.columns_at(len)?;
+        if self.policy.is_some() || too_large || norms_missing {
             return None;
         }
-        let received = if policy.score == Score::AccumulatedAttention {
-            let at =
-                if len == self.seen { &self.received } else { &self.saved.iter().find(|(at, _)| *at == len)?.1 };
-            vec![at.iter().find(|received| received.scope == policy.scope)?.clone()]
-        } else {
-            Vec::new()
+        let received = match policy {
+            Some(policy) if policy.score == Score::AccumulatedAttention => {
+                let at = if len == self.seen {
+                    &self.received
+                } else {
+                    &self.saved.iter().find(|(at, _)| *at == len)?.1
+                };
+                let mut received = at.iter().find(|received| received.scope == policy.scope)?.clone();
+                received.sums.iter_mut().for_each(|sums| *sums = sums[columns.clone()].to_vec());
+                vec![received]
+            }
+            _ => Vec::new(),
         };
+        let groups = policy.map_or(1, |policy| self.heads.groups(policy.scope));
         let mut fork = CacheEntries {
-            policy: Some(policy),
-            groups: vec![HeadGroup::default(); self.heads.groups(policy.scope)],
+            policy,
+            groups: vec![HeadGroup::default(); groups],
             received,
-            limit: policy.size,
+            window: self.window,
+            limit: policy.map_or(usize::MAX, |policy| policy.size),
             seen: len,
             salt,
             ..CacheEntries::unbounded(self.heads, &[], &[])
         };
-        for group in 0..fork.groups.len() {
-            let priority = (0..len as u32).map_while(|position| fork.priority(group, position, |_| 0.0));
-            fork.groups[group] = HeadGroup { priority: priority.collect(), positions: (0..len as u32).collect() };
+        let positions = &self.groups[0].positions[columns];
+        for group in 0..groups {
+            let priority = positions.iter().map_while(|position| fork.priority(group, *position, |_| 0.0));
+            fork.groups[group] = HeadGroup { priority: priority.collect(), positions: positions.to_vec() };
         }
         Some(fork)
+    }
+
+    /// The columns of an unbounded cache that a query after `len` tokens sees; `None` if some are not there (any more).
+    pub fn columns_at(&self, len: usize) -> Option<Range<usize>> {
+        let first = self.oldest_visible(len);
+        let start = self.groups[0].positions.first().map_or(0, |position| *position as usize);
+        (len <= self.seen && start <= first).then(|| first.min(len) - start..len - start)
     }
 
     /// Entries per key-value head.

@@ -19,4 +19,4 @@ pub use entries::{CacheEntries, Heads};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use scan::{BlockScan, Eviction, Normaliser};
 pub use scoring::{SCORES, Score};
-pub use settings::{Keyword, POSITIONS, Positions, SCOPES, Scope};
+pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};

@@ -60,9 +60,13 @@ impl<'a> BlockScan<'a> {
         let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
         sums.for_each(|sums| sums.resize(stride, 0.0));
         let mut mask = vec![f32::NEG_INFINITY; stride];
-        mask[..held].fill(0.0);
+        // Entries that the layer's window has passed are there only if they are kept for forks.
+        let oldest = entries.oldest_visible(entries.seen) as u32;
+        let passed = entries.groups[0].positions[..held].partition_point(|position| *position < oldest);
+        mask[passed..held].fill(0.0);
         let masks = vec![mask; entries.groups.len()];
-        BlockScan { entries, rows, held, cached: held, masks, newest: vec![0.0; stride], victims: Vec::new() }
+        let cached = held - passed;
+        BlockScan { entries, rows, held, cached, masks, newest: vec![0.0; stride], victims: Vec::new() }
     }
 
     /// Columns rounded up to whole lanes: the length of a row of logits.
@@ -125,34 +129,48 @@ impl<'a> BlockScan<'a> {
                 attention.add_to(newest, scope, group);
             }
         }
-        if self.cached > self.entries.limit {
-            self.evict(&attention, log);
-        }
+        self.evict(&attention, log);
     }
 
-    /// Evicts one entry of every group.
+    /// From every group removes the entry that the next query cannot see, or if there is none and the cache is too full, the
+    /// one that the policy evicts. All groups then have the same number of entries: they differ only in a full cache, which
+    /// stays full.
     fn evict(&mut self, attention: &Attention<'_>, mut log: Option<&mut Vec<Eviction>>) {
-        let Some(policy) = self.entries.policy else { return };
-        // The first `keep_first` tokens always are the first columns. With `keep_recent` > 0 none of the newest
-        // was ever evicted, so they are the last columns.
-        let candidates = policy.keep_first..self.held + attention.row + 1 - policy.keep_recent;
+        let position = self.entries.seen + attention.row;
+        let full = self.cached > self.entries.limit;
         for group in 0..self.masks.len() {
-            let mask = &self.masks[group][candidates.clone()];
-            let lowest = self.entries.lowest(policy, group, &candidates, mask, attention, &mut self.newest);
-            // If every score is NaN, the oldest leaves, and the NaN shows in the results.
-            let oldest = || mask.iter().position(|m| *m == 0.0).map(|offset| candidates.start + offset);
-            let victim = lowest.or_else(oldest).expect("keep_first + keep_recent <= size leaves a candidate");
+            let passed = self.passed(group, position + 1);
+            let Some(victim) = passed.or_else(|| if full { self.victim(group, attention) } else { None }) else {
+                continue;
+            };
             self.masks[group][victim] = f32::NEG_INFINITY;
             self.victims.push(victim);
             if let Some(log) = log.as_deref_mut() {
-                log.push(Eviction {
-                    step: (self.entries.seen + attention.row) as u32,
-                    group: group as u32,
-                    victim: self.entries.groups[group].positions[victim],
-                });
+                let victim = self.entries.groups[group].positions[victim];
+                log.push(Eviction { step: position as u32, group: group as u32, victim });
             }
         }
-        self.cached -= 1;
+        self.cached -= usize::from(!self.victims.is_empty());
+    }
+
+    /// The column of the entry that the query at `next` is the first not to see.
+    fn passed(&self, group: usize, next: usize) -> Option<usize> {
+        let passed = self.entries.oldest_visible(next).checked_sub(1)? as u32;
+        let column = self.entries.groups[group].positions.binary_search(&passed).ok()?;
+        (self.masks[group][column] == 0.0).then_some(column)
+    }
+
+    /// The column of the entry that the policy evicts from a group.
+    fn victim(&mut self, group: usize, attention: &Attention<'_>) -> Option<usize> {
+        let policy = self.entries.policy?;
+        // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
+        // columns.
+        let first = self.entries.first_columns(policy, group);
+        let candidates = first..self.held + attention.row + 1 - policy.keep_recent;
+        let mask = &self.masks[group][candidates.clone()];
+        let lowest = self.entries.lowest(policy, group, &candidates, mask, attention, &mut self.newest);
+        // If every score is NaN, the oldest leaves, and the NaN shows in the results.
+        lowest.or_else(|| mask.iter().position(|m| *m == 0.0).map(|offset| candidates.start + offset))
     }
 
     /// Ends the block. Returns the columns each group keeps, ascending: (groups)(entries); `None` if nothing was
@@ -161,7 +179,7 @@ impl<'a> BlockScan<'a> {
         let BlockScan { entries, rows, held, cached, masks, .. } = self;
         let columns = held + rows;
         entries.seen += rows;
-        let kept: Option<Vec<Vec<u32>>> = (cached < columns).then(|| {
+        let kept: Option<Vec<Vec<u32>>> = (cached < columns && !entries.keeps_all).then(|| {
             let kept = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
             masks.iter().map(kept).collect()
         });

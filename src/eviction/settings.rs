@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::policy::SizedPolicy;
+
 /// A value, the word for it in sweeps, on the command line and in result rows, and its meaning in one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Keyword<T> {
@@ -74,5 +76,37 @@ impl Positions {
 
     pub fn from_name(name: &str) -> Option<Positions> {
         POSITIONS.iter().find(|keyword| keyword.name == name).map(|keyword| keyword.value)
+    }
+}
+
+/// What a policy does in layers whose queries see only a window of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LocalLayers {
+    /// It holds there as well: such a layer has min(size, window) entries.
+    #[default]
+    Bounded,
+    /// Only their window bounds them.
+    Exempt,
+}
+
+/// Both.
+pub const LOCAL_LAYERS: [Keyword<LocalLayers>; 2] = [
+    keyword(LocalLayers::Bounded, "bounded", "the policy holds there too, with min(size, window) entries"),
+    keyword(LocalLayers::Exempt, "exempt", "only their window bounds them"),
+];
+
+impl LocalLayers {
+    pub fn name(self) -> &'static str {
+        name_of(&LOCAL_LAYERS, self)
+    }
+
+    pub fn from_name(name: &str) -> Option<LocalLayers> {
+        LOCAL_LAYERS.iter().find(|keyword| keyword.name == name).map(|keyword| keyword.value)
+    }
+
+    /// The policy of a layer with this window, or without one.
+    pub fn policy(self, policy: Option<SizedPolicy>, window: Option<usize>) -> Option<SizedPolicy> {
+        policy.filter(|_| self == LocalLayers::Bounded || window.is_none())
     }
 }

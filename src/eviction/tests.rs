@@ -12,6 +12,8 @@ pub(super) struct Case {
     pub heads: Heads,
     pub tokens: usize,
     pub policy: SizedPolicy,
+    /// Tokens that a query sees, itself included.
+    pub window: Option<usize>,
     /// (heads, tokens, tokens)
     logits: Vec<f32>,
     /// (kv_heads, tokens)
@@ -96,8 +98,9 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
     let shapes =
         if ties { &[(1, 1), (2, 1), (2, 2)][..] } else { &[(1, 1), (2, 1), (4, 2), (6, 3), (4, 4), (8, 1)] };
     let chunks = prop::collection::vec(1usize..40, 1..4);
-    (prop::sample::select(shapes), policies(), 1usize..70, chunks, any::<u64>()).prop_map(
-        move |((heads, kv_heads), (policy, size), tokens, chunks, seed)| {
+    let window = prop::option::weighted(0.4, 1usize..40);
+    (prop::sample::select(shapes), policies(), 1usize..70, chunks, window, any::<u64>()).prop_map(
+        move |((heads, kv_heads), (policy, size), tokens, chunks, window, seed)| {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut numbers = |n: usize, low: f32, high: f32| -> Vec<f32> {
                 let number = |_| if ties { f32::from(rng.u8(0..3)) } else { low + (high - low) * rng.f32() };
@@ -109,13 +112,13 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
             }
             let norms = numbers(kv_heads * tokens, 0.1, 9.0);
             let policy = policy.at(size).unwrap();
-            Case { heads: Heads { heads, kv_heads }, tokens, policy, logits, norms, chunks }
+            Case { heads: Heads { heads, kv_heads }, tokens, policy, window, logits, norms, chunks }
         },
     )
 }
 
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
-    let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT);
+    let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT).with_window(case.window, false);
     let draw = |group, position| entries.priority(group, position as u32, |_| 0.0).unwrap_or_default();
     let answer = definition::read(case, draw);
     prop_assume!(!answer.ambiguous);
@@ -149,16 +152,18 @@ proptest! {
     #[test]
     fn a_fork_equals_a_fresh_cache(case in cases(false), cut in 0usize..24, salt in any::<u64>()) {
         let cut = if case.policy.score.compares_norms() { 0 } else { cut.min(case.policy.size).min(case.tokens) };
-        let mut fresh = CacheEntries::bounded(case.heads, case.policy, salt);
-        let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut]);
+        let mut fresh = CacheEntries::bounded(case.heads, case.policy, salt).with_window(case.window, false);
+        let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut])
+            .with_window(case.window, true);
         let mut log = Vec::new();
         // Blocks end at the cut, as the engine's do.
         case.scan(&mut unbounded, cut, &mut log);
         case.scan(&mut unbounded, case.tokens, &mut log);
-        prop_assert!(log.is_empty());
-        let mut fork = unbounded.fork(cut, case.policy, salt).unwrap();
+        let passed = case.window.map_or(0, |window| (case.tokens + 1).saturating_sub(window));
+        prop_assert_eq!(log.len(), passed, "only the window removes entries");
+        let mut fork = unbounded.fork(cut, Some(case.policy), salt).unwrap();
         let (mut a, mut b) = (Vec::new(), Vec::new());
-        case.scan(&mut fresh, cut, &mut a);
+        case.scan(&mut fresh, cut, &mut Vec::new());
         let rest = case.scan(&mut fresh, case.tokens, &mut a);
         let mut clone = fork.clone();
         prop_assert_eq!(&case.scan(&mut fork, case.tokens, &mut b), &rest);
@@ -174,7 +179,7 @@ fn random_keeps_a_uniform_sample_of_the_past() {
     let (tokens, policy) = (512, presets::by_name("random").unwrap().at(64).unwrap());
     let heads = Heads { heads: 1, kv_heads: 1 };
     let (logits, norms) = (vec![0.0; tokens * tokens], vec![0.0; tokens]);
-    let case = Case { heads, tokens, policy, logits, norms, chunks: vec![64] };
+    let case = Case { heads, tokens, policy, window: None, logits, norms, chunks: vec![64] };
     let mut quarters = [0usize; 4];
     for salt in 0..40 {
         let mut entries = CacheEntries::bounded(heads, policy, salt);

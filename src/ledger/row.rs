@@ -52,6 +52,8 @@ macro_rules! row {
                 table.push_missing(name, || vec![Text::new(); height]);
             }
             table.push_missing("compare_to_full", || vec![false; height]);
+            // Before, there was no such model.
+            table.push_missing("local_layers", || vec![None::<Text>; height]);
             $(let mut $name = table.column(stringify!($name))?.into_iter();)*
             let next = |_| {
                 let mut row = Row { $($name: $name.next().context("a column is too short")?),* };
@@ -87,6 +89,9 @@ row! {
     cache_size: Option<u32>,
     /// `absolute`, `slot` or `squeezed`.
     positions: Text,
+    /// What the policy does in layers with a window of their own, `bounded` or `exempt`; `None` for models without such layers,
+    /// and for `full` and `truncate`.
+    local_layers: Option<Text>,
     /// How a prompt gets into the cache: `stream`, `one_shot`, or `one_shot_document`, which is cut before the
     /// question.
     prefill: Text,

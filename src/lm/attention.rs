@@ -8,18 +8,51 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use super::config::{LayerAttention, ModelShape, QueryGrowth};
 use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Table};
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
-use super::rope::{Angles, Frequencies, rotate_head};
+use super::rope::{Angles, Frequencies, Rope, rotate_head};
 use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
 use crate::vector;
 
-/// The network as attention needs it.
+/// A layer of the network as attention needs it.
 pub(super) struct AttentionShape<'a> {
     pub heads: Heads,
     pub head_dim: usize,
-    pub frequencies: &'a Frequencies,
+    pub rope: &'a Rope,
+    /// Tokens that a query sees, itself included.
+    window: Option<usize>,
+    /// What products of queries and keys are multiplied by.
+    scale: f64,
+    softcap: Option<f32>,
+    growth: Option<QueryGrowth>,
+}
+
+impl<'a> AttentionShape<'a> {
+    pub fn new(shape: &ModelShape, layer: LayerAttention, rope: &'a Rope) -> AttentionShape<'a> {
+        AttentionShape {
+            heads: shape.heads,
+            head_dim: shape.head_dim,
+            rope,
+            window: layer.window,
+            scale: shape.query_scale,
+            softcap: shape.attention_softcap,
+            growth: shape.query_growth,
+        }
+    }
+
+    /// What the query at a position of the text is multiplied by.
+    fn query_scale(&self, position: usize) -> f32 {
+        self.growth.map_or(self.scale, |growth| self.scale * growth.at(position)) as f32
+    }
+
+    /// Limits logits, if the model does.
+    fn cap(&self, logits: &mut [f32]) {
+        if let Some(cap) = self.softcap {
+            logits.iter_mut().for_each(|logit| *logit = cap * (*logit / cap).tanh());
+        }
+    }
 }
 
 /// One layer's projections of some tokens, unrotated: queries (rows, heads, head_dim), keys and values
@@ -123,7 +156,9 @@ impl<'a> Projections<'a> {
         let columns = held + rows;
         let stride = vector::padded(columns);
         cache.reserve(columns);
-        let LayerCache { entries, keys, values, all_keys, log } = cache;
+        let frequencies = self.shape.rope.frequencies(cache.is_long);
+        let LayerCache { entries, keys, values, all_keys, log, .. } = cache;
+        let position = entries.seen;
 
         for row in 0..rows {
             for kv_head in 0..kv_heads {
@@ -139,7 +174,7 @@ impl<'a> Projections<'a> {
         scratch.normaliser.sum.resize(heads * rows, 0.0);
         match keys {
             Keys::Absolute(keys) => {
-                self.rotate_queries(queries);
+                self.rotate_queries(queries, position);
                 self.store_keys(keys, held);
                 let clock = Instant::now();
                 self.logits_of_all(queries, keys, stride, logits);
@@ -152,7 +187,8 @@ impl<'a> Projections<'a> {
             }
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
-                self.scan_rerotated(keys, &mut scan, held, logits, &mut scratch.normaliser, log.as_mut());
+                let place = (held, position, frequencies);
+                self.scan_rerotated(keys, &mut scan, place, logits, &mut scratch.normaliser, log.as_mut());
                 stats.scan += clock.elapsed();
             }
         }
@@ -190,11 +226,11 @@ impl<'a> Projections<'a> {
         stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
-    /// Queries at their absolute positions, divided by sqrt(head_dim): (heads, rows, head_dim)
-    fn rotate_queries(&self, queries: &mut [f32]) {
+    /// Scaled queries at their absolute positions, of which the first is `position`: (heads, rows, head_dim)
+    fn rotate_queries(&self, queries: &mut [f32], position: usize) {
         let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.rows);
-        let scale = 1.0 / (dim as f32).sqrt();
         for row in 0..rows {
+            let scale = self.shape.query_scale(position + row);
             let angles = self.angles.row(self.first + row);
             for head in 0..heads {
                 let query = &self.queries[(row * heads + head) * dim..][..dim];
@@ -226,6 +262,7 @@ impl<'a> Projections<'a> {
             product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);
             // Columns beyond the last of each row are masked, but must be numbers.
             logits.chunks_exact_mut(stride).for_each(|row| row[width..].fill(0.0));
+            self.shape.cap(logits);
         });
     }
 
@@ -235,7 +272,7 @@ impl<'a> Projections<'a> {
         &self,
         keys: &mut RerotatedKeys,
         scan: &mut BlockScan<'_>,
-        held: usize,
+        (held, position, frequencies): (usize, usize, &Frequencies),
         logits: &mut [f32],
         normaliser: &mut Normaliser,
         mut log: Option<&mut Vec<Eviction>>,
@@ -243,12 +280,12 @@ impl<'a> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows, stride) = (self.shape.head_dim, self.rows, scan.stride());
         let per_kv = self.shape.heads.per_kv_head();
-        let scale = 1.0 / (dim as f32).sqrt();
         let mut query = vec![0.0; dim];
         for row in 0..rows {
             let key = &self.keys[row * kv_heads * dim..][..kv_heads * dim];
-            let coordinates = keys.push(held + row, key, scan, self.shape.frequencies);
-            let angles = self.shape.frequencies.angles(coordinates.into_iter());
+            let coordinates = keys.push(held + row, key, scan, frequencies);
+            let angles = frequencies.angles(coordinates.into_iter());
+            let scale = self.shape.query_scale(position + row);
             let lanes = vector::padded(held + row + 1);
             for kv_head in 0..kv_heads {
                 let (table, capacity) = keys.of_head(kv_head);
@@ -259,11 +296,12 @@ impl<'a> Projections<'a> {
                     let logits = &mut logits[(head * rows + row) * stride..][..lanes];
                     let (logits, end) = logits.split_at_mut(lanes.min(capacity));
                     vector::combine(&query, table, capacity, logits);
+                    self.shape.cap(logits);
                     end.fill(0.0);
                 }
             }
             scan.step(row, logits, normaliser, log.as_deref_mut());
-            keys.close_gaps(scan, self.shape.frequencies);
+            keys.close_gaps(scan, frequencies);
         }
     }
 
@@ -284,13 +322,16 @@ impl<'a> Projections<'a> {
             let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
             let keys = Right::Transposed(all_keys.head(kv_head));
             product((per_kv * rows, stride, dim), (logits, stride), (queries, dim), keys);
+            self.shape.cap(logits);
             for member in 0..per_kv {
-                for row in 0..rows {
+                for (row, lost) in lost.iter_mut().enumerate() {
                     let visible = seen - rows + row + 1;
-                    let everything = vector::log_sum_exp(&logits[(member * rows + row) * stride..][..visible]);
+                    let first = self.shape.window.map_or(0, |window| visible.saturating_sub(window));
+                    let all = (member * rows + row) * stride;
+                    let everything = vector::log_sum_exp(&logits[all + first..all + visible]);
                     let at = (kv_head * per_kv + member) * rows + row;
                     let kept = cached.max[at] + cached.sum[at].ln();
-                    lost[row] += (1.0 - (kept - everything).exp()).max(0.0);
+                    *lost += (1.0 - (kept - everything).exp()).max(0.0);
                 }
             }
         }
@@ -301,8 +342,9 @@ impl<'a> Projections<'a> {
 mod tests {
     use super::*;
     use crate::eviction::presets;
-    use crate::lm::config::{RopeScaling, RopeShape};
+    use crate::lm::config::Sizes;
     use crate::lm::memory::{Memory, MemoryPlan};
+    use crate::lm::rope_shape::{RopeScaling, RopeShape};
 
     /// The attention that each query pays to tokens outside a window of `size` + 1, summed over heads: by its
     /// definition, in f64, every pair of tokens.
@@ -331,16 +373,19 @@ mod tests {
     #[test]
     fn the_attention_that_a_window_loses() {
         let (heads, head_dim, rows, size) = (Heads { heads: 4, kv_heads: 2 }, 8, 300, 50);
-        let frequencies = Frequencies::new(&RopeShape { theta: 100.0, scaling: RopeScaling::None }, head_dim);
-        let shape = AttentionShape { heads, head_dim, frequencies: &frequencies };
+        let rope = RopeShape { theta: 100.0, scaling: RopeScaling::None, dims: head_dim };
+        let sizes = Sizes { hidden: 32, intermediate: 32, layers: 1, heads, head_dim, vocab: 32 };
+        let model = ModelShape::llama(sizes, rope);
+        let rope = Rope::new(&model.ropes[0]);
+        let shape = AttentionShape::new(&model, model.attention[0], &rope);
         let mut rng = fastrand::Rng::with_seed(3);
         let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| 4.0 * rng.f32() - 2.0).collect() };
         let (queries, keys, values) = (&random(rows * 32), &random(rows * 16), &random(rows * 16));
-        let angles = &frequencies.angles((0..rows).map(|position| position as f64));
+        let angles = &rope.frequencies(false).angles((0..rows).map(|position| position as f64));
         let tokens = Projections { shape: &shape, queries, keys, values, norms: None, angles, first: 0, rows };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
         let plan = MemoryPlan { measure_loss: true, ..MemoryPlan::bounded(policy) };
-        let mut memory = Memory::new(1, heads, head_dim, &plan);
+        let mut memory = Memory::new(&model, &plan);
         let mut lost = Vec::new();
         // Reading in uneven pieces must not matter.
         for piece in [1, 128, 71, 100] {

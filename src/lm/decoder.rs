@@ -1,18 +1,28 @@
 //! A decoder layer without its attention: the projections before it, and everything after it.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::{DType, Device, Tensor};
 
-use super::config::ModelShape;
-use super::layers::{Linear, Products, add, bytes_of, compute_type, rms_norm, silu_mul};
+use super::config::{KEY_NORM, ModelShape, QUERY_NORM};
+use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
 use super::weights::Weights;
 
 /// A layer's weights.
 pub(super) struct Layer {
-    attention_norm: Tensor,
-    mlp_norm: Tensor,
+    norms: Norms,
     /// Query, key, value, output; gate, up, down.
     matrices: [Linear; 7],
+}
+
+/// Those that a family does not have are `None`.
+#[derive(Clone)]
+struct Norms {
+    before_attention: Option<Tensor>,
+    after_attention: Option<Tensor>,
+    before_mlp: Option<Tensor>,
+    after_mlp: Option<Tensor>,
+    query: Option<Tensor>,
+    key: Option<Tensor>,
 }
 
 impl Layer {
@@ -24,49 +34,99 @@ impl Layer {
         (dtype, keep): (DType, DType),
         device: &Device,
     ) -> Result<Layer> {
-        let mut norm = |name: &str| -> Result<Tensor> {
+        let lengths = shape.layer_norms();
+        let mut norm = |name: Option<&str>| -> Result<Option<Tensor>> {
+            let of_name = |(other, _): &&(&str, usize)| Some(*other) == name;
+            let Some((name, length)) = lengths.iter().find(of_name) else { return Ok(None) };
             let name = format!("model.layers.{index}.{name}.weight");
-            let norm = weights.take(&name, &[shape.hidden], dtype, device)?;
-            Ok(norm.to_dtype(compute_type(device, dtype, false))?)
+            Ok(Some(take_norm(weights, &name, *length, shape, dtype, device)?))
         };
-        let (attention_norm, mlp_norm) = (norm("input_layernorm")?, norm("post_attention_layernorm")?);
-        let [query, key, value, output, gate, up, down] = shape.layer_matrices().map(|(name, out, input)| {
-            Linear::take(weights, &format!("model.layers.{index}.{name}"), (out, input), (dtype, keep), device)
-        });
-        let matrices = [query?, key?, value?, output?, gate?, up?, down?];
-        Ok(Layer { attention_norm, mlp_norm, matrices })
+        let norms = Norms {
+            before_attention: norm(shape.norms.before_attention)?,
+            after_attention: norm(shape.norms.after_attention)?,
+            before_mlp: norm(shape.norms.before_mlp)?,
+            after_mlp: norm(shape.norms.after_mlp)?,
+            query: norm(Some(QUERY_NORM))?,
+            key: norm(Some(KEY_NORM))?,
+        };
+        let sides = shape.layer_matrices();
+        let mut matrix = |name: &str| {
+            let (_, out, input) = sides
+                .iter()
+                .find(|(other, ..)| *other == name)
+                .with_context(|| format!("a layer has no {name}"))?;
+            let name = format!("model.layers.{index}.{name}");
+            Linear::take(weights, &name, (*out, *input), (dtype, keep), device)
+        };
+        let (output, down) = (matrix("self_attn.o_proj")?, matrix("mlp.down_proj")?);
+        let matrices = if shape.fused {
+            let (query_rows, kv_rows) = shape.projected();
+            let [query, key, value] = matrix("self_attn.qkv_proj")?.split([query_rows, kv_rows, kv_rows])?;
+            let [gate, up] = matrix("mlp.gate_up_proj")?.split([shape.intermediate; 2])?;
+            [query, key, value, output, gate, up, down]
+        } else {
+            let [query, key, value] = ["q", "k", "v"].map(|name| matrix(&format!("self_attn.{name}_proj")));
+            let [gate, up] = ["gate", "up"].map(|name| matrix(&format!("mlp.{name}_proj")));
+            [query?, key?, value?, output, gate?, up?, down]
+        };
+        Ok(Layer { norms, matrices })
     }
 
     /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
-        let matrices: usize = self.matrices.iter().map(Linear::bytes).sum();
-        bytes_of(&self.attention_norm) + bytes_of(&self.mlp_norm) + matrices
+        let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key } = &self.norms;
+        let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key];
+        let norms: usize = norms.into_iter().flatten().map(bytes_of).sum();
+        norms + self.matrices.iter().map(Linear::bytes).sum::<usize>()
     }
 
     /// Prepares the matrices for a kind of products.
     pub fn ready(&self, products: Products) -> Result<Layer> {
         let [query, key, value, output, gate, up, down] =
             self.matrices.each_ref().map(|matrix| matrix.ready(products));
-        Ok(Layer {
-            attention_norm: self.attention_norm.clone(),
-            mlp_norm: self.mlp_norm.clone(),
-            matrices: [query?, key?, value?, output?, gate?, up?, down?],
-        })
+        Ok(Layer { norms: self.norms.clone(), matrices: [query?, key?, value?, output?, gate?, up?, down?] })
     }
 
     /// Queries (rows, heads * head_dim), keys and values (rows, kv_heads * head_dim) of x (rows, hidden).
-    pub fn project(&self, x: &Tensor, eps: f32) -> Result<[Tensor; 3]> {
+    pub fn project(&self, x: &Tensor, shape: &ModelShape) -> Result<[Tensor; 3]> {
         let [query, key, value, ..] = &self.matrices;
-        let normed = rms_norm(x, &self.attention_norm, eps)?; // (rows, hidden)
-        Ok([query.forward(&normed)?, key.forward(&normed)?, value.forward(&normed)?])
+        let eps = shape.norm_eps;
+        let normed = norm(x, self.norms.before_attention.as_ref(), eps)?; // (rows, hidden)
+        Ok([
+            norm(&query.forward(&normed)?, self.norms.query.as_ref(), eps)?,
+            norm(&key.forward(&normed)?, self.norms.key.as_ref(), eps)?,
+            value.forward(&normed)?,
+        ])
     }
 
     /// The layer's output (rows, hidden), from its input x and the output of attention (rows, heads * head_dim).
-    pub fn finish(&self, x: &Tensor, mixed: &Tensor, eps: f32) -> Result<Tensor> {
+    pub fn finish(&self, x: &Tensor, mixed: &Tensor, shape: &ModelShape) -> Result<Tensor> {
         let [.., output, gate, up, down] = &self.matrices;
-        let x = add(output.forward(mixed)?, x)?; // (rows, hidden)
-        let normed = rms_norm(&x, &self.mlp_norm, eps)?;
-        let gated = silu_mul(gate.forward(&normed)?, &up.forward(&normed)?)?; // (rows, intermediate)
-        add(x, &down.forward(&gated)?)
+        let eps = shape.norm_eps;
+        let attended = norm(&output.forward(mixed)?, self.norms.after_attention.as_ref(), eps)?;
+        let x = add(attended, x)?; // (rows, hidden)
+        let normed = norm(&x, self.norms.before_mlp.as_ref(), eps)?;
+        let gated = gated(gate.forward(&normed)?, &up.forward(&normed)?, shape.activation)?; // (rows, intermediate)
+        add(x, &norm(&down.forward(&gated)?, self.norms.after_mlp.as_ref(), eps)?)
     }
+}
+
+/// Takes the weight of a norm. A GGUF file has 1 + w where a checkpoint has w.
+pub(super) fn take_norm(
+    weights: &mut Weights,
+    name: &str,
+    length: usize,
+    shape: &ModelShape,
+    dtype: DType,
+    device: &Device,
+) -> Result<Tensor> {
+    let weight = weights.take(name, &[length], dtype, device)?.to_dtype(compute_type(device, dtype, false))?;
+    Ok(if shape.norm_adds_one && !weights.is_gguf() { (weight + 1.0)? } else { weight })
+}
+
+/// RMSNorm, if there is one: of whole rows, or of every head, as long as the weight is.
+fn norm(x: &Tensor, weight: Option<&Tensor>, eps: f32) -> Result<Tensor> {
+    let Some(weight) = weight else { return Ok(x.clone()) };
+    let parts = x.reshape(((), weight.elem_count()))?;
+    Ok(rms_norm(&parts, weight, eps)?.reshape(x.shape())?)
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use candle_core::{CpuStorage, DType, Device, InplaceOp2, Layout, Storage, Tensor};
 use rayon::prelude::*;
 
+use super::config::Activation;
 use super::weights::Weights;
 use crate::vector;
 
@@ -41,6 +42,23 @@ impl Linear {
 
     pub fn new(weight: Tensor, bias: Option<Tensor>) -> Linear {
         Linear { weight, bias, gemv: false }
+    }
+
+    /// The parts of a fused matrix: the first rows, the rows after them, and so on.
+    pub fn split<const N: usize>(&self, rows: [usize; N]) -> Result<[Linear; N]> {
+        let mut start = 0;
+        let parts = rows.map(|rows| {
+            let part = |tensor: &Tensor| tensor.narrow(0, start, rows)?.contiguous();
+            let bias = self.bias.as_ref().map(part).transpose();
+            let part = part(&self.weight).and_then(|weight| Ok(Linear::new(weight, bias?)));
+            start += rows;
+            part
+        });
+        Ok(parts
+            .into_iter()
+            .collect::<candle_core::Result<Vec<_>>>()?
+            .try_into()
+            .expect("as many parts as asked for"))
     }
 
     /// Bytes of the weights in memory.
@@ -168,21 +186,26 @@ pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> 
     Ok(Tensor::from_vec(normed, x.shape(), &Device::Cpu)?)
 }
 
-/// silu(gate) * up, in the memory of the gate. Both (rows, intermediate).
-pub(super) fn silu_mul(gate: Tensor, up: &Tensor) -> Result<Tensor> {
-    Ok(if gate.device().is_cpu() && gate.dtype() == DType::F32 {
-        gate.inplace_op2(up, &InPlace(vector::silu_mul))?;
-        gate
-    } else {
-        (candle_nn::ops::silu(&gate)? * up)?
+/// activation(gate) * up, in the memory of the gate. Both (rows, intermediate).
+pub(super) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
+    let on_host = gate.device().is_cpu() && gate.dtype() == DType::F32;
+    Ok(match activation {
+        Activation::Silu if on_host => in_place(gate, up, vector::silu_mul)?,
+        Activation::GeluTanh if on_host => in_place(gate, up, vector::gelu_mul)?,
+        Activation::Silu => (candle_nn::ops::silu(&gate)? * up)?,
+        Activation::GeluTanh => (gate.gelu()? * up)?,
     })
+}
+
+fn in_place(x: Tensor, y: &Tensor, f: fn(&mut [f32], &[f32])) -> Result<Tensor> {
+    x.inplace_op2(y, &InPlace(f))?;
+    Ok(x)
 }
 
 /// x + y, in the memory of x. Both (rows, hidden).
 pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
     Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
-        x.inplace_op2(y, &InPlace(|x, y| vector::add_scaled(x, y, 1.0)))?;
-        x
+        in_place(x, y, |x, y| vector::add_scaled(x, y, 1.0))?
     } else {
         (x + y)?
     })

@@ -5,11 +5,13 @@
 //! holds the block too, afterwards exactly `size` entries per key-value head. Shrunk for generation it has room
 //! for one entry more.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::attention::Scratch;
+use super::config::{LayerAttention, ModelShape};
 use super::rerotation::RerotatedKeys;
-use crate::eviction::{CacheEntries, Eviction, Heads, Positions, Scope, SizedPolicy};
+use crate::eviction::{CacheEntries, Eviction, LocalLayers, Positions, Scope, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -28,6 +30,8 @@ pub struct Memory {
     /// Share of each token's attention, mean over layers and heads, that evicted entries would have received. Only
     /// if it was asked for.
     pub(super) lost: Option<Vec<f32>>,
+    /// The text is longer than the model's usual positions reach.
+    pub(super) is_long: bool,
 }
 
 /// Everything one layer keeps.
@@ -40,6 +44,8 @@ pub(super) struct LayerCache {
     pub all_keys: Option<Table>,
     /// Evictions since [`Memory::take_log`] was last called. Only if it was asked for.
     pub log: Option<Vec<Eviction>>,
+    /// As of [`Memory`].
+    pub is_long: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -66,9 +72,15 @@ impl Table {
 
     /// A copy of the first `held` vectors of every head, with another capacity.
     pub fn copy(&self, held: usize, capacity: usize) -> Table {
+        self.copy_of(0..held, capacity)
+    }
+
+    /// A copy of some vectors of every head, with another capacity.
+    pub fn copy_of(&self, vectors: Range<usize>, capacity: usize) -> Table {
         let mut to = Table::new(self.heads, capacity, self.dim);
+        let (start, end) = (vectors.start * self.dim, vectors.end * self.dim);
         for head in 0..self.heads {
-            to.head_mut(head)[..held * self.dim].copy_from_slice(&self.head(head)[..held * self.dim]);
+            to.head_mut(head)[..end - start].copy_from_slice(&self.head(head)[start..end]);
         }
         to
     }
@@ -136,12 +148,19 @@ pub struct MemoryPlan<'a> {
     /// `None`: unbounded.
     pub policy: Option<SizedPolicy>,
     pub positions: Positions,
+    /// What the policy does in layers with a window of their own.
+    pub local_layers: LocalLayers,
     /// Seeds [`Score::Random`](crate::eviction::Score::Random).
     pub seed: u64,
+    /// Tokens that the text will have. Models with other positions for long texts (LongRoPE) need it; beyond the length of the
+    /// usual ones no more than was announced can be read.
+    pub text: usize,
     /// Unbounded only: scopes whose accumulated attention forks will need, and the lengths at which they will
     /// start.
     pub fork_scopes: &'a [Scope],
     pub fork_points: &'a [usize],
+    /// Unbounded only: forks will be taken, so layers with a window keep what it has passed.
+    pub forks: bool,
     /// Unbounded only: tokens to make room for; more are no error.
     pub expect: usize,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
@@ -170,20 +189,27 @@ fn salt(seed: u64, layer: usize) -> u64 {
 }
 
 impl Memory {
-    pub(super) fn new(layers: usize, heads: Heads, head_dim: usize, plan: &MemoryPlan<'_>) -> Memory {
-        let layer = |index: usize| {
+    pub(super) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>) -> Memory {
+        let (heads, head_dim) = (shape.heads, shape.head_dim);
+        let is_long = shape.length_of_usual_positions().is_some_and(|usual| plan.text > usual);
+        let layer = |(index, own): (usize, &LayerAttention)| {
             let salt = salt(plan.seed, index);
-            let (entries, capacity) = match plan.policy {
+            let window = own.window;
+            let policy = plan.local_layers.policy(plan.policy, window);
+            let (entries, room) = match policy {
                 None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points), plan.expect),
                 Some(policy) if plan.one_shot => {
                     (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size) + BLOCK)
                 }
                 Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size + BLOCK),
             };
-            let capacity = vector::padded(capacity);
+            let entries = entries.with_window(window, plan.forks);
+            let in_window =
+                window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
+            let capacity = vector::padded(room.min(in_window));
             let table = || Table::new(heads.kv_heads, capacity, head_dim);
             // Without evictions, rank and position are the same.
-            let keys = match (plan.positions, plan.policy) {
+            let keys = match (plan.positions, policy) {
                 (Positions::Absolute, _) | (_, None) => Keys::Absolute(table()),
                 (positions, Some(policy)) => {
                     Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope, positions))
@@ -195,30 +221,38 @@ impl Memory {
                 values: table(),
                 all_keys: plan.measure_loss.then(|| Table::new(heads.kv_heads, 0, head_dim)),
                 log: plan.log.then(Vec::new),
+                is_long,
             }
         };
         Memory {
-            layers: (0..layers).map(layer).collect(),
+            layers: shape.attention.iter().enumerate().map(layer).collect(),
             seen: 0,
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
+            is_long,
         }
     }
 
-    /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so
-    /// it equals one that was bounded from the start with this `seed` and [`Positions::Absolute`]; it keeps no log of
-    /// evictions. `None` as for [`CacheEntries::fork`].
-    pub fn fork(&self, len: usize, policy: SizedPolicy, seed: u64, measure_loss: bool) -> Option<Memory> {
-        let capacity = vector::padded(policy.size + BLOCK);
+    /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so it equals
+    /// one that was made by `plan` from the start, if that has [`Positions::Absolute`]; it keeps no log of evictions. `None`
+    /// as for [`CacheEntries::fork`], and for an unbounded plan.
+    pub fn fork(&self, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
+        let &MemoryPlan { policy, seed, measure_loss, local_layers, .. } = plan;
+        let policy = policy?;
         let layers = self.layers.iter().enumerate().map(|(index, layer)| {
             let Keys::Absolute(keys) = &layer.keys else { return None };
+            let own = local_layers.policy(Some(policy), layer.entries.window());
+            let entries = layer.entries.fork(len, own, salt(seed, index))?;
+            let columns = layer.entries.columns_at(len)?;
+            let capacity = vector::padded(entries.most().saturating_add(BLOCK - 1));
             Some(LayerCache {
-                entries: layer.entries.fork(len, policy, salt(seed, index))?,
-                keys: Keys::Absolute(keys.copy(len, capacity)),
-                values: layer.values.copy(len, capacity),
+                entries,
+                keys: Keys::Absolute(keys.copy_of(columns.clone(), capacity)),
+                values: layer.values.copy_of(columns, capacity),
                 all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
                 log: None,
+                is_long: self.is_long,
             })
         });
         Some(Memory {
@@ -227,6 +261,7 @@ impl Memory {
             scratch: Scratch::default(),
             compute_f64: policy.score.compares_norms(),
             lost: measure_loss.then(|| vec![0.0; len]),
+            is_long: self.is_long,
         })
     }
 
@@ -237,7 +272,7 @@ impl Memory {
             if let Some(kept) = layer.entries.cut() {
                 layer.keep(&kept);
             }
-            layer.resize(vector::padded(layer.entries.limit + BLOCK));
+            layer.resize(vector::padded(layer.entries.most().saturating_add(BLOCK - 1)));
         }
     }
 
@@ -248,7 +283,7 @@ impl Memory {
     pub fn shrink_to_fit(&mut self, more: usize) {
         let room = |layer: &LayerCache| {
             let all = layer.entries.len() + more;
-            all.min(layer.entries.limit.saturating_add(1)).max(layer.entries.len())
+            all.min(layer.entries.most()).max(layer.entries.len())
         };
         // Frees the tables of a block.
         self.scratch = self.scratch.clone();
@@ -308,6 +343,7 @@ impl LayerCache {
             values: self.values.copy(held, capacity),
             all_keys: self.all_keys.clone(),
             log: self.log.clone(),
+            is_long: self.is_long,
         }
     }
 

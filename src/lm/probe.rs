@@ -13,7 +13,7 @@ use anyhow::Result;
 use candle_core::{DType, Device};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::config::ModelShape;
+use super::config::{LayerAttention, ModelShape};
 use super::generate::{GenerationSettings, PrefilledPrompt};
 use super::memory::{Memory, MemoryPlan};
 use super::transformer::LanguageModel;
@@ -72,7 +72,7 @@ impl Probe {
         let keep = if bytes < 4 { DType::BF16 } else { DType::F32 };
         let pool = |_| ThreadPoolBuilder::new().num_threads(threads).build();
         let workers = (0..workers).map(pool).collect::<Result<_, _>>()?;
-        let reader = random(&ModelShape { layers: 1, ..narrowed(shape) }, keep, device)?;
+        let reader = random(&with_layers(narrowed(shape), 1), keep, device)?;
         let (shape, device) = (shape.clone(), device.clone());
         Ok(Probe { shape, device, keep, reader, writer: OnceLock::new(), workers, known: Mutex::default() })
     }
@@ -190,7 +190,7 @@ impl Probe {
         }
         let shape = narrowed(&self.shape);
         let layers = (ALL / shape.layer_weights()).clamp(1, shape.layers);
-        let writer = random(&ModelShape { layers, ..shape }, self.keep, &self.device)?;
+        let writer = random(&with_layers(shape, layers), self.keep, &self.device)?;
         Ok(self.writer.get_or_init(|| writer))
     }
 
@@ -237,13 +237,20 @@ fn shortest(mut work: impl FnMut() -> Result<[f64; 2]>) -> Result<[f64; 2]> {
 
 /// The shape with sides small enough for a short measurement. Heads stay as they are, so attention takes as long.
 fn narrowed(shape: &ModelShape) -> ModelShape {
-    let mut shape = ModelShape { sliding_window: None, ..shape.clone() };
+    let attention = vec![LayerAttention { window: None, rope: 0 }; shape.layers];
+    let mut shape = ModelShape { attention, ..shape.clone() };
     while shape.layer_weights() > LAYER && shape.hidden > 64 {
         shape.hidden = shape.hidden.div_ceil(2);
         shape.intermediate = shape.intermediate.div_ceil(2);
     }
     shape.vocab = shape.vocab.min(OUTPUT / shape.hidden);
     shape
+}
+
+/// The first layers only.
+fn with_layers(mut shape: ModelShape, layers: usize) -> ModelShape {
+    shape.attention.truncate(layers);
+    ModelShape { layers, ..shape }
 }
 
 fn random(shape: &ModelShape, keep: DType, device: &Device) -> Result<LanguageModel> {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 
-use super::config::{ModelShape, RopeScaling, RopeShape};
+use super::config::{ModelShape, Sizes};
+use super::rope_shape::{RopeScaling, RopeShape};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
 use super::weights::Weights;
@@ -13,22 +14,20 @@ use crate::eviction::Heads;
 
 /// The shape of `random-tiny`: grouped heads, and bytes as vocabulary.
 pub fn tiny_shape() -> ModelShape {
-    ModelShape {
-        family: "llama".into(),
+    random_shape(Sizes {
         hidden: 32,
         intermediate: 64,
         layers: 2,
         heads: Heads { heads: 4, kv_heads: 2 },
         head_dim: 8,
         vocab: Tokenizer::BYTES_VOCAB,
-        norm_eps: 1e-5,
-        rope: RopeShape { theta: 10_000.0, scaling: RopeScaling::None },
-        tied: false,
-        max_positions: 4096,
-        sliding_window: None,
-        bos: Some(0),
-        eos: vec![0],
-    }
+    })
+}
+
+/// The shape of a model with random weights.
+pub(super) fn random_shape(sizes: Sizes) -> ModelShape {
+    let rope = RopeShape { theta: 10_000.0, scaling: RopeScaling::None, dims: sizes.head_dim };
+    ModelShape { bos: Some(0), eos: vec![0], ..ModelShape::llama(sizes, rope) }
 }
 
 impl LanguageModel {
@@ -75,13 +74,14 @@ impl Weights {
                 matrix(format!("model.layers.{layer}.{name}.weight"), out, input, gain)?;
             }
         }
-        let norm = Tensor::ones(hidden, DType::F32, &Device::Cpu)?;
+        let neutral = if shape.norm_adds_one { 0f32 } else { 1.0 };
+        let norm = |length: usize| Tensor::full(neutral, length, &Device::Cpu);
         for layer in 0..shape.layers {
-            for name in ["input_layernorm", "post_attention_layernorm"] {
-                tensors.insert(format!("model.layers.{layer}.{name}.weight"), norm.clone());
+            for (name, length) in shape.layer_norms() {
+                tensors.insert(format!("model.layers.{layer}.{name}.weight"), norm(length)?);
             }
         }
-        tensors.insert("model.norm.weight".into(), norm);
+        tensors.insert("model.norm.weight".into(), norm(hidden)?);
         let bytes = safetensors::serialize(&tensors, None)?;
         drop(tensors);
         Weights::from_bytes(bytes.into())

@@ -112,7 +112,7 @@ impl RerotatedKeys {
 
     /// Rotates a run of columns from their unrotated keys.
     fn rotate(&mut self, group: usize, columns: std::ops::Range<usize>, frequencies: &Frequencies) {
-        let (half, capacity) = (self.head_dim / 2, self.raw.capacity);
+        let (pairs, capacity) = (frequencies.len(), self.raw.capacity);
         let angles = frequencies.angles(self.groups[group].coordinates[columns.clone()].iter().copied());
         for kv_head in self.kv_heads_of(group) {
             let size = self.head_dim * capacity;
@@ -120,11 +120,14 @@ impl RerotatedKeys {
             let turned = &mut self.turned.data[kv_head * size..][..size];
             for (i, column) in columns.clone().enumerate() {
                 let (cos, sin) = angles.row(i);
-                for j in 0..half {
-                    let (at, pair) = (j * capacity + column, (j + half) * capacity + column);
+                for j in 0..pairs {
+                    let (at, pair) = (j * capacity + column, (j + pairs) * capacity + column);
                     let (a, b) = (raw[at], raw[pair]);
                     turned[at] = a * cos[j] - b * sin[j];
                     turned[pair] = b * cos[j] + a * sin[j];
+                }
+                for row in 2 * pairs..self.head_dim {
+                    turned[row * capacity + column] = raw[row * capacity + column];
                 }
             }
         }
@@ -150,13 +153,13 @@ impl RerotatedKeys {
                 self.rotate(group, columns, frequencies);
                 continue;
             }
-            let (half, capacity) = (self.head_dim / 2, self.turned.capacity);
-            let angles = frequencies.angles(std::iter::once(shrink));
+            let (pairs, capacity) = (frequencies.len(), self.turned.capacity);
+            let angles = frequencies.turn(shrink);
             let (cos, sin) = angles.row(0);
             for kv_head in self.kv_heads_of(group) {
                 let size = self.head_dim * capacity;
-                let (a, b) = self.turned.data[kv_head * size..][..size].split_at_mut(half * capacity);
-                for j in 0..half {
+                let (a, b) = self.turned.data[kv_head * size..][..size].split_at_mut(pairs * capacity);
+                for j in 0..pairs {
                     let row = j * capacity..j * capacity + victim;
                     vector::rotate(&mut a[row.clone()], &mut b[row], cos[j], sin[j]);
                 }

@@ -5,9 +5,10 @@
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
-use super::config::{ModelShape, RopeScaling};
+use super::config::ModelShape;
+use super::rope_shape::RopeScaling;
 
 /// A real number in settings; equal if the bits are.
 #[derive(Clone, Copy, Debug)]
@@ -62,18 +63,21 @@ impl ModelShape {
     /// # Errors
     /// A checkpoint with a scaling of its own.
     pub fn apply_rope_override(&mut self, rope_override: RopeOverride) -> Result<()> {
+        let [rope] = &mut self.ropes[..] else {
+            bail!("layers of this model have different positions; leave out the sweep's rope_scaling");
+        };
         ensure!(
-            matches!(self.rope.scaling, RopeScaling::None),
+            matches!(rope.scaling, RopeScaling::None),
             "the checkpoint has a rope_scaling of its own; leave out the sweep's"
         );
         let RopeOverride { kind, factor: Real(factor) } = rope_override;
         match kind {
-            RopeOverrideKind::Linear => self.rope.scaling = RopeScaling::Linear(factor),
+            RopeOverrideKind::Linear => rope.scaling = RopeScaling::Linear(factor),
             RopeOverrideKind::Ntk => {
-                let dim = self.head_dim as f64;
-                // With a head_dim of 2 there is one frequency, which is the fastest.
-                let power = if self.head_dim > 2 { dim / (dim - 2.0) } else { 0.0 };
-                self.rope.theta *= factor.powf(power);
+                let dim = rope.dims as f64;
+                // With two dimensions there is one frequency, which is the fastest.
+                let power = if rope.dims > 2 { dim / (dim - 2.0) } else { 0.0 };
+                rope.theta *= factor.powf(power);
             }
         }
         self.max_positions = (self.max_positions as f64 * factor) as usize;
@@ -84,7 +88,7 @@ impl ModelShape {
 #[cfg(test)]
 mod tests {
     use super::super::random::tiny_shape;
-    use super::super::rope::Frequencies;
+    use super::super::rope::Rope;
     use super::*;
 
     #[test]
@@ -94,7 +98,7 @@ mod tests {
         let angle = |overrides: &[RopeOverride], pair: usize| {
             let mut shape = tiny_shape();
             overrides.iter().for_each(|by| shape.apply_rope_override(*by).unwrap());
-            let angles = Frequencies::new(&shape.rope, shape.head_dim).angles([1.0].into_iter());
+            let angles = Rope::new(&shape.ropes[0]).frequencies(false).angles([1.0].into_iter());
             f64::from(angles.row(0).1[pair]).asin()
         };
         for pair in 0..4 {

@@ -1,4 +1,4 @@
-//! The network: a Llama-layout decoder that reads any number of tokens into a [`Memory`].
+//! The network: a decoder that reads any number of tokens into a [`Memory`].
 //!
 //! Shapes are (rows, hidden) throughout; a text is one sequence, never a batch. candle's own Llama returns only
 //! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
@@ -15,10 +15,10 @@ use rayon::prelude::*;
 
 use super::attention::{AttentionShape, Projections, attend};
 use super::config::ModelShape;
-use super::decoder::Layer;
+use super::decoder::{Layer, take_norm};
 use super::layers::{Linear, Products, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{BLOCK, Memory, MemoryPlan};
-use super::rope::{Angles, Frequencies};
+use super::rope::{Angles, Rope};
 use super::weights::{WIDEN_BELOW, Weights};
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
@@ -32,7 +32,8 @@ const LOGITS_AT_ONCE: usize = 4 << 20;
 /// A causal language model as a recurrent network.
 pub struct LanguageModel {
     shape: ModelShape,
-    frequencies: Frequencies,
+    /// Its rotations; layers name them by their index.
+    ropes: Vec<Rope>,
     /// (vocab, hidden)
     embedding: Tensor,
     layers: Vec<Layer>,
@@ -130,7 +131,7 @@ impl LanguageModel {
         (dtype, keep): (DType, DType),
         device: &Device,
     ) -> Result<LanguageModel> {
-        let ModelShape { hidden, head_dim, vocab, .. } = shape;
+        let ModelShape { hidden, vocab, .. } = shape;
 
         // A tied checkpoint stores one matrix, under either name.
         let (input, output) = ("model.embed_tokens.weight", "lm_head.weight");
@@ -152,13 +153,13 @@ impl LanguageModel {
         let layers = (0..shape.layers)
             .map(|index| Layer::take(&mut weights, index, &shape, (dtype, keep), device))
             .collect::<Result<Vec<_>>>()?;
-        let norm = weights.take("model.norm.weight", &[hidden], dtype, device)?;
+        let norm = take_norm(&mut weights, "model.norm.weight", hidden, &shape, dtype, device)?;
         weights.finish()?;
         Ok(LanguageModel {
-            frequencies: Frequencies::new(&shape.rope, head_dim),
+            ropes: shape.ropes.iter().map(Rope::new).collect(),
             embedding,
             layers,
-            norm: norm.to_dtype(compute_type(device, dtype, false))?,
+            norm,
             head: Linear::new(head, None),
             device: device.clone(),
             stored: dtype.as_str().to_owned(),
@@ -204,17 +205,17 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        Memory::new(self.shape.layers, self.shape.heads, self.shape.head_dim, plan)
+        Memory::new(&self.shape, plan)
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
     /// and states are the same however a text is split into reads.
     ///
     /// # Errors
-    /// A token outside the vocabulary, a text longer than the model's window, or [`Interrupted`].
+    /// A token outside the vocabulary, a text longer than was announced ([`MemoryPlan::text`]), or [`Interrupted`].
     pub fn read(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         self.check_tokens(tokens)?;
-        self.shape.check_length(memory.seen + tokens.len())?;
+        self.check_length(memory, tokens.len())?;
         let started = Instant::now();
         let segments = tokens.chunks(self.segment * rayon::current_num_threads());
         let states = segments.map(|tokens| self.read_segment(tokens, memory)).collect::<Result<Vec<_>>>()?;
@@ -233,10 +234,24 @@ impl LanguageModel {
         Ok(())
     }
 
+    /// Checks that `more` tokens have the rotation that the memory was made for.
+    fn check_length(&self, memory: &Memory, more: usize) -> Result<()> {
+        match self.shape.length_of_usual_positions() {
+            Some(usual) if !memory.is_long && memory.seen + more > usual => bail!(
+                "the model has other positions for texts of more than {usual} tokens, and the text was not announced as one"
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// The tokens' embeddings: (rows, hidden)
     fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let tokens = Tensor::new(tokens, &self.device)?;
-        Ok(self.embedding.index_select(&tokens, 0)?.to_dtype(compute)?)
+        let rows = self.embedding.index_select(&tokens, 0)?.to_dtype(compute)?;
+        Ok(match self.shape.embedding_scale {
+            Some(scale) => (rows * scale)?,
+            None => rows,
+        })
     }
 
     /// Reads one token into each memory, with one product per matrix. The memories may have different lengths and
@@ -248,11 +263,18 @@ impl LanguageModel {
         self.check_tokens(tokens)?;
         ensure!(tokens.len() == memories.len(), "{} tokens for {} texts", tokens.len(), memories.len());
         for memory in memories.iter() {
-            self.shape.check_length(memory.seen + 1)?;
+            self.check_length(memory, 1)?;
         }
         let compute_f64 = memories.iter().any(|memory| memory.compute_f64);
         let compute = compute_type(&self.device, self.dtype, compute_f64);
-        let angles = self.frequencies.angles(memories.iter().map(|memory| memory.seen as f64));
+        let angles = self.ropes.iter().map(|rope| {
+            let mut angles = Angles::default();
+            for memory in memories.iter() {
+                angles.push(rope.frequencies(memory.is_long), memory.seen as f64);
+            }
+            angles
+        });
+        let angles: Vec<_> = angles.collect();
         let width = self.shape.heads.heads * self.shape.head_dim;
         let x = self.embed(tokens, compute)?; // (texts, hidden)
         let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
@@ -279,8 +301,17 @@ impl LanguageModel {
     /// # Errors
     /// Errors of the device.
     pub fn logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
-        let logits = self.head.ready(self.step_products(states.dtype()))?.forward(states)?; // (rows, vocab)
+        let head = self.head.ready(self.step_products(states.dtype()))?;
+        let logits = self.capped(head.forward(states)?)?; // (rows, vocab)
         Ok(logits.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.to_vec2()?)
+    }
+
+    /// Logits over the vocabulary, limited as the model does.
+    fn capped(&self, logits: Tensor) -> Result<Tensor> {
+        Ok(match self.shape.logit_softcap {
+            Some(cap) => ((logits / f64::from(cap))?.tanh()? * f64::from(cap))?,
+            None => logits,
+        })
     }
 
     fn read_segment(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
@@ -292,7 +323,10 @@ impl LanguageModel {
         let embed = |ids: &[u32]| self.embed(ids, compute);
         let parts = tokens.chunks(part).map(embed).collect::<Result<Vec<_>>>()?; // (rows, hidden) each
         let positions = memory.seen..memory.seen + rows;
-        let angles = self.frequencies.angles(positions.map(|position| position as f64));
+        let angles = self.ropes.iter().map(|rope| {
+            rope.frequencies(memory.is_long).angles(positions.clone().map(|position| position as f64))
+        });
+        let angles: Vec<_> = angles.collect();
         let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
         let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
             let lost = lost.as_deref_mut().map(|lost| &mut lost[tokens.first..][..tokens.rows]);
@@ -317,12 +351,11 @@ impl LanguageModel {
         &self,
         mut parts: Vec<Tensor>,
         products: Products,
-        angles: &Angles,
+        angles: &[Angles],
         compute_f64: bool,
         mut attention: impl FnMut(usize, Projections<'_>, &mut [f32]),
     ) -> Result<(Tensor, Duration)> {
-        let ModelShape { heads, head_dim, norm_eps: eps, .. } = self.shape;
-        let shape = AttentionShape { heads, head_dim, frequencies: &self.frequencies };
+        let head_dim = self.shape.head_dim;
         let mut dense = Duration::ZERO;
         for (index, layer) in self.layers.iter().enumerate() {
             if self.stop.load(Ordering::Relaxed) {
@@ -331,7 +364,10 @@ impl LanguageModel {
             let clock = Instant::now();
             let at = || format!("layer {index}");
             let layer = layer.ready(products).with_context(at)?;
-            let project = |x: &Tensor| layer.project(x, eps); // (rows, heads * head_dim) each
+            let own = self.shape.attention[index];
+            let shape = AttentionShape::new(&self.shape, own, &self.ropes[own.rope]);
+            let angles = &angles[own.rope];
+            let project = |x: &Tensor| layer.project(x, &self.shape); // (rows, heads * head_dim) each
             let projections = parts.par_iter().map(project).collect::<Result<Vec<_>>>().with_context(at)?;
             dense += clock.elapsed();
             let mut mixed = Vec::with_capacity(parts.len());
@@ -351,13 +387,13 @@ impl LanguageModel {
             let clock = Instant::now();
             let finish = |(x, mixed): (&Tensor, &Tensor)| {
                 let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
-                layer.finish(x, &mixed, eps)
+                layer.finish(x, &mixed, &self.shape)
             };
             parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>().with_context(at)?;
             dense += clock.elapsed();
         }
         let norm = |x: &Tensor| -> Result<Tensor> {
-            let states = rms_norm(x, &self.norm, eps)?;
+            let states = rms_norm(x, &self.norm, self.shape.norm_eps)?;
             Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
         };
         Ok((joined(parts.iter().map(norm).collect::<Result<Vec<_>>>()?)?, dense))
@@ -379,7 +415,9 @@ impl LanguageModel {
         let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
         let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
         let block = |start: usize| -> Result<R> {
-            let logits = |states: &Tensor| head.forward(&states.narrow(0, start, at_once.min(rows - start))?);
+            let logits = |states: &Tensor| {
+                self.capped(head.forward(&states.narrow(0, start, at_once.min(rows - start))?)?)
+            };
             let logits = states.into_iter().map(logits).collect::<Result<Vec<_>>>()?; // (rows, vocab) each
             on_host(std::array::from_fn(|i| &logits[i]), |logits| map(start, logits))?
         };

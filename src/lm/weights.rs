@@ -12,7 +12,7 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-use super::gguf::{self, Gguf};
+use super::gguf::{self, Architecture, Gguf};
 
 /// Models of fewer parameters are held as f32, whatever type they are rounded to: no product has to convert them.
 pub const WIDEN_BELOW: u64 = 1 << 30;
@@ -28,6 +28,8 @@ const PREFIX: u64 = 8;
 pub(super) struct Weights {
     files: Vec<(PathBuf, Box<dyn Data>)>,
     tensors: BTreeMap<String, TensorLocation>,
+    /// If they are in a GGUF file.
+    architecture: Option<&'static Architecture>,
 }
 
 /// The bytes of a file, on disk or in memory.
@@ -114,7 +116,9 @@ impl Weights {
 
     /// The tensors of a GGUF file, by the names that transformers gives them.
     fn add_gguf(&mut self, path: &Path, data: Box<dyn Data>) -> Result<()> {
-        for tensor in Gguf::read(path)?.tensors {
+        let Gguf { architecture, tensors, .. } = Gguf::read(path)?;
+        self.architecture = Some(architecture);
+        for tensor in tensors {
             let location = TensorLocation {
                 file: self.files.len(),
                 start: tensor.start,
@@ -123,7 +127,7 @@ impl Weights {
                 shape: tensor.shape,
             };
             if self.tensors.insert(tensor.name.clone(), location).is_some() {
-                bail!("tensor {} is listed twice; convert the model again", gguf::name_in_file(&tensor.name));
+                bail!("tensor {} is listed twice; convert the model again", self.shown(&tensor.name));
             }
         }
         self.files.push((path.to_path_buf(), data));
@@ -147,13 +151,13 @@ impl Weights {
         Ok((name, if is_exact { DType::F32 } else { dtype }))
     }
 
-    fn is_gguf(&self) -> bool {
-        self.files.iter().any(|(path, _)| is_gguf(path))
+    pub fn is_gguf(&self) -> bool {
+        self.architecture.is_some()
     }
 
     /// A tensor's name in its file.
     fn shown(&self, name: &str) -> String {
-        if self.is_gguf() { gguf::name_in_file(name) } else { name.to_owned() }
+        self.architecture.map_or_else(|| name.to_owned(), |architecture| architecture.name_in_file(name))
     }
 
     /// Numbers in all tensors.
@@ -291,7 +295,8 @@ mod tests {
             };
             let tensors = BTreeMap::from([("output.weight".to_owned(), location)]);
             let data: Box<dyn Data> = Box::new(Cursor::new(Vec::new()));
-            Weights { files: vec![("m.gguf".into(), data)], tensors }.dtype().unwrap()
+            let architecture = Architecture::named("llama").ok();
+            Weights { files: vec![("m.gguf".into(), data)], tensors, architecture }.dtype().unwrap()
         };
         assert_eq!(of_size(GgmlDType::Q4K, WIDEN_BELOW - 1), ("q4_k".to_owned(), DType::F32));
         assert_eq!(of_size(GgmlDType::Q4K, WIDEN_BELOW), ("q4_k".to_owned(), DType::BF16));

@@ -21,6 +21,7 @@ struct Rule<'a> {
     score: &'a str,
     scope: &'a str,
     positions: &'a str,
+    local_layers: &'a str,
 }
 
 /// How many entries are protected at each cache size.
@@ -38,6 +39,7 @@ pub(super) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
             score: row.score.as_deref().unwrap_or_default(),
             scope: row.scope.as_deref().unwrap_or_default(),
             positions: if is_shared(row) { "" } else { &row.positions },
+            local_layers: row.local_layers.as_deref().unwrap_or_default(),
         };
         let [first, newest] = found.entry(label(row)).or_default().entry(rule).or_default();
         first.extend(row.cache_size.map(|size| (size, row.keep_first)));
@@ -71,6 +73,11 @@ impl Rule<'_> {
         words += match self.positions {
             "slot" => "; keys are at their rank in the cache",
             "squeezed" => "; large gaps between positions are squeezed",
+            _ => "",
+        };
+        words += match self.local_layers {
+            "bounded" => "; layers with a window of their own hold that many at most as well",
+            "exempt" => "; layers with a window of their own hold their whole window",
             _ => "",
         };
         words

@@ -159,13 +159,17 @@ pub(super) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) -> Serie
     limited
 }
 
-/// A policy's name in tables, as a sweep would write it: `tova`, or `tova@squeezed` where positions are not absolute.
+/// A policy's name in tables, as a sweep would write it: `tova`, `tova@squeezed` where positions are not absolute, or
+/// `tova@exempt` where it leaves layers with a window alone.
 pub fn label(row: &Row) -> Cow<'_, str> {
-    if row.positions == "absolute" || is_shared(row) {
-        Cow::Borrowed(&row.policy)
-    } else {
-        Cow::Owned(format!("{}@{}", row.policy, row.positions))
+    let mut label = Cow::Borrowed(row.policy.as_str());
+    if row.positions != "absolute" && !is_shared(row) {
+        label.to_mut().push_str(&format!("@{}", row.positions));
     }
+    if let Some(other) = row.local_layers.as_deref().filter(|local_layers| *local_layers != "bounded") {
+        label.to_mut().push_str(&format!("@{other}"));
+    }
+    label
 }
 
 /// Whether a row's cache never evicts, so that positions and prefill do not matter to it.

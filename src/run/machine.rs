@@ -83,5 +83,5 @@ pub fn bytes_per_worker(model_task: &ModelTask) -> u64 {
     let columns = full.max(bounded) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
     // Keys whose positions change are kept twice.
-    shape.cache_bytes(full) + shape.cache_bytes(bounded) * 3 / 2 + states + segment + blocks + (64 << 20)
+    shape.prefix_bytes(full) + shape.cache_bytes(bounded) * 3 / 2 + states + segment + blocks + (64 << 20)
 }

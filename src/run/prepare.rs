@@ -63,6 +63,7 @@ impl NamedCell {
             query_aware: task.generation.as_ref().is_none_or(|generation| generation.query_aware),
             seed: self.cell.seed,
             compare: task.compare_to_full.unwrap_or(false),
+            local_layers: self.cell.local_layers,
         }
     }
 
@@ -138,7 +139,7 @@ pub fn prepare(
             let dtype = files.weight_type(first.model.dtype);
             let (mut named, mut aliases) = (Vec::new(), Vec::new());
             for asked in cells {
-                let cell = asked.resolved(dtype, bos);
+                let cell = asked.resolved(dtype, bos, files.shape.has_windows());
                 let id = cell.id(&revision, &digest);
                 resolved.insert(asked.spec(), (id, samples.len()));
                 match ids.get(&id) {

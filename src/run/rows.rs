@@ -131,6 +131,9 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),
         positions: cell.positions.name().into(),
+        local_layers: policy
+            .filter(|_| model_task.files.shape.has_windows())
+            .map(|_| cell.local_layers.name().into()),
         prefill: cell.task.prefill_name().into(),
         task: cell.task.name.into(),
         dataset: cell.task.dataset.as_str().into(),

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::eviction::{CacheRule, Positions, Score};
+use crate::eviction::{CacheRule, LocalLayers, Positions, Score};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
@@ -54,6 +54,8 @@ pub struct Cell {
     pub policy: String,
     pub rule: CacheRule,
     pub positions: Positions,
+    /// What the policy does in layers with a window of their own.
+    pub local_layers: LocalLayers,
     pub task: TaskSpec,
     /// Used only by a random score, or by texts drawn at a temperature.
     pub seed: u64,
@@ -68,12 +70,17 @@ impl Cell {
         }
     }
 
-    /// The policy as a sweep would write it: `tova`, or `tova@squeezed` where keys move.
+    /// The policy as a sweep would write it: `tova`, `tova@squeezed` where keys move, or `tova@exempt` where layers with a window
+    /// are left alone.
     pub fn label(&self) -> String {
-        match self.positions {
-            Positions::Absolute => self.policy.clone(),
-            moving => format!("{}@{}", self.policy, moving.name()),
+        let mut label = self.policy.clone();
+        if self.positions != Positions::Absolute {
+            label = format!("{label}@{}", self.positions.name());
         }
+        if self.local_layers != LocalLayers::Bounded {
+            label = format!("{label}@{}", self.local_layers.name());
+        }
+        label
     }
 
     /// Whether the seed can change a number of this cell.
@@ -82,12 +89,13 @@ impl Cell {
         samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score == Score::Random)
     }
 
-    /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS. However the sweep
-    /// wrote these, the meaning is the same.
+    /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, and no setting for
+    /// layers that it does not have. However the sweep wrote these, the meaning is the same.
     #[must_use]
-    pub fn resolved(&self, dtype: WeightType, bos: bool) -> Cell {
+    pub fn resolved(&self, dtype: WeightType, bos: bool, has_windows: bool) -> Cell {
         let model = ModelSpec { dtype, ..self.model.clone() };
-        Cell { model, task: self.task.with_bos(bos), ..self.clone() }
+        let local_layers = if has_windows { self.local_layers } else { LocalLayers::Bounded };
+        Cell { model, local_layers, task: self.task.with_bos(bos), ..self.clone() }
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the
@@ -116,10 +124,15 @@ impl Cell {
         // A line break inside a value would let two meanings share one text.
         let (model, digest) = (model_revision.escape_default(), digest.escape_default());
         let (dtype, positions) = (self.model.dtype.name(), self.positions.name());
+        // Left out where it is the default, as it was before there were such layers.
+        let local_layers = match self.local_layers {
+            LocalLayers::Bounded => String::new(),
+            other => format!("local_layers={}\n", other.name()),
+        };
         let seed = if self.uses_seed() { format!("seed={}\n", self.seed) } else { String::new() };
         format!(
             "schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\nmodel={model}\ndtype={dtype}\nrule={rule}\n\
-             positions={positions}\n{task}{content}={digest}\n{seed}"
+             positions={positions}\n{local_layers}{task}{content}={digest}\n{seed}"
         )
     }
 

@@ -10,7 +10,7 @@ use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
 use super::schema::names::{RESERVED, fixed_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
-use crate::eviction::{Amount, CacheRule, POSITIONS, Policy, Positions};
+use crate::eviction::{Amount, CacheRule, LOCAL_LAYERS, LocalLayers, POSITIONS, Policy, Positions};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -32,7 +32,7 @@ pub(super) fn check(shape: SweepYaml, file: &str) -> Result<Sweep, ConfigError> 
     };
     let models = models(shape.models)?;
     let defined = definitions(shape.define)?;
-    let policies = policies(&shape.policies, &defined, shape.positions)?;
+    let policies = policies(&shape.policies, &defined, (shape.positions, shape.local_layers))?;
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies)?;
     Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
@@ -145,7 +145,7 @@ fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(Str
 fn policies(
     names: &Spanned<Vec<Spanned<String>>>,
     defined: &[(String, Policy)],
-    positions: Positions,
+    of_sweep: (Positions, LocalLayers),
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
     let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
     yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
@@ -162,10 +162,15 @@ fn policies(
     };
     let mut policies = Vec::new();
     for Spanned { value: written, referenced, .. } in &names.value {
-        let (name, positions) = match written.split_once('@') {
-            None => (written.as_str(), positions),
-            Some((name, own)) => (name, positions_of(own, name, *referenced)?),
-        };
+        let (name, own) =
+            written.split_once('@').map_or((written.as_str(), None), |(name, own)| (name, Some(own)));
+        let (mut positions, mut local_layers) = of_sweep;
+        for own in own.into_iter().flat_map(|own| own.split('@')) {
+            match LocalLayers::from_name(own) {
+                Some(own) if !is_reserved(name) => local_layers = own,
+                _ => positions = positions_of(own, name, *referenced)?,
+            }
+        }
         let Some(rule) = find(name) else {
             let mut known = fixed_policies();
             known.extend(defined.iter().map(|(own, _)| own.as_str()));
@@ -179,20 +184,25 @@ fn policies(
                 ),
             );
         };
-        policies.push(NamedPolicy { name: name.to_string(), rule, positions });
+        policies.push(NamedPolicy { name: name.to_string(), rule, positions, local_layers });
     }
     Ok(policies)
 }
 
+fn is_reserved(policy: &str) -> bool {
+    RESERVED.iter().any(|(name, _)| *name == policy)
+}
+
 /// The positions after the `@` of a policy.
 fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
-    let names = POSITIONS.map(|positions| positions.name);
-    if RESERVED.iter().any(|(name, _)| *name == policy) {
+    let names: Vec<_> =
+        POSITIONS.iter().map(|own| own.name).chain(LOCAL_LAYERS.iter().map(|own| own.name)).collect();
+    if is_reserved(policy) {
         let message = format!("`{policy}` never evicts, so its keys never move");
         return yaml::refuse(place, message, format!("write `{policy}`"));
     }
     let message = format!("unknown positions `{own}` of `{policy}`");
-    let hint = format!("{}after @ write {}", did_you_mean(own, names), names.join(", "));
+    let hint = format!("{}after @ write {}", did_you_mean(own, names.iter().copied()), names.join(", "));
     Positions::from_name(own).map_or_else(|| yaml::refuse(place, message, hint), Ok)
 }
 

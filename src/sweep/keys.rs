@@ -12,7 +12,7 @@ use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::schema::{self, names};
-use crate::eviction::{Amount, Positions, Scope, Score};
+use crate::eviction::{Amount, LocalLayers, Positions, Scope, Score};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::Spanned;
@@ -30,7 +30,7 @@ pub(super) struct SweepYaml {
     #[schemars(length(min = 1), extend("uniqueItems" = true))]
     pub models: Spanned<Vec<Spanned<ModelYaml>>>,
     /// The cache policies to compare, in the order of legends. `full` is the unbounded cache, which others are measured
-    /// against. Write name+I to protect the first I tokens, and name@slot or name@squeezed for positions of its own.
+    /// against. Write name+I to protect the first I tokens, name@slot or name@squeezed for positions of its own, and name@exempt to leave layers with a window alone.
     #[schemars(schema_with = "names::policies")]
     pub policies: Spanned<Vec<Spanned<String>>>,
     /// New policies, by name.
@@ -47,6 +47,11 @@ pub(super) struct SweepYaml {
     #[serde(default)]
     #[schemars(schema_with = "names::positions")]
     pub positions: Positions,
+    /// Layers with a window of their own (Gemma, Mistral, OLMo 3): whether policies hold there too, for every policy that does
+    /// not say so itself.
+    #[serde(default)]
+    #[schemars(schema_with = "names::local_layers")]
+    pub local_layers: LocalLayers,
     /// What is measured.
     #[schemars(length(min = 1), extend("uniqueItems" = true))]
     pub tasks: Spanned<Vec<Spanned<TaskYaml>>>,

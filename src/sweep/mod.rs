@@ -18,7 +18,7 @@ pub use cell::{Cell, ModelSpec};
 pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 
-use crate::eviction::{CacheRule, Policy, Positions};
+use crate::eviction::{CacheRule, LocalLayers, Policy, Positions};
 use crate::task::TaskSpec;
 use crate::yaml::{ConfigError, parse_yaml, read_file};
 
@@ -39,11 +39,13 @@ pub struct Sweep {
 /// One entry of `policies:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPolicy {
-    /// Without its positions.
+    /// Without what follows an `@`.
     pub name: String,
     pub rule: Rule,
     /// Its own, as in `tova@squeezed`, or the sweep's.
     pub positions: Positions,
+    /// The same for layers with a window of their own, as in `tova@exempt`.
+    pub local_layers: LocalLayers,
 }
 
 /// A cache rule before it has a size.
@@ -108,9 +110,12 @@ impl Sweep {
     fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: usize) -> Cell {
         let rule = policy.rule.at(size);
         let task = task.for_rule(rule);
-        // Where nothing is evicted, the three kinds of positions are the same.
-        let positions =
-            if matches!(rule, CacheRule::Evict { .. }) { policy.positions } else { Positions::Absolute };
-        Cell { model: model.clone(), policy: policy.name.clone(), rule, positions, task, seed: self.seed }
+        // Where nothing is evicted, the three kinds of positions are the same, and windows bound their layers in any case.
+        let (positions, local_layers) = match rule {
+            CacheRule::Evict { .. } => (policy.positions, policy.local_layers),
+            _ => Default::default(),
+        };
+        let (model, policy) = (model.clone(), policy.name.clone());
+        Cell { model, policy, rule, positions, local_layers, task, seed: self.seed }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::generation::Prefill;
-use crate::eviction::{CacheRule, Positions, Scope, Score, SizedPolicy};
+use crate::eviction::{CacheRule, LocalLayers, Positions, Scope, Score, SizedPolicy};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
 
 /// The cache under which a sample is measured.
@@ -24,6 +24,8 @@ pub struct CacheConfig {
     pub seed: u64,
     /// Whether every prediction is compared with that of the full cache.
     pub compare: bool,
+    /// What the policy does in layers with a window of their own.
+    pub local_layers: LocalLayers,
 }
 
 /// The beginning of a text, read with the full cache.
@@ -88,24 +90,31 @@ impl CacheConfig {
         }
     }
 
-    /// A cache that evicts, and the tokens it has read: those of a text of `tokens` before it branches off the full cache.
-    /// A prompt that is read whole makes room for `expect` tokens.
+    /// A cache that evicts, for a text of `text` tokens that is read from its beginning.
+    pub(super) fn plan(&self, policy: SizedPolicy, text: usize) -> MemoryPlan<'static> {
+        let CacheConfig { positions, seed, local_layers, .. } = *self;
+        MemoryPlan { positions, seed, local_layers, text, ..MemoryPlan::bounded(policy) }
+    }
+
+    /// A cache that evicts, and the tokens it has read: those of the first `tokens` before it branches off the full cache.
+    /// `text` is the length of the whole text; a prompt that is read whole makes room for so many.
     pub(super) fn bounded_memory(
         &self,
         model: &LanguageModel,
         policy: SizedPolicy,
         prefix: Option<&FullCachePrefix>,
         tokens: usize,
-        expect: usize,
+        text: usize,
     ) -> Result<(Memory, usize)> {
         let measure_loss = self.compare && self.positions == Positions::Absolute;
         let start = self.start(tokens);
         if start > 0 {
-            let fork = FullCachePrefix::of(prefix, start)?.memory.fork(start, policy, self.seed, measure_loss);
+            let plan = MemoryPlan { measure_loss, ..self.plan(policy, text) };
+            let fork = FullCachePrefix::of(prefix, start)?.memory.fork(start, &plan);
             return Ok((fork.context("the full-cache prefix cannot be continued")?, start));
         }
-        let (positions, seed, one_shot) = (self.positions, self.seed, self.prefill == Prefill::OneShot);
-        let plan = MemoryPlan { positions, seed, one_shot, expect, measure_loss, ..MemoryPlan::bounded(policy) };
+        let one_shot = self.prefill == Prefill::OneShot;
+        let plan = MemoryPlan { one_shot, expect: text, measure_loss, ..self.plan(policy, text) };
         Ok((model.new_memory(&plan), 0))
     }
 }
@@ -126,15 +135,15 @@ impl FullCachePrefix {
         let needs = configs.iter().map(|config| config.needs(tokens.len())).max().unwrap_or(0);
         // A cache at least as large as the text is the full cache: nothing branches off.
         let forks = configs.iter().filter(|config| config.sized().is_some_and(|p| p.size < tokens.len()));
-        FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), needs)
+        FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), (needs, tokens.len()))
     }
 
-    /// The same for the first `read` tokens.
+    /// The same for the first `read` tokens of a text of `text`.
     pub(super) fn read_to(
         model: &LanguageModel,
         tokens: &[u32],
         configs: &[CacheConfig],
-        read: usize,
+        (read, text): (usize, usize),
     ) -> Result<Option<FullCachePrefix>> {
         let started = Instant::now();
         if read == 0 {
@@ -149,8 +158,15 @@ impl FullCachePrefix {
         scopes.dedup();
         points.sort_unstable();
         points.dedup();
-        let plan =
-            MemoryPlan { fork_scopes: &scopes, fork_points: &points, expect: read, ..MemoryPlan::unbounded() };
+        let plan = MemoryPlan {
+            fork_scopes: &scopes,
+            fork_points: &points,
+            // Whether or not any cell branches off: it changes the last bits of layers with a window.
+            forks: true,
+            expect: read,
+            text,
+            ..MemoryPlan::unbounded()
+        };
         let mut memory = model.new_memory(&plan);
         let states = model.read(&tokens[..read], &mut memory)?;
         Ok(Some(FullCachePrefix { memory, states, read, seconds: started.elapsed().as_secs_f64() }))
@@ -172,6 +188,7 @@ mod tests {
             query_aware: true,
             seed: 0,
             compare: false,
+            local_layers: LocalLayers::Bounded,
         };
         let evict = CacheRule::Evict { policy, size: 100 };
         let streamed = config(evict, Prefill::Stream);

@@ -123,10 +123,8 @@ impl TaskSpec {
     /// Reads the task's texts and makes samples of them for a model.
     ///
     /// # Errors
-    /// As [`Task::prepare`]; the message also names the data set. A model with too few positions.
+    /// As [`Task::prepare`]; the message also names the data set.
     pub fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let files = context.files;
-        files.shape.check_length(self.length).with_context(|| format!("model {}", files.source))?;
         self.task.prepare(self, context).with_context(|| format!("data set {}", self.dataset))
     }
 

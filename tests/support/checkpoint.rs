@@ -13,10 +13,15 @@ pub fn golden(name: &str) -> PathBuf {
 
 /// The model of a checkpoint folder, from one weight file or many.
 pub fn load(folder: &Path) -> LanguageModel {
+    load_as(folder, "config.json")
+}
+
+/// The same with another file in the place of config.json.
+pub fn load_as(folder: &Path, config: &str) -> LanguageModel {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).collect();
     files.sort();
-    let shape = ModelShape::read(&folder.join("config.json")).unwrap();
+    let shape = ModelShape::read(&folder.join(config)).unwrap();
     LanguageModel::load(shape, &files, WeightType::Auto, &Device::Cpu).unwrap()
 }
 

@@ -23,6 +23,7 @@ fn config_of(checkpoint: &Path) -> Json {
 /// The metadata of a checkpoint.
 pub fn fields(checkpoint: &Path) -> Fields {
     let config = config_of(checkpoint);
+    let rope = rope(&config);
     let number = |name: &str| Value::U32(config[name].as_u64().unwrap().try_into().unwrap());
     let real = |value: &Json| Value::F32(value.as_f64().unwrap() as f32);
     let mut own = vec![
@@ -33,22 +34,68 @@ pub fn fields(checkpoint: &Path) -> Fields {
         ("attention.head_count_kv", number("num_key_value_heads")),
         ("context_length", number("max_position_embeddings")),
         ("attention.layer_norm_rms_epsilon", real(&config["rms_norm_eps"])),
-        ("rope.freq_base", real(&config["rope_theta"])),
+        ("rope.freq_base", real(&rope["rope_theta"])),
     ];
     if !config["head_dim"].is_null() {
         own.extend(["attention.key_length", "attention.value_length"].map(|name| (name, number("head_dim"))));
     }
-    if config["rope_scaling"]["type"] == "linear" {
-        own.push(("rope.scaling.type", text("linear")));
-        own.push(("rope.scaling.factor", real(&config["rope_scaling"]["factor"])));
+    let scaling = if config["rope_scaling"].is_null() { rope } else { &config["rope_scaling"] };
+    let kind = scaling["rope_type"].as_str().or(scaling["type"].as_str()).unwrap_or("default");
+    if ["linear", "yarn"].contains(&kind) {
+        own.push(("rope.scaling.type", text(kind)));
+        own.push(("rope.scaling.factor", real(&scaling["factor"])));
     }
-    let architecture = config["model_type"].as_str().unwrap();
+    let optional = [
+        (&scaling["attention_factor"], "rope.scaling.yarn_attn_factor"),
+        (&scaling["beta_fast"], "rope.scaling.yarn_beta_fast"),
+        (&scaling["beta_slow"], "rope.scaling.yarn_beta_slow"),
+        (&scaling["mscale_all_dim"], "rope.scaling.yarn_log_multiplier"),
+        (&scaling["llama_4_scaling_beta"], "attention.temperature_scale"),
+        (&config["attn_logit_softcapping"], "attn_logit_softcapping"),
+        (&config["final_logit_softcapping"], "final_logit_softcapping"),
+        (&config["rope_parameters"]["sliding_attention"]["rope_theta"], "rope.freq_base_swa"),
+    ];
+    own.extend(optional.into_iter().filter(|(value, _)| value.is_f64()).map(|(value, name)| (name, real(value))));
+    if let Some(original) = scaling["original_max_position_embeddings"].as_u64() {
+        own.push(("rope.scaling.original_context_length", Value::U32(original as u32)));
+    }
+    if let Some(partial) = rope["partial_rotary_factor"].as_f64() {
+        let head_dim = config["hidden_size"].as_f64().unwrap() / config["num_attention_heads"].as_f64().unwrap();
+        own.push(("rope.dimension_count", Value::U32((head_dim * partial) as u32)));
+    }
+    if config["sliding_window"].is_u64() {
+        own.push(("attention.sliding_window", number("sliding_window")));
+    }
+    if let Some(types) = config["layer_types"].as_array() {
+        let sliding = types.iter().map(|name| Value::Bool(name == "sliding_attention")).collect();
+        own.push(("attention.sliding_window_pattern", Value::Array(sliding)));
+    }
+    let architecture = architecture(&config);
     let named = own.into_iter().map(|(name, value)| (format!("{architecture}.{name}"), value));
     [("general.architecture".to_owned(), text(architecture))]
         .into_iter()
         .chain(named)
         .chain(tokenizer("smollm"))
         .collect()
+}
+
+/// Of transformers 5's settings those of layers without a window.
+fn rope(config: &Json) -> &Json {
+    let new = &config["rope_parameters"];
+    match (new.is_null(), new["full_attention"].is_null()) {
+        (true, _) => config,
+        (false, true) => new,
+        (false, false) => &new["full_attention"],
+    }
+}
+
+fn architecture(config: &Json) -> &str {
+    match config["model_type"].as_str().unwrap() {
+        "gemma3_text" => "gemma3",
+        "olmo3" => "olmo2",
+        "ministral3" => "mistral3",
+        other => other,
+    }
 }
 
 /// A tokenizer of a few tokens, which splits texts in a way of this name.
@@ -66,7 +113,18 @@ pub fn tokenizer(pre: &str) -> Fields {
 }
 
 /// The name that the converter gives a tensor.
-fn name(tensor: &str) -> String {
+fn name(architecture: &str, tensor: &str) -> String {
+    let own: &[_] = match architecture {
+        "gemma2" | "gemma3" => &[
+            ("post_attention_layernorm", "post_attention_norm"),
+            ("pre_feedforward_layernorm", "ffn_norm"),
+            ("post_feedforward_layernorm", "post_ffw_norm"),
+        ],
+        "olmo2" => {
+            &[("post_attention_layernorm", "post_attention_norm"), ("post_feedforward_layernorm", "post_ffw_norm")]
+        }
+        _ => &[],
+    };
     let whole = [
         ("model.embed_tokens.", "token_embd."),
         ("model.norm.", "output_norm."),
@@ -78,11 +136,15 @@ fn name(tensor: &str) -> String {
         ("self_attn.k_proj", "attn_k"),
         ("self_attn.v_proj", "attn_v"),
         ("self_attn.o_proj", "attn_output"),
+        ("self_attn.q_norm", "attn_q_norm"),
+        ("self_attn.k_norm", "attn_k_norm"),
+        ("self_attn.qkv_proj", "attn_qkv"),
+        ("mlp.gate_up_proj", "ffn_up"),
         ("mlp.gate_proj", "ffn_gate"),
         ("mlp.up_proj", "ffn_up"),
         ("mlp.down_proj", "ffn_down"),
     ];
-    whole.iter().fold(tensor.to_owned(), |name, (from, to)| name.replace(from, to))
+    own.iter().chain(&whole).fold(tensor.to_owned(), |name, (from, to)| name.replace(from, to))
 }
 
 /// Of each head the rows of a pair beside each other: row 0, row half, row 1, ... (the converter's `LlamaModel.permute`).
@@ -131,9 +193,9 @@ pub fn tensors(checkpoint: &Path, stored: GgmlDType) -> Vec<(String, QTensor)> {
     let heads = |name: &str| {
         let count = |name: &str| config[name].as_u64().unwrap() as usize;
         match name {
-            _ if config["model_type"] != "llama" => None,
-            name if name.contains("q_proj") => Some(count("num_attention_heads")),
-            name if name.contains("k_proj") => Some(count("num_key_value_heads")),
+            _ if !["llama", "mistral3", "smollm3"].contains(&architecture(&config)) => None,
+            name if name.contains(".q_proj") => Some(count("num_attention_heads")),
+            name if name.contains(".k_proj") => Some(count("num_key_value_heads")),
             _ => None,
         }
     };
@@ -141,11 +203,23 @@ pub fn tensors(checkpoint: &Path, stored: GgmlDType) -> Vec<(String, QTensor)> {
     let mut tensors: Vec<_> = weights(checkpoint)
         .into_iter()
         .map(|(own, tensor)| {
-            let ordered = heads(&own).map_or_else(|| tensor.clone(), |heads| permuted(&tensor, heads));
+            let is_matrix = tensor.rank() == 2 || own.ends_with("bias");
+            let heads = heads(&own).filter(|_| is_matrix);
+            let ordered = heads.map_or_else(|| tensor.clone(), |heads| permuted(&tensor, heads));
             let own = if is_tied { own.replace("lm_head.", "model.embed_tokens.") } else { own };
-            (name(&own), QTensor::quantize(&ordered, type_of(&tensor, stored)).unwrap())
+            let is_shifted = architecture(&config).starts_with("gemma") && own.ends_with("norm.weight");
+            let ordered = if is_shifted { (ordered + 1.0).unwrap() } else { ordered };
+            (name(architecture(&config), &own), QTensor::quantize(&ordered, type_of(&tensor, stored)).unwrap())
         })
         .collect();
+    for (key, name) in [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
+    {
+        if let Some(factors) = config["rope_parameters"][key].as_array() {
+            let factors: Vec<f32> = factors.iter().map(|factor| factor.as_f64().unwrap() as f32).collect();
+            let factors = Tensor::new(factors, &Device::Cpu).unwrap();
+            tensors.push((name.to_owned(), QTensor::quantize(&factors, GgmlDType::F32).unwrap()));
+        }
+    }
     if let Some(factors) = rope_factors(&config) {
         tensors.push(("rope_freqs.weight".to_owned(), QTensor::quantize(&factors, GgmlDType::F32).unwrap()));
     }

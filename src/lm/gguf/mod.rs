@@ -1,8 +1,9 @@
 //! A model in one GGUF file, read as the checkpoint it was converted from.
 //!
-//! llama.cpp's converter renames everything and, of Llama layouts, changes the order of the rows of q and k. Both are undone
+//! llama.cpp's converter renames everything and, of some families, changes the order of the rows of q and k. Both are undone
 //! here, so that the rest of the program sees a checkpoint of transformers. What would give other numbers is refused by name.
 
+mod architectures;
 mod header;
 mod shape;
 mod splits;
@@ -18,46 +19,32 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value as Field;
 
+pub(super) use architectures::Architecture;
 use header::{Header, ListedTensor, integer};
 pub(super) use types::name as type_name;
 
 /// The extension of such files.
 pub(super) const ENDING: &str = "gguf";
 
-/// Architectures that are computed exactly here, by their names in GGUF.
-const ARCHITECTURES: [&str; 2] = ["llama", "qwen2"];
-
-/// Names of tensors outside the layers, in GGUF and in transformers' checkpoints.
-const WHOLE: [(&str, &str); 3] =
-    [("token_embd.weight", EMBEDDING), ("output_norm.weight", "model.norm.weight"), ("output.weight", OUTPUT)];
 const EMBEDDING: &str = "model.embed_tokens.weight";
 const OUTPUT: &str = "lm_head.weight";
 
-/// The same inside a layer, without their endings.
-const IN_LAYER: [(&str, &str); 9] = [
-    ("attn_norm", "input_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("ffn_norm", "post_attention_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-];
-
 /// Llama 3.1's factors of positions, a tensor that checkpoints of transformers do not have.
 const FACTORS: &str = "rope_freqs.weight";
+/// The same of Phi-3, for long texts and for others.
+const LONG_FACTORS: [&str; 2] = ["rope_factors_long.weight", "rope_factors_short.weight"];
 /// Far more than a head has pairs.
 const MOST_FACTORS: usize = 1 << 14;
 
 /// The header of a file.
 pub(super) struct Gguf {
     pub fields: HashMap<String, Field>,
-    pub architecture: String,
+    pub architecture: &'static Architecture,
     pub tensors: Vec<StoredTensor>,
     /// What the frequencies of positions are divided by, if the file says.
     pub rope_factors: Option<Vec<f32>>,
+    /// The same in long texts and in others, where that differs.
+    pub long_rope_factors: Option<[Vec<f32>; 2]>,
 }
 
 /// Where a tensor is in the file, and how it is stored.
@@ -84,64 +71,63 @@ impl Gguf {
     }
 
     fn of(Header { fields, tensors }: Header, file: &mut File) -> Result<Gguf> {
-        let factors = tensors.iter().find(|tensor| tensor.name == FACTORS);
-        let factors = factors.map(|tensor| rope_factors(tensor, file)).transpose();
-        let mut gguf = Gguf {
-            fields,
-            architecture: String::new(),
-            tensors: Vec::new(),
-            rope_factors: factors.with_context(|| format!("tensor {FACTORS} cannot be used"))?,
+        check_kind(&fields)?;
+        let architecture = Architecture::named(text(&fields, "general.architecture")?)?;
+        let mut factors = |name: &str| -> Result<Option<Vec<f32>>> {
+            let tensor = tensors.iter().find(|tensor| tensor.name == name);
+            let factors = tensor.map(|tensor| rope_factors(tensor, file)).transpose();
+            factors.with_context(|| format!("tensor {name} cannot be used"))
         };
-        gguf.check_kind()?;
-        gguf.architecture = gguf.text("general.architecture")?.to_owned();
-        let known = ARCHITECTURES.contains(&gguf.architecture.as_str());
-        ensure!(
-            known,
-            "its architecture is {}; only {} are computed exactly here",
-            gguf.architecture,
-            ARCHITECTURES.join(" and ")
-        );
+        let rope_factors = factors(FACTORS)?;
+        let [long, short] = LONG_FACTORS.map(factors);
+        let long_rope_factors = long?.zip(short?).map(|(long, short)| [long, short]);
+        let mut gguf = Gguf { fields, architecture, tensors: Vec::new(), rope_factors, long_rope_factors };
         let (heads, kv_heads) = gguf.heads()?;
-        let tensors = tensors.into_iter().filter(|tensor| tensor.name != FACTORS);
+        let is_setting = |name: &str| name == FACTORS || LONG_FACTORS.contains(&name);
+        let tensors = tensors.into_iter().filter(|tensor| !is_setting(&tensor.name));
         gguf.tensors = tensors
             .map(|ListedTensor { name, shape, stored, start, length }| {
                 let permuted_heads = match name.split('.').nth(2) {
-                    _ if gguf.architecture != "llama" => None,
+                    _ if !architecture.permutes => None,
                     Some("attn_q") => Some(heads as usize),
                     Some("attn_k") => Some(kv_heads as usize),
                     _ => None,
                 };
-                StoredTensor { name: name_in_checkpoint(&name), shape, stored, start, length, permuted_heads }
+                let name = architecture.name_in_checkpoint(&name);
+                StoredTensor { name, shape, stored, start, length, permuted_heads }
             })
             .collect();
         Ok(gguf)
     }
 
-    /// Checks that the file is a whole model.
-    fn check_kind(&self) -> Result<()> {
-        let number = |name: &str| self.fields.get(name).and_then(integer);
-        if let Some(parts) = number("split.count").filter(|parts| *parts > 1) {
-            let part = number("split.no").unwrap_or(0).saturating_add(1);
-            bail!(
-                "it is part {part} of {parts} of a model\nhint: make one file of all parts with llama.cpp's \
-                 `llama-gguf-split --merge FIRST-PART WHOLE.gguf`"
-            );
-        }
-        match self.text("general.type") {
-            Ok("adapter") => bail!(
-                "it is an adapter (LoRA), no model\nhint: merge it into its model with llama.cpp's `llama-export-lora`"
-            ),
-            Ok(other) if other != "model" => bail!("it is of the type {other} (general.type), no language model"),
-            _ => Ok(()),
-        }
-    }
-
     pub fn text(&self, name: &str) -> Result<&str> {
-        match self.fields.get(name) {
-            Some(Field::String(text)) => Ok(text),
-            Some(_) => bail!("{name} in its metadata is no text"),
-            None => bail!("the text {name} is missing from its metadata"),
-        }
+        text(&self.fields, name)
+    }
+}
+fn text<'f>(fields: &'f HashMap<String, Field>, name: &str) -> Result<&'f str> {
+    match fields.get(name) {
+        Some(Field::String(text)) => Ok(text),
+        Some(_) => bail!("{name} in its metadata is no text"),
+        None => bail!("the text {name} is missing from its metadata"),
+    }
+}
+
+/// Checks that the file is a whole model.
+fn check_kind(fields: &HashMap<String, Field>) -> Result<()> {
+    let number = |name: &str| fields.get(name).and_then(integer);
+    if let Some(parts) = number("split.count").filter(|parts| *parts > 1) {
+        let part = number("split.no").unwrap_or(0).saturating_add(1);
+        bail!(
+            "it is part {part} of {parts} of a model\nhint: make one file of all parts with llama.cpp's \
+             `llama-gguf-split --merge FIRST-PART WHOLE.gguf`"
+        );
+    }
+    match text(fields, "general.type") {
+        Ok("adapter") => bail!(
+            "it is an adapter (LoRA), no model\nhint: merge it into its model with llama.cpp's `llama-export-lora`"
+        ),
+        Ok(other) if other != "model" => bail!("it is of the type {other} (general.type), no language model"),
+        _ => Ok(()),
     }
 }
 
@@ -154,27 +140,4 @@ fn rope_factors(tensor: &ListedTensor, file: &mut File) -> Result<Vec<f32>> {
     file.read_exact(&mut bytes)?;
     let (numbers, _) = bytes.as_chunks();
     Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
-}
-
-/// `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`. Unknown names stay as they are, and nobody takes them.
-fn name_in_checkpoint(name: &str) -> String {
-    if let Some((_, whole)) = WHOLE.iter().find(|(whole, _)| *whole == name) {
-        return (*whole).to_owned();
-    }
-    let parts: Vec<&str> = name.split('.').collect();
-    let ["blk", layer, part, end] = parts[..] else { return name.to_owned() };
-    let part = IN_LAYER.iter().find(|(known, _)| *known == part);
-    part.map_or_else(|| name.to_owned(), |(_, part)| format!("model.layers.{layer}.{part}.{end}"))
-}
-
-/// What [`name_in_checkpoint`] was given.
-pub(super) fn name_in_file(name: &str) -> String {
-    if let Some((whole, _)) = WHOLE.iter().find(|(_, whole)| *whole == name) {
-        return (*whole).to_owned();
-    }
-    let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
-    let parts = layer.and_then(|(layer, rest)| Some((layer, rest.rsplit_once('.')?)));
-    let Some((layer, (part, end))) = parts else { return name.to_owned() };
-    let part = IN_LAYER.iter().find(|(_, known)| *known == part);
-    part.map_or_else(|| name.to_owned(), |(part, _)| format!("blk.{layer}.{part}.{end}"))
 }

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::gguf_file::Value as Field;
 use serde_json::{Value, json};
 
-use super::super::config::{ModelShape, RopeScaling};
+use super::super::config::ModelShape;
+use super::super::rope_shape::RopeScaling;
 use super::{EMBEDDING, Gguf, OUTPUT, integer};
 
 const INSTEAD: &str = "use the safetensors checkpoint of a model without it";
@@ -18,17 +19,22 @@ impl Gguf {
         self.check_attention()?;
         let mut shape = ModelShape::parse(&self.config()?)?;
         let head_dim = shape.head_dim as u64;
-        for name in ["attention.key_length", "attention.value_length", "rope.dimension_count"] {
-            let length = self.optional(name)?.unwrap_or(head_dim);
+        let rotated = shape.ropes.first().map_or(head_dim, |rope| rope.dims as u64);
+        for (name, expected) in [
+            ("attention.key_length", head_dim),
+            ("attention.value_length", head_dim),
+            ("rope.dimension_count", rotated),
+        ] {
+            let length = self.optional(name)?.unwrap_or(expected);
             ensure!(
-                length == head_dim,
+                length == expected,
                 "{} is {length} and the heads have {head_dim} dimensions, which is not computed here",
                 self.key(name)
             );
         }
         if let Some(factors) = &self.rope_factors {
             ensure!(
-                matches!(shape.rope.scaling, RopeScaling::None),
+                shape.ropes.iter().all(|rope| matches!(rope.scaling, RopeScaling::None)),
                 "it scales positions twice, by {} and by the tensor rope_freqs.weight",
                 self.key("rope.scaling.type")
             );
@@ -38,7 +44,10 @@ impl Gguf {
                 "tensor rope_freqs.weight has to hold {} positive numbers, one for each pair of dimensions",
                 shape.head_dim / 2
             );
-            shape.rope.scaling = RopeScaling::Factors(factors.iter().map(|factor| f64::from(*factor)).collect());
+            let factors: Vec<f64> = factors.iter().map(|factor| f64::from(*factor)).collect();
+            for rope in &mut shape.ropes {
+                rope.scaling = RopeScaling::Factors(factors.clone());
+            }
         }
         Ok(shape)
     }
@@ -48,10 +57,8 @@ impl Gguf {
         let embedding = self.tensors.iter().find(|tensor| tensor.name == EMBEDDING);
         let embedding = embedding.context("tensor token_embd.weight is missing: it is no whole language model")?;
         let (heads, kv_heads) = self.heads()?;
-        let window = self.optional("attention.sliding_window")?.filter(|window| *window > 0);
         let token = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer);
-        Ok(json!({
-            "model_type": self.architecture,
+        let mut config = json!({
             "hidden_size": self.number("embedding_length")?,
             "intermediate_size": self.number("feed_forward_length")?,
             "num_hidden_layers": self.number("block_count")?,
@@ -63,12 +70,19 @@ impl Gguf {
             "rms_norm_eps": self.real("attention.layer_norm_rms_epsilon")?,
             "rope_theta": self.real("rope.freq_base")?.unwrap_or(10_000.0),
             "rope_scaling": self.rope_scaling()?,
-            "sliding_window": window,
-            "use_sliding_window": window.is_some(),
             "tie_word_embeddings": !self.tensors.iter().any(|tensor| tensor.name == OUTPUT),
             "bos_token_id": token("bos"),
             "eos_token_id": self.stop_tokens(),
-        }))
+        });
+        if let (Some(config), Value::Object(own)) = (config.as_object_mut(), (self.architecture.config)(self)?) {
+            config.extend(own);
+        }
+        Ok(config)
+    }
+
+    /// The window of layers that have one.
+    pub fn window(&self) -> Result<Option<u64>> {
+        Ok(self.optional("attention.sliding_window")?.filter(|window| *window > 0))
     }
 
     /// Heads, and heads of keys and values.
@@ -99,7 +113,7 @@ impl Gguf {
         Ok(())
     }
 
-    fn rope_scaling(&self) -> Result<Value> {
+    pub fn rope_scaling(&self) -> Result<Value> {
         // Old files have a factor and no type.
         let factor = match self.real("rope.scaling.factor")? {
             None => self.real("rope.scale_linear")?,
@@ -111,17 +125,44 @@ impl Gguf {
         match (kind, factor) {
             ("none", _) | ("linear", None) => Ok(Value::Null),
             ("linear", Some(factor)) => Ok(json!({"rope_type": "linear", "factor": factor})),
+            ("yarn", factor) => self.yarn(factor),
+            // Its factors are tensors.
+            ("longrope", _) if self.long_rope_factors.is_some() => Ok(Value::Null),
             (other, _) => bail!("it scales positions by {other} ({key}), which is not computed here; {INSTEAD}"),
         }
     }
 
+    fn yarn(&self, factor: Option<f64>) -> Result<Value> {
+        let extrapolated = self.real("rope.scaling.yarn_ext_factor")?.unwrap_or(1.0);
+        ensure!(
+            extrapolated == 1.0,
+            "{} is {extrapolated}, which is not computed here; {INSTEAD}",
+            self.key("rope.scaling.yarn_ext_factor")
+        );
+        let attention_factor = match self.real("rope.scaling.yarn_attn_factor")? {
+            None => self.real("rope.scaling.attn_factor")?,
+            factor => factor,
+        };
+        let mscale = self.real("rope.scaling.yarn_log_multiplier")?;
+        Ok(json!({
+            "rope_type": "yarn",
+            "factor": factor,
+            "original_max_position_embeddings": self.number("rope.scaling.original_context_length")?,
+            "beta_fast": self.real("rope.scaling.yarn_beta_fast")?,
+            "beta_slow": self.real("rope.scaling.yarn_beta_slow")?,
+            "attention_factor": attention_factor,
+            "mscale": mscale,
+            "mscale_all_dim": mscale,
+        }))
+    }
+
     /// The whole name of a number of the architecture.
-    fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.architecture)
+    pub fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.architecture.name)
     }
 
     /// A number of the architecture that must be there.
-    fn number(&self, name: &str) -> Result<u64> {
+    pub fn number(&self, name: &str) -> Result<u64> {
         let number = self.optional(name)?;
         let number =
             number.with_context(|| format!("the number {} is missing from its metadata", self.key(name)))?;
@@ -130,7 +171,7 @@ impl Gguf {
         Ok(number)
     }
 
-    fn optional(&self, name: &str) -> Result<Option<u64>> {
+    pub fn optional(&self, name: &str) -> Result<Option<u64>> {
         let key = self.key(name);
         match self.fields.get(&key) {
             None => Ok(None),
@@ -143,7 +184,7 @@ impl Gguf {
         }
     }
 
-    fn real(&self, name: &str) -> Result<Option<f64>> {
+    pub fn real(&self, name: &str) -> Result<Option<f64>> {
         let key = self.key(name);
         match self.fields.get(&key) {
             None => Ok(None),

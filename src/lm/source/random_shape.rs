@@ -9,8 +9,8 @@ use std::str::FromStr;
 use anyhow::{Context, Error, Result, bail, ensure};
 
 use crate::eviction::Heads;
-use crate::lm::config::ModelShape;
-use crate::lm::random::tiny_shape;
+use crate::lm::config::{ModelShape, Sizes};
+use crate::lm::random::random_shape;
 use crate::lm::tokenizer::Tokenizer;
 
 /// How the names begin.
@@ -43,16 +43,10 @@ pub struct RandomShape([usize; SIZES.len()]);
 impl RandomShape {
     pub(in crate::lm) fn shape(&self) -> ModelShape {
         let [hidden, layers, heads, kv_heads, intermediate, vocab, _] = self.0;
-        ModelShape {
-            hidden,
-            layers,
-            heads: Heads { heads, kv_heads },
-            intermediate,
-            vocab,
-            head_dim: hidden / heads,
-            max_positions: 1 << 17,
-            ..tiny_shape()
-        }
+        let head_dim = hidden / heads;
+        let heads = Heads { heads, kv_heads };
+        let sizes = Sizes { hidden, intermediate, layers, heads, head_dim, vocab };
+        ModelShape { max_positions: 1 << 17, ..random_shape(sizes) }
     }
 
     /// The factor on the attention logits.

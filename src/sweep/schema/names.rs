@@ -7,7 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::eviction::presets::PRESETS;
-use crate::eviction::{Keyword, POSITIONS, SCOPES, SCORES};
+use crate::eviction::{Keyword, LOCAL_LAYERS, POSITIONS, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{HUB_PART, Named, one_of, setting};
 
@@ -60,6 +60,10 @@ pub fn positions(_: &mut SchemaGenerator) -> Schema {
     setting(&words(&POSITIONS), "absolute", false)
 }
 
+pub fn local_layers(_: &mut SchemaGenerator) -> Schema {
+    setting(&words(&LOCAL_LAYERS), "bounded", false)
+}
+
 pub fn weight_types(_: &mut SchemaGenerator) -> Schema {
     setting(WEIGHT_TYPES, "auto", false)
 }
@@ -83,9 +87,11 @@ pub(super) fn preset_entries() -> Value {
     ])
 }
 
-/// `@slot` after a policy's name.
+/// `@slot` or `@exempt` after a policy's name.
 fn own_positions() -> String {
-    format!("(@({}))?", POSITIONS.map(|positions| positions.name).join("|"))
+    let [positions, local_layers] =
+        [POSITIONS.map(|own| own.name).join("|"), LOCAL_LAYERS.map(|own| own.name).join("|")];
+    format!("(@({positions}|{local_layers}))*")
 }
 
 pub fn policies(_: &mut SchemaGenerator) -> Schema {

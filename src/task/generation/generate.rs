@@ -93,8 +93,8 @@ impl Samples for EncodedPrompts {
     ) -> Result<Option<FullCachePrefix>> {
         let common = self.common(batch.clone());
         let needed = configs.iter().map(|config| config.needs_to_go_on(common)).max().unwrap_or(0);
-        let tokens = self.prompts.get(batch.start).map_or(&[][..], |prompt| &prompt.tokens[..common]);
-        FullCachePrefix::read_to(model, tokens, configs, needed)
+        let Some(prompt) = self.prompts.get(batch.start) else { return Ok(None) };
+        FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, (needed, prompt.request.length))
     }
 
     fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured {
@@ -225,14 +225,16 @@ impl Generation<'_> {
         let all = &self.prompts.prompts[batch];
         let longest = all.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
         let expect = longest + self.prompts.writing.max_new_tokens;
+        // The same for every prompt of a task, so that no text depends on the others of its batch.
+        let text = all.iter().map(|prompt| prompt.request.length).max().unwrap_or(0);
         let (mut memory, start) = match (config.rule, config.sized()) {
             // Each of its prompts is cut by itself.
             (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
-            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, expect)?,
+            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, text)?,
             _ if common > 0 => {
                 return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
             }
-            _ => (model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() }), 0),
+            _ => (model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() }), 0),
         };
         // A cache that is cut before the question is cut at the end of the shortest document at the latest.
         let shortest = all.iter().map(|prompt| prompt.document).min().unwrap_or(0);
@@ -269,7 +271,9 @@ impl Generation<'_> {
             Some(memory) => memory.clone(),
             None => {
                 let expect = tokens.len() + self.prompts.writing.max_new_tokens;
-                model.new_memory(&MemoryPlan { expect, ..MemoryPlan::unbounded() })
+                let text =
+                    if let CacheRule::Truncate { size } = config.rule { size } else { prompt.request.length };
+                model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() })
             }
         };
         let mut peak = 0;
@@ -297,7 +301,7 @@ impl Generation<'_> {
         let output = Some(written.text.clone());
         let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
         if self.prompts.scorer.rescore && !written.tokens.is_empty() {
-            let nll = self.full_cache_nll(prompt, &written.tokens)?;
+            let nll = self.full_cache_nll(prompt, &written.tokens, request.length)?;
             sums.push(MetricSum::new("nll_written", nll, tokens));
         }
         sums.extend(self.prompts.scores(request, &written.text));
@@ -305,9 +309,9 @@ impl Generation<'_> {
     }
 
     /// NLL in nats of a generated text under the model with the full cache.
-    fn full_cache_nll(&self, prompt: &[u32], written: &[u32]) -> Result<f64> {
+    fn full_cache_nll(&self, prompt: &[u32], written: &[u32], text: usize) -> Result<f64> {
         let tokens = [prompt, written].concat();
-        let plan = MemoryPlan { expect: tokens.len(), ..MemoryPlan::unbounded() };
+        let plan = MemoryPlan { expect: tokens.len(), text, ..MemoryPlan::unbounded() };
         let mut memory = self.model.new_memory(&plan);
         let states = self.model.read(&tokens[..tokens.len() - 1], &mut memory)?;
         let states = states.narrow(0, prompt.len() - 1, written.len())?;

@@ -64,7 +64,8 @@ fn bounded(
     prefix: Option<&FullCachePrefix>,
     tally: &mut Tally<'_>,
 ) -> Result<Memory> {
-    let (mut memory, start) = config.bounded_memory(model, policy, prefix, sample.tokens.len(), 0)?;
+    let (mut memory, start) =
+        config.bounded_memory(model, policy, prefix, sample.tokens.len(), sample.tokens.len())?;
     if start > 0 {
         tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
     }
@@ -80,7 +81,8 @@ fn bounded(
 fn truncated(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mut Tally<'_>) -> Result<u64> {
     let mut bytes = 0;
     for Piece { tokens, start } in pieces(&sample.tokens, sample.bos.is_some(), size) {
-        let mut memory = model.new_memory(&MemoryPlan { expect: tokens.len(), ..MemoryPlan::unbounded() });
+        let (expect, text) = (tokens.len(), tokens.len());
+        let mut memory = model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() });
         let states = model.read(&tokens, &mut memory)?;
         // The token after the piece is scored in the next one.
         let states = states.narrow(0, 0, tokens.len() - 1)?;

@@ -68,8 +68,7 @@ fn read(
     policy: SizedPolicy,
     config: &CacheConfig,
 ) -> Result<(Lifetimes, u64)> {
-    let (positions, seed) = (config.positions, config.seed);
-    let mut memory = model.new_memory(&MemoryPlan { positions, seed, log: true, ..MemoryPlan::bounded(policy) });
+    let mut memory = model.new_memory(&MemoryPlan { log: true, ..config.plan(policy, tokens.len()) });
     let groups = model.shape().heads.groups(policy.scope);
     let mut lifetimes = Lifetimes::new(model.shape().layers, groups, tokens.len());
     for piece in tokens.chunks(CHUNK) {

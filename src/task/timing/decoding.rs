@@ -68,10 +68,10 @@ pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Re
 /// A sequence's cache: bounded, or with room for the whole sequence.
 fn plan(task: &Timing, config: &CacheConfig) -> Result<MemoryPlan<'static>> {
     Ok(match (config.rule, config.sized()) {
-        (CacheRule::Unbounded, _) => MemoryPlan { expect: task.length, ..MemoryPlan::unbounded() },
-        (_, Some(policy)) => {
-            MemoryPlan { positions: config.positions, seed: config.seed, ..MemoryPlan::bounded(policy) }
+        (CacheRule::Unbounded, _) => {
+            MemoryPlan { expect: task.length, text: task.length, ..MemoryPlan::unbounded() }
         }
+        (_, Some(policy)) => config.plan(policy, task.length),
         _ => bail!("`truncate` cuts texts, and there are none to cut while tokens are decoded"),
     })
 }

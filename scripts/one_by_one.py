@@ -1,0 +1,138 @@
+"""What transformers' own models compute under every cache policy, token by token. Needs torch, transformers 5 and numpy.
+
+Everything except the cache is transformers' code: the model reads the whole text at once, and an attention function registered
+with it (`OneByOne`) goes through the text token by token. It gets queries and keys after norms and rotation (at absolute
+positions). Token t joins the cache, attends to the entries in it, and then entries are deleted. The policies are those of
+scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `knorm` takes the key before rotation,
+after a norm of keys if the family has one.
+
+In a layer with a window W of its own the query at t sees the positions > t - W. There, after token t has attended,
+ * the entries that query t + 1 cannot see leave first, protected first positions among them;
+ * local_layers "bounded": then the policy evicts while more than min(size, W) entries are left, and the policy's other numbers
+   (h2o's recent half) are computed from min(size, W);
+ * local_layers "exempt", and the policy `full` in any case: nothing else leaves.
+
+transformers computes norms, rotations and softmax in float32 whatever the weights are; within `float64_everywhere`, and with a
+model that is loaded as `exact`, that is float64, too.
+"""
+import contextlib, sys
+import numpy as np
+import torch, transformers
+
+# a model must be loaded with a name that is known; `run` sets the function
+transformers.AttentionInterface.register("one_by_one", None)
+transformers.AttentionMaskInterface.register("one_by_one", transformers.masking_utils.eager_mask)
+
+
+class OneByOne:
+    """The attention function of one run."""
+    def __init__(self, policy, size, local_layers):
+        self.policy, _, first = policy.partition("+")
+        self.keep_first, self.size, self.local_layers = int(first or 0), size, local_layers
+        self.by_head = self.policy in ("h2o", "tova-head", "knorm")
+        self.unrotated, self.has_windows = None, False
+        self.survivors, self.evicted, self.narrowest = [], [], np.inf
+
+    def __call__(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, **_):
+        q, k, v, unrotated = (x[0].numpy() for x in (query, key, value, key if self.unrotated is None else self.unrotated))
+        self.unrotated = None
+        (heads, length, dim), kv_heads, number = q.shape, len(k), q.dtype.type
+        window, size = sliding_window, self.size
+        self.has_windows |= window is not None
+        if self.policy == "full" or window and self.local_layers == "exempt":
+            size = np.inf
+        elif window:
+            size = min(size, window)
+        out, survivors = np.zeros((1, length, heads, dim), q.dtype), []
+        for g in range(kv_heads if self.by_head else 1):
+            mine = np.arange(heads).reshape(kv_heads, -1)[g] if self.by_head else range(heads)
+            alive, total = np.zeros(0, int), np.zeros(length, q.dtype)
+            for t in range(length):
+                alive, rows = np.append(alive, t), []
+                for head in mine:
+                    entries = head * kv_heads // heads, alive
+                    logits = k[entries] @ q[head, t] * number(scaling)
+                    if softcap:
+                        logits = np.tanh(logits / number(softcap)) * number(softcap)
+                    weights = np.exp(logits - logits.max())
+                    weights /= weights.sum()
+                    out[0, t, head] = weights @ v[entries]
+                    rows.append(weights)
+                mean = np.mean(rows, 0)
+                total[alive] += mean
+                if self.policy == "full":  # the query saw what transformers' mask allows
+                    assert np.array_equal(np.flatnonzero(mask[0, 0, t].numpy() >= 0), alive)
+                if window:
+                    seen = alive > t + 1 - window
+                    alive, mean = alive[seen], mean[seen]
+                while len(alive) > size:
+                    score = {"window": alive, "h2o": total[alive], "h2o-layer": total[alive], "tova": mean, "tova-head": mean,
+                             "knorm": -np.linalg.norm(unrotated[g, alive], axis=-1)}[self.policy].astype(float)
+                    score[alive < self.keep_first] = np.inf
+                    if self.policy.startswith("h2o"):
+                        score[len(alive) - (size - size // 2):] = np.inf
+                    i = self.lowest(score, 1e-9 if q.dtype == np.float64 else 1e-6)
+                    self.evicted.append((module.layer_idx, g, t, int(alive[i])))
+                    alive, mean = np.delete(alive, i), np.delete(mean, i)
+            survivors.append(alive.tolist())
+        self.survivors.append(survivors)
+        return torch.from_numpy(out), None
+
+    def lowest(self, score, rounding):
+        """The oldest entry with the lowest score. Equal tokens have equal keys in the first layer, but the rows of a matrix
+        product may be rounded differently."""
+        equal = abs(score - score.min()) <= abs(score.min()) * rounding
+        oldest = int(np.argmax(equal))
+        if self.policy != "window":
+            others = score[~equal] if self.policy == "knorm" else np.delete(score, oldest)
+            self.narrowest = min([self.narrowest, *abs((others - score[oldest]) / score[oldest])])
+        return oldest
+
+
+@contextlib.contextmanager
+def float64_everywhere():
+    """Where transformers asks for float32, it gets float64."""
+    single, method = torch.float32, torch.Tensor.float
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.float32 = torch.float = single
+        torch.Tensor.float = method
+        torch.set_default_dtype(single)
+
+
+def load(folder, dtype, attention, exact=False):
+    model, loading = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+    assert not any(loading.values()), f"{folder}: {loading}"
+    if exact:
+        with float64_everywhere():
+            model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+    return model.eval()
+
+
+def losses(model, text):
+    ids = torch.tensor([text])
+    with torch.inference_mode():
+        z = model(ids, use_cache=False).logits[0, :-1].double()
+    return torch.nn.functional.cross_entropy(z, ids[0, 1:], reduction="none").tolist()
+
+
+def run(model, text, policy, size, local_layers):
+    """-> (NLLs, the attention function with survivors and decisions)"""
+    attention = OneByOne(policy, size, local_layers)
+    transformers.AttentionInterface.register("one_by_one", attention)
+    source = sys.modules[type(model).__module__]
+    rotate = source.apply_rotary_pos_emb
+
+    def remember_key(q, k, *rotation):
+        attention.unrotated = k
+        return rotate(q, k, *rotation)
+
+    source.apply_rotary_pos_emb = remember_key
+    nll = losses(model, text)
+    source.apply_rotary_pos_emb = rotate
+    return nll, attention

@@ -1,0 +1,18 @@
+//! Ministral 3: YaRN, and queries that grow with their position. transformers `models/ministral3`.
+
+use anyhow::{Context, Result};
+
+use super::super::config::{ModelShape, QueryGrowth};
+use super::config::{Config, Defaults, windows};
+
+pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
+    let defaults = Defaults { kv_heads_are_heads: false, head_dim: Some(128), ..Defaults::LLAMA };
+    let shape = config.decoder(&defaults)?;
+    let number = |name: &str| {
+        let number = config.json["rope_parameters"][name].as_f64();
+        number.with_context(|| format!("rope_parameters has no number {name}"))
+    };
+    let (beta, every) = (number("llama_4_scaling_beta")?, number("original_max_position_embeddings")?);
+    let attention = windows(&vec![true; shape.layers], config.window(None)?);
+    Ok(ModelShape { attention, query_growth: Some(QueryGrowth { beta, every }), ..shape })
+}

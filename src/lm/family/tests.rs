@@ -1,0 +1,97 @@
+//! What config.json files of each family are read as, and which are refused.
+
+use serde_json::json;
+
+use super::super::config::ModelShape;
+use super::super::rope::Rope;
+use super::super::rope_shape::RopeScaling;
+use super::*;
+
+/// A small Llama with some changed fields.
+fn config(changes: Value) -> Result<ModelShape> {
+    let mut json = json!({
+        "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 100, "rms_norm_eps": 1e-5
+    });
+    json.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    ModelShape::parse(&json)
+}
+
+#[test]
+fn defaults() {
+    let shape = config(json!({})).unwrap();
+    assert_eq!((shape.head_dim, shape.heads.kv_heads, shape.ropes[0].theta), (16, 4, 10_000.0));
+    // 2 layers of (4 * 64 * 64 + 3 * 64 * 160 + 2 * 64), two matrices of 100 x 64, the last norm
+    assert_eq!(shape.parameters(), 2 * (16_384 + 30_720 + 128) + 2 * 6_400 + 64);
+    assert_eq!(shape.cache_bytes(usize::MAX), u64::MAX);
+}
+
+#[test]
+fn networks_that_cannot_be_computed_exactly_are_refused() {
+    // Each of these sizes is allowed alone, and their products do not overflow; together they are no model.
+    let largest = json!({
+        "hidden_size": 1 << 18, "intermediate_size": 1 << 20, "num_hidden_layers": 1 << 12,
+        "num_attention_heads": 1 << 14, "vocab_size": 1 << 24, "head_dim": 1 << 14
+    });
+    for (changes, reason) in [
+        (json!({"model_type": "gpt_neox"}), "gpt_neox"),
+        (json!({"hidden_act": "gelu"}), "gelu"),
+        (json!({"rope_scaling": {"type": "yarn"}}), "yarn"),
+        (json!({"rope_scaling": {"type": "linear"}}), "factor"),
+        (json!({"quantization_config": {"bits": 4}}), "quantised"),
+        (json!({"num_key_value_heads": 3}), "multiple"),
+        (json!({"num_key_value_heads": 0}), "num_key_value_heads"),
+        (json!({"head_dim": 7}), "odd"),
+        (json!({"hidden_size": "wide"}), "hidden_size has the wrong type"),
+        (json!({"hidden_size": null}), "hidden_size is missing"),
+        (json!({"rms_norm_eps": 1e300}), "rms_norm_eps"),
+        (json!({"hidden_size": 1u64 << 40}), "between 1 and 262144"),
+        (largest, "no model has more than"),
+    ] {
+        let error = format!("{:#}", config(changes).unwrap_err());
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn windows_are_those_of_transformers() {
+    let windows = |changes: Value| -> Vec<Option<usize>> {
+        let shape = config(changes).unwrap();
+        shape.attention.iter().map(|layer| layer.window).collect()
+    };
+    assert_eq!(windows(json!({"model_type": "mistral", "sliding_window": 8})), [Some(8); 2]);
+    assert_eq!(windows(json!({"model_type": "mistral", "sliding_window": null})), [None; 2]);
+    assert_eq!(windows(json!({"model_type": "mistral"})), [Some(4096); 2]);
+    assert_eq!(windows(json!({"model_type": "qwen2", "sliding_window": 8})), [None; 2]);
+    let used =
+        json!({"model_type": "qwen2", "sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1});
+    assert_eq!(windows(used), [None, Some(8)]);
+    let types = json!(["full_attention", "sliding_attention"]);
+    let named = json!({"model_type": "olmo3", "sliding_window": 8, "layer_types": types});
+    assert_eq!(windows(named), [None, Some(8)]);
+    let shape = config(json!({"model_type": "mistral", "sliding_window": 8})).unwrap();
+    assert_eq!(shape.cache_bytes(100), shape.cache_bytes(8));
+}
+
+/// transformers' `_compute_yarn_parameters` by hand, for 8 dimensions, theta 10,000 and a factor of 4.
+#[test]
+fn yarn_by_hand() {
+    let scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
+    let shape = config(json!({"head_dim": 8, "rope_scaling": scaling})).unwrap();
+    // 8 ln(64 / (32 * 2 pi)) / (2 ln 10,000) = -0.497, and for one rotation 1.008: rounded to -1 and 2, and limited to 0.
+    // So of the pairs' frequencies 1, 1/10, 1/100 and 1/1,000 the shares 1, 1/2, 0 and 0 are kept.
+    let angles = Rope::new(&shape.ropes[0]).frequencies(false).angles([1.0].into_iter());
+    let factor = 0.1 * 4f64.ln() + 1.0;
+    for (sin, frequency) in angles.sin.iter().zip([1.0, 0.1 * (0.5 + 0.5 / 4.0), 0.0025, 0.00025f64]) {
+        assert!((f64::from(*sin) - factor * frequency.sin()).abs() < 1e-7, "{sin} {frequency}");
+    }
+}
+
+#[test]
+fn old_and_new_fields_of_scaling_are_read() {
+    let old = config(json!({"rope_scaling": {"type": "linear", "factor": 4.0}})).unwrap();
+    assert!(matches!(old.ropes[0].scaling, RopeScaling::Linear(4.0)));
+    let new = config(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}})).unwrap();
+    assert!(matches!(new.ropes[0].scaling, RopeScaling::None));
+    assert_eq!(new.ropes[0].theta, 5e5);
+}

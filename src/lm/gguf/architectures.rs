@@ -1,0 +1,206 @@
+//! Architectures of GGUF files: which family each is, what llama.cpp's converter calls its tensors, and which of its settings
+//! the file has in its metadata or leaves to llama.cpp.
+
+use anyhow::{Context, Result, bail};
+use candle_core::quantized::gguf_file::Value as Field;
+use serde_json::{Value, json};
+
+use super::Gguf;
+
+/// An architecture, by its name in GGUF.
+pub(in crate::lm) struct Architecture {
+    pub name: &'static str,
+    /// Whether the converter changes the order of the rows of q and k.
+    pub permutes: bool,
+    /// Names of tensors inside a layer, in GGUF and in checkpoints, where they are not the usual ones.
+    in_layer: &'static [(&'static str, &'static str)],
+    /// Keys of a config.json beside the usual ones, among them `model_type`.
+    pub config: fn(&Gguf) -> Result<Value>,
+}
+
+pub(super) const ARCHITECTURES: &[Architecture] = &[
+    Architecture { name: "gemma2", permutes: false, in_layer: GEMMA, config: gemma2 },
+    Architecture { name: "gemma3", permutes: false, in_layer: GEMMA, config: gemma3 },
+    Architecture { name: "llama", permutes: true, in_layer: &[], config: llama },
+    Architecture { name: "mistral3", permutes: true, in_layer: &[], config: mistral3 },
+    Architecture { name: "olmo2", permutes: false, in_layer: OLMO, config: olmo2 },
+    Architecture { name: "phi3", permutes: false, in_layer: FUSED, config: phi3 },
+    Architecture { name: "qwen2", permutes: false, in_layer: &[], config: |_| Ok(json!({"model_type": "qwen2"})) },
+    Architecture { name: "qwen3", permutes: false, in_layer: &[], config: |_| Ok(json!({"model_type": "qwen3"})) },
+    Architecture {
+        name: "smollm3",
+        permutes: true,
+        in_layer: &[],
+        config: |_| Ok(json!({"model_type": "smollm3"})),
+    },
+];
+
+/// Names of tensors outside the layers.
+const WHOLE: [(&str, &str); 3] = [
+    ("token_embd.weight", super::EMBEDDING),
+    ("output_norm.weight", "model.norm.weight"),
+    ("output.weight", super::OUTPUT),
+];
+
+/// The usual names inside a layer, without their endings.
+const IN_LAYER: &[(&str, &str)] = &[
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+const GEMMA: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+const OLMO: &[(&str, &str)] =
+    &[("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")];
+
+const FUSED: &[(&str, &str)] = &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")];
+
+impl Architecture {
+    pub fn named(name: &str) -> Result<&'static Architecture> {
+        let known: Vec<&str> = ARCHITECTURES.iter().map(|known| known.name).collect();
+        let found = ARCHITECTURES.iter().find(|known| known.name == name);
+        found.with_context(|| {
+            format!("its architecture is {name}; only {} are computed exactly here", known.join(", "))
+        })
+    }
+
+    /// Names inside a layer, the architecture's own first.
+    fn in_layer(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        self.in_layer.iter().chain(IN_LAYER)
+    }
+
+    /// `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`. Unknown names stay as they are, and nobody takes
+    /// them.
+    pub fn name_in_checkpoint(&self, name: &str) -> String {
+        if let Some((_, whole)) = WHOLE.iter().find(|(whole, _)| *whole == name) {
+            return (*whole).to_owned();
+        }
+        let parts: Vec<&str> = name.split('.').collect();
+        let ["blk", layer, part, end] = parts[..] else { return name.to_owned() };
+        let part = self.in_layer().find(|(known, _)| *known == part);
+        part.map_or_else(|| name.to_owned(), |(_, part)| format!("model.layers.{layer}.{part}.{end}"))
+    }
+
+    /// What [`name_in_checkpoint`](Self::name_in_checkpoint) was given.
+    pub fn name_in_file(&self, name: &str) -> String {
+        if let Some((whole, _)) = WHOLE.iter().find(|(_, whole)| *whole == name) {
+            return (*whole).to_owned();
+        }
+        let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
+        let parts = layer.and_then(|(layer, rest)| Some((layer, rest.rsplit_once('.')?)));
+        let Some((layer, (part, end))) = parts else { return name.to_owned() };
+        let part = self.in_layer().find(|(_, known)| *known == part);
+        part.map_or_else(|| name.to_owned(), |(part, _)| format!("blk.{layer}.{part}.{end}"))
+    }
+}
+
+/// Llama, and Mistral, whose window early converters write.
+fn llama(gguf: &Gguf) -> Result<Value> {
+    let window = gguf.window()?;
+    Ok(json!({"model_type": if window.is_some() { "mistral" } else { "llama" }, "sliding_window": window}))
+}
+
+/// Mistral Small 3, and Ministral 3, whose queries grow.
+fn mistral3(gguf: &Gguf) -> Result<Value> {
+    let Some(beta) = gguf.real("attention.temperature_scale")?.filter(|beta| *beta != 0.0) else {
+        return Ok(json!({"model_type": "mistral", "sliding_window": null}));
+    };
+    let mut rope = gguf.rope_scaling()?;
+    rope["rope_theta"] = gguf.real("rope.freq_base")?.into();
+    rope["llama_4_scaling_beta"] = beta.into();
+    Ok(json!({"model_type": "ministral3", "rope_parameters": rope, "rope_scaling": null}))
+}
+
+fn gemma2(gguf: &Gguf) -> Result<Value> {
+    let mut config = json!({"model_type": "gemma2", "query_pre_attn_scalar": query_scalar(gguf, 46)?});
+    for name in ["attn_logit_softcapping", "final_logit_softcapping"] {
+        if let Some(cap) = gguf.real(name)? {
+            config[name] = cap.into();
+        }
+    }
+    if let Some(window) = gguf.window()? {
+        config["sliding_window"] = window.into();
+    }
+    Ok(config)
+}
+
+/// llama.cpp knows the pattern of layers and the rotation of those with a window.
+fn gemma3(gguf: &Gguf) -> Result<Value> {
+    Ok(json!({
+        "model_type": "gemma3_text",
+        "query_pre_attn_scalar": query_scalar(gguf, 62)?,
+        "final_logit_softcapping": gguf.real("final_logit_softcapping")?,
+        "sliding_window": gguf.window()?,
+        "layer_types": layer_types(gguf, 6)?,
+        "rope_theta": gguf.real("rope.freq_base")?.unwrap_or(1_000_000.0),
+        "rope_local_base_freq": gguf.real("rope.freq_base_swa")?.unwrap_or(10_000.0),
+    }))
+}
+
+/// OLMo 2, and OLMo 3, some of whose layers have a window.
+fn olmo2(gguf: &Gguf) -> Result<Value> {
+    let Some(window) = gguf.window()? else { return Ok(json!({"model_type": "olmo2"})) };
+    Ok(json!({"model_type": "olmo3", "sliding_window": window, "layer_types": layer_types(gguf, 4)?}))
+}
+
+fn phi3(gguf: &Gguf) -> Result<Value> {
+    let head_dim = gguf.number("embedding_length")? as f64 / gguf.number("attention.head_count")? as f64;
+    let dims = gguf.optional("rope.dimension_count")?.map(|dims| dims as f64 / head_dim);
+    let scaling = gguf.long_rope_factors.as_ref().map(|[long, short]| {
+        anyhow::Ok(json!({
+            "rope_type": "longrope",
+            "long_factor": long,
+            "short_factor": short,
+            "attention_factor": gguf.real("rope.scaling.attn_factor")?,
+        }))
+    });
+    Ok(json!({
+        "model_type": "phi3",
+        "sliding_window": gguf.window()?,
+        "partial_rotary_factor": dims,
+        "original_max_position_embeddings": gguf.optional("rope.scaling.original_context_length")?,
+        "rope_scaling": scaling.transpose()?,
+    }))
+}
+
+/// The square of what Gemma's queries are divided by. The file does not say; llama.cpp takes the size of a head, but for the
+/// largest model, which it knows by its number of layers, the hidden size of a head.
+fn query_scalar(gguf: &Gguf, layers_of_largest: u64) -> Result<u64> {
+    if gguf.number("block_count")? == layers_of_largest {
+        return Ok(gguf.number("embedding_length")? / gguf.number("attention.head_count")?);
+    }
+    gguf.number("attention.key_length")
+}
+
+/// Which layers have a window: as the file says, or every layer but each `every`-th.
+fn layer_types(gguf: &Gguf, every: u64) -> Result<Vec<&'static str>> {
+    let layers = gguf.number("block_count")?;
+    let name = |sliding: bool| if sliding { "sliding_attention" } else { "full_attention" };
+    let key = gguf.key("attention.sliding_window_pattern");
+    let every = match gguf.fields.get(&key) {
+        None => every,
+        Some(Field::Array(layers)) => {
+            let sliding = layers.iter().map(|layer| layer.to_bool()).collect::<Result<Vec<_>, _>>();
+            let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of yes and no"))?;
+            return Ok(sliding.into_iter().map(name).collect());
+        }
+        Some(field) => match super::integer(field).filter(|every| *every > 0) {
+            Some(every) => every,
+            None => bail!("{key} in its metadata is no number of layers"),
+        },
+    };
+    Ok((1..=layers).map(|layer| name(layer % every != 0)).collect())
+}
