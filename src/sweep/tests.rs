@@ -331,6 +331,22 @@ fn positions_can_be_a_policy_s_own() {
 }
 
 #[test]
+fn layers_with_a_window_can_be_exempt() {
+    let own = SMALL.replace("[full, truncate, window+4, tova]", "[full, tova, tova@exempt, tova@slot@exempt]");
+    let labels: Vec<String> = cells(&own).into_iter().map(|(label, _)| label).step_by(2).collect();
+    assert_eq!(labels, ["full", "tova", "tova@exempt", "tova@slot@exempt"]);
+    assert_eq!(id_of("tova@exempt", "64", "", ""), id_of("tova", "64", "", "local_layers: exempt"));
+    assert_eq!(id_of("tova@bounded", "64", "", "local_layers: exempt"), id_of("tova", "64", "", ""));
+    assert_ne!(id_of("tova@exempt", "64", "", ""), id_of("tova", "64", "", ""));
+    assert_eq!(id_of("full", "64", "", "local_layers: exempt"), id_of("full", "64", "", ""));
+    // A model without such layers has no use for it.
+    let exempt = sweep(&own).expand().remove(3);
+    assert_eq!(exempt.label(), "tova@exempt");
+    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, has_windows).label();
+    assert_eq!([resolved(true), resolved(false)], ["tova@exempt", "tova"]);
+}
+
+#[test]
 fn mistakes_are_reported_with_place_and_hint() {
     let swap = |from: &str, to: &str| {
         assert!(SMALL.contains(from));
