@@ -6,10 +6,10 @@ positions). Token t joins the cache, attends to the entries in it, and then entr
 scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `knorm` takes the key before rotation,
 after a norm of keys if the family has one.
 
-In a layer with a window W of its own the query at t sees the positions > t - W. There, after token t has attended,
- * the entries that query t + 1 cannot see leave first, protected first positions among them;
- * local_layers "bounded": then the policy evicts while more than min(size, W) entries are left, and the policy's other numbers
-   (h2o's recent half) are computed from min(size, W);
+In a layer with a window W of its own the query at t sees the positions > t - W. There
+ * the entries that it cannot see leave before it attends, protected first positions among them;
+ * local_layers "bounded": after it has attended, the policy evicts while there are more than min(size, W) entries, and the policy's
+   other numbers (h2o's recent half) are computed from min(size, W);
  * local_layers "exempt", and the policy `full` in any case: nothing else leaves.
 
 transformers computes norms, rotations and softmax in float32 whatever the weights are; within `float64_everywhere`, and with a
@@ -49,6 +49,8 @@ class OneByOne:
             alive, total = np.zeros(0, int), np.zeros(length, q.dtype)
             for t in range(length):
                 alive, rows = np.append(alive, t), []
+                if window:
+                    alive = alive[alive > t - window]
                 for head in mine:
                     entries = head * kv_heads // heads, alive
                     logits = k[entries] @ q[head, t] * number(scaling)
@@ -62,9 +64,6 @@ class OneByOne:
                 total[alive] += mean
                 if self.policy == "full":  # the query saw what transformers' mask allows
                     assert np.array_equal(np.flatnonzero(mask[0, 0, t].numpy() >= 0), alive)
-                if window:
-                    seen = alive > t + 1 - window
-                    alive, mean = alive[seen], mean[seen]
                 while len(alive) > size:
                     score = {"window": alive, "h2o": total[alive], "h2o-layer": total[alive], "tova": mean, "tova-head": mean,
                              "knorm": -np.linalg.norm(unrotated[g, alive], axis=-1)}[self.policy].astype(float)

@@ -661,6 +661,10 @@ fn unusable_models_are_named_with_file_and_reason() {
     damaged(&|| configure(&model, json!({"num_hidden_layers": 3})), &["model.layers.2.", "missing"]);
     damaged(&|| configure(&model, json!({"num_hidden_layers": 1})), &["model.layers.1."]);
     damaged(&|| configure(&model, json!({"model_type": "gpt_neox"})), &["config.json", "gpt_neox"]);
+    damaged(
+        &|| configure(&model, json!({"model_type": "qwen3"})),
+        &["model.layers.0.self_attn.q_norm", "missing"],
+    );
     damaged(&|| configure(&model, json!({"quantization_config": {"bits": 4}})), &["config.json", "quanti"]);
     damaged(&|| fs::write(model.join("config.json"), "{").unwrap(), &["./model/config.json"]);
     damaged(&|| fs::remove_file(model.join("config.json")).unwrap(), &["config.json", "model.safetensors"]);
@@ -672,7 +676,6 @@ fn unusable_models_are_named_with_file_and_reason() {
     damaged(&|| write_tokenizer(&model, 90), &["tokenizer.json", "90 tokens"]);
     damaged(&|| fs::write(model.join("tokenizer.json"), "{}").unwrap(), &["./model/tokenizer.json"]);
     damaged(&|| fs::write(model.join("tokenizer_config.json"), "[").unwrap(), &["tokenizer_config.json"]);
-    damaged(&|| configure(&model, json!({"model_type": "mistral", "sliding_window": 32})), &["32 tokens", "64"]);
     // The undamaged folder works.
     setup.run(&sweep, &[]).with_code(0).says(&["2 cells measured"]);
 }

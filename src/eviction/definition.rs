@@ -29,6 +29,14 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
     let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
     for t in 0..tokens {
         let mut rows = vec![vec![0.0; tokens]; heads.heads];
+        // Entries that the query cannot see leave before it attends.
+        for (group, cache) in caches.iter_mut().enumerate() {
+            let unseen = |entry: &Entry| case.window.is_some_and(|window| entry.position + window <= t);
+            if let Some(passed) = cache.iter().position(unseen) {
+                let victim = cache.remove(passed).position as u32;
+                answer.evictions.push(Eviction { step: t as u32 - 1, group: group as u32, victim });
+            }
+        }
         for (group, cache) in caches.iter_mut().enumerate() {
             cache.push(Entry { position: t, received: 0.0 });
             let members = heads.of_group(policy.scope, group);
@@ -45,12 +53,6 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
             }
             for (entry, mean) in cache.iter_mut().zip(&mean) {
                 entry.received += mean;
-            }
-            // An entry that the next query cannot see leaves first.
-            let unseen = |entry: &Entry| case.window.is_some_and(|window| entry.position + window <= t + 1);
-            if let Some(passed) = cache.iter().position(unseen) {
-                let victim = cache.remove(passed).position as u32;
-                answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim });
             }
             if cache.len() <= policy.size {
                 continue;

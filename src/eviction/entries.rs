@@ -101,8 +101,8 @@ impl CacheEntries {
         }
     }
 
-    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included: an entry leaves as soon
-    /// as the next query cannot see it, before the policy counts the entries. With `keeps_all`, forks can be taken anywhere.
+    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included: an entry leaves before the
+    /// first query that cannot see it. With `keeps_all`, forks can be taken anywhere.
     #[must_use]
     pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
         CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
@@ -113,14 +113,14 @@ impl CacheEntries {
         self.window
     }
 
-    /// Entries that it holds at most, between a token's attention and its eviction.
+    /// Entries that it holds at most, while a token is read.
     pub fn most(&self) -> usize {
-        self.limit.saturating_add(1).min(self.window.unwrap_or(usize::MAX))
+        self.limit.min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
     }
 
-    /// The oldest position that the query at `position` sees.
-    pub(super) fn oldest_visible(&self, position: usize) -> usize {
-        self.window.map_or(0, |window| (position + 1).saturating_sub(window))
+    /// The oldest position that is there after `seen` tokens, as far as the window goes.
+    pub(super) fn oldest_after(&self, seen: usize) -> usize {
+        self.window.map_or(0, |window| seen.saturating_sub(window))
     }
 
     /// An empty bounded cache. `salt` differs between layers and seeds.
@@ -233,11 +233,11 @@ impl CacheEntries {
         Some(fork)
     }
 
-    /// The columns of an unbounded cache that a query after `len` tokens sees; `None` if some are not there (any more).
+    /// The columns of an unbounded cache that were there after `len` tokens; `None` if some are not there (any more).
     pub fn columns_at(&self, len: usize) -> Option<Range<usize>> {
-        let first = self.oldest_visible(len);
+        let first = self.oldest_after(len);
         let start = self.groups[0].positions.first().map_or(0, |position| *position as usize);
-        (len <= self.seen && start <= first).then(|| first.min(len) - start..len - start)
+        (len <= self.seen && start <= first).then(|| first - start..len - start)
     }
 
     /// Entries per key-value head.

@@ -41,8 +41,8 @@ pub struct BlockScan<'a> {
     masks: Vec<Vec<f32>>,
     /// The newest query's attention, summed over a group's heads: (stride)
     newest: Vec<f32>,
-    /// Columns evicted by the last step: (groups), or empty.
-    pub victims: Vec<usize>,
+    /// Groups and columns that the policy evicted in the last step.
+    pub victims: Vec<(usize, usize)>,
 }
 
 impl<'a> BlockScan<'a> {
@@ -61,7 +61,7 @@ impl<'a> BlockScan<'a> {
         sums.for_each(|sums| sums.resize(stride, 0.0));
         let mut mask = vec![f32::NEG_INFINITY; stride];
         // Entries that the layer's window has passed are there only if they are kept for forks.
-        let oldest = entries.oldest_visible(entries.seen) as u32;
+        let oldest = entries.oldest_after(entries.seen) as u32;
         let passed = entries.groups[0].positions[..held].partition_point(|position| *position < oldest);
         mask[passed..held].fill(0.0);
         let masks = vec![mask; entries.groups.len()];
@@ -97,7 +97,7 @@ impl<'a> BlockScan<'a> {
         row: usize,
         logits: &mut [f32],
         normaliser: &mut Normaliser,
-        log: Option<&mut Vec<Eviction>>,
+        mut log: Option<&mut Vec<Eviction>>,
     ) {
         let (rows, stride) = (self.rows, self.stride());
         let heads = self.entries.heads;
@@ -108,6 +108,7 @@ impl<'a> BlockScan<'a> {
         }
         self.cached += 1;
         self.victims.clear();
+        let passed = self.pass(row, log.as_deref_mut());
         for head in 0..heads.heads {
             let group = self.entries.group_of(head / heads.per_kv_head());
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
@@ -129,35 +130,48 @@ impl<'a> BlockScan<'a> {
                 attention.add_to(newest, scope, group);
             }
         }
-        self.evict(&attention, log);
+        self.evict(&attention, &passed, log);
     }
 
-    /// From every group removes the entry that the next query cannot see, or if there is none and the cache is too full, the
-    /// one that the policy evicts. All groups then have the same number of entries: they differ only in a full cache, which
-    /// stays full.
-    fn evict(&mut self, attention: &Attention<'_>, mut log: Option<&mut Vec<Eviction>>) {
-        let position = self.entries.seen + attention.row;
-        let full = self.cached > self.entries.limit;
-        for group in 0..self.masks.len() {
-            let passed = self.passed(group, position + 1);
-            let Some(victim) = passed.or_else(|| if full { self.victim(group, attention) } else { None }) else {
-                continue;
-            };
-            self.masks[group][victim] = f32::NEG_INFINITY;
-            self.victims.push(victim);
+    /// Removes the entry that the query of a row is the first not to see. Returns for each group whether it had one: all, or
+    /// those in which the policy has not evicted it before.
+    fn pass(&mut self, row: usize, mut log: Option<&mut Vec<Eviction>>) -> Vec<bool> {
+        let position = self.entries.seen + row;
+        let Some(passed) = self.entries.oldest_after(position + 1).checked_sub(1) else { return Vec::new() };
+        let (masks, groups) = (&mut self.masks, &self.entries.groups);
+        let columns = masks.iter_mut().zip(groups).enumerate().map(|(group, (mask, entries))| {
+            let column = entries.positions.binary_search(&(passed as u32)).ok();
+            let Some(column) = column.filter(|column| mask[*column] == 0.0) else { return false };
+            mask[column] = f32::NEG_INFINITY;
             if let Some(log) = log.as_deref_mut() {
-                let victim = self.entries.groups[group].positions[victim];
-                log.push(Eviction { step: position as u32, group: group as u32, victim });
+                // It was seen for the last time one step before.
+                log.push(Eviction { step: position as u32 - 1, group: group as u32, victim: passed as u32 });
+            }
+            true
+        });
+        columns.collect()
+    }
+
+    /// Evicts one entry of every group that has too many. A group that its window has taken one from has not; afterwards all
+    /// groups have the same number again, because they differ only in a full cache, which stays full.
+    fn evict(&mut self, attention: &Attention<'_>, passed: &[bool], mut log: Option<&mut Vec<Eviction>>) {
+        if self.cached > self.entries.limit {
+            for group in (0..self.masks.len()).filter(|group| !passed.get(*group).copied().unwrap_or(false)) {
+                let Some(victim) = self.victim(group, attention) else { continue };
+                self.masks[group][victim] = f32::NEG_INFINITY;
+                self.victims.push((group, victim));
+                if let Some(log) = log.as_deref_mut() {
+                    log.push(Eviction {
+                        step: (self.entries.seen + attention.row) as u32,
+                        group: group as u32,
+                        victim: self.entries.groups[group].positions[victim],
+                    });
+                }
             }
         }
-        self.cached -= usize::from(!self.victims.is_empty());
-    }
-
-    /// The column of the entry that the query at `next` is the first not to see.
-    fn passed(&self, group: usize, next: usize) -> Option<usize> {
-        let passed = self.entries.oldest_visible(next).checked_sub(1)? as u32;
-        let column = self.entries.groups[group].positions.binary_search(&passed).ok()?;
-        (self.masks[group][column] == 0.0).then_some(column)
+        if !self.victims.is_empty() || passed.contains(&true) {
+            self.cached -= 1;
+        }
     }
 
     /// The column of the entry that the policy evicts from a group.

@@ -58,16 +58,17 @@ impl Layer {
             let name = format!("model.layers.{index}.{name}");
             Linear::take(weights, &name, (*out, *input), (dtype, keep), device)
         };
-        let (output, down) = (matrix("self_attn.o_proj")?, matrix("mlp.down_proj")?);
         let matrices = if shape.fused {
             let (query_rows, kv_rows) = shape.projected();
             let [query, key, value] = matrix("self_attn.qkv_proj")?.split([query_rows, kv_rows, kv_rows])?;
+            let output = matrix("self_attn.o_proj")?;
             let [gate, up] = matrix("mlp.gate_up_proj")?.split([shape.intermediate; 2])?;
-            [query, key, value, output, gate, up, down]
+            [query, key, value, output, gate, up, matrix("mlp.down_proj")?]
         } else {
-            let [query, key, value] = ["q", "k", "v"].map(|name| matrix(&format!("self_attn.{name}_proj")));
-            let [gate, up] = ["gate", "up"].map(|name| matrix(&format!("mlp.{name}_proj")));
-            [query?, key?, value?, output, gate?, up?, down]
+            let [query, key, value, output] =
+                ["q", "k", "v", "o"].map(|name| matrix(&format!("self_attn.{name}_proj")));
+            let [gate, up, down] = ["gate", "up", "down"].map(|name| matrix(&format!("mlp.{name}_proj")));
+            [query?, key?, value?, output?, gate?, up?, down?]
         };
         Ok(Layer { norms, matrices })
     }

@@ -135,7 +135,7 @@ impl RerotatedKeys {
 
     /// After a step: moves every entry before an evicted one towards the newest by the amount the gap shrank.
     pub fn close_gaps(&mut self, scan: &BlockScan<'_>, frequencies: &Frequencies) {
-        for (group, &victim) in scan.victims.iter().enumerate() {
+        for &(group, victim) in &scan.victims {
             let (Some(before), Some(after)) = scan.neighbours(group, victim) else { continue };
             let [left, gone, right] = [before, victim, after].map(|column| scan.position(group, column));
             let shrink = self.distance(gone - left) + self.distance(right - gone) - self.distance(right - left);
