@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::config::{LayerAttention, ModelShape, QueryGrowth};
+use super::config::{AttentionTemperature, LayerAttention, ModelShape};
 use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Table};
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
@@ -26,7 +26,7 @@ pub(super) struct AttentionShape<'a> {
     /// What products of queries and keys are multiplied by.
     scale: f64,
     softcap: Option<f32>,
-    growth: Option<QueryGrowth>,
+    temperature: Option<AttentionTemperature>,
 }
 
 impl<'a> AttentionShape<'a> {
@@ -38,13 +38,13 @@ impl<'a> AttentionShape<'a> {
             window: layer.window,
             scale: shape.query_scale,
             softcap: shape.attention_softcap,
-            growth: shape.query_growth,
+            temperature: shape.attention_temperature,
         }
     }
 
     /// What the query at a position of the text is multiplied by.
     fn query_scale(&self, position: usize) -> f32 {
-        self.growth.map_or(self.scale, |growth| self.scale * growth.at(position)) as f32
+        self.temperature.map_or(self.scale, |temperature| self.scale * temperature.at(position)) as f32
     }
 
     /// Limits logits, if the model does.

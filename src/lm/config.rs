@@ -50,7 +50,7 @@ pub struct ModelShape {
     pub attention_softcap: Option<f32>,
     /// The same for the logits over the vocabulary.
     pub logit_softcap: Option<f32>,
-    pub query_growth: Option<QueryGrowth>,
+    pub attention_temperature: Option<AttentionTemperature>,
 }
 
 /// What differs between the layers of a model.
@@ -119,15 +119,15 @@ impl LayerNorms {
     };
 }
 
-/// Queries grow with their position in the text: they are multiplied by 1 + beta * ln(1 + floor(position / every))
-/// (Llama 4, Ministral 3).
+/// A query is multiplied by 1 + beta * ln(1 + floor(position / every)), with its position in the text: the temperature tuning of
+/// Llama 4, also in Ministral 3.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QueryGrowth {
+pub struct AttentionTemperature {
     pub beta: f64,
     pub every: f64,
 }
 
-impl QueryGrowth {
+impl AttentionTemperature {
     pub fn at(self, position: usize) -> f64 {
         1.0 + self.beta * (position as f64 / self.every).floor().ln_1p()
     }
@@ -183,7 +183,7 @@ impl ModelShape {
             query_scale: 1.0 / (head_dim as f64).sqrt(),
             attention_softcap: None,
             logit_softcap: None,
-            query_growth: None,
+            attention_temperature: None,
         }
     }
 

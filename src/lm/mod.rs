@@ -33,7 +33,7 @@ mod weights;
 
 pub use candle_core::{Device, DeviceLocation, Tensor};
 pub use chat::{ChatFormat, ChatTemplate};
-pub use config::{Activation, HeadNorms, LayerAttention, LayerNorms, ModelShape, QueryGrowth};
+pub use config::{Activation, AttentionTemperature, HeadNorms, LayerAttention, LayerNorms, ModelShape};
 pub use cpu_peak::{Peak, Processor, peak};
 pub use device::{DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
 pub use generate::{Decode, Generated, GenerationSettings, PrefilledPrompt, Sampling};

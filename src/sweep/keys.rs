@@ -30,7 +30,8 @@ pub(super) struct SweepYaml {
     #[schemars(length(min = 1), extend("uniqueItems" = true))]
     pub models: Spanned<Vec<Spanned<ModelYaml>>>,
     /// The cache policies to compare, in the order of legends. `full` is the unbounded cache, which others are measured
-    /// against. Write name+I to protect the first I tokens, name@slot or name@squeezed for positions of its own, and name@exempt to leave layers with a window alone.
+    /// against. Write name+I to protect the first I tokens, name@slot or name@squeezed for positions of its own, and
+    /// name@exempt to leave layers with a window alone.
     #[schemars(schema_with = "names::policies")]
     pub policies: Spanned<Vec<Spanned<String>>>,
     /// New policies, by name.

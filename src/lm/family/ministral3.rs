@@ -1,8 +1,8 @@
-//! Ministral 3: YaRN, and queries that grow with their position. transformers `models/ministral3`.
+//! Ministral 3: YaRN, and an attention temperature that depends on the position. transformers `models/ministral3`.
 
 use anyhow::{Context, Result};
 
-use super::super::config::{ModelShape, QueryGrowth};
+use super::super::config::{AttentionTemperature, ModelShape};
 use super::config::{Config, Defaults, windows};
 
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
@@ -14,5 +14,5 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     };
     let (beta, every) = (number("llama_4_scaling_beta")?, number("original_max_position_embeddings")?);
     let attention = windows(&vec![true; shape.layers], config.window(None)?);
-    Ok(ModelShape { attention, query_growth: Some(QueryGrowth { beta, every }), ..shape })
+    Ok(ModelShape { attention, attention_temperature: Some(AttentionTemperature { beta, every }), ..shape })
 }

@@ -18,7 +18,7 @@ pub(in crate::lm) struct Architecture {
     pub config: fn(&Gguf) -> Result<Value>,
 }
 
-pub(super) const ARCHITECTURES: &[Architecture] = &[
+const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gemma2", permutes: false, in_layer: GEMMA, config: gemma2 },
     Architecture { name: "gemma3", permutes: false, in_layer: GEMMA, config: gemma3 },
     Architecture { name: "llama", permutes: true, in_layer: &[], config: llama },
@@ -113,7 +113,7 @@ fn llama(gguf: &Gguf) -> Result<Value> {
     Ok(json!({"model_type": if window.is_some() { "mistral" } else { "llama" }, "sliding_window": window}))
 }
 
-/// Mistral Small 3, and Ministral 3, whose queries grow.
+/// Mistral Small 3, and Ministral 3, which has an attention temperature.
 fn mistral3(gguf: &Gguf) -> Result<Value> {
     let Some(beta) = gguf.real("attention.temperature_scale")?.filter(|beta| *beta != 0.0) else {
         return Ok(json!({"model_type": "mistral", "sliding_window": null}));
