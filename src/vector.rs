@@ -7,7 +7,9 @@
 
 use std::sync::LazyLock;
 
-use pulp::{Arch, Simd};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use pulp::{Arch, Simd, WithSimd};
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
@@ -26,6 +28,95 @@ pub fn instruction_set() -> String {
         "V4" => "AVX-512".into(),
         "V3" => "AVX2".into(),
         other => other.to_lowercase(),
+    }
+}
+
+/// A loop without vector types, which is compiled for every instruction set by [`best`]. It must be inlined, and so must what
+/// it calls.
+pub trait PlainLoop {
+    fn run(self);
+}
+
+struct Best<L>(L);
+
+impl<L: PlainLoop> WithSimd for Best<L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.0.run();
+    }
+}
+
+/// Runs the loop with the best instruction set.
+pub fn best(plain: impl PlainLoop) {
+    ARCH.dispatch(Best(plain));
+}
+
+/// `to[j] <- from[j]`.
+#[pulp::with_simd(widen_bf16 = ARCH)]
+#[inline(always)]
+pub fn widen_bf16_simd<S: Simd>(_s: S, from: &[bf16], to: &mut [f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = f32::from_bits(u32::from(from.to_bits()) << 16);
+    }
+}
+
+/// `to[j] <- from[j]`.
+pub fn widen_f16(from: &[f16], to: &mut [f32]) {
+    from.convert_to_f32_slice(to);
+}
+
+/// `to[j] <- from[j]`.
+#[pulp::with_simd(widen_f64 = ARCH)]
+#[inline(always)]
+pub fn widen_f64_simd<S: Simd>(_s: S, from: &[f32], to: &mut [f64]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = f64::from(*from);
+    }
+}
+
+/// 1 / k!
+const SERIES: [f64; 14] = {
+    let mut terms = [1.0; 14];
+    let mut k = 1;
+    while k < terms.len() {
+        terms[k] = terms[k - 1] / k as f64;
+        k += 1;
+    }
+    terms
+};
+
+/// e^x for |x| <= 700, relative error below 1e-15: its series on [-ln 2 / 2, ln 2 / 2]. As in [`exp`], an addition rounds.
+#[inline(always)]
+fn exp_f64(x: f64) -> f64 {
+    const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    let shifted = x * std::f64::consts::LOG2_E + MAGIC;
+    let n = shifted - MAGIC;
+    let r = x - n * 0.693_147_180_369_123_8 - n * 1.908_214_929_270_587_7e-10;
+    let mut p = SERIES[SERIES.len() - 1];
+    for term in SERIES[..SERIES.len() - 1].iter().rev() {
+        p = p * r + term;
+    }
+    p * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
+}
+
+/// As [`silu_mul`].
+#[pulp::with_simd(silu_mul_f64 = ARCH)]
+#[inline(always)]
+pub fn silu_mul_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
+    for (g, u) in gate.iter_mut().zip(up) {
+        *g = *g / (1.0 + exp_f64((-*g).clamp(-700.0, 700.0))) * u;
+    }
+}
+
+/// As [`gelu_mul`].
+#[pulp::with_simd(gelu_mul_f64 = ARCH)]
+#[inline(always)]
+pub fn gelu_mul_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
+    for (g, u) in gate.iter_mut().zip(up) {
+        let twice = 1.595_769_121_605_731 * (*g + 0.044_715 * *g * *g * *g);
+        *g = *g / (1.0 + exp_f64((-twice).clamp(-700.0, 700.0))) * u;
     }
 }
 
@@ -124,9 +215,10 @@ pub fn masked_argmin(values: &[f32], mask: &[f32]) -> Option<usize> {
     values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
 }
 
+/// The largest value; -inf if there is none.
 #[pulp::with_simd(largest = ARCH)]
 #[inline(always)]
-fn largest_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
+pub fn largest_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
     let (row, rest) = S::as_simd_f32s(row);
     let mut high = [s.splat_f32s(f32::NEG_INFINITY); 4];
     let (quads, tail) = row.as_chunks::<4>();
@@ -148,14 +240,13 @@ pub fn argmax(row: &[f32]) -> Option<usize> {
     row.iter().position(|x| *x == high)
 }
 
-/// ln of the sum of e^x over the row.
-#[pulp::with_simd(log_sum_exp = ARCH)]
+/// The sum of e^(x - max) over the row, of which no x may be larger than max.
+#[pulp::with_simd(exp_sum = ARCH)]
 #[inline(always)]
-pub fn log_sum_exp_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
-    let max = largest_simd(s, row);
+pub fn exp_sum_simd<S: Simd>(s: S, row: &[f32], max: f32) -> f32 {
     let (row, rest) = S::as_simd_f32s(row);
     let shift = s.splat_f32s(max);
-    // Several sums reduce the rounding error of a long vocabulary and make the additions independent.
+    // Several sums reduce the rounding error of a long row and make the additions independent.
     let mut sums = [s.splat_f32s(0.0); 4];
     let (quads, tail) = row.as_chunks::<4>();
     for x in quads {
@@ -170,33 +261,32 @@ pub fn log_sum_exp_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
     for x in rest {
         sum += (x - max).exp();
     }
-    max + sum.ln()
-}
-
-/// The sum of e^(p - log_norm) (p - q).
-#[pulp::with_simd(weighted_difference = ARCH)]
-#[inline(always)]
-fn weighted_difference_simd<S: Simd>(s: S, p: &[f32], log_norm: f32, q: &[f32]) -> f32 {
-    let (p, p_rest) = S::as_simd_f32s(p);
-    let (q, q_rest) = S::as_simd_f32s(q);
-    let norm = s.splat_f32s(log_norm);
-    let mut sum = s.splat_f32s(0.0);
-    for (p, q) in p.iter().zip(q) {
-        sum = s.mul_add_e_f32s(exp(s, s.sub_f32s(*p, norm)), s.sub_f32s(*p, *q), sum);
-    }
-    let mut sum = s.reduce_sum_f32s(sum);
-    for (p, q) in p_rest.iter().zip(q_rest) {
-        sum += (p - log_norm).exp() * (p - q);
-    }
     sum
 }
 
-/// KL(p || q) in nats of two rows of logits, f32.
-pub fn kl_divergence(p: &[f32], q: &[f32]) -> f32 {
+/// ln of the sum of e^x over the row.
+pub fn log_sum_exp(row: &[f32]) -> f32 {
+    let max = largest(row);
+    max + exp_sum(row, max).ln()
+}
+
+/// The sum of e^(p - max) (p - q) over two rows; no p may be larger than max.
+#[pulp::with_simd(weighted_difference = ARCH)]
+#[inline(always)]
+pub fn weighted_difference_simd<S: Simd>(s: S, p: &[f32], max: f32, q: &[f32]) -> f32 {
     debug_assert_eq!(p.len(), q.len());
-    let (norm_p, norm_q) = (log_sum_exp(p), log_sum_exp(q));
-    // sum of p (ln p - ln q), with the two normalisers taken out of the sum
-    (weighted_difference(p, norm_p, q) - norm_p + norm_q).max(0.0)
+    let (p, p_rest) = S::as_simd_f32s(p);
+    let (q, q_rest) = S::as_simd_f32s(q);
+    let shift = s.splat_f32s(max);
+    let mut sum = s.splat_f32s(0.0);
+    for (p, q) in p.iter().zip(q) {
+        sum = s.mul_add_e_f32s(exp(s, s.sub_f32s(*p, shift)), s.sub_f32s(*p, *q), sum);
+    }
+    let mut sum = s.reduce_sum_f32s(sum);
+    for (p, q) in p_rest.iter().zip(q_rest) {
+        sum += (p - max).exp() * (p - q);
+    }
+    sum
 }
 
 /// `gate[j] <- silu(gate[j]) * up[j]`.
@@ -520,6 +610,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_f64() {
+        let x: Vec<f64> = (-4000..4000).map(|i| f64::from(i) * 0.017).chain([-1e4, 1e4, 0.0]).collect();
+        let w: Vec<f64> = x.iter().map(|x| 1.0 + 0.1 * x.sin()).collect();
+        let (mut silu, mut gelu) = (x.clone(), x.clone());
+        silu_mul_f64(&mut silu, &w);
+        gelu_mul_f64(&mut gelu, &w);
+        for (j, x) in x.iter().copied().enumerate() {
+            let want = x / (1.0 + (-x).exp()) * w[j];
+            assert!((silu[j] - want).abs() <= 4e-15 * want.abs() + 1e-290, "silu of {x}: {} {want}", silu[j]);
+            let y = std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044715 * x.powi(3));
+            let want = x / (1.0 + (-2.0 * y).exp()) * w[j];
+            assert!((gelu[j] - want).abs() <= 1e-13 * want.abs() + 1e-290, "gelu of {x}: {} {want}", gelu[j]);
+        }
+        let mut wide = [0.0; 3];
+        widen_f64(&[0.1, -2.0, f32::MAX], &mut wide);
+        assert_eq!(wide, [f64::from(0.1f32), -2.0, f64::from(f32::MAX)]);
+    }
+
+    #[test]
     fn silu_of_extremes_is_finite() {
         let mut gate = [0.0; 16];
         gate[..5].copy_from_slice(&[-1000.0, -90.0, 0.0, 90.0, 1000.0]);
@@ -550,13 +659,5 @@ mod tests {
             row_products(&x, input, &weights[2 * input..], &mut parts[2..], 7);
             assert_eq!(parts, all);
         }
-    }
-
-    #[test]
-    fn divergence_by_hand() {
-        // p = (3/4, 1/4), q = (1/2, 1/2): 3/4 ln(3/2) + 1/4 ln(1/2)
-        let want = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
-        close(kl_divergence(&[3f32.ln(), 0.0], &[1.0, 1.0]), want, 1e-6);
-        assert_eq!(kl_divergence(&[0.3, 0.1], &[0.3, 0.1]), 0.0);
     }
 }

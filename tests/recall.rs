@@ -15,16 +15,14 @@ fn model() -> LanguageModel {
 /// The most likely next token, the first of equals.
 fn most_likely(model: &LanguageModel, token: u32, memory: &mut Memory) -> u32 {
     let state = model.read(&[token], memory).unwrap();
-    let largest = |_, [logits]: [&[f32]; 1]| {
-        let mut best = 0;
-        for (i, logit) in logits.iter().enumerate() {
-            if *logit > logits[best] {
-                best = i;
-            }
+    let logits = &model.logits(&state).unwrap()[0];
+    let mut best = 0;
+    for (i, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = i;
         }
-        Ok(best as u32)
-    };
-    model.map_logits([&state], largest).unwrap()[0]
+    }
+    best as u32
 }
 
 /// A text of which the model with the full cache predicts half, with recalls everywhere.

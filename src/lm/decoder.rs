@@ -15,7 +15,6 @@ pub(super) struct Layer {
 }
 
 /// Those that a family does not have are `None`.
-#[derive(Clone)]
 struct Norms {
     before_attention: Option<Tensor>,
     after_attention: Option<Tensor>,
@@ -26,12 +25,12 @@ struct Norms {
 }
 
 impl Layer {
-    /// Takes layer `index` of a checkpoint, rounded to `dtype` and stored as `keep`.
+    /// Takes layer `index` of a checkpoint, rounded to `dtype`.
     pub fn take(
         weights: &mut Weights,
         index: usize,
         shape: &ModelShape,
-        (dtype, keep): (DType, DType),
+        dtype: DType,
         device: &Device,
     ) -> Result<Layer> {
         let lengths = shape.layer_norms();
@@ -56,7 +55,7 @@ impl Layer {
                 .find(|(other, ..)| *other == name)
                 .with_context(|| format!("a layer has no {name}"))?;
             let name = format!("model.layers.{index}.{name}");
-            Linear::take(weights, &name, (*out, *input), (dtype, keep), device)
+            Linear::take(weights, &name, (*out, *input), dtype, device)
         };
         let matrices = if shape.fused {
             let (query_rows, kv_rows) = shape.projected();
@@ -81,34 +80,28 @@ impl Layer {
         norms + self.matrices.iter().map(Linear::bytes).sum::<usize>()
     }
 
-    /// Prepares the matrices for a kind of products.
-    pub fn ready(&self, products: Products) -> Result<Layer> {
-        let [query, key, value, output, gate, up, down] =
-            self.matrices.each_ref().map(|matrix| matrix.ready(products));
-        Ok(Layer { norms: self.norms.clone(), matrices: [query?, key?, value?, output?, gate?, up?, down?] })
-    }
-
     /// Queries (rows, heads * head_dim), keys and values (rows, kv_heads * head_dim) of x (rows, hidden).
-    pub fn project(&self, x: &Tensor, shape: &ModelShape) -> Result<[Tensor; 3]> {
+    pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<[Tensor; 3]> {
         let [query, key, value, ..] = &self.matrices;
         let eps = shape.norm_eps;
         let normed = norm(x, self.norms.before_attention.as_ref(), eps)?; // (rows, hidden)
         Ok([
-            norm(&query.forward(&normed)?, self.norms.query.as_ref(), eps)?,
-            norm(&key.forward(&normed)?, self.norms.key.as_ref(), eps)?,
-            value.forward(&normed)?,
+            norm(&query.forward(&normed, products)?, self.norms.query.as_ref(), eps)?,
+            norm(&key.forward(&normed, products)?, self.norms.key.as_ref(), eps)?,
+            value.forward(&normed, products)?,
         ])
     }
 
     /// The layer's output (rows, hidden), from its input x and the output of attention (rows, heads * head_dim).
-    pub fn finish(&self, x: &Tensor, mixed: &Tensor, shape: &ModelShape) -> Result<Tensor> {
+    pub fn finish(&self, x: &Tensor, mixed: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
         let [.., output, gate, up, down] = &self.matrices;
         let eps = shape.norm_eps;
-        let attended = norm(&output.forward(mixed)?, self.norms.after_attention.as_ref(), eps)?;
+        let attended = norm(&output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
         let x = add(attended, x)?; // (rows, hidden)
         let normed = norm(&x, self.norms.before_mlp.as_ref(), eps)?;
-        let gated = gated(gate.forward(&normed)?, &up.forward(&normed)?, shape.activation)?; // (rows, intermediate)
-        add(x, &norm(&down.forward(&gated)?, self.norms.after_mlp.as_ref(), eps)?)
+        let (gate, up) = (gate.forward(&normed, products)?, up.forward(&normed, products)?);
+        let gated = gated(gate, &up, shape.activation)?; // (rows, intermediate)
+        add(x, &norm(&down.forward(&gated, products)?, self.norms.after_mlp.as_ref(), eps)?)
     }
 }
 

@@ -1,163 +1,164 @@
-//! Linear layers whose results for a row don't depend on the number of rows, the norm, and the gated activation.
+//! Linear layers, the norm, and the gated activation.
 //!
-//! On the CPU norm and activation run over whole rows of f32; elsewhere they are candle's.
+//! On the CPU they run over whole rows of f32; elsewhere they are candle's.
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use candle_core::{CpuStorage, DType, Device, InplaceOp2, Layout, Storage, Tensor};
+use candle_core::{CpuStorage, DType, Device, InplaceOp2, Layout, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
 use super::config::Activation;
+use super::matrix::{Matrix, Number};
 use super::weights::Weights;
 use crate::vector;
 
 /// y = x W^T + b.
 #[derive(Debug)]
 pub(super) struct Linear {
-    /// (out, in)
-    weight: Tensor,
+    weight: Weight,
     /// (out)
     bias: Option<Tensor>,
-    /// Multiplied by [`Products::Gemv`].
-    gemv: bool,
+}
+
+/// A matrix (out, in). Clones share it.
+#[derive(Clone, Debug)]
+pub(super) enum Weight {
+    Host(Arc<Matrix>),
+    Device(Tensor),
+}
+
+/// How products with weights are computed on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Products {
+    /// For any number of rows, by up to so many threads.
+    Many { threads: usize },
+    /// For a few rows in f32; every weight is read once.
+    Few,
+}
+
+impl Weight {
+    /// (out, in)
+    pub fn sides(&self) -> Result<(usize, usize)> {
+        Ok(match self {
+            Weight::Host(matrix) => (matrix.rows, matrix.columns),
+            Weight::Device(tensor) => tensor.dims2()?,
+        })
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Weight::Host(matrix) => matrix.bytes(),
+            Weight::Device(tensor) => bytes_of(tensor),
+        }
+    }
+
+    /// Some rows of the matrix: (tokens, in)
+    pub fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
+        let rows = match self {
+            Weight::Host(matrix) => {
+                let (mut rows, mut buffer) = (Vec::with_capacity(tokens.len() * matrix.columns), Vec::new());
+                for token in tokens {
+                    let row = *token as usize;
+                    rows.extend_from_slice(matrix.floats(row..row + 1, &mut buffer));
+                }
+                Tensor::from_vec(rows, (tokens.len(), matrix.columns), &Device::Cpu)?
+            }
+            Weight::Device(tensor) => tensor.index_select(&Tensor::new(tokens, tensor.device())?, 0)?,
+        };
+        Ok(rows.to_dtype(compute)?)
+    }
+
+    /// The products of x (rows, in) with some of the outputs: (rows, outputs).
+    pub fn multiply(&self, x: &Tensor, outputs: Range<usize>, threads: usize) -> Result<Tensor> {
+        fn here<T: Number + WithDType>(
+            x: &Tensor,
+            matrix: &Matrix,
+            outputs: Range<usize>,
+            threads: usize,
+        ) -> Result<Tensor> {
+            let width = outputs.len();
+            let y = on_host([x], |[x]: [&[T]; 1]| matrix.multiply(x, outputs, threads))?;
+            Ok(Tensor::from_vec(y, ((), width), &Device::Cpu)?)
+        }
+        match self {
+            Weight::Host(matrix) if x.dtype() == DType::F64 => here::<f64>(x, matrix, outputs, threads),
+            Weight::Host(matrix) => here::<f32>(x, matrix, outputs, threads),
+            Weight::Device(tensor) => {
+                let part = tensor.narrow(0, outputs.start, outputs.len())?;
+                Ok(x.matmul(&part.to_dtype(x.dtype())?.t()?)?)
+            }
+        }
+    }
 }
 
 impl Linear {
-    /// Takes `name.weight` (out, in), and `name.bias` (out) if the checkpoint has one. They are rounded to `dtype`
-    /// and stored as `keep`.
+    /// Takes `name.weight` (out, in), and `name.bias` (out) if the checkpoint has one, rounded to `dtype`.
     pub fn take(
         weights: &mut Weights,
         name: &str,
         (out, input): (usize, usize),
-        (dtype, keep): (DType, DType),
+        dtype: DType,
         device: &Device,
     ) -> Result<Linear> {
         let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
         let biased = weights.has(&bias);
-        let mut take = |name: &str, shape: &[usize]| -> Result<Tensor> {
-            Ok(weights.take(name, shape, dtype, device)?.to_dtype(keep)?)
-        };
-        let weight = take(&weight, &[out, input])?;
-        Ok(Linear::new(weight, if biased { Some(take(&bias, &[out])?) } else { None }))
+        let weight = weights.take_matrix(&weight, (out, input), dtype, device)?;
+        Ok(Linear::new(weight, if biased { Some(weights.take(&bias, &[out], dtype, device)?) } else { None }))
     }
 
-    pub fn new(weight: Tensor, bias: Option<Tensor>) -> Linear {
-        Linear { weight, bias, gemv: false }
+    pub fn new(weight: Weight, bias: Option<Tensor>) -> Linear {
+        Linear { weight, bias }
     }
 
     /// The parts of a fused matrix: the first rows, the rows after them, and so on.
     pub fn split<const N: usize>(&self, rows: [usize; N]) -> Result<[Linear; N]> {
         let mut start = 0;
         let parts = rows.map(|rows| {
-            let part = |tensor: &Tensor| tensor.narrow(0, start, rows)?.contiguous();
-            let bias = self.bias.as_ref().map(part).transpose();
-            let part = part(&self.weight).and_then(|weight| Ok(Linear::new(weight, bias?)));
+            let weight = match &self.weight {
+                Weight::Host(matrix) => Weight::Host(Arc::new(matrix.part(start..start + rows))),
+                Weight::Device(tensor) => Weight::Device(tensor.narrow(0, start, rows)?.contiguous()?),
+            };
+            let bias = self.bias.as_ref().map(|bias| bias.narrow(0, start, rows)).transpose()?;
             start += rows;
-            part
+            Ok(Linear::new(weight, bias))
         });
-        Ok(parts
-            .into_iter()
-            .collect::<candle_core::Result<Vec<_>>>()?
-            .try_into()
-            .expect("as many parts as asked for"))
+        Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.try_into().expect("as many parts as asked for"))
     }
 
     /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
-        bytes_of(&self.weight) + self.bias.as_ref().map_or(0, bytes_of)
+        self.weight.bytes() + self.bias.as_ref().map_or(0, bytes_of)
     }
 
-    /// Prepares the matrix for a kind of products.
-    pub fn ready(&self, products: Products) -> Result<Linear> {
-        let (weight, dtype) = match products {
-            Products::Gemm(dtype) => (self.weight.to_dtype(dtype)?, dtype),
-            Products::Gemv => (self.weight.clone(), DType::F32),
+    /// (rows, in) -> (rows, out)
+    pub fn forward(&self, x: &Tensor, products: Products) -> Result<Tensor> {
+        let (out, _) = self.weight.sides()?;
+        let y = match (&self.weight, products) {
+            (Weight::Host(matrix), Products::Few) if x.dtype() == DType::F32 => {
+                let y = on_host([x], |[x]| matrix.multiply_few(x))?;
+                Tensor::from_vec(y, ((), out), &Device::Cpu)?
+            }
+            (weight, Products::Many { threads }) => weight.multiply(x, 0..out, threads)?,
+            (weight, Products::Few) => weight.multiply(x, 0..out, rayon::current_num_threads())?,
         };
-        let bias = self.bias.as_ref().map(|bias| bias.to_dtype(dtype)).transpose()?;
-        Ok(Linear { weight, bias, gemv: products == Products::Gemv })
-    }
-
-    /// (rows, in) -> (rows, out), once [`ready`](Self::ready).
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let y = if self.gemv { gemv(x, &self.weight)? } else { self.gemm(x)? };
         Ok(match &self.bias {
-            Some(bias) => y.broadcast_add(bias)?,
+            Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
             None => y,
         })
     }
 
-    fn gemm(&self, x: &Tensor) -> Result<Tensor> {
-        let (rows, input) = x.dims2()?;
-        let (out, _) = self.weight.dims2()?;
-        // The kernels for very few rows, and those for two small sides, add in another order. Padding to the size
-        // where the general kernel starts makes a row's result independent of the rows beside it, so that chunking
-        // never changes a bit.
-        let least = if out <= 64 && input > 512 { 65 } else { 8usize.max(257usize.div_ceil(out)) };
-        let padded = if rows < least { x.pad_with_zeros(0, 0, least - rows)? } else { x.clone() };
-        let y = padded.matmul(&self.weight.t()?)?;
-        Ok(if rows < least { y.narrow(0, 0, rows)?.contiguous()? } else { y })
+    /// The same, some of the outputs only, of a layer without a bias.
+    pub fn forward_part(&self, x: &Tensor, outputs: Range<usize>, threads: usize) -> Result<Tensor> {
+        self.weight.multiply(x, outputs, threads)
     }
 }
 
 /// Bytes of a tensor's numbers.
 pub(super) fn bytes_of(tensor: &Tensor) -> usize {
     tensor.elem_count() * tensor.dtype().size_in_bytes()
-}
-
-/// How products with weights are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Products {
-    /// Any number of rows; weights are converted to this type first.
-    Gemm(DType),
-    /// A few rows in f32 on the host; weights are read once, in the type they are stored in.
-    Gemv,
-}
-
-/// Rows of weights per task of a thread.
-const OUTPUTS: usize = 64;
-
-/// x W^T for a few rows x (rows, in) of f32 and W (out, in) in its stored type, both on the host.
-fn gemv(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let ((rows, input), (out, _)) = (x.dims2()?, weight.dims2()?);
-    let (weight, layout) = weight.storage_and_layout();
-    let Storage::Cpu(weight) = &*weight else { bail!("the weights are not on the host") };
-    let Some((start, _)) = layout.contiguous_offsets() else { bail!("the weights are not contiguous") };
-    let y = on_host([x], |[x]| -> Result<Vec<f32>> {
-        let mut tiles = vec![0.0; out * rows]; // (out / OUTPUTS)(rows, OUTPUTS), the last one narrower
-        tiles.par_chunks_mut(OUTPUTS * rows).enumerate().try_for_each(|(part, tile)| {
-            let (from, outputs) = (start + part * OUTPUTS * input, tile.len() / rows);
-            let to = from + outputs * input;
-            match weight {
-                CpuStorage::F32(weight) => vector::row_products(x, input, &weight[from..to], tile, outputs),
-                CpuStorage::BF16(weight) => widened(x, input, &weight[from..to], tile, outputs),
-                CpuStorage::F16(weight) => widened(x, input, &weight[from..to], tile, outputs),
-                _ => bail!("weights of f32, bf16 or f16 are needed"),
-            }
-            Ok(())
-        })?;
-        if rows > 1 {
-            let mut y = vec![0.0; rows * out];
-            y.par_chunks_mut(out).enumerate().for_each(|(row, y)| {
-                for (y, tile) in y.chunks_mut(OUTPUTS).zip(tiles.chunks(OUTPUTS * rows)) {
-                    y.copy_from_slice(&tile[row * y.len()..][..y.len()]);
-                }
-            });
-            tiles = y;
-        }
-        Ok(tiles)
-    })??;
-    Ok(Tensor::from_vec(y, (rows, out), &Device::Cpu)?)
-}
-
-/// Products with weights of half precision, which are converted a few rows at a time and stay in cache.
-fn widened<T: Copy + Into<f32>>(x: &[f32], input: usize, weights: &[T], tile: &mut [f32], outputs: usize) {
-    const AT_ONCE: usize = 8;
-    let mut few = vec![0.0; AT_ONCE * input];
-    for (part, weights) in weights.chunks(AT_ONCE * input).enumerate() {
-        for (to, from) in few.iter_mut().zip(weights) {
-            *to = (*from).into();
-        }
-        vector::row_products(x, input, &few[..weights.len()], &mut tile[part * AT_ONCE..], outputs);
-    }
 }
 
 /// The type of products with weights: f32 on the CPU, the stored type elsewhere, f64 if asked for.
@@ -171,128 +172,156 @@ pub(super) fn compute_type(device: &Device, stored: DType, compute_f64: bool) ->
     }
 }
 
+/// What a layer does with rows beside products, on the host.
+trait RowLoops: WithDType {
+    fn rms_norm(row: &[Self], weight: &[Self], eps: f32, out: &mut [Self]);
+    fn silu_mul(gate: &mut [Self], up: &[Self]);
+    fn gelu_mul(gate: &mut [Self], up: &[Self]);
+    fn add(onto: &mut [Self], row: &[Self]);
+    fn of(storage: &mut CpuStorage) -> Option<&mut [Self]>;
+}
+
+impl RowLoops for f32 {
+    fn rms_norm(row: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        vector::rms_norm(row, weight, eps, out);
+    }
+
+    fn silu_mul(gate: &mut [f32], up: &[f32]) {
+        vector::silu_mul(gate, up);
+    }
+
+    fn gelu_mul(gate: &mut [f32], up: &[f32]) {
+        vector::gelu_mul(gate, up);
+    }
+
+    fn add(onto: &mut [f32], row: &[f32]) {
+        vector::add_scaled(onto, row, 1.0);
+    }
+
+    fn of(storage: &mut CpuStorage) -> Option<&mut [f32]> {
+        if let CpuStorage::F32(floats) = storage { Some(floats) } else { None }
+    }
+}
+
+impl RowLoops for f64 {
+    fn rms_norm(row: &[f64], weight: &[f64], eps: f32, out: &mut [f64]) {
+        let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+        let scale = 1.0 / (mean + f64::from(eps)).sqrt();
+        for ((y, x), w) in out.iter_mut().zip(row).zip(weight) {
+            *y = x * scale * w;
+        }
+    }
+
+    fn silu_mul(gate: &mut [f64], up: &[f64]) {
+        vector::silu_mul_f64(gate, up);
+    }
+
+    fn gelu_mul(gate: &mut [f64], up: &[f64]) {
+        vector::gelu_mul_f64(gate, up);
+    }
+
+    fn add(onto: &mut [f64], row: &[f64]) {
+        for (y, x) in onto.iter_mut().zip(row) {
+            *y += x;
+        }
+    }
+
+    fn of(storage: &mut CpuStorage) -> Option<&mut [f64]> {
+        if let CpuStorage::F64(floats) = storage { Some(floats) } else { None }
+    }
+}
+
 /// x / rms(x) * weight, row by row. x: (rows, hidden)
 pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
-    if !x.device().is_cpu() || x.dtype() != DType::F32 {
-        return Ok(candle_nn::ops::rms_norm_slow(x, &weight.to_dtype(x.dtype())?, eps)?);
+    fn here<T: RowLoops>(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
+        let normed = on_host([x, weight], |[x, weight]: [&[T]; 2]| {
+            let mut out = vec![T::zero(); x.len()];
+            let hidden = weight.len();
+            let rows = out.par_chunks_exact_mut(hidden).zip(x.par_chunks_exact(hidden)).with_min_len(64);
+            rows.for_each(|(out, x)| T::rms_norm(x, weight, eps, out));
+            out
+        })?;
+        Ok(Tensor::from_vec(normed, x.shape(), &Device::Cpu)?)
     }
-    let normed = on_host([x, weight], |[x, weight]| {
-        let mut out = vec![0.0; x.len()];
-        let hidden = weight.len();
-        let rows = out.par_chunks_exact_mut(hidden).zip(x.par_chunks_exact(hidden)).with_min_len(64);
-        rows.for_each(|(out, x)| vector::rms_norm(x, weight, eps, out));
-        out
-    })?;
-    Ok(Tensor::from_vec(normed, x.shape(), &Device::Cpu)?)
+    match x.dtype() {
+        DType::F32 if x.device().is_cpu() => here::<f32>(x, weight, eps),
+        DType::F64 if x.device().is_cpu() => here::<f64>(x, weight, eps),
+        dtype => Ok(candle_nn::ops::rms_norm_slow(x, &weight.to_dtype(dtype)?, eps)?),
+    }
 }
 
 /// activation(gate) * up, in the memory of the gate. Both (rows, intermediate).
 pub(super) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-    let on_host = gate.device().is_cpu() && gate.dtype() == DType::F32;
-    Ok(match activation {
-        Activation::Silu if on_host => in_place(gate, up, vector::silu_mul)?,
-        Activation::GeluTanh if on_host => in_place(gate, up, vector::gelu_mul)?,
-        Activation::Silu => (candle_nn::ops::silu(&gate)? * up)?,
-        Activation::GeluTanh => (gate.gelu()? * up)?,
+    fn here<T: RowLoops>(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
+        let loops = match activation {
+            Activation::Silu => T::silu_mul,
+            Activation::GeluTanh => T::gelu_mul,
+        };
+        in_place(gate, up, loops)
+    }
+    Ok(match (gate.dtype(), activation) {
+        (DType::F32, _) if gate.device().is_cpu() => here::<f32>(gate, up, activation)?,
+        (DType::F64, _) if gate.device().is_cpu() => here::<f64>(gate, up, activation)?,
+        (_, Activation::Silu) => (candle_nn::ops::silu(&gate)? * up)?,
+        (_, Activation::GeluTanh) => (gate.gelu()? * up)?,
     })
-}
-
-fn in_place(x: Tensor, y: &Tensor, f: fn(&mut [f32], &[f32])) -> Result<Tensor> {
-    x.inplace_op2(y, &InPlace(f))?;
-    Ok(x)
 }
 
 /// x + y, in the memory of x. Both (rows, hidden).
 pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
-    Ok(if x.device().is_cpu() && x.dtype() == DType::F32 {
-        in_place(x, y, |x, y| vector::add_scaled(x, y, 1.0))?
-    } else {
-        (x + y)?
-    })
+    match x.dtype() {
+        DType::F32 if x.device().is_cpu() => in_place(x, y, <f32 as RowLoops>::add),
+        DType::F64 if x.device().is_cpu() => in_place(x, y, <f64 as RowLoops>::add),
+        _ => Ok((x + y)?),
+    }
 }
 
-/// The floats of a contiguous f32 tensor on the host, without a copy.
-fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
+fn in_place<T: RowLoops>(x: Tensor, y: &Tensor, loops: fn(&mut [T], &[T])) -> Result<Tensor> {
+    x.inplace_op2(y, &InPlace(loops))?;
+    Ok(x)
+}
+
+/// The numbers of a contiguous tensor on the host, without a copy.
+fn numbers<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [T]> {
     let Some((start, end)) = layout.contiguous_offsets() else {
         candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
     };
     Ok(&storage.as_slice()?[start..end])
 }
 
-/// Calls a function with the floats of some tensors, on the host in f32, without a copy if they are there already.
-pub(super) fn on_host<const N: usize, R>(tensors: [&Tensor; N], call: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
-    let to_host = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.contiguous();
+/// Calls a function with the numbers of some tensors, on the host in one type, without a copy if they are there already.
+pub(super) fn on_host<T: WithDType, const N: usize, R>(
+    tensors: [&Tensor; N],
+    call: impl FnOnce([&[T]; N]) -> R,
+) -> Result<R> {
+    let to_host = |tensor: &Tensor| tensor.to_dtype(T::DTYPE)?.to_device(&Device::Cpu)?.contiguous();
     let host = tensors.into_iter().map(to_host).collect::<candle_core::Result<Vec<_>>>()?;
     let guards: Vec<_> = host.iter().map(Tensor::storage_and_layout).collect();
-    let mut slices: [&[f32]; N] = [&[]; N];
+    let mut slices: [&[T]; N] = [&[]; N];
     for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
         let Storage::Cpu(storage) = &**storage else { bail!("a tensor moved to the host is not on the host") };
-        *slice = floats(storage, layout)?;
+        *slice = numbers(storage, layout)?;
     }
     Ok(call(slices))
 }
 
-/// Floats per task of a thread.
+/// Numbers per task of a thread.
 const PIECE: usize = 1 << 15;
 
 /// x <- f(x, y), element by element.
-struct InPlace(fn(&mut [f32], &[f32]));
+struct InPlace<T>(fn(&mut [T], &[T]));
 
-impl InplaceOp2 for InPlace {
+impl<T: RowLoops> InplaceOp2 for InPlace<T> {
     fn name(&self) -> &'static str {
         "in-place"
     }
 
     fn cpu_fwd(&self, x: &mut CpuStorage, at: &Layout, y: &CpuStorage, y_at: &Layout) -> candle_core::Result<()> {
-        let (Some((start, end)), CpuStorage::F32(x)) = (at.contiguous_offsets(), x) else {
-            candle_core::bail!("a contiguous f32 tensor is needed");
+        let (Some((start, end)), Some(x)) = (at.contiguous_offsets(), T::of(x)) else {
+            candle_core::bail!("a contiguous tensor of {} is needed", T::DTYPE.as_str());
         };
-        let pieces = floats(y, y_at)?.par_chunks(PIECE);
+        let pieces = numbers(y, y_at)?.par_chunks(PIECE);
         x[start..end].par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.0)(x, y));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The purpose of the padding in [`Linear::gemm`]: the bits of a row don't depend on the number of rows.
-    #[test]
-    fn rows_are_independent_of_each_other() {
-        let device = Device::Cpu;
-        for dtype in [DType::F32, DType::F64] {
-            for (input, out) in
-                [(16, 8), (48, 24), (64, 16), (64, 64), (128, 384), (768, 64), (1024, 32), (256, 4096)]
-            {
-                let random = |rows: usize, columns: usize| {
-                    Tensor::rand(-1f32, 1.0, (rows, columns), &device).unwrap().to_dtype(dtype).unwrap()
-                };
-                let all = random(330, input);
-                let linear = Linear::new(random(out, input), None).ready(Products::Gemm(dtype)).unwrap();
-                let floats = |x: Tensor| x.to_dtype(DType::F64).unwrap().to_vec2::<f64>().unwrap();
-                let whole = floats(linear.forward(&all).unwrap());
-                for rows in [1, 2, 3, 7, 8, 33, 64, 65, 74, 128, 256] {
-                    let part = all.narrow(0, 330 - rows, rows).unwrap().contiguous().unwrap();
-                    let part = floats(linear.forward(&part).unwrap());
-                    assert_eq!(part, whole[330 - rows..], "{rows} rows of {input} -> {out} in {dtype:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn both_kinds_of_products_agree_for_every_stored_type() {
-        let device = Device::Cpu;
-        for held in [DType::F32, DType::BF16, DType::F16] {
-            let weight = Tensor::rand(-1f32, 1.0, (150, 70), &device).unwrap().to_dtype(held).unwrap();
-            let bias = Tensor::rand(-1f32, 1.0, 150, &device).unwrap();
-            let linear = Linear::new(weight, Some(bias));
-            let x = Tensor::rand(-1f32, 1.0, (5, 70), &device).unwrap();
-            let [gemv, gemm] = [Products::Gemv, Products::Gemm(DType::F32)].map(|products| {
-                linear.ready(products).unwrap().forward(&x).unwrap().to_vec2::<f32>().unwrap().concat()
-            });
-            assert!(gemv.iter().zip(&gemm).all(|(a, b)| (a - b).abs() < 1e-5), "{held:?}");
-        }
     }
 }

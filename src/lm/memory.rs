@@ -124,7 +124,7 @@ impl Table {
     }
 }
 
-/// Time and arithmetic spent on reads into a memory.
+/// Time and arithmetic spent on reads into a memory. Where threads share a read, the times of its parts are means over them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadStats {
     /// Softmax, scores and evictions.
@@ -140,6 +140,21 @@ pub struct ReadStats {
     /// Floating-point operations (a multiplication and an addition are two) of the two kinds of products.
     pub attention_flops: u64,
     pub dense_flops: u64,
+}
+
+impl ReadStats {
+    /// Adds what threads did at the same time: their mean time, and all their arithmetic.
+    pub(super) fn add(&mut self, threads: &[ReadStats]) {
+        let mean = |time: fn(&ReadStats) -> Duration| {
+            threads.iter().map(time).sum::<Duration>() / threads.len().max(1) as u32
+        };
+        self.scan += mean(|stats| stats.scan);
+        self.attention_products += mean(|stats| stats.attention_products);
+        self.attention_rest += mean(|stats| stats.attention_rest);
+        self.dense += mean(|stats| stats.dense);
+        self.attention_flops += threads.iter().map(|stats| stats.attention_flops).sum::<u64>();
+        self.dense_flops += threads.iter().map(|stats| stats.dense_flops).sum::<u64>();
+    }
 }
 
 /// Settings of a new memory.

@@ -15,6 +15,7 @@ mod generate;
 mod gguf;
 mod host;
 mod layers;
+mod matrix;
 mod memory;
 mod open;
 mod pocket;

@@ -206,12 +206,9 @@ impl ModelFiles {
     /// The type that weights are rounded to: the one asked for, or as they are stored. `Auto` where that cannot be read; loading
     /// says why.
     pub fn weight_type(&self, asked: WeightType) -> WeightType {
-        let stored = || match &self.weights {
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
-                weights::Weights::open(&stamped.files.weights)?.dtype()
-            }
-            Weights::Pocket => weights::Weights::from_bytes(pocket::WEIGHTS.into())?.dtype(),
-            Weights::Random(_) => Ok((String::new(), DType::F32)),
+        let stored = || match self.stored()? {
+            Some(weights) => weights.dtype(),
+            None => Ok((String::new(), DType::F32)),
         };
         match asked {
             WeightType::Auto => stored().map_or(asked, |(_, dtype)| WeightType::of(dtype)),
@@ -219,18 +216,23 @@ impl ModelFiles {
         }
     }
 
-    /// About the bytes that loaded weights will take; their stored type is not known yet.
+    /// The weights as they are stored; `None` where they are drawn.
+    fn stored(&self) -> Result<Option<weights::Weights>> {
+        Ok(match &self.weights {
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => Some(weights::Weights::open(&stamped.files.weights)?),
+            Weights::Pocket => Some(weights::Weights::from_bytes(pocket::WEIGHTS.into())?),
+            Weights::Random(_) => None,
+        })
+    }
+
+    /// Bytes that loaded weights will take; those of the files where these cannot be read, and loading says why.
     pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
-        let (stored, parameters) = (self.weight_bytes(), self.shape.parameters());
-        // In memory quantised weights take more bytes than in their file.
-        let dtype = if matches!(self.weights, Weights::Gguf(..)) { self.weight_type(dtype) } else { dtype };
-        let each = match dtype {
-            _ if device.is_cpu() && parameters < weights::WIDEN_BELOW => 4,
-            WeightType::F32 => 4,
-            WeightType::F16 | WeightType::Bf16 => 2,
-            WeightType::Auto => return stored,
-        };
-        parameters * each
+        let dtype = self.weight_type(dtype).dtype();
+        match (self.stored(), dtype) {
+            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, device),
+            (Ok(None), Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
+            _ => self.weight_bytes(),
+        }
     }
 
     /// Bytes of the weight files.

@@ -10,14 +10,13 @@ use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use candle_core::{DType, Device};
+use candle_core::Device;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::config::{LayerAttention, ModelShape};
 use super::generate::{GenerationSettings, PrefilledPrompt};
 use super::memory::{Memory, MemoryPlan};
-use super::transformer::LanguageModel;
-use super::weights::Weights;
+use super::transformer::{LanguageModel, WeightType};
 
 /// Most weights of a layer and of the output matrix; wider models are made narrower. Products are as fast as they get well
 /// below this.
@@ -39,8 +38,7 @@ const STEPS: usize = 12;
 pub struct Probe {
     shape: ModelShape,
     device: Device,
-    /// The type that weights are stored in.
-    keep: DType,
+    dtype: WeightType,
     /// Of one layer: layers take the same time.
     reader: LanguageModel,
     /// Of as many layers as the model has, if that is not too many.
@@ -69,12 +67,12 @@ impl Probe {
         device: &Device,
         (workers, threads): (usize, usize),
     ) -> Result<Probe> {
-        let keep = if bytes < 4 { DType::BF16 } else { DType::F32 };
+        let dtype = if bytes < 4 { WeightType::Bf16 } else { WeightType::F32 };
         let pool = |_| ThreadPoolBuilder::new().num_threads(threads).build();
         let workers = (0..workers).map(pool).collect::<Result<_, _>>()?;
-        let reader = random(&with_layers(narrowed(shape), 1), keep, device)?;
+        let reader = random(&with_layers(narrowed(shape), 1), dtype, device)?;
         let (shape, device) = (shape.clone(), device.clone());
-        Ok(Probe { shape, device, keep, reader, writer: OnceLock::new(), workers, known: Mutex::default() })
+        Ok(Probe { shape, device, dtype, reader, writer: OnceLock::new(), workers, known: Mutex::default() })
     }
 
     /// Tokens that go through the layers together.
@@ -190,7 +188,7 @@ impl Probe {
         }
         let shape = narrowed(&self.shape);
         let layers = (ALL / shape.layer_weights()).clamp(1, shape.layers);
-        let writer = random(&with_layers(shape, layers), self.keep, &self.device)?;
+        let writer = random(&with_layers(shape, layers), self.dtype, &self.device)?;
         Ok(self.writer.get_or_init(|| writer))
     }
 
@@ -253,6 +251,6 @@ fn with_layers(mut shape: ModelShape, layers: usize) -> ModelShape {
     ModelShape { layers, ..shape }
 }
 
-fn random(shape: &ModelShape, keep: DType, device: &Device) -> Result<LanguageModel> {
-    LanguageModel::from_rounded(shape.clone(), Weights::random(shape, 1.0, 1)?, (keep, keep), device)
+fn random(shape: &ModelShape, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
+    LanguageModel::random(shape.clone(), 1.0, 1, dtype, device)
 }

@@ -1,21 +1,38 @@
-//! Matrix products over slices, for attention: candle's own products allocate their result, and a table of logits
-//! is too large to be allocated for every block. The kernels are candle's (`gemm`), so the rounding is too.
+//! Matrix products over slices: candle's own allocate their result, take weights of one type only, and always use all
+//! threads. The kernels are candle's (`gemm`), so the rounding is too.
+
+use std::mem::MaybeUninit;
 
 use gemm::Parallelism;
 
 /// The right factor of a product, as its rows or as those of its transpose.
-pub(super) enum Right<'a> {
-    Rows(&'a [f32]),
-    Transposed(&'a [f32]),
+pub(super) enum Right<'a, T = f32> {
+    Rows(&'a [T]),
+    Transposed(&'a [T]),
 }
 
 /// dst (m, n) <- lhs (m, k) x rhs (k, n), on one thread. The rows of `dst` and `lhs` are `stride` floats apart; those
 /// of `rhs` are adjacent.
 pub(super) fn product(
-    (m, n, k): (usize, usize, usize),
+    sides: (usize, usize, usize),
     (dst, dst_stride): (&mut [f32], usize),
-    (lhs, lhs_stride): (&[f32], usize),
+    lhs: (&[f32], usize),
     rhs: Right<'_>,
+) {
+    // SAFETY: a float and a `MaybeUninit` of one have the same layout, and only floats are written.
+    #[expect(unsafe_code)]
+    let dst = unsafe { std::slice::from_raw_parts_mut(dst.as_mut_ptr().cast(), dst.len()) };
+    product_into(sides, (dst, dst_stride), lhs, rhs, 1);
+}
+
+/// The same of f32 or f64 into memory that need not be initialised and is afterwards, as far as `dst` (m, n) reaches, and on
+/// up to `threads` threads.
+pub(super) fn product_into<T: From<u8> + 'static>(
+    (m, n, k): (usize, usize, usize),
+    (dst, dst_stride): (&mut [MaybeUninit<T>], usize),
+    (lhs, lhs_stride): (&[T], usize),
+    rhs: Right<'_, T>,
+    threads: usize,
 ) {
     let (rhs, rhs_row, rhs_column) = match rhs {
         Right::Rows(rhs) => (rhs, n, 1),
@@ -32,7 +49,7 @@ pub(super) fn product(
             m,
             n,
             k,
-            dst.as_mut_ptr(),
+            dst.as_mut_ptr().cast::<T>(),
             1,
             dst_stride as isize,
             false,
@@ -42,12 +59,12 @@ pub(super) fn product(
             rhs.as_ptr(),
             rhs_column as isize,
             rhs_row as isize,
-            0.0,
-            1.0,
+            T::from(0),
+            T::from(1),
             false,
             false,
             false,
-            Parallelism::None,
+            if threads > 1 { Parallelism::Rayon(threads) } else { Parallelism::None },
         );
     }
 }

@@ -1,6 +1,8 @@
 //! Negative log-likelihood per token, whether tokens were the most likely, and the divergence from the full cache.
 //!
-//! The logits over the vocabulary are computed in one pass, some rows at a time, and not kept.
+//! The logits over the vocabulary are computed in one pass, some rows and columns at a time, and not kept.
+
+use std::ops::Range;
 
 use anyhow::{Result, bail, ensure};
 use candle_core::Tensor;
@@ -48,36 +50,149 @@ impl LanguageModel {
         if let Some(target) = targets.iter().find(|target| **target as usize >= vocab) {
             bail!("token {target} is outside the vocabulary of {vocab}");
         }
-        let score = |first: usize, logits: &[f32]| {
-            let end = first + logits.len() / vocab;
-            let at = |row: usize| hits_of.partition_point(|target| *target < row);
-            let hit = |at: &usize| {
-                let row = &logits[(at - first) * vocab..][..vocab];
-                vector::argmax(row) == Some(targets[*at] as usize)
-            };
-            let hits = hits_of[at(first)..at(end)].iter().map(hit).collect();
-            let rows = logits.chunks_exact(vocab).zip(&targets[first..]);
-            let nll = rows.map(|(row, target)| vector::log_sum_exp(row) - row[*target as usize]);
-            Ok(Scores { nll: nll.collect(), hits, ..Scores::default() })
+        let start = |rows: Range<usize>| {
+            let row = |row| ScoredRow { target: targets[row] as usize, ..ScoredRow::default() };
+            rows.map(row).collect::<Vec<_>>()
         };
         let blocks = match unbounded {
-            None => self.map_logits([states], |first, [logits]| score(first, logits))?,
-            Some(unbounded) => self.map_logits([states, unbounded], |first, [bounded, full]| {
-                let mut scores = score(first, bounded)?;
-                for (p, q) in full.chunks_exact(vocab).zip(bounded.chunks_exact(vocab)) {
-                    scores.kl += f64::from(vector::kl_divergence(p, q));
-                    scores.same_top += u64::from(vector::argmax(p) == vector::argmax(q));
+            None => self.visit_logits([states], start, |known, first, [logits]| {
+                let width = logits.len() / known.len();
+                for (row, logits) in known.iter_mut().zip(logits.chunks_exact(width)) {
+                    row.add(first, logits);
                 }
-                Ok(scores)
+            })?,
+            Some(unbounded) => self.visit_logits([states, unbounded], start, |known, first, [bounded, full]| {
+                let width = bounded.len() / known.len();
+                let logits = bounded.chunks_exact(width).zip(full.chunks_exact(width));
+                for (row, (bounded, full)) in known.iter_mut().zip(logits) {
+                    row.add(first, bounded);
+                    row.compare(first, full, bounded);
+                }
             })?,
         };
-        let mut all = Scores { nll: Vec::with_capacity(rows), ..Scores::default() };
-        for block in blocks {
-            all.nll.extend(block.nll);
-            all.hits.extend(block.hits);
-            all.kl += block.kl;
-            all.same_top += block.same_top;
+        let all: Vec<ScoredRow> = blocks.into_iter().flatten().collect();
+        let compared = all.iter().filter(|_| unbounded.is_some());
+        Ok(Scores {
+            nll: all.iter().map(ScoredRow::nll).collect(),
+            hits: hits_of.iter().map(|row| all[*row].top.largest == Some(all[*row].target)).collect(),
+            kl: compared.clone().map(ScoredRow::divergence).sum(),
+            same_top: compared.filter(|row| row.top.largest == row.full.largest).count() as u64,
+        })
+    }
+}
+
+/// What is known of a state's logits after some columns.
+#[derive(Clone, Default)]
+struct ScoredRow {
+    target: usize,
+    of_target: f32,
+    top: RunningSoftmax,
+    /// Of the full cache.
+    full: RunningSoftmax,
+    /// The sum of e^(p - max) (p - q) over logits p of the full cache and q.
+    difference: f64,
+}
+
+/// The largest logit, and the sum of all e^(logit - max).
+#[derive(Clone)]
+struct RunningSoftmax {
+    max: f32,
+    sum: f64,
+    /// The first column of the largest; `None` if no logit is a number.
+    largest: Option<usize>,
+}
+
+impl Default for RunningSoftmax {
+    fn default() -> RunningSoftmax {
+        RunningSoftmax { max: f32::NEG_INFINITY, sum: 0.0, largest: None }
+    }
+}
+
+impl RunningSoftmax {
+    /// Adds columns from `first` on. Returns what earlier sums are multiplied with.
+    fn add(&mut self, first: usize, logits: &[f32]) -> f64 {
+        let max = vector::largest(logits);
+        let mut factor = 1.0;
+        if max > self.max || self.largest.is_none() {
+            factor = f64::from(self.max - max).exp();
+            self.max = max;
+            self.largest = logits.iter().position(|logit| *logit == max).map(|at| first + at);
         }
-        Ok(all)
+        self.sum = self.sum * factor + f64::from(vector::exp_sum(logits, self.max));
+        factor
+    }
+
+    fn log_sum(&self) -> f64 {
+        f64::from(self.max) + self.sum.ln()
+    }
+}
+
+impl ScoredRow {
+    /// Adds logits of columns from `first` on.
+    fn add(&mut self, first: usize, logits: &[f32]) {
+        self.top.add(first, logits);
+        if let Some(logit) = self.target.checked_sub(first).and_then(|at| logits.get(at)) {
+            self.of_target = *logit;
+        }
+    }
+
+    /// Compares them with those of the full cache, after they were added.
+    fn compare(&mut self, first: usize, full: &[f32], logits: &[f32]) {
+        let factor = self.full.add(first, full);
+        let added = vector::weighted_difference(full, self.full.max, logits);
+        self.difference = self.difference * factor + f64::from(added);
+    }
+
+    /// In nats.
+    fn nll(&self) -> f32 {
+        (self.top.log_sum() - f64::from(self.of_target)) as f32
+    }
+
+    /// KL(full || bounded) in nats: the sum of p (ln p - ln q), with the two normalisers taken out of the sum.
+    fn divergence(&self) -> f64 {
+        (self.difference / self.full.sum - self.full.log_sum() + self.top.log_sum()).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(full: &[f32], bounded: &[f32], columns: usize) -> ScoredRow {
+        let mut row = ScoredRow { target: 1, ..ScoredRow::default() };
+        for (at, (full, bounded)) in full.chunks(columns).zip(bounded.chunks(columns)).enumerate() {
+            row.add(at * columns, bounded);
+            row.compare(at * columns, full, bounded);
+        }
+        row
+    }
+
+    #[test]
+    fn likelihood_and_divergence_by_hand_however_columns_are_split() {
+        // p = (3/4, 1/4), q = (1/2, 1/2): 3/4 ln(3/2) + 1/4 ln(1/2)
+        let want = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
+        for columns in [1, 2] {
+            let row = row(&[3f32.ln(), 0.0], &[1.0, 1.0], columns);
+            assert!((row.divergence() - want).abs() < 1e-7);
+            assert!((f64::from(row.nll()) - 2f64.ln()).abs() < 1e-7);
+            assert_eq!((row.full.largest, row.top.largest), (Some(0), Some(0)));
+        }
+        // The largest comes late: earlier sums are scaled down.
+        let full: Vec<f32> = (0..50).map(|i| (i * i) as f32 * 0.02).collect();
+        let bounded: Vec<f32> = full.iter().map(|x| x * 0.5 + 3.0).collect();
+        let softmax = |logits: &[f32]| {
+            let exp: Vec<f64> = logits.iter().map(|x| f64::from(*x).exp()).collect();
+            let sum: f64 = exp.iter().sum();
+            exp.into_iter().map(|x| x / sum).collect::<Vec<_>>()
+        };
+        let (p, q) = (softmax(&full), softmax(&bounded));
+        let want: f64 = p.iter().zip(&q).map(|(p, q)| p * (p / q).ln()).sum();
+        for columns in [1, 7, 16, 50] {
+            let row = row(&full, &bounded, columns);
+            assert!((row.divergence() - want).abs() < 1e-6, "{} {want}", row.divergence());
+            assert!((f64::from(row.nll()) + q[1].ln()).abs() < 1e-6);
+            assert_eq!((row.full.largest, row.top.largest), (Some(49), Some(49)));
+        }
+        assert_eq!(row(&full, &full, 7).divergence(), 0.0);
     }
 }

@@ -4,30 +4,33 @@
 //! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
 //! is a reference in the tests.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use super::attention::{AttentionShape, Projections, attend};
+use super::attention::{AttentionShape, Projections, Scratch, attend};
 use super::config::ModelShape;
 use super::decoder::{Layer, take_norm};
-use super::layers::{Linear, Products, bytes_of, compute_type, on_host, rms_norm};
-use super::memory::{BLOCK, Memory, MemoryPlan};
+use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
+use super::memory::{BLOCK, LayerCache, Memory, MemoryPlan};
 use super::rope::{Angles, Rope};
-use super::weights::{WIDEN_BELOW, Weights};
+use super::weights::Weights;
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
 const SEGMENT: usize = 512;
-/// The same if every matrix is converted from f16 or bf16 for each product.
-const SEGMENT_WIDENED: usize = 2048;
-/// Logits over the vocabulary in memory at once, in floats (16 MiB).
-const LOGITS_AT_ONCE: usize = 4 << 20;
+/// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
+const LOGIT_ROWS: usize = 512;
+const LOGIT_COLUMNS: usize = 512;
 
 /// A causal language model as a recurrent network.
 pub struct LanguageModel {
@@ -35,7 +38,7 @@ pub struct LanguageModel {
     /// Its rotations; layers name them by their index.
     ropes: Vec<Rope>,
     /// (vocab, hidden)
-    embedding: Tensor,
+    embedding: Weight,
     layers: Vec<Layer>,
     /// (hidden)
     norm: Tensor,
@@ -45,7 +48,6 @@ pub struct LanguageModel {
     stored: String,
     /// What they are rounded to.
     dtype: DType,
-    segment: usize,
     stop: Arc<AtomicBool>,
 }
 
@@ -91,7 +93,7 @@ impl WeightType {
         }
     }
 
-    fn dtype(self) -> Option<DType> {
+    pub(super) fn dtype(self) -> Option<DType> {
         match self {
             WeightType::Auto => None,
             WeightType::F32 => Some(DType::F32),
@@ -112,33 +114,18 @@ impl LanguageModel {
 
     pub(super) fn from_weights(
         shape: ModelShape,
-        weights: Weights,
+        mut weights: Weights,
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
         let (stored, own) = weights.dtype()?;
         let dtype = dtype.dtype().unwrap_or(own);
-        // Rounded to the requested type first and converted afterwards, weights have the values of that type.
-        let keep = if device.is_cpu() && weights.parameters() < WIDEN_BELOW { DType::F32 } else { dtype };
-        let model = LanguageModel::from_rounded(shape, weights, (dtype, keep), device)?;
-        Ok(LanguageModel { stored, ..model })
-    }
-
-    /// The weights are rounded to the first type and stored as the second.
-    pub(super) fn from_rounded(
-        shape: ModelShape,
-        mut weights: Weights,
-        (dtype, keep): (DType, DType),
-        device: &Device,
-    ) -> Result<LanguageModel> {
         let ModelShape { hidden, vocab, .. } = shape;
 
         // A tied checkpoint stores one matrix, under either name.
         let (input, output) = ("model.embed_tokens.weight", "lm_head.weight");
         let (input_stored, output_stored) = (weights.has(input), weights.has(output));
-        let mut matrix = |name: &str| -> Result<Tensor> {
-            Ok(weights.take(name, &[vocab, hidden], dtype, device)?.to_dtype(keep)?)
-        };
+        let mut matrix = |name: &str| weights.take_matrix(name, (vocab, hidden), dtype, device);
         let (embedding, head) = if shape.tied {
             let shared = matrix(if input_stored { input } else { output })?;
             if input_stored && output_stored {
@@ -151,7 +138,7 @@ impl LanguageModel {
         };
 
         let layers = (0..shape.layers)
-            .map(|index| Layer::take(&mut weights, index, &shape, (dtype, keep), device))
+            .map(|index| Layer::take(&mut weights, index, &shape, dtype, device))
             .collect::<Result<Vec<_>>>()?;
         let norm = take_norm(&mut weights, "model.norm.weight", hidden, &shape, dtype, device)?;
         weights.finish()?;
@@ -162,9 +149,8 @@ impl LanguageModel {
             norm,
             head: Linear::new(head, None),
             device: device.clone(),
-            stored: dtype.as_str().to_owned(),
+            stored,
             dtype,
-            segment: if keep == compute_type(device, keep, false) { SEGMENT } else { SEGMENT_WIDENED },
             stop: Arc::default(),
             shape,
         })
@@ -190,12 +176,12 @@ impl LanguageModel {
     pub fn weight_bytes(&self) -> u64 {
         let head = if self.shape.tied { 0 } else { self.head.bytes() };
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        (bytes_of(&self.embedding) + head + bytes_of(&self.norm) + layers) as u64
+        (self.embedding.bytes() + head + bytes_of(&self.norm) + layers) as u64
     }
 
     /// Tokens per thread that go through the layers together.
     pub(super) fn segment(&self) -> usize {
-        self.segment
+        SEGMENT
     }
 
     /// The device that products with weights run on.
@@ -217,10 +203,9 @@ impl LanguageModel {
         self.check_tokens(tokens)?;
         self.check_length(memory, tokens.len())?;
         let started = Instant::now();
-        let segments = tokens.chunks(self.segment * rayon::current_num_threads());
-        let states = segments.map(|tokens| self.read_segment(tokens, memory)).collect::<Result<Vec<_>>>()?;
+        let states = self.read_parts(tokens, memory)?;
         memory.scratch.stats.total += started.elapsed();
-        joined(states)
+        Ok(states)
     }
 
     fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
@@ -244,10 +229,14 @@ impl LanguageModel {
         }
     }
 
+    /// Threads that compute: on a GPU one thread asks for everything.
+    fn threads(&self) -> usize {
+        if self.device.is_cpu() { rayon::current_num_threads() } else { 1 }
+    }
+
     /// The tokens' embeddings: (rows, hidden)
     fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
-        let tokens = Tensor::new(tokens, &self.device)?;
-        let rows = self.embedding.index_select(&tokens, 0)?.to_dtype(compute)?;
+        let rows = self.embedding.embed(tokens, compute)?;
         Ok(match self.shape.embedding_scale {
             Some(scale) => (rows * scale)?,
             None => rows,
@@ -277,23 +266,19 @@ impl LanguageModel {
         let angles: Vec<_> = angles.collect();
         let width = self.shape.heads.heads * self.shape.head_dim;
         let x = self.embed(tokens, compute)?; // (texts, hidden)
-        let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
+        let rows = Rows { x, first: 0, angles: &angles, compute_f64 };
+        let (states, _) = self.through_layers(rows, Products::Few, |layer, tokens, mixed| {
             let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
             texts.for_each(|(text, (mixed, memory))| {
                 let Memory { layers, scratch, .. } = &mut **memory;
                 attend(tokens.slice(text, 1), &mut layers[layer], mixed, None, scratch);
             });
-        };
-        let (states, _) = self.forward(vec![x], self.step_products(compute), &angles, compute_f64, attention)?;
+            Ok(())
+        })?;
         for memory in memories {
             memory.seen += 1;
         }
         Ok(states)
-    }
-
-    /// The kind of products for a few rows.
-    fn step_products(&self, compute: DType) -> Products {
-        if self.device.is_cpu() && compute == DType::F32 { Products::Gemv } else { Products::Gemm(compute) }
     }
 
     /// Logits over the vocabulary for a few states, one row each.
@@ -301,8 +286,7 @@ impl LanguageModel {
     /// # Errors
     /// Errors of the device.
     pub fn logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
-        let head = self.head.ready(self.step_products(states.dtype()))?;
-        let logits = self.capped(head.forward(states)?)?; // (rows, vocab)
+        let logits = self.capped(self.head.forward(states, Products::Few)?)?; // (rows, vocab)
         Ok(logits.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.to_vec2()?)
     }
 
@@ -314,47 +298,89 @@ impl LanguageModel {
         })
     }
 
-    fn read_segment(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
+    /// Threads take parts of the tokens through all layers. At every layer a part needs the cache as the part before it left
+    /// it, and hands it on before it computes the rest of the layer: all threads are busy, in neighbouring layers.
+    fn read_parts(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
-        let compute = compute_type(&self.device, self.dtype, memory.compute_f64);
-        // Threads share the rows of everything but attention: rows don't depend on each other.
-        let threads = if self.device.is_cpu() { rayon::current_num_threads() } else { 1 };
-        let part = rows.div_ceil(threads).next_multiple_of(BLOCK);
-        let embed = |ids: &[u32]| self.embed(ids, compute);
-        let parts = tokens.chunks(part).map(embed).collect::<Result<Vec<_>>>()?; // (rows, hidden) each
+        let compute_f64 = memory.compute_f64;
+        let compute = compute_type(&self.device, self.dtype, compute_f64);
+        let part_rows = rows.div_ceil(self.threads()).next_multiple_of(BLOCK).min(SEGMENT);
+        let products = Products::Many { threads: (self.threads() / rows.div_ceil(part_rows)).max(1) };
         let positions = memory.seen..memory.seen + rows;
         let angles = self.ropes.iter().map(|rope| {
             rope.frequencies(memory.is_long).angles(positions.clone().map(|position| position as f64))
         });
         let angles: Vec<_> = angles.collect();
+
         let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
-        let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
-            let lost = lost.as_deref_mut().map(|lost| &mut lost[tokens.first..][..tokens.rows]);
-            attend(tokens, &mut memory.layers[layer], mixed, lost, &mut memory.scratch);
+        let mut lost_of_parts = lost.as_deref_mut().map(|lost| lost.chunks_mut(part_rows));
+        let mut caches: Box<dyn Iterator<Item = &mut LayerCache> + Send> = Box::new(memory.layers.iter_mut());
+        let parts = tokens.chunks(part_rows).enumerate().map(|(index, tokens)| {
+            let (next, received) = mpsc::channel();
+            Part {
+                tokens,
+                first: index * part_rows,
+                lost: lost_of_parts.as_mut().and_then(Iterator::next),
+                caches: mem::replace(&mut caches, Box::new(received.into_iter())),
+                next,
+            }
+        });
+        let queue = Mutex::new(parts.enumerate().collect::<VecDeque<_>>());
+        drop(caches);
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let read = |part: Part<'_>, scratch: &mut Scratch| -> Result<Tensor> {
+            let Part { tokens, first, mut lost, mut caches, next } = part;
+            let x = self.embed(tokens, compute)?; // (rows, hidden)
+            let rows = Rows { x, first, angles: &angles, compute_f64 };
+            let (states, dense) = self.through_layers(rows, products, |_, tokens, mixed| {
+                let cache = caches.next().context("the part of the text before this one failed")?;
+                attend(tokens, cache, mixed, lost.as_deref_mut(), scratch);
+                // After the last part nobody receives it.
+                let _ = next.send(cache);
+                Ok(())
+            })?;
+            scratch.stats.dense += dense;
+            scratch.stats.dense_flops +=
+                2 * (tokens.len() * self.shape.layers * self.shape.layer_weights()) as u64;
+            Ok(states)
         };
-        let (states, dense) =
-            self.forward(parts, Products::Gemm(compute), &angles, memory.compute_f64, attention)?;
-        memory.scratch.stats.dense += dense;
-        memory.scratch.stats.dense_flops += 2 * (rows * self.shape.layers * self.shape.layer_weights()) as u64;
+        let read_rest = |scratch: &mut Scratch| {
+            let mut done = Vec::new();
+            while let Some((index, part)) = next() {
+                done.push((index, read(part, scratch)));
+            }
+            done
+        };
+        let done: BTreeMap<usize, Result<Tensor>> = if rows <= part_rows || self.threads() == 1 {
+            read_rest(&mut memory.scratch).into_iter().collect()
+        } else {
+            let threads = rayon::broadcast(|_| {
+                let mut scratch = Scratch::default();
+                (read_rest(&mut scratch), scratch.stats)
+            });
+            let (done, stats): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
+            memory.scratch.stats.add(&stats);
+            done.into_iter().flatten().collect()
+        };
+        drop(queue);
+        let states = done.into_values().collect::<Result<Vec<_>>>()?;
         memory.seen += rows;
         if let (Some(all), Some(lost)) = (&mut memory.lost, lost) {
             let share = 1.0 / (self.shape.layers * self.shape.heads.heads) as f32;
             all.extend(lost.iter().map(|lost| lost * share));
         }
-        Ok(states)
+        joined(states)
     }
 
-    /// Takes rows through all layers and the last norm: (rows, hidden). `parts` are their embeddings, (rows,
-    /// hidden) each, and `attention(layer, part, mixed)` computes the attention of a part. Also returns the time
-    /// that products with weights took.
-    fn forward(
+    /// Takes rows through all layers and the last norm: (rows, hidden). `attention(layer, rows, mixed)` computes their
+    /// attention in a layer. Also returns the time that products with weights took.
+    fn through_layers(
         &self,
-        mut parts: Vec<Tensor>,
+        rows: Rows<'_>,
         products: Products,
-        angles: &[Angles],
-        compute_f64: bool,
-        mut attention: impl FnMut(usize, Projections<'_>, &mut [f32]),
+        mut attention: impl FnMut(usize, Projections<'_>, &mut [f32]) -> Result<()>,
     ) -> Result<(Tensor, Duration)> {
+        let Rows { mut x, first, angles, compute_f64 } = rows;
         let head_dim = self.shape.head_dim;
         let mut dense = Duration::ZERO;
         for (index, layer) in self.layers.iter().enumerate() {
@@ -363,63 +389,64 @@ impl LanguageModel {
             }
             let clock = Instant::now();
             let at = || format!("layer {index}");
-            let layer = layer.ready(products).with_context(at)?;
             let own = self.shape.attention[index];
             let shape = AttentionShape::new(&self.shape, own, &self.ropes[own.rope]);
-            let angles = &angles[own.rope];
-            let project = |x: &Tensor| layer.project(x, &self.shape); // (rows, heads * head_dim) each
-            let projections = parts.par_iter().map(project).collect::<Result<Vec<_>>>().with_context(at)?;
+            let [queries, keys, values] = layer.project(&x, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
-            let mut mixed = Vec::with_capacity(parts.len());
-            let mut first = 0;
-            for [queries, keys, values] in &projections {
-                let (rows, width) = queries.dims2()?;
-                let mut out = vec![0.0; rows * width];
-                let norms = if compute_f64 { Some(key_norms(keys, head_dim)?) } else { None };
-                on_host([queries, keys, values], |[queries, keys, values]| {
-                    let (shape, norms) = (&shape, norms.as_deref());
-                    let part = Projections { shape, queries, keys, values, norms, angles, first, rows };
-                    attention(index, part, &mut out);
-                })?;
-                mixed.push(Tensor::from_vec(out, (rows, width), &Device::Cpu)?);
-                first += rows;
+            let (rows, width) = queries.dims2()?;
+            if index + 1 == self.layers.len() {
+                // Norms of keys do not depend on what follows.
+                x = x.to_dtype(compute_type(&self.device, self.dtype, false))?;
             }
+            let mut mixed = vec![0.0; rows * width];
+            let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
+            on_host([&queries, &keys, &values], |[queries, keys, values]| {
+                let (shape, norms, angles) = (&shape, norms.as_deref(), &angles[own.rope]);
+                attention(index, Projections { shape, queries, keys, values, norms, angles, first, rows }, &mut mixed)
+            })??;
             let clock = Instant::now();
-            let finish = |(x, mixed): (&Tensor, &Tensor)| {
-                let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
-                layer.finish(x, &mixed, &self.shape)
-            };
-            parts = parts.par_iter().zip(&mixed).map(finish).collect::<Result<Vec<_>>>().with_context(at)?;
+            let mixed = Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?;
+            let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
+            x = layer.finish(&x, &mixed, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
         }
-        let norm = |x: &Tensor| -> Result<Tensor> {
-            let states = rms_norm(x, &self.norm, self.shape.norm_eps)?;
-            Ok(states.to_dtype(compute_type(&self.device, self.dtype, false))?)
-        };
-        Ok((joined(parts.iter().map(norm).collect::<Result<Vec<_>>>()?)?, dense))
+        Ok((rms_norm(&x, &self.norm, self.shape.norm_eps)?, dense))
     }
 
-    /// Applies `map` to the logits of some rows at a time: (first row, logits in f32 of each of `states`, row
-    /// after row). The logits of a long text never are in memory at once. Returns the results in the order of the
-    /// rows.
+    /// Visits the logits of all rows of each of `states`, in f32, some rows and some columns at a time: they are never all
+    /// in memory. `start(rows)` makes what is known of some rows, and `visit(known, first column, logits)` adds some columns
+    /// of them. Returns what is known in the end, in the order of the rows.
     ///
     /// # Errors
-    /// Errors of `map` or the device.
-    pub fn map_logits<const N: usize, R: Send>(
+    /// Errors of the device.
+    pub(super) fn visit_logits<const N: usize, K: Send>(
         &self,
         states: [&Tensor; N],
-        map: impl Fn(usize, [&[f32]; N]) -> Result<R> + Sync,
-    ) -> Result<Vec<R>> {
+        start: impl Fn(Range<usize>) -> K + Sync,
+        visit: impl Fn(&mut K, usize, [&[f32]; N]) + Sync,
+    ) -> Result<Vec<K>> {
         let (rows, _) = states[0].dims2()?;
-        let head = self.head.ready(Products::Gemm(states[0].dtype()))?;
-        let at_once = (LOGITS_AT_ONCE / self.shape.vocab).clamp(1, 256);
-        let starts: Vec<usize> = (0..rows).step_by(at_once).collect();
-        let block = |start: usize| -> Result<R> {
-            let logits = |states: &Tensor| {
-                self.capped(head.forward(&states.narrow(0, start, at_once.min(rows - start))?)?)
-            };
-            let logits = states.into_iter().map(logits).collect::<Result<Vec<_>>>()?; // (rows, vocab) each
-            on_host(std::array::from_fn(|i| &logits[i]), |logits| map(start, logits))?
+        let vocab = self.shape.vocab;
+        // A GPU computes whole rows.
+        let (most, columns) = if self.device.is_cpu() {
+            (rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS), LOGIT_COLUMNS)
+        } else {
+            ((LOGIT_ROWS * LOGIT_COLUMNS * 16 / vocab).clamp(1, LOGIT_ROWS), vocab)
+        };
+        let starts: Vec<usize> = (0..rows).step_by(most).collect();
+        let threads = (self.threads() / starts.len().max(1)).max(1);
+        let block = |first: usize| -> Result<K> {
+            let rows = first..rows.min(first + most);
+            let part = |states: &&Tensor| states.narrow(0, first, rows.len());
+            let states = states.iter().map(part).collect::<candle_core::Result<Vec<_>>>()?;
+            let mut known = start(rows.clone());
+            for column in (0..vocab).step_by(columns) {
+                let part = column..vocab.min(column + columns);
+                let logits = |states: &Tensor| self.capped(self.head.forward_part(states, part.clone(), threads)?);
+                let logits = states.iter().map(logits).collect::<Result<Vec<_>>>()?; // (rows, columns) each
+                on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, column, logits))?;
+            }
+            Ok(known)
         };
         if self.device.is_cpu() {
             starts.into_par_iter().map(block).collect()
@@ -432,6 +459,29 @@ impl LanguageModel {
     pub fn logit_flops(&self, rows: usize) -> u64 {
         2 * (rows * self.shape.vocab * self.shape.hidden) as u64
     }
+}
+
+/// Rows on their way through the layers.
+struct Rows<'a> {
+    /// Their embeddings: (rows, hidden)
+    x: Tensor,
+    /// The first of them in `angles`.
+    first: usize,
+    angles: &'a [Angles],
+    compute_f64: bool,
+}
+
+/// The part of a read that a thread takes through the layers at once.
+struct Part<'a> {
+    tokens: &'a [u32],
+    /// The first of them in the read.
+    first: usize,
+    /// As of [`attend`].
+    lost: Option<&'a mut [f32]>,
+    /// The layers' caches, each as soon as the part before has read into it.
+    caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
+    /// Takes them to the next part.
+    next: Sender<&'a mut LayerCache>,
 }
 
 /// L2 norms of keys (rows, kv_heads * head_dim), row after row.

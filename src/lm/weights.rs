@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
@@ -12,10 +13,12 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-use super::gguf::{self, Architecture, Gguf};
+use super::gguf::{self, Architecture, Blocks, Gguf};
+use super::layers::Weight;
+use super::matrix::Matrix;
 
-/// Models of fewer parameters are held as f32, whatever type they are rounded to: no product has to convert them.
-pub const WIDEN_BELOW: u64 = 1 << 30;
+/// Quantised models of fewer parameters are exact; others are rounded to half precision.
+const EXACT_BELOW: u64 = 1 << 30;
 
 /// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
 /// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
@@ -147,7 +150,7 @@ impl Weights {
         }
         let most = bytes.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
         let (name, (_, dtype)) = most.context("the checkpoint holds no f32, f16 or bf16 tensor")?;
-        let is_exact = self.is_gguf() && self.parameters() < WIDEN_BELOW;
+        let is_exact = self.is_gguf() && self.parameters() < EXACT_BELOW;
         Ok((name, if is_exact { DType::F32 } else { dtype }))
     }
 
@@ -171,6 +174,51 @@ impl Weights {
 
     /// Takes a tensor, as `dtype` on `device`.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
+        self.read(name, shape, |bytes, stored| {
+            Ok(tensor(bytes, stored, shape)?.to_dtype(dtype)?.to_device(device)?)
+        })
+    }
+
+    /// Takes a matrix (out, in) for products. On the host it stays as it is stored, unless its numbers are rounded.
+    pub fn take_matrix(
+        &mut self,
+        name: &str,
+        (out, input): (usize, usize),
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Weight> {
+        self.read(name, &[out, input], |bytes, stored| {
+            if !device.is_cpu() {
+                return Ok(Weight::Device(tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?.to_device(device)?));
+            }
+            Ok(Weight::Host(Arc::new(match stored {
+                Stored::Gguf(stored, heads) if dtype == DType::F32 && Blocks::unpacks(*stored) => {
+                    let bytes = bytes_in_order(bytes, out, *heads)?;
+                    Matrix::of_blocks((out, input), Blocks::new(*stored, bytes).context("no blocks")?)
+                }
+                _ => Matrix::new(&tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?)?,
+            })))
+        })
+    }
+
+    /// Bytes that the weights take in memory, rounded to `dtype`.
+    pub fn held_bytes(&self, dtype: DType, device: &Device) -> u64 {
+        let held = |location: &TensorLocation| match location.stored {
+            Stored::Gguf(stored, _) if dtype == DType::F32 && device.is_cpu() && Blocks::unpacks(stored) => {
+                location.length
+            }
+            _ => location.shape.iter().product::<usize>() * dtype.size_in_bytes(),
+        };
+        self.tensors.values().map(|location| held(location) as u64).sum()
+    }
+
+    /// Takes the bytes of a tensor and what they become.
+    fn read<R>(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        convert: impl FnOnce(Vec<u8>, &Stored) -> Result<R>,
+    ) -> Result<R> {
         let shown = self.shown(name);
         let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
@@ -178,7 +226,7 @@ impl Weights {
             format!("tensor {shown} is missing from {}; {end}", files.join(", "))
         })?;
         let (path, data) = &mut self.files[location.file];
-        let mut read = || {
+        let read = || {
             let (description, end) = match location.stored {
                 Stored::Safetensors(_) => ("config.json", "they belong to different models"),
                 Stored::Gguf(..) => ("the file's metadata", "convert the model again"),
@@ -188,17 +236,7 @@ impl Weights {
                 "it has shape {:?}, but {description} asks for {shape:?}; {end}",
                 location.shape
             );
-            let bytes = data.range(location.start, location.length)?;
-            let tensor = match location.stored {
-                Stored::Safetensors(_) => {
-                    Tensor::from_raw_buffer(&bytes, location.stored.float_type()?, shape, &Device::Cpu)?
-                }
-                Stored::Gguf(stored, heads) => {
-                    let blocks = QStorage::from_data(bytes.into(), &Device::Cpu, stored)?;
-                    in_order(QTensor::new(blocks, shape)?.dequantize(&Device::Cpu)?, heads)?
-                }
-            };
-            Ok(tensor.to_dtype(dtype)?.to_device(device)?)
+            convert(data.range(location.start, location.length)?, &location.stored)
         };
         read().with_context(|| format!("tensor {shown} in {} cannot be used", path.display()))
     }
@@ -220,14 +258,33 @@ impl Weights {
     }
 }
 
+/// What some bytes of a file say.
+fn tensor(bytes: Vec<u8>, stored: &Stored, shape: &[usize]) -> Result<Tensor> {
+    Ok(match *stored {
+        Stored::Safetensors(_) => Tensor::from_raw_buffer(&bytes, stored.float_type()?, shape, &Device::Cpu)?,
+        Stored::Gguf(dtype, heads) => {
+            let bytes = bytes_in_order(bytes, shape[0], heads)?;
+            let blocks = QStorage::from_data(bytes.into(), &Device::Cpu, dtype)?;
+            QTensor::new(blocks, shape)?.dequantize(&Device::Cpu)?
+        }
+    })
+}
+
 /// Undoes the order of llama.cpp's converter: of each head it takes the rows of the rotary pairs by turns, and not first all
 /// first ones and then all second ones.
-fn in_order(tensor: Tensor, permuted_heads: Option<usize>) -> Result<Tensor> {
-    let Some(heads) = permuted_heads else { return Ok(tensor) };
-    let rows = tensor.dim(0)?;
+fn bytes_in_order(bytes: Vec<u8>, rows: usize, permuted_heads: Option<usize>) -> Result<Vec<u8>> {
+    let Some(heads) = permuted_heads else { return Ok(bytes) };
     ensure!(rows.is_multiple_of(2 * heads), "its {rows} rows are no multiple of {heads} heads with pairs");
-    let by_pairs = tensor.reshape((heads, rows / heads / 2, 2, ()))?;
-    Ok(by_pairs.transpose(1, 2)?.reshape(tensor.shape())?)
+    let (row, pairs) = (bytes.len() / rows, rows / heads / 2);
+    let mut ordered = Vec::with_capacity(bytes.len());
+    for head in bytes.chunks_exact(2 * pairs * row) {
+        for part in 0..2 {
+            for pair in 0..pairs {
+                ordered.extend_from_slice(&head[(2 * pair + part) * row..][..row]);
+            }
+        }
+    }
+    Ok(ordered)
 }
 
 /// Whether a file is a whole model as llama.cpp writes it.
@@ -298,9 +355,9 @@ mod tests {
             let architecture = Architecture::named("llama").ok();
             Weights { files: vec![("m.gguf".into(), data)], tensors, architecture }.dtype().unwrap()
         };
-        assert_eq!(of_size(GgmlDType::Q4K, WIDEN_BELOW - 1), ("q4_k".to_owned(), DType::F32));
-        assert_eq!(of_size(GgmlDType::Q4K, WIDEN_BELOW), ("q4_k".to_owned(), DType::BF16));
-        assert_eq!(of_size(GgmlDType::Q8_0, WIDEN_BELOW), ("q8_0".to_owned(), DType::BF16));
-        assert_eq!(of_size(GgmlDType::F16, WIDEN_BELOW), ("f16".to_owned(), DType::F16));
+        assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW - 1), ("q4_k".to_owned(), DType::F32));
+        assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW), ("q4_k".to_owned(), DType::BF16));
+        assert_eq!(of_size(GgmlDType::Q8_0, EXACT_BELOW), ("q8_0".to_owned(), DType::BF16));
+        assert_eq!(of_size(GgmlDType::F16, EXACT_BELOW), ("f16".to_owned(), DType::F16));
     }
 }

@@ -4,6 +4,7 @@
 //! here, so that the rest of the program sees a checkpoint of transformers. What would give other numbers is refused by name.
 
 mod architectures;
+mod blocks;
 mod header;
 mod shape;
 mod splits;
@@ -20,6 +21,7 @@ use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value as Field;
 
 pub(super) use architectures::Architecture;
+pub(super) use blocks::Blocks;
 use header::{Header, ListedTensor, integer};
 pub(super) use types::name as type_name;
 

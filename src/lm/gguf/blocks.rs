@@ -1,0 +1,267 @@
+//! Quantised numbers in memory as llama.cpp stores them: blocks of small integers with a scale, and perhaps an offset.
+//!
+//! The numbers are those of `dequantize_row_*` in its ggml-quants.c, to the bit. candle has the same loops; these are
+//! compiled for every instruction set, and so are faster than the memory they read from.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use candle_core::quantized::GgmlDType;
+use half::f16;
+
+use crate::vector;
+
+/// Numbers of a matrix, row after row.
+#[derive(Debug)]
+pub(in crate::lm) struct Blocks {
+    stored: GgmlDType,
+    unpack: Unpack,
+    bytes: Vec<u8>,
+}
+
+type Unpack = fn(&[u8], &mut [f32]);
+
+impl Blocks {
+    /// `None` for types that are not unpacked here.
+    pub fn new(stored: GgmlDType, bytes: Vec<u8>) -> Option<Blocks> {
+        Some(Blocks { stored, unpack: Blocks::unpack(stored)?, bytes })
+    }
+
+    /// Whether numbers stored as this type stay so in memory.
+    pub fn unpacks(stored: GgmlDType) -> bool {
+        Blocks::unpack(stored).is_some()
+    }
+
+    fn unpack(stored: GgmlDType) -> Option<Unpack> {
+        Some(match stored {
+            GgmlDType::Q4_0 => all::<Q4_0, 18, 32>,
+            GgmlDType::Q4_1 => all::<Q4_1, 20, 32>,
+            GgmlDType::Q5_0 => all::<Q5_0, 22, 32>,
+            GgmlDType::Q5_1 => all::<Q5_1, 24, 32>,
+            GgmlDType::Q8_0 => all::<Q8_0, 34, 32>,
+            GgmlDType::Q4K => all::<Q4K, 144, 256>,
+            GgmlDType::Q6K => all::<Q6K, 210, 256>,
+            _ => return None,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Numbers of which whole blocks are made.
+    fn of(&self, numbers: Range<usize>) -> Range<usize> {
+        let (each, bytes) = (self.stored.block_size(), self.stored.type_size());
+        numbers.start / each * bytes..numbers.end / each * bytes
+    }
+
+    /// Some of the numbers, from the beginning of a block to the end of one.
+    pub fn part(&self, numbers: Range<usize>) -> Blocks {
+        Blocks { bytes: self.bytes[self.of(numbers)].to_vec(), ..*self }
+    }
+
+    /// Unpacks some of the numbers, from the beginning of a block to the end of one.
+    pub fn floats(&self, numbers: Range<usize>, to: &mut [f32]) {
+        (self.unpack)(&self.bytes[self.of(numbers)], to);
+    }
+}
+
+/// A type of block.
+trait Block<const BYTES: usize, const NUMBERS: usize> {
+    fn unpack(block: &[u8; BYTES], to: &mut [f32; NUMBERS]);
+}
+
+/// Unpacks whole blocks, with the best instruction set.
+fn all<B: Block<BYTES, NUMBERS>, const BYTES: usize, const NUMBERS: usize>(blocks: &[u8], to: &mut [f32]) {
+    vector::best(Unpacking::<B, BYTES, NUMBERS>(blocks, to, PhantomData));
+}
+
+struct Unpacking<'a, B, const BYTES: usize, const NUMBERS: usize>(&'a [u8], &'a mut [f32], PhantomData<B>);
+
+impl<B: Block<BYTES, NUMBERS>, const BYTES: usize, const NUMBERS: usize> vector::PlainLoop
+    for Unpacking<'_, B, BYTES, NUMBERS>
+{
+    #[inline(always)]
+    fn run(self) {
+        let ((blocks, _), (to, _)) = (self.0.as_chunks(), self.1.as_chunks_mut());
+        for (block, to) in blocks.iter().zip(to) {
+            B::unpack(block, to);
+        }
+    }
+}
+
+#[inline(always)]
+fn half(block: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
+}
+
+/// 32 numbers of a scale, and 16 bytes of two of them each.
+struct Q4_0;
+
+impl Block<18, 32> for Q4_0 {
+    #[inline(always)]
+    fn unpack(block: &[u8; 18], to: &mut [f32; 32]) {
+        let scale = half(block, 0);
+        for j in 0..16 {
+            let pair = block[2 + j];
+            to[j] = (i32::from(pair & 15) - 8) as f32 * scale;
+            to[j + 16] = (i32::from(pair >> 4) - 8) as f32 * scale;
+        }
+    }
+}
+
+/// The same with an offset.
+struct Q4_1;
+
+impl Block<20, 32> for Q4_1 {
+    #[inline(always)]
+    fn unpack(block: &[u8; 20], to: &mut [f32; 32]) {
+        let (scale, offset) = (half(block, 0), half(block, 2));
+        for j in 0..16 {
+            let pair = block[4 + j];
+            to[j] = f32::from(pair & 15) * scale + offset;
+            to[j + 16] = f32::from(pair >> 4) * scale + offset;
+        }
+    }
+}
+
+/// The fifth bits of 32 numbers, each as 16 or 0: of number j and of number j + 16.
+#[inline(always)]
+fn fifth_bits(bits: u32, j: usize) -> (i32, i32) {
+    ((bits >> j << 4 & 16) as i32, (bits >> (j + 12) & 16) as i32)
+}
+
+#[inline(always)]
+fn word(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+}
+
+struct Q5_0;
+
+impl Block<22, 32> for Q5_0 {
+    #[inline(always)]
+    fn unpack(block: &[u8; 22], to: &mut [f32; 32]) {
+        let (scale, bits) = (half(block, 0), word(block, 2));
+        for j in 0..16 {
+            let (pair, (low, high)) = (i32::from(block[6 + j]), fifth_bits(bits, j));
+            to[j] = ((pair & 15 | low) - 16) as f32 * scale;
+            to[j + 16] = ((pair >> 4 | high) - 16) as f32 * scale;
+        }
+    }
+}
+
+struct Q5_1;
+
+impl Block<24, 32> for Q5_1 {
+    #[inline(always)]
+    fn unpack(block: &[u8; 24], to: &mut [f32; 32]) {
+        let (scale, offset, bits) = (half(block, 0), half(block, 2), word(block, 4));
+        for j in 0..16 {
+            let (pair, (low, high)) = (i32::from(block[8 + j]), fifth_bits(bits, j));
+            to[j] = (pair & 15 | low) as f32 * scale + offset;
+            to[j + 16] = (pair >> 4 | high) as f32 * scale + offset;
+        }
+    }
+}
+
+struct Q8_0;
+
+impl Block<34, 32> for Q8_0 {
+    #[inline(always)]
+    fn unpack(block: &[u8; 34], to: &mut [f32; 32]) {
+        let scale = half(block, 0);
+        for j in 0..32 {
+            to[j] = f32::from(block[2 + j] as i8) * scale;
+        }
+    }
+}
+
+/// 256 numbers in eight groups of 32, whose scales and offsets are integers of 6 bits.
+struct Q4K;
+
+impl Block<144, 256> for Q4K {
+    #[inline(always)]
+    fn unpack(block: &[u8; 144], to: &mut [f32; 256]) {
+        let (scale, offset, integers) = (half(block, 0), half(block, 2), &block[4..16]);
+        for group in 0..8 {
+            let (of_scale, of_offset) = if group < 4 {
+                (integers[group] & 63, integers[group + 4] & 63)
+            } else {
+                let both = integers[group + 4];
+                (both & 15 | integers[group - 4] >> 6 << 4, both >> 4 | integers[group] >> 6 << 4)
+            };
+            let (scale, offset) = (scale * f32::from(of_scale), offset * f32::from(of_offset));
+            let pairs = &block[16 + group / 2 * 32..][..32];
+            let to = &mut to[group * 32..][..32];
+            let shift = group % 2 * 4;
+            for j in 0..32 {
+                to[j] = scale * f32::from(pairs[j] >> shift & 15) - offset;
+            }
+        }
+    }
+}
+
+/// 256 numbers in groups of 16, each with a scale of 8 bits: two halves of four times 32 numbers.
+struct Q6K;
+
+impl Block<210, 256> for Q6K {
+    #[inline(always)]
+    fn unpack(block: &[u8; 210], to: &mut [f32; 256]) {
+        let scale = half(block, 208);
+        for (group, to) in to.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let (part, of_part, column) = (group / 8, group % 8 / 2, group % 2 * 16);
+            let low = &block[part * 64 + of_part % 2 * 32 + column..][..16];
+            let high = &block[128 + part * 32 + column..][..16];
+            let scale = scale * f32::from(block[192 + group] as i8);
+            let (low_shift, high_shift) = (of_part / 2 * 4, of_part * 2);
+            for j in 0..16 {
+                let number = low[j] >> low_shift & 15 | (high[j] >> high_shift & 3) << 4;
+                to[j] = scale * (i32::from(number) - 32) as f32;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::quantized::{QStorage, QTensor};
+    use candle_core::{Device, Tensor};
+
+    use super::*;
+
+    /// candle's loops give the numbers of llama.cpp (a test of `weights`). Here the bytes are drawn, but for the f16s.
+    #[test]
+    fn equal_to_candle_bit_for_bit() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        use GgmlDType::{Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q6K, Q8_0};
+        for (stored, halves) in [
+            (Q4_0, vec![0]),
+            (Q4_1, vec![0, 2]),
+            (Q5_0, vec![0]),
+            (Q5_1, vec![0, 2]),
+            (Q8_0, vec![0]),
+            (Q4K, vec![0, 2]),
+            (Q6K, vec![208]),
+        ] {
+            let (each, size) = (stored.block_size(), stored.type_size());
+            let mut bytes: Vec<u8> = (0..50 * size).map(|_| rng.u8(..)).collect();
+            for block in bytes.chunks_exact_mut(size) {
+                for at in &halves {
+                    let number = f16::from_f32(rng.f32() * 0.1 - 0.05);
+                    block[*at..at + 2].copy_from_slice(&number.to_le_bytes());
+                }
+            }
+            let theirs = QStorage::from_data(bytes.clone().into(), &Device::Cpu, stored).unwrap();
+            let theirs: Tensor = QTensor::new(theirs, (50, each)).unwrap().dequantize(&Device::Cpu).unwrap();
+            let theirs = theirs.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            let blocks = Blocks::new(stored, bytes).unwrap();
+            let mut ours = vec![0.0; 50 * each];
+            blocks.floats(0..50 * each, &mut ours);
+            let bits = |floats: &[f32]| floats.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&ours), bits(&theirs), "{stored:?}");
+            let mut few = vec![0.0; 3 * each];
+            blocks.part(10 * each..40 * each).floats(5 * each..8 * each, &mut few);
+            assert_eq!(few, ours[15 * each..18 * each]);
+        }
+    }
+}
