@@ -53,6 +53,19 @@ pub fn best(plain: impl PlainLoop) {
     ARCH.dispatch(Best(plain));
 }
 
+/// Asks for the numbers to be brought into the second cache, where the processor can be asked.
+pub fn prefetch<T>(numbers: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of_val(numbers)).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: the address is inside the slice, and nothing is read.
+        #[expect(unsafe_code)]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T1>(numbers.as_ptr().cast::<i8>().add(line));
+        }
+    }
+}
+
 /// `to[j] <- from[j]`.
 #[pulp::with_simd(widen_bf16 = ARCH)]
 #[inline(always)]
@@ -501,11 +514,14 @@ pub fn row_products_simd<S: Simd>(s: S, x: &[f32], input: usize, weights: &[f32]
             }
         }
     }
-    // A single row is bound by reading the weights, which is fastest from front to back.
     for row in fours..rows {
-        for output in 0..outputs {
-            let (x, w) = (&x[row * input..], &weights[output * input..]);
-            dots::<S, 1, 1>(s, x, input, w, &mut out[row * stride + output..], stride);
+        let x = &x[row * input..];
+        let whole = outputs / 4 * 4;
+        for output in (0..whole).step_by(4) {
+            dots::<S, 4, 1>(s, x, input, &weights[output * input..], &mut out[row * stride + output..], stride);
+        }
+        for output in whole..outputs {
+            dots::<S, 1, 1>(s, x, input, &weights[output * input..], &mut out[row * stride + output..], stride);
         }
     }
 }

@@ -196,11 +196,14 @@ impl<'a> Projections<'a> {
         let clock = Instant::now();
         let mixed = sized(&mut scratch.mixed, heads * rows * dim);
         let per_kv = self.shape.heads.per_kv_head();
-        mixed.par_chunks_mut(per_kv * rows * dim).enumerate().for_each(|(kv_head, mixed)| {
-            let weights = &logits[kv_head * per_kv * rows * stride..][..per_kv * rows * stride];
-            let values = Right::Rows(values.head(kv_head));
-            product((per_kv * rows, dim, columns), (mixed, dim), (weights, stride), values);
-        });
+        let heads_at_once = self.heads_at_once(columns);
+        mixed.par_chunks_mut(per_kv * rows * dim).enumerate().with_min_len(heads_at_once).for_each(
+            |(kv_head, mixed)| {
+                let weights = &logits[kv_head * per_kv * rows * stride..][..per_kv * rows * stride];
+                let values = Right::Rows(values.head(kv_head));
+                product((per_kv * rows, dim, columns), (mixed, dim), (weights, stride), values);
+            },
+        );
         stats.attention_products += clock.elapsed();
         stats.attention_flops += 4 * (heads * rows * columns * dim) as u64;
         for row in 0..rows {
@@ -224,6 +227,12 @@ impl<'a> Projections<'a> {
             cache.keep(&kept);
         }
         stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
+    }
+
+    /// Key-value heads per task of a thread, so that a task is worth waking a thread.
+    fn heads_at_once(&self, columns: usize) -> usize {
+        const WORTH: usize = 1 << 20; // multiplications
+        WORTH / (self.shape.heads.per_kv_head() * self.rows * columns * self.shape.head_dim) + 1
     }
 
     /// Scaled queries at their absolute positions, of which the first is `position`: (heads, rows, head_dim)
@@ -256,7 +265,8 @@ impl<'a> Projections<'a> {
         let per_kv = self.shape.heads.per_kv_head();
         // Whole lanes, unless the cache was shrunk to fit its entries.
         let width = stride.min(keys.capacity);
-        logits.par_chunks_mut(per_kv * rows * stride).enumerate().for_each(|(kv_head, logits)| {
+        let by_head = logits.par_chunks_mut(per_kv * rows * stride).enumerate();
+        by_head.with_min_len(self.heads_at_once(width)).for_each(|(kv_head, logits)| {
             let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
             let keys = Right::Transposed(keys.head(kv_head));
             product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);

@@ -85,11 +85,8 @@ impl Layer {
         let [query, key, value, ..] = &self.matrices;
         let eps = shape.norm_eps;
         let normed = norm(x, self.norms.before_attention.as_ref(), eps)?; // (rows, hidden)
-        Ok([
-            norm(&query.forward(&normed, products)?, self.norms.query.as_ref(), eps)?,
-            norm(&key.forward(&normed, products)?, self.norms.key.as_ref(), eps)?,
-            value.forward(&normed, products)?,
-        ])
+        let [query, key, value] = Linear::forward_all([query, key, value], &normed, products)?;
+        Ok([norm(&query, self.norms.query.as_ref(), eps)?, norm(&key, self.norms.key.as_ref(), eps)?, value])
     }
 
     /// The layer's output (rows, hidden), from its input x and the output of attention (rows, heads * head_dim).
@@ -99,7 +96,7 @@ impl Layer {
         let attended = norm(&output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
         let x = add(attended, x)?; // (rows, hidden)
         let normed = norm(&x, self.norms.before_mlp.as_ref(), eps)?;
-        let (gate, up) = (gate.forward(&normed, products)?, up.forward(&normed, products)?);
+        let [gate, up] = Linear::forward_all([gate, up], &normed, products)?;
         let gated = gated(gate, &up, shape.activation)?; // (rows, intermediate)
         add(x, &norm(&down.forward(&gated, products)?, self.norms.after_mlp.as_ref(), eps)?)
     }

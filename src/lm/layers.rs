@@ -10,7 +10,7 @@ use candle_core::{CpuStorage, DType, Device, InplaceOp2, Layout, Storage, Tensor
 use rayon::prelude::*;
 
 use super::config::Activation;
-use super::matrix::{Matrix, Number};
+use super::matrix::{Matrix, Number, multiply_few};
 use super::weights::Weights;
 use crate::vector;
 
@@ -45,6 +45,10 @@ impl Weight {
             Weight::Host(matrix) => (matrix.rows, matrix.columns),
             Weight::Device(tensor) => tensor.dims2()?,
         })
+    }
+
+    fn on_host(&self) -> Option<&Matrix> {
+        if let Weight::Host(matrix) = self { Some(matrix) } else { None }
     }
 
     /// Bytes in memory.
@@ -135,19 +139,35 @@ impl Linear {
 
     /// (rows, in) -> (rows, out)
     pub fn forward(&self, x: &Tensor, products: Products) -> Result<Tensor> {
-        let (out, _) = self.weight.sides()?;
-        let y = match (&self.weight, products) {
-            (Weight::Host(matrix), Products::Few) if x.dtype() == DType::F32 => {
-                let y = on_host([x], |[x]| matrix.multiply_few(x))?;
-                Tensor::from_vec(y, ((), out), &Device::Cpu)?
-            }
-            (weight, Products::Many { threads }) => weight.multiply(x, 0..out, threads)?,
-            (weight, Products::Few) => weight.multiply(x, 0..out, rayon::current_num_threads())?,
+        let [y] = Linear::forward_all([self], x, products)?;
+        Ok(y)
+    }
+
+    /// The same of several layers.
+    pub fn forward_all<const N: usize>(
+        layers: [&Linear; N],
+        x: &Tensor,
+        products: Products,
+    ) -> Result<[Tensor; N]> {
+        let matrices: Vec<&Matrix> = layers.iter().filter_map(|layer| layer.weight.on_host()).collect();
+        let few = products == Products::Few && x.dtype() == DType::F32 && matrices.len() == N;
+        let products: Vec<Tensor> = if few {
+            let products = on_host([x], |[x]| multiply_few(x, &matrices))?;
+            let tensors = products.into_iter().zip(matrices);
+            tensors
+                .map(|(y, matrix)| Tensor::from_vec(y, ((), matrix.rows), &Device::Cpu))
+                .collect::<Result<_, _>>()?
+        } else {
+            let threads =
+                if let Products::Many { threads } = products { threads } else { rayon::current_num_threads() };
+            let product = |layer: &Linear| layer.weight.multiply(x, 0..layer.weight.sides()?.0, threads);
+            layers.into_iter().map(product).collect::<Result<_>>()?
         };
-        Ok(match &self.bias {
-            Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
-            None => y,
-        })
+        let biased = products.into_iter().zip(layers).map(|(y, layer)| match &layer.bias {
+            Some(bias) => Ok(y.broadcast_add(&bias.to_dtype(y.dtype())?)?),
+            None => Ok(y),
+        });
+        Ok(biased.collect::<Result<Vec<_>>>()?.try_into().expect("as many products as layers"))
     }
 
     /// The same, some of the outputs only, of a layer without a bias.

@@ -25,6 +25,9 @@ const OUTPUTS: usize = 64;
 /// Those of them that are converted at a time, to stay in the first cache.
 const AT_ONCE: usize = 8;
 
+/// How many rows earlier they are asked for.
+const AHEAD: usize = 16;
+
 /// A matrix (rows, columns).
 #[derive(Debug)]
 pub(super) struct Matrix {
@@ -108,16 +111,51 @@ impl Matrix {
     /// Some of the rows in f32, in the buffer if they are stored otherwise.
     pub fn floats<'a>(&'a self, rows: Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
         let range = rows.start * self.columns..rows.end * self.columns;
+        if let Numbers::F32(numbers) = &self.numbers {
+            return &numbers[range];
+        }
+        buffer.resize(range.len(), 0.0);
+        self.convert(rows, buffer);
+        buffer
+    }
+
+    fn convert(&self, rows: Range<usize>, to: &mut [f32]) {
+        let range = rows.start * self.columns..rows.end * self.columns;
+        match &self.numbers {
+            Numbers::F32(numbers) => to.copy_from_slice(&numbers[range]),
+            Numbers::F16(numbers) => vector::widen_f16(&numbers[range], to),
+            Numbers::Bf16(numbers) => vector::widen_bf16(&numbers[range], to),
+            Numbers::Blocks(blocks) => blocks.floats(range, to),
+        }
+    }
+
+    /// As [`floats`](Self::floats), and asks for later rows, so that they are read from memory while these are converted and
+    /// multiplied.
+    fn streamed<'a>(&'a self, rows: Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+        let range = rows.start * self.columns..rows.end * self.columns;
         if !matches!(self.numbers, Numbers::F32(_)) {
             buffer.resize(range.len(), 0.0);
         }
-        match &self.numbers {
-            Numbers::F32(numbers) => return &numbers[range],
-            Numbers::F16(numbers) => vector::widen_f16(&numbers[range], buffer),
-            Numbers::Bf16(numbers) => vector::widen_bf16(&numbers[range], buffer),
-            Numbers::Blocks(blocks) => blocks.floats(range, buffer),
+        for (row, to) in rows.clone().zip(buffer.chunks_exact_mut(self.columns)) {
+            self.prefetch(row + AHEAD..row + AHEAD + 1);
+            self.convert(row..row + 1, to);
+        }
+        if let Numbers::F32(numbers) = &self.numbers {
+            self.prefetch(rows.start + AHEAD..rows.end + AHEAD);
+            return &numbers[range];
         }
         buffer
+    }
+
+    /// Brings some of the rows closer.
+    fn prefetch(&self, rows: Range<usize>) {
+        let range = rows.start.min(self.rows) * self.columns..rows.end.min(self.rows) * self.columns;
+        match &self.numbers {
+            Numbers::F32(numbers) => vector::prefetch(&numbers[range]),
+            Numbers::F16(numbers) => vector::prefetch(&numbers[range]),
+            Numbers::Bf16(numbers) => vector::prefetch(&numbers[range]),
+            Numbers::Blocks(blocks) => vector::prefetch(blocks.bytes_of(range)),
+        }
     }
 
     /// x W^T for many rows x (.., columns) and some of the rows of W: (.., rows). Uses up to `threads` threads.
@@ -159,29 +197,43 @@ impl Matrix {
         }
         y
     }
+}
 
-    /// x W^T for a few rows x (.., columns): (.., rows). Every weight is read once.
-    pub fn multiply_few(&self, x: &[f32]) -> Vec<f32> {
-        let count = x.len() / self.columns;
-        let mut tiles = vec![0.0; self.rows * count]; // (rows / OUTPUTS)(.., OUTPUTS), the last one narrower
-        tiles.par_chunks_mut(OUTPUTS * count).enumerate().for_each_init(Vec::new, |buffer, (index, tile)| {
-            let (first, outputs) = (index * OUTPUTS, tile.len() / count);
-            for at in (0..outputs).step_by(AT_ONCE) {
-                let rows = first + at..first + outputs.min(at + AT_ONCE);
-                vector::row_products(x, self.columns, self.floats(rows, buffer), &mut tile[at..], outputs);
-            }
-        });
-        if count == 1 {
-            return tiles;
+/// x W^T of several matrices for a few rows x (.., columns): (.., rows) each. Every weight is read once.
+pub(super) fn multiply_few(x: &[f32], matrices: &[&Matrix]) -> Vec<Vec<f32>> {
+    let count = x.len() / matrices[0].columns;
+    // (rows / OUTPUTS)(.., OUTPUTS) each, the last one narrower
+    let mut all: Vec<Vec<f32>> = matrices.iter().map(|matrix| vec![0.0; matrix.rows * count]).collect();
+    let tiles = all.iter_mut().zip(matrices).flat_map(|(tiles, matrix)| {
+        tiles.chunks_mut(OUTPUTS * count).enumerate().map(move |(index, tile)| (*matrix, index * OUTPUTS, tile))
+    });
+    // The threads share the tiles of all matrices, because waking a thread takes as long as a small matrix.
+    let tiles: Vec<_> = tiles.collect();
+    tiles.into_par_iter().for_each_init(Vec::new, |buffer, (matrix, first, tile)| {
+        let outputs = tile.len() / count;
+        for at in (0..outputs).step_by(AT_ONCE) {
+            let rows = first + at..first + outputs.min(at + AT_ONCE);
+            vector::row_products(x, matrix.columns, matrix.streamed(rows, buffer), &mut tile[at..], outputs);
         }
-        let mut y = vec![0.0; tiles.len()];
-        y.par_chunks_mut(self.rows).enumerate().for_each(|(row, y)| {
-            for (y, tile) in y.chunks_mut(OUTPUTS).zip(tiles.chunks(OUTPUTS * count)) {
-                y.copy_from_slice(&tile[row * y.len()..][..y.len()]);
-            }
-        });
-        y
+    });
+    if count > 1 {
+        for (tiles, matrix) in all.iter_mut().zip(matrices) {
+            *tiles = by_rows(tiles, matrix.rows);
+        }
     }
+    all
+}
+
+/// Tiles (rows / OUTPUTS)(.., OUTPUTS) as one matrix (.., rows).
+fn by_rows(tiles: &[f32], rows: usize) -> Vec<f32> {
+    let count = tiles.len() / rows;
+    let mut y = vec![0.0; tiles.len()];
+    y.par_chunks_mut(rows).enumerate().for_each(|(row, y)| {
+        for (y, tile) in y.chunks_mut(OUTPUTS).zip(tiles.chunks(OUTPUTS * count)) {
+            y.copy_from_slice(&tile[row * y.len()..][..y.len()]);
+        }
+    });
+    y
 }
 
 #[cfg(test)]
@@ -212,7 +264,8 @@ mod tests {
                 }
             }
         }
-        let sides = [(16, 8), (48, 24), (64, 16), (64, 64), (128, 384), (768, 64), (1024, 32), (2000, 90), (256, 4096)];
+        let sides =
+            [(16, 8), (48, 24), (64, 16), (64, 64), (128, 384), (768, 64), (1024, 32), (2000, 90), (256, 4096)];
         for (input, out) in sides {
             let x = floats(&random(330, input));
             for dtype in [DType::F32, DType::BF16] {
@@ -231,15 +284,21 @@ mod tests {
             let stored = random(150, 70).to_dtype(dtype).unwrap();
             let wide = Matrix::new(&stored.to_dtype(DType::F32).unwrap()).unwrap();
             let stored = Matrix::new(&stored).unwrap();
-            let [many, few] = [stored.multiply(&x, 0..150, 1), stored.multiply_few(&x)];
-            assert_eq!(many, wide.multiply(&x, 0..150, 1), "{dtype:?}");
-            assert_eq!(few, wide.multiply_few(&x), "{dtype:?}");
-            assert!(many.iter().zip(&few).all(|(a, b)| (a - b).abs() < 1e-5), "{dtype:?}");
+            let few = |matrix: &Matrix, x: &[f32]| multiply_few(x, &[matrix]).remove(0);
+            let [of_many, of_few] = [stored.multiply(&x, 0..150, 1), few(&stored, &x)];
+            assert_eq!(of_many, wide.multiply(&x, 0..150, 1), "{dtype:?}");
+            assert_eq!(of_few, few(&wide, &x), "{dtype:?}");
+            assert!(of_many.iter().zip(&of_few).all(|(a, b)| (a - b).abs() < 1e-5), "{dtype:?}");
             let part = stored.multiply(&x, 30..100, 1);
-            for (part, whole) in part.chunks_exact(70).zip(many.chunks_exact(150)) {
-                assert!(part.iter().zip(&whole[30..100]).all(|(a, b)| (a - b).abs() < 1e-6), "{dtype:?}");
+            for (part, whole) in part.chunks_exact(70).zip(of_many.chunks_exact(150)) {
+                assert_eq!(part, &whole[30..100], "{dtype:?}");
             }
-            assert_eq!(stored.part(40..90).multiply_few(&x[..70]), few[40..90]);
+            let [first, second] = [0..40, 40..150].map(|rows| stored.part(rows));
+            let both = multiply_few(&x, &[&first, &second]);
+            for (row, whole) in of_few.chunks_exact(150).enumerate() {
+                assert_eq!(both[0][row * 40..][..40], whole[..40]);
+                assert_eq!(both[1][row * 110..][..110], whole[40..]);
+            }
         }
     }
 }

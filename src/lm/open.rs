@@ -219,7 +219,9 @@ impl ModelFiles {
     /// The weights as they are stored; `None` where they are drawn.
     fn stored(&self) -> Result<Option<weights::Weights>> {
         Ok(match &self.weights {
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => Some(weights::Weights::open(&stamped.files.weights)?),
+            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
+                Some(weights::Weights::open(&stamped.files.weights)?)
+            }
             Weights::Pocket => Some(weights::Weights::from_bytes(pocket::WEIGHTS.into())?),
             Weights::Random(_) => None,
         })

@@ -61,14 +61,16 @@ impl LanguageModel {
                     row.add(first, logits);
                 }
             })?,
-            Some(unbounded) => self.visit_logits([states, unbounded], start, |known, first, [bounded, full]| {
-                let width = bounded.len() / known.len();
-                let logits = bounded.chunks_exact(width).zip(full.chunks_exact(width));
-                for (row, (bounded, full)) in known.iter_mut().zip(logits) {
-                    row.add(first, bounded);
-                    row.compare(first, full, bounded);
-                }
-            })?,
+            Some(unbounded) => {
+                self.visit_logits([states, unbounded], start, |known, first, [bounded, full]| {
+                    let width = bounded.len() / known.len();
+                    let logits = bounded.chunks_exact(width).zip(full.chunks_exact(width));
+                    for (row, (bounded, full)) in known.iter_mut().zip(logits) {
+                        row.add(first, bounded);
+                        row.compare(first, full, bounded);
+                    }
+                })?
+            }
         };
         let all: Vec<ScoredRow> = blocks.into_iter().flatten().collect();
         let compared = all.iter().filter(|_| unbounded.is_some());

@@ -267,14 +267,15 @@ impl LanguageModel {
         let width = self.shape.heads.heads * self.shape.head_dim;
         let x = self.embed(tokens, compute)?; // (texts, hidden)
         let rows = Rows { x, first: 0, angles: &angles, compute_f64 };
-        let (states, _) = self.through_layers(rows, Products::Few, |layer, tokens, mixed| {
+        let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
             let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
             texts.for_each(|(text, (mixed, memory))| {
                 let Memory { layers, scratch, .. } = &mut **memory;
                 attend(tokens.slice(text, 1), &mut layers[layer], mixed, None, scratch);
             });
             Ok(())
-        })?;
+        };
+        let (states, _) = awake(|| self.through_layers(rows, Products::Few, attention))?;
         for memory in memories {
             memory.seen += 1;
         }
@@ -402,7 +403,11 @@ impl LanguageModel {
             let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
             on_host([&queries, &keys, &values], |[queries, keys, values]| {
                 let (shape, norms, angles) = (&shape, norms.as_deref(), &angles[own.rope]);
-                attention(index, Projections { shape, queries, keys, values, norms, angles, first, rows }, &mut mixed)
+                attention(
+                    index,
+                    Projections { shape, queries, keys, values, norms, angles, first, rows },
+                    &mut mixed,
+                )
             })??;
             let clock = Instant::now();
             let mixed = Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?;
@@ -442,7 +447,8 @@ impl LanguageModel {
             let mut known = start(rows.clone());
             for column in (0..vocab).step_by(columns) {
                 let part = column..vocab.min(column + columns);
-                let logits = |states: &Tensor| self.capped(self.head.forward_part(states, part.clone(), threads)?);
+                let logits =
+                    |states: &Tensor| self.capped(self.head.forward_part(states, part.clone(), threads)?);
                 let logits = states.iter().map(logits).collect::<Result<Vec<_>>>()?; // (rows, columns) each
                 on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, column, logits))?;
             }
@@ -459,6 +465,29 @@ impl LanguageModel {
     pub fn logit_flops(&self, rows: usize) -> u64 {
         2 * (rows * self.shape.vocab * self.shape.hidden) as u64
     }
+}
+
+/// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece.
+fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    let done = &AtomicBool::new(false);
+    rayon::scope(|scope| {
+        let own = rayon::current_thread_index();
+        scope.spawn_broadcast(move |_, thread| {
+            while Some(thread.index()) != own && !done.load(Ordering::Acquire) {
+                if rayon::yield_now() != Some(rayon::Yield::Executed) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let _done = Done(done); // also when it panics
+        work()
+    })
 }
 
 /// Rows on their way through the layers.

@@ -189,7 +189,9 @@ impl Weights {
     ) -> Result<Weight> {
         self.read(name, &[out, input], |bytes, stored| {
             if !device.is_cpu() {
-                return Ok(Weight::Device(tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?.to_device(device)?));
+                return Ok(Weight::Device(
+                    tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?.to_device(device)?,
+                ));
             }
             Ok(Weight::Host(Arc::new(match stored {
                 Stored::Gguf(stored, heads) if dtype == DType::F32 && Blocks::unpacks(*stored) => {

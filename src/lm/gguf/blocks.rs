@@ -49,20 +49,19 @@ impl Blocks {
         self.bytes.len()
     }
 
-    /// Numbers of which whole blocks are made.
-    fn of(&self, numbers: Range<usize>) -> Range<usize> {
-        let (each, bytes) = (self.stored.block_size(), self.stored.type_size());
-        numbers.start / each * bytes..numbers.end / each * bytes
+    /// The blocks of some of the numbers, from the beginning of a block to the end of one.
+    pub fn bytes_of(&self, numbers: Range<usize>) -> &[u8] {
+        let (each, size) = (self.stored.block_size(), self.stored.type_size());
+        &self.bytes[numbers.start / each * size..numbers.end / each * size]
     }
 
-    /// Some of the numbers, from the beginning of a block to the end of one.
     pub fn part(&self, numbers: Range<usize>) -> Blocks {
-        Blocks { bytes: self.bytes[self.of(numbers)].to_vec(), ..*self }
+        Blocks { bytes: self.bytes_of(numbers).to_vec(), ..*self }
     }
 
-    /// Unpacks some of the numbers, from the beginning of a block to the end of one.
+    /// Unpacks them.
     pub fn floats(&self, numbers: Range<usize>, to: &mut [f32]) {
-        (self.unpack)(&self.bytes[self.of(numbers)], to);
+        (self.unpack)(self.bytes_of(numbers), to);
     }
 }
 
