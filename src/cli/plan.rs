@@ -135,7 +135,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
         Some(memory) => format!("  memory: {memory} for weights and caches, set by the task\n"),
         None => format!(
             "  memory: the weights, and up to {} for each text read in parallel (at most {threads})\n",
-            Bytes(bytes_per_worker(model_task)),
+            Bytes(bytes_per_worker(model_task, 1)),
         ),
     }
 }

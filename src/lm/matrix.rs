@@ -15,18 +15,19 @@ use super::gguf::Blocks;
 use super::product::{Right, product_into};
 use crate::vector;
 
-/// Rows of the matrix that are multiplied at a time with many rows: enough for the kernel, few enough for the second
-/// cache.
+/// Rows of the matrix that are multiplied at a time with many others: enough for the kernel, few enough for the second
+/// cache. Where they are converted, as many as make 1 MiB.
 const TILE: usize = 512;
-/// The most floats of such a tile that are converted at a time (1 MiB).
 const CONVERTED: usize = 1 << 18;
-/// Rows of the matrix per task of a thread, if there are few others.
-const OUTPUTS: usize = 64;
-/// Those of them that are converted at a time, to stay in the first cache.
-const AT_ONCE: usize = 8;
+const LEAST: usize = 128;
 
-/// How many rows earlier they are asked for.
-const AHEAD: usize = 16;
+/// Rows of the matrix per task of a thread, where they are multiplied with few others.
+const OUTPUTS: usize = 64;
+/// Those that are multiplied at a time, to stay in the first cache.
+const AT_ONCE: usize = 8;
+/// How many bytes before they are needed they are asked for; at most this many rows.
+const AHEAD: usize = 16 << 10;
+const ROWS_AHEAD: usize = 16;
 
 /// A matrix (rows, columns).
 #[derive(Debug)]
@@ -132,24 +133,22 @@ impl Matrix {
     /// As [`floats`](Self::floats), and asks for later rows, so that they are read from memory while these are converted and
     /// multiplied.
     fn streamed<'a>(&'a self, rows: Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
-        let range = rows.start * self.columns..rows.end * self.columns;
-        if !matches!(self.numbers, Numbers::F32(_)) {
-            buffer.resize(range.len(), 0.0);
+        let ahead = (AHEAD * self.rows / self.bytes()).clamp(1, ROWS_AHEAD);
+        let ask = |row: usize| self.prefetch((row + ahead).min(self.rows - 1));
+        if matches!(self.numbers, Numbers::F32(_)) {
+            rows.clone().for_each(ask);
+            return self.floats(rows, buffer);
         }
-        for (row, to) in rows.clone().zip(buffer.chunks_exact_mut(self.columns)) {
-            self.prefetch(row + AHEAD..row + AHEAD + 1);
+        buffer.resize(rows.len() * self.columns, 0.0);
+        for (row, to) in rows.zip(buffer.chunks_exact_mut(self.columns)) {
+            ask(row);
             self.convert(row..row + 1, to);
-        }
-        if let Numbers::F32(numbers) = &self.numbers {
-            self.prefetch(rows.start + AHEAD..rows.end + AHEAD);
-            return &numbers[range];
         }
         buffer
     }
 
-    /// Brings some of the rows closer.
-    fn prefetch(&self, rows: Range<usize>) {
-        let range = rows.start.min(self.rows) * self.columns..rows.end.min(self.rows) * self.columns;
+    fn prefetch(&self, row: usize) {
+        let range = row * self.columns..(row + 1) * self.columns;
         match &self.numbers {
             Numbers::F32(numbers) => vector::prefetch(&numbers[range]),
             Numbers::F16(numbers) => vector::prefetch(&numbers[range]),
@@ -162,7 +161,7 @@ impl Matrix {
     pub fn multiply<T: Number>(&self, x: &[T], rows: Range<usize>, threads: usize) -> Vec<T> {
         let (asked, outputs) = (x.len() / self.columns, rows.len());
         let stored = matches!(self.numbers, Numbers::F32(_)) && size_of::<T>() == size_of::<f32>();
-        let most = if stored { TILE } else { TILE.min(CONVERTED / self.columns).max(16) } * threads;
+        let most = if stored { TILE } else { (CONVERTED / self.columns).clamp(LEAST, TILE) } * threads;
         let tiles = outputs.div_ceil(most);
         // The kernels for very few rows, and those for two small sides, add in another order. Padding to the size where
         // the general kernel starts makes a row's result independent of the number of rows.

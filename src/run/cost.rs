@@ -216,8 +216,8 @@ impl Tokens<'_> {
     }
 }
 
-/// Tokens that are scored in one product.
-const SCORED_AT_ONCE: usize = 256;
+/// Tokens that a thread scores in one product.
+const SCORED_AT_ONCE: usize = 512;
 
 /// A repeat of a timed task: one sequence, twice, then as many as fit.
 fn timed(

@@ -62,15 +62,18 @@ pub(super) fn workers(model_task: &ModelTask, threads: usize, jobs: usize) -> (u
         return (1, threads);
     }
     let side_by_side = model_task.samples.largest_batch() as u64;
-    let per_worker = bytes_per_worker(model_task) * side_by_side * jobs as u64;
-    let room = available_memory().map_or(usize::MAX, |bytes| (bytes * 8 / 10 / per_worker.max(1)) as usize);
-    let workers = threads.min(room).max(1);
+    let room = available_memory().map_or(u64::MAX, |bytes| bytes * 8 / 10);
+    let fits = |workers: &usize| {
+        let per_worker = bytes_per_worker(model_task, threads.div_ceil(*workers));
+        per_worker * side_by_side * (jobs * workers) as u64 <= room
+    };
+    let workers = (1..=threads).rev().find(fits).unwrap_or(1);
     (workers, (threads / workers).max(1))
 }
 
-/// The most bytes that a worker holds while it measures a task: the needed part of the full cache, a bounded cache, the
-/// states of both, and the logits of a block.
-pub fn bytes_per_worker(model_task: &ModelTask) -> u64 {
+/// The most bytes that a worker of some threads holds while it measures a task: the needed part of the full cache, a bounded
+/// cache, the states of both, and for each thread the rows it takes through a layer and the logits of a block.
+pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let shape = &model_task.files.shape;
     let longest = model_task.samples.longest();
     let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
@@ -83,5 +86,6 @@ pub fn bytes_per_worker(model_task: &ModelTask) -> u64 {
     let columns = full.max(bounded) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
     // Keys whose positions change are kept twice.
-    shape.prefix_bytes(full) + shape.cache_bytes(bounded) * 3 / 2 + states + segment + blocks + (64 << 20)
+    let per_text = shape.prefix_bytes(full) + shape.cache_bytes(bounded) * 3 / 2 + states;
+    per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }
