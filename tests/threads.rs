@@ -1,0 +1,81 @@
+//! Threads share the reading of a text, and change nothing: each takes parts of it through the layers.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tova_bench::eviction::{Eviction, Positions, presets};
+use tova_bench::lm::{Device, Interrupted, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
+
+/// More than two threads take at a time, and no multiple of anything.
+const TOKENS: usize = 1_709;
+
+fn model() -> LanguageModel {
+    LanguageModel::random(tiny_shape(), 1.0, 7, WeightType::Auto, &Device::Cpu).unwrap()
+}
+
+fn tokens() -> Vec<u32> {
+    let mut random = fastrand::Rng::with_seed(11);
+    (0..TOKENS).map(|_| random.u32(1..257)).collect()
+}
+
+fn with_threads<R: Send>(threads: usize, call: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(call)
+}
+
+/// States, survivors, evictions and lost attention, to the bit.
+#[derive(Debug, PartialEq)]
+struct Reading {
+    states: Vec<u32>,
+    survivors: Vec<Vec<Vec<u32>>>,
+    log: Vec<Vec<Eviction>>,
+    lost: Vec<u32>,
+    nll: Vec<u32>,
+}
+
+fn reading(model: &LanguageModel, tokens: &[u32], plan: &MemoryPlan<'_>) -> Reading {
+    let bits = |floats: &[f32]| floats.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let mut memory: Memory = model.new_memory(plan);
+    let states = model.read(tokens, &mut memory).unwrap();
+    let before = states.narrow(0, 0, tokens.len() - 1).unwrap();
+    Reading {
+        nll: bits(&model.nll(&before, &tokens[1..]).unwrap()),
+        states: bits(&states.flatten_all().unwrap().to_vec1().unwrap()),
+        survivors: memory.survivors().iter().map(|layer| layer.iter().map(|group| group.to_vec()).collect()).collect(),
+        lost: bits(memory.lost().unwrap_or_default()),
+        log: memory.take_log(),
+    }
+}
+
+#[test]
+fn every_number_of_threads_gives_the_same_bits() {
+    let (model, tokens) = (model(), tokens());
+    for (policy, positions) in [
+        (None, Positions::Absolute),
+        (Some("tova"), Positions::Absolute),
+        (Some("h2o"), Positions::Absolute),
+        (Some("knorm"), Positions::Absolute),
+        (Some("window+4"), Positions::Slot),
+    ] {
+        let sized = policy.map(|name| presets::by_name(name).unwrap().at(96).unwrap());
+        let measure_loss = positions == Positions::Absolute && policy.is_some();
+        let plan = MemoryPlan { policy: sized, positions, log: true, measure_loss, ..MemoryPlan::unbounded() };
+        let alone = reading(&model, &tokens, &plan);
+        for threads in [1, 2, 3, 5] {
+            let together = with_threads(threads, || reading(&model, &tokens, &plan));
+            assert!(together == alone, "{policy:?} with {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_stopped_reading_ends_in_every_thread() {
+    let mut model = model();
+    model.stop_on(Arc::new(AtomicBool::new(true)));
+    for threads in [1, 4] {
+        let error = with_threads(threads, || {
+            let mut memory = model.new_memory(&MemoryPlan::unbounded());
+            model.read(&tokens(), &mut memory).unwrap_err()
+        });
+        assert!(error.chain().any(|cause| cause.is::<Interrupted>()), "{error:#}");
+    }
+}
