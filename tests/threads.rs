@@ -40,7 +40,11 @@ fn reading(model: &LanguageModel, tokens: &[u32], plan: &MemoryPlan<'_>) -> Read
     Reading {
         nll: bits(&model.nll(&before, &tokens[1..]).unwrap()),
         states: bits(&states.flatten_all().unwrap().to_vec1().unwrap()),
-        survivors: memory.survivors().iter().map(|layer| layer.iter().map(|group| group.to_vec()).collect()).collect(),
+        survivors: memory
+            .survivors()
+            .iter()
+            .map(|layer| layer.iter().map(|group| group.to_vec()).collect())
+            .collect(),
         lost: bits(memory.lost().unwrap_or_default()),
         log: memory.take_log(),
     }

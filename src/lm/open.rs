@@ -227,13 +227,14 @@ impl ModelFiles {
         })
     }
 
-    /// Bytes that loaded weights will take; those of the files where these cannot be read, and loading says why.
+    /// Bytes that loaded weights will take; about those of the shape where they are drawn or cannot be read, and of the files
+    /// where the type is not known either.
     pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
         let dtype = self.weight_type(dtype).dtype();
         match (self.stored(), dtype) {
             (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, device),
-            (Ok(None), Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
-            _ => self.weight_bytes(),
+            (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
+            (_, None) => self.weight_bytes(),
         }
     }
 
