@@ -143,10 +143,11 @@ pub struct ReadStats {
 }
 
 impl ReadStats {
-    /// Adds what threads did at the same time: their mean time, and all their arithmetic.
+    /// Adds what threads did at the same time: the mean time of those that had anything to do, and all their arithmetic.
     pub(super) fn add(&mut self, threads: &[ReadStats]) {
+        let threads: Vec<_> = threads.iter().filter(|thread| thread.dense_flops > 0).collect();
         let mean = |time: fn(&ReadStats) -> Duration| {
-            threads.iter().map(time).sum::<Duration>() / threads.len().max(1) as u32
+            threads.iter().copied().map(time).sum::<Duration>() / threads.len().max(1) as u32
         };
         self.scan += mean(|stats| stats.scan);
         self.attention_products += mean(|stats| stats.attention_products);

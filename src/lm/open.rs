@@ -206,12 +206,8 @@ impl ModelFiles {
     /// The type that weights are rounded to: the one asked for, or as they are stored. `Auto` where that cannot be read; loading
     /// says why.
     pub fn weight_type(&self, asked: WeightType) -> WeightType {
-        let stored = || match self.stored()? {
-            Some(weights) => weights.dtype(),
-            None => Ok((String::new(), DType::F32)),
-        };
         match asked {
-            WeightType::Auto => stored().map_or(asked, |(_, dtype)| WeightType::of(dtype)),
+            WeightType::Auto => stored_type(&self.stored()).map_or(asked, WeightType::of),
             _ => asked,
         }
     }
@@ -230,8 +226,9 @@ impl ModelFiles {
     /// Bytes that loaded weights will take; about those of the shape where they are drawn or cannot be read, and of the files
     /// where the type is not known either.
     pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
-        let dtype = self.weight_type(dtype).dtype();
-        match (self.stored(), dtype) {
+        let stored = self.stored();
+        let dtype = dtype.dtype().or_else(|| stored_type(&stored));
+        match (stored, dtype) {
             (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, device),
             (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
             (_, None) => self.weight_bytes(),
@@ -248,5 +245,14 @@ impl ModelFiles {
             Weights::Pocket => pocket::WEIGHTS.len() as u64,
             Weights::Random(_) => self.shape.parameters() * size_of::<f32>() as u64,
         }
+    }
+}
+
+/// What weights are rounded to unless another type is asked for; `None` where that cannot be read.
+fn stored_type(stored: &Result<Option<weights::Weights>>) -> Option<DType> {
+    match stored {
+        Ok(Some(weights)) => weights.dtype().ok().map(|(_, dtype)| dtype),
+        Ok(None) => Some(DType::F32),
+        Err(_) => None,
     }
 }

@@ -432,7 +432,7 @@ impl LanguageModel {
     ) -> Result<Vec<K>> {
         let (rows, _) = states[0].dims2()?;
         let vocab = self.shape.vocab;
-        // A GPU computes whole rows.
+        // A GPU computes whole rows, 16 MiB of them.
         let (most, columns) = if self.device.is_cpu() {
             (rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS), LOGIT_COLUMNS)
         } else {
