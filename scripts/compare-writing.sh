@@ -15,10 +15,10 @@ bench=${CARGO_TARGET_DIR:-target}/release/tova-bench
     --text 1024 --tie embed >/dev/null
 
 field() { "$python" -c "import json, sys; d = json.load(sys.stdin); print($1)"; }
-ours() { # policy batch
+ours() { # policy batch [options]
     for _ in 1 2 3; do
-        "$bench" write --model "$model" --tokens "$model/tokens.json" --policy "$1" --cache-size 256 --batch "$2" \
-            --max-new-tokens 128 --ignore-eos --timing | field "'%.1f' % d['timing']['tokens_per_second']"
+        "$bench" write --model "$model" --tokens "$model/tokens.json" --policy "$1" --batch "$2" \
+            --max-new-tokens 128 --ignore-eos --timing "${@:3}" | field "'%.1f' % d['timing']['tokens_per_second']"
     done | sort -n | sed -n 2p
 }
 theirs() { # batch
@@ -31,6 +31,6 @@ echo "tokens per second of writing, $(nproc) cores, medians of 3"
 for batch in 1 8; do
     echo "batch $batch: PyTorch, full cache:          $(theirs "$batch")"
     echo "batch $batch: this program, full cache:     $(ours full "$batch")"
-    echo "batch $batch: this program, tova at 256:    $(ours tova "$batch")"
-    echo "batch $batch: this program, window+4 at 256: $(ours window+4 "$batch")"
+    echo "batch $batch: this program, tova at 256:    $(ours tova "$batch" --cache-size 256)"
+    echo "batch $batch: this program, window+4 at 256: $(ours window+4 "$batch" --cache-size 256)"
 done

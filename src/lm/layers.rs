@@ -164,7 +164,10 @@ impl Linear {
             layers.into_iter().map(product).collect::<Result<_>>()?
         };
         let biased = products.into_iter().zip(layers).map(|(y, layer)| match &layer.bias {
-            Some(bias) => Ok(y.broadcast_add(&bias.to_dtype(y.dtype())?)?),
+            Some(bias) => {
+                let bias = bias.to_dtype(y.dtype())?;
+                add(y, &bias)
+            }
             None => Ok(y),
         });
         Ok(biased.collect::<Result<Vec<_>>>()?.try_into().expect("as many products as layers"))
@@ -287,12 +290,12 @@ pub(super) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result
     })
 }
 
-/// x + y, in the memory of x. Both (rows, hidden).
+/// x + y, in the memory of x. x: (rows, out); y: the same, or one row (out) that is added to all.
 pub(super) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
     match x.dtype() {
         DType::F32 if x.device().is_cpu() => in_place(x, y, <f32 as RowLoops>::add),
         DType::F64 if x.device().is_cpu() => in_place(x, y, <f64 as RowLoops>::add),
-        _ => Ok((x + y)?),
+        _ => Ok(x.broadcast_add(y)?),
     }
 }
 
@@ -328,7 +331,7 @@ pub(super) fn on_host<T: WithDType, const N: usize, R>(
 /// Numbers per task of a thread.
 const PIECE: usize = 1 << 15;
 
-/// x <- f(x, y), element by element.
+/// x <- f(x, y), element by element. A shorter y is repeated.
 struct InPlace<T>(fn(&mut [T], &[T]));
 
 impl<T: RowLoops> InplaceOp2 for InPlace<T> {
@@ -340,8 +343,11 @@ impl<T: RowLoops> InplaceOp2 for InPlace<T> {
         let (Some((start, end)), Some(x)) = (at.contiguous_offsets(), T::of(x)) else {
             candle_core::bail!("a contiguous tensor of {} is needed", T::DTYPE.as_str());
         };
-        let pieces = numbers(y, y_at)?.par_chunks(PIECE);
-        x[start..end].par_chunks_mut(PIECE).zip(pieces).for_each(|(x, y)| (self.0)(x, y));
+        let (x, y) = (&mut x[start..end], numbers(y, y_at)?);
+        let piece = if y.len() < x.len() { y.len() } else { PIECE };
+        x.par_chunks_mut(piece).enumerate().with_min_len(PIECE / piece).for_each(|(index, x)| {
+            (self.0)(x, &y[index * piece % y.len()..][..x.len()]);
+        });
         Ok(())
     }
 }

@@ -47,17 +47,22 @@ enum Numbers {
 
 /// What products are computed in.
 pub(super) trait Number: Copy + Default + From<u8> + Send + Sync + 'static {
+    const IS_F32: bool;
     /// The numbers of a matrix in this type, in the buffer if they have to be converted.
     fn converted<'a>(floats: &'a [f32], buffer: &'a mut Vec<Self>) -> &'a [Self];
 }
 
 impl Number for f32 {
+    const IS_F32: bool = true;
+
     fn converted<'a>(floats: &'a [f32], _: &'a mut Vec<f32>) -> &'a [f32] {
         floats
     }
 }
 
 impl Number for f64 {
+    const IS_F32: bool = false;
+
     fn converted<'a>(floats: &'a [f32], buffer: &'a mut Vec<f64>) -> &'a [f64] {
         buffer.resize(floats.len(), 0.0);
         vector::widen_f64(floats, buffer);
@@ -160,7 +165,7 @@ impl Matrix {
     /// x W^T for many rows x (.., columns) and some of the rows of W: (.., rows). Uses up to `threads` threads.
     pub fn multiply<T: Number>(&self, x: &[T], rows: Range<usize>, threads: usize) -> Vec<T> {
         let (asked, outputs) = (x.len() / self.columns, rows.len());
-        let stored = matches!(self.numbers, Numbers::F32(_)) && size_of::<T>() == size_of::<f32>();
+        let stored = matches!(self.numbers, Numbers::F32(_)) && T::IS_F32;
         let most = if stored { TILE } else { (CONVERTED / self.columns).clamp(LEAST, TILE) } * threads;
         let tiles = outputs.div_ceil(most);
         // The kernels for very few rows, and those for two small sides, add in another order. Padding to the size where

@@ -18,6 +18,7 @@ mod layers;
 mod matrix;
 mod memory;
 mod open;
+mod parts;
 mod pocket;
 mod probe;
 mod product;

@@ -4,39 +4,38 @@
 //! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
 //! is a reference in the tests.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::mem;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use super::attention::{AttentionShape, Projections, Scratch, attend};
+use super::attention::{AttentionShape, Projections, attend};
 use super::config::ModelShape;
 use super::decoder::{Layer, take_norm};
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
-use super::memory::{BLOCK, LayerCache, Memory, MemoryPlan};
+use super::memory::{Memory, MemoryPlan};
 use super::rope::{Angles, Rope};
 use super::weights::Weights;
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
-const SEGMENT: usize = 512;
+pub(super) const SEGMENT: usize = 512;
 /// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
 const LOGIT_ROWS: usize = 512;
 const LOGIT_COLUMNS: usize = 512;
+/// Logits in memory at once, of a GPU, which computes whole rows (16 MiB).
+const LOGITS_ON_GPU: usize = 1 << 22;
 
 /// A causal language model as a recurrent network.
 pub struct LanguageModel {
     shape: ModelShape,
     /// Its rotations; layers name them by their index.
-    ropes: Vec<Rope>,
+    pub(super) ropes: Vec<Rope>,
     /// (vocab, hidden)
     embedding: Weight,
     layers: Vec<Layer>,
@@ -230,12 +229,17 @@ impl LanguageModel {
     }
 
     /// Threads that compute: on a GPU one thread asks for everything.
-    fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         if self.device.is_cpu() { rayon::current_num_threads() } else { 1 }
     }
 
+    /// The type of products with weights.
+    pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
+        compute_type(&self.device, self.dtype, compute_f64)
+    }
+
     /// The tokens' embeddings: (rows, hidden)
-    fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
+    pub(super) fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let rows = self.embedding.embed(tokens, compute)?;
         Ok(match self.shape.embedding_scale {
             Some(scale) => (rows * scale)?,
@@ -255,7 +259,7 @@ impl LanguageModel {
             self.check_length(memory, 1)?;
         }
         let compute_f64 = memories.iter().any(|memory| memory.compute_f64);
-        let compute = compute_type(&self.device, self.dtype, compute_f64);
+        let compute = self.compute_type(compute_f64);
         let angles = self.ropes.iter().map(|rope| {
             let mut angles = Angles::default();
             for memory in memories.iter() {
@@ -299,83 +303,9 @@ impl LanguageModel {
         })
     }
 
-    /// Threads take parts of the tokens through all layers. At every layer a part needs the cache as the part before it left
-    /// it, and hands it on before it computes the rest of the layer: all threads are busy, in neighbouring layers.
-    fn read_parts(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
-        let rows = tokens.len();
-        let compute_f64 = memory.compute_f64;
-        let compute = compute_type(&self.device, self.dtype, compute_f64);
-        let part_rows = rows.div_ceil(self.threads()).next_multiple_of(BLOCK).min(SEGMENT);
-        let products = Products::Many { threads: (self.threads() / rows.div_ceil(part_rows)).max(1) };
-        let positions = memory.seen..memory.seen + rows;
-        let angles = self.ropes.iter().map(|rope| {
-            rope.frequencies(memory.is_long).angles(positions.clone().map(|position| position as f64))
-        });
-        let angles: Vec<_> = angles.collect();
-
-        let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
-        let mut lost_of_parts = lost.as_deref_mut().map(|lost| lost.chunks_mut(part_rows));
-        let mut caches: Box<dyn Iterator<Item = &mut LayerCache> + Send> = Box::new(memory.layers.iter_mut());
-        let parts = tokens.chunks(part_rows).enumerate().map(|(index, tokens)| {
-            let (next, received) = mpsc::channel();
-            Part {
-                tokens,
-                first: index * part_rows,
-                lost: lost_of_parts.as_mut().and_then(Iterator::next),
-                caches: mem::replace(&mut caches, Box::new(received.into_iter())),
-                next,
-            }
-        });
-        let queue = Mutex::new(parts.enumerate().collect::<VecDeque<_>>());
-        drop(caches);
-        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let read = |part: Part<'_>, scratch: &mut Scratch| -> Result<Tensor> {
-            let Part { tokens, first, mut lost, mut caches, next } = part;
-            let x = self.embed(tokens, compute)?; // (rows, hidden)
-            let rows = Rows { x, first, angles: &angles, compute_f64 };
-            let (states, dense) = self.through_layers(rows, products, |_, tokens, mixed| {
-                let cache = caches.next().context("the part of the text before this one failed")?;
-                attend(tokens, cache, mixed, lost.as_deref_mut(), scratch);
-                // After the last part nobody receives it.
-                let _ = next.send(cache);
-                Ok(())
-            })?;
-            scratch.stats.dense += dense;
-            scratch.stats.dense_flops +=
-                2 * (tokens.len() * self.shape.layers * self.shape.layer_weights()) as u64;
-            Ok(states)
-        };
-        let read_rest = |scratch: &mut Scratch| {
-            let mut done = Vec::new();
-            while let Some((index, part)) = next() {
-                done.push((index, read(part, scratch)));
-            }
-            done
-        };
-        let done: BTreeMap<usize, Result<Tensor>> = if rows <= part_rows || self.threads() == 1 {
-            read_rest(&mut memory.scratch).into_iter().collect()
-        } else {
-            let threads = rayon::broadcast(|_| {
-                let mut scratch = Scratch::default();
-                (read_rest(&mut scratch), scratch.stats)
-            });
-            let (done, stats): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
-            memory.scratch.stats.add(&stats);
-            done.into_iter().flatten().collect()
-        };
-        drop(queue);
-        let states = done.into_values().collect::<Result<Vec<_>>>()?;
-        memory.seen += rows;
-        if let (Some(all), Some(lost)) = (&mut memory.lost, lost) {
-            let share = 1.0 / (self.shape.layers * self.shape.heads.heads) as f32;
-            all.extend(lost.iter().map(|lost| lost * share));
-        }
-        joined(states)
-    }
-
     /// Takes rows through all layers and the last norm: (rows, hidden). `attention(layer, rows, mixed)` computes their
     /// attention in a layer. Also returns the time that products with weights took.
-    fn through_layers(
+    pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
@@ -397,7 +327,7 @@ impl LanguageModel {
             let (rows, width) = queries.dims2()?;
             if index + 1 == self.layers.len() {
                 // Norms of keys do not depend on what follows.
-                x = x.to_dtype(compute_type(&self.device, self.dtype, false))?;
+                x = x.to_dtype(self.compute_type(false))?;
             }
             let mut mixed = vec![0.0; rows * width];
             let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
@@ -432,11 +362,10 @@ impl LanguageModel {
     ) -> Result<Vec<K>> {
         let (rows, _) = states[0].dims2()?;
         let vocab = self.shape.vocab;
-        // A GPU computes whole rows, 16 MiB of them.
         let (most, columns) = if self.device.is_cpu() {
             (rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS), LOGIT_COLUMNS)
         } else {
-            ((LOGIT_ROWS * LOGIT_COLUMNS * 16 / vocab).clamp(1, LOGIT_ROWS), vocab)
+            ((LOGITS_ON_GPU / vocab).clamp(1, LOGIT_ROWS), vocab)
         };
         let starts: Vec<usize> = (0..rows).step_by(most).collect();
         let threads = (self.threads() / starts.len().max(1)).max(1);
@@ -491,35 +420,17 @@ fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 }
 
 /// Rows on their way through the layers.
-struct Rows<'a> {
+pub(super) struct Rows<'a> {
     /// Their embeddings: (rows, hidden)
-    x: Tensor,
+    pub x: Tensor,
     /// The first of them in `angles`.
-    first: usize,
-    angles: &'a [Angles],
-    compute_f64: bool,
-}
-
-/// The part of a read that a thread takes through the layers at once.
-struct Part<'a> {
-    tokens: &'a [u32],
-    /// The first of them in the read.
-    first: usize,
-    /// As of [`attend`].
-    lost: Option<&'a mut [f32]>,
-    /// The layers' caches, each as soon as the part before has read into it.
-    caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
-    /// Takes them to the next part.
-    next: Sender<&'a mut LayerCache>,
+    pub first: usize,
+    pub angles: &'a [Angles],
+    pub compute_f64: bool,
 }
 
 /// L2 norms of keys (rows, kv_heads * head_dim), row after row.
 fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
     let keys = keys.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<f64>()?;
     Ok(keys.chunks_exact(head_dim).map(|key| key.iter().map(|x| x * x).sum::<f64>().sqrt()).collect())
-}
-
-/// Parts of a text as one tensor: (rows, hidden)
-fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
-    Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
 }

@@ -196,7 +196,7 @@ impl Weights {
             Ok(Weight::Host(Arc::new(match stored {
                 Stored::Gguf(stored, heads) if dtype == DType::F32 && Blocks::unpacks(*stored) => {
                     let bytes = bytes_in_order(bytes, out, *heads)?;
-                    Matrix::of_blocks((out, input), Blocks::new(*stored, bytes).context("no blocks")?)
+                    Matrix::of_blocks((out, input), Blocks::new(*stored, bytes).expect("`unpacks` says so"))
                 }
                 _ => Matrix::new(&tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?)?,
             })))

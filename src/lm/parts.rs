@@ -1,0 +1,108 @@
+//! A read by threads, which take parts of the tokens through all layers, one behind the other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use candle_core::Tensor;
+
+use super::attention::{Scratch, attend};
+use super::layers::Products;
+use super::memory::{BLOCK, LayerCache, Memory};
+use super::transformer::{LanguageModel, Rows, SEGMENT};
+
+/// The part of a read that a thread takes through the layers at once.
+struct Part<'a> {
+    tokens: &'a [u32],
+    /// The first of them in the read.
+    first: usize,
+    /// As of [`attend`].
+    lost: Option<&'a mut [f32]>,
+    /// The layers' caches, each as soon as the part before has read into it.
+    caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
+    /// Takes them to the next part.
+    next: Sender<&'a mut LayerCache>,
+}
+
+impl LanguageModel {
+    /// Threads take parts of the tokens through all layers. At every layer a part needs the cache as the part before it left
+    /// it, and hands it on before it computes the rest of the layer: all threads are busy, in neighbouring layers.
+    pub(super) fn read_parts(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
+        let rows = tokens.len();
+        let compute_f64 = memory.compute_f64;
+        let compute = self.compute_type(compute_f64);
+        let part_rows = rows.div_ceil(self.threads()).next_multiple_of(BLOCK).min(SEGMENT);
+        let products = Products::Many { threads: (self.threads() / rows.div_ceil(part_rows)).max(1) };
+        let positions = memory.seen..memory.seen + rows;
+        let angles = self.ropes.iter().map(|rope| {
+            rope.frequencies(memory.is_long).angles(positions.clone().map(|position| position as f64))
+        });
+        let angles: Vec<_> = angles.collect();
+
+        let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
+        let mut lost_of_parts = lost.as_deref_mut().map(|lost| lost.chunks_mut(part_rows));
+        let mut caches: Box<dyn Iterator<Item = &mut LayerCache> + Send> = Box::new(memory.layers.iter_mut());
+        let parts = tokens.chunks(part_rows).enumerate().map(|(index, tokens)| {
+            let (next, received) = mpsc::channel();
+            Part {
+                tokens,
+                first: index * part_rows,
+                lost: lost_of_parts.as_mut().and_then(Iterator::next),
+                caches: mem::replace(&mut caches, Box::new(received.into_iter())),
+                next,
+            }
+        });
+        let queue = Mutex::new(parts.enumerate().collect::<VecDeque<_>>());
+        drop(caches);
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let read = |part: Part<'_>, scratch: &mut Scratch| -> Result<Tensor> {
+            let Part { tokens, first, mut lost, mut caches, next } = part;
+            let x = self.embed(tokens, compute)?; // (rows, hidden)
+            let rows = Rows { x, first, angles: &angles, compute_f64 };
+            let (states, dense) = self.through_layers(rows, products, |_, tokens, mixed| {
+                let cache = caches.next().context("the part of the text before this one failed")?;
+                attend(tokens, cache, mixed, lost.as_deref_mut(), scratch);
+                // After the last part nobody receives it.
+                let _ = next.send(cache);
+                Ok(())
+            })?;
+            scratch.stats.dense += dense;
+            scratch.stats.dense_flops +=
+                2 * (tokens.len() * self.shape().layers * self.shape().layer_weights()) as u64;
+            Ok(states)
+        };
+        let read_rest = |scratch: &mut Scratch| {
+            let mut done = Vec::new();
+            while let Some((index, part)) = next() {
+                done.push((index, read(part, scratch)));
+            }
+            done
+        };
+        let done: BTreeMap<usize, Result<Tensor>> = if rows <= part_rows || self.threads() == 1 {
+            read_rest(&mut memory.scratch).into_iter().collect()
+        } else {
+            let threads = rayon::broadcast(|_| {
+                let mut scratch = Scratch::default();
+                (read_rest(&mut scratch), scratch.stats)
+            });
+            let (done, stats): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
+            memory.scratch.stats.add(&stats);
+            done.into_iter().flatten().collect()
+        };
+        drop(queue);
+        let states = done.into_values().collect::<Result<Vec<_>>>()?;
+        memory.seen += rows;
+        if let (Some(all), Some(lost)) = (&mut memory.lost, lost) {
+            let share = 1.0 / (self.shape().layers * self.shape().heads.heads) as f32;
+            all.extend(lost.iter().map(|lost| lost * share));
+        }
+        joined(states)
+    }
+}
+
+/// Parts of a text as one tensor: (rows, hidden)
+fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
+    Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
+}
