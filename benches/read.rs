@@ -3,7 +3,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tova_bench::eviction::{CacheEntries, Heads, Normaliser, presets};
+use tova_bench::eviction::formula::Pool;
+use tova_bench::eviction::{
+    Amount, CacheEntries, Heads, NewEntries, Normaliser, Policy, Scope, Score, Vectors, presets,
+};
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelShape, WeightType, tiny_shape};
 
 const TOKENS: usize = 2048;
@@ -42,24 +45,47 @@ fn read(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Of formulas that look at neither keys nor values.
+struct NoVectors;
+
+impl Vectors for NoVectors {
+    fn output_shift(&self, _: usize, _: &[f32], _: f32, _: &mut [f32]) {}
+
+    fn key_similarity(&self, _: usize, _: &[f32], _: &mut [f32]) {}
+}
+
 fn scan(criterion: &mut Criterion) {
     let heads = Heads { heads: 8, kv_heads: 8 };
     let mut group = criterion.benchmark_group("scan of 128 rows, 8 heads, 512 entries");
     group.throughput(Throughput::Elements(128)).sample_size(30);
-    for name in ["window", "tova", "h2o"] {
-        let policy = presets::by_name(name).expect("a preset").at(512).expect("512 entries are enough");
+    let formula = |score: &str| Policy {
+        score: Score::new(score, Pool::Mean).expect("a formula"),
+        scope: Scope::Layer,
+        keep_first: Amount::Tokens(0),
+        keep_recent: Amount::Tokens(0),
+    };
+    let written = [
+        "ema(attention, 0.95)",
+        "0.7 * attention + 0.3 * ema(attention, 0.9)",
+        "exp(attention) / (1 + attention)",
+    ];
+    let named = ["window", "tova", "h2o"].map(|name| (name, presets::by_name(name).expect("a preset")));
+    for (name, policy) in named.into_iter().chain(written.map(|score| (score, formula(score)))) {
+        let policy = policy.at(512).expect("512 entries are enough");
+        let vectors = vec![0.0; 8 * 128 * 64];
+        let new = NewEntries { keys: &vectors, values: &vectors, dim: 64, norms: None };
         group.bench_function(name, |bencher| {
             let mut entries = CacheEntries::bounded(heads, policy, 0);
             let mut normaliser = Normaliser { max: vec![0.0; 8 * 128], sum: vec![0.0; 8 * 128] };
             let mut logits = Vec::new();
             bencher.iter(|| {
-                let mut block = entries.begin(128, |_, _| 1.0);
+                let mut block = entries.begin(128, &new);
                 logits.resize(8 * 128 * block.stride(), 0.0);
                 for (i, x) in logits.iter_mut().enumerate() {
                     *x = (i % 251) as f32 * 0.03;
                 }
                 for row in 0..128 {
-                    block.step(row, &mut logits, &mut normaliser, None);
+                    block.step(row, &mut logits, &mut normaliser, &NoVectors, None);
                 }
                 black_box(block.finish());
             });

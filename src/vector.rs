@@ -217,6 +217,35 @@ pub fn add_scaled_simd<S: Simd>(s: S, onto: &mut [f32], row: &[f32], scale: f32)
     }
 }
 
+/// The dot product.
+#[pulp::with_simd(dot = ARCH)]
+#[inline(always)]
+pub fn dot_simd<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
+    let (a, a_rest) = S::as_simd_f32s(a);
+    let (b, b_rest) = S::as_simd_f32s(b);
+    let mut sum = s.splat_f32s(0.0);
+    for (a, b) in a.iter().zip(b) {
+        sum = s.mul_add_f32s(*a, *b, sum);
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    s.reduce_sum_f32s(sum) + rest
+}
+
+/// The sum of `(a[j] - b[j])^2`.
+#[pulp::with_simd(squared_distance = ARCH)]
+#[inline(always)]
+pub fn squared_distance_simd<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
+    let (a, a_rest) = S::as_simd_f32s(a);
+    let (b, b_rest) = S::as_simd_f32s(b);
+    let mut sum = s.splat_f32s(0.0);
+    for (a, b) in a.iter().zip(b) {
+        let difference = s.sub_f32s(*a, *b);
+        sum = s.mul_add_f32s(difference, difference, sum);
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| (a - b) * (a - b)).sum();
+    s.reduce_sum_f32s(sum) + rest
+}
+
 /// The smallest of `values[j] - mask[j]`.
 #[pulp::with_simd(smallest = ARCH)]
 #[inline(always)]

@@ -15,7 +15,7 @@ const MODULES: [(&str, &[&str]); 17] = [
     ("yaml", &["bounded_read", "format"]),
     ("vector", &[]),
     ("columns", &[]),
-    ("eviction", &["vector"]),
+    ("eviction", &["vector", "format"]),
     ("metric", &["format"]),
     ("ledger", &["columns", "bounded_read", "format"]),
     ("lm", &["eviction", "vector", "bounded_read", "format"]),

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::output::print;
 use super::sweep_args::BUILT_IN;
+use crate::eviction::formula::{FUNCTIONS, WORDS};
 use crate::eviction::{SCORES, presets::PRESETS};
 use crate::sweep::json_schema;
 
@@ -50,7 +51,7 @@ fn policies() -> String {
         let name = format!("{}[+I]", preset.name);
         text += &format!(
             "  {name:<16} {}\n{:18} {}\n{:18} {}\n",
-            preset.summary, "", preset.policy, "", preset.source
+            preset.summary, "", preset.policy(), "", preset.source
         );
     }
     text + "\nA sweep can define more:\n  define:\n    \
@@ -58,9 +59,21 @@ fn policies() -> String {
 }
 
 fn scores() -> String {
-    let mut text = String::from("A policy is {score, scope: layer | head, keep_first, keep_recent}. Scores:\n\n");
+    let mut text = String::from(
+        "A policy is {score, scope: layer | head, keep_first, keep_recent, pool: mean | max}. A score is one of these names\n\n",
+    );
     for score in SCORES {
-        text += &format!("  {:<22} {}\n", score.name, score.meaning);
+        text += &format!("  {:<22} {:<16} {}\n", score.name, score.value.formula(), score.meaning);
+    }
+    text += "\nor a formula, such as 0.7 * attention + 0.3 * ema(attention, 0.9). The entry with the lowest value is evicted, the\n\
+             oldest of equal ones. Formulas have numbers, + - * /, < <= > >= == != (1 or 0), parentheses, words and functions. A\n\
+             formula is computed for every query head, and then pooled over the heads of the decision.\n\n";
+    for word in WORDS {
+        text += &format!("  {:<22} {}\n", word.name, word.meaning);
+    }
+    text += "\n";
+    for function in FUNCTIONS {
+        text += &format!("  {}{}\n", function.name, function.meaning);
     }
     text
 }

@@ -1,5 +1,9 @@
 //! The plain definition that the scan is tested against: one token at a time, entries deleted, in f64.
 
+use std::cell::Cell;
+
+use super::formula::canonical::{Expr, Pool};
+use super::formula::words::{Function, Word};
 use super::scan::Eviction;
 use super::scoring::Score;
 use super::settings::Scope;
@@ -21,11 +25,171 @@ struct Entry {
     received: f64,
 }
 
+/// What a formula may ask about the past of a group: (steps)
+pub(super) struct Past<'a> {
+    case: &'a Case,
+    group: usize,
+    steps: Vec<Seen>,
+    draw: &'a dyn Fn(usize, usize) -> f64,
+    /// Whether a comparison was closer than f32 can tell.
+    close: Cell<bool>,
+}
+
+struct Seen {
+    /// Positions in the cache, ascending.
+    living: Vec<usize>,
+    /// Those that are not protected.
+    unprotected: Vec<usize>,
+    /// (heads of the group)(living)
+    attention: Vec<Vec<f64>>,
+}
+
+impl Past<'_> {
+    /// The value of an entry for a head of the group, at a step.
+    fn value(&self, expr: &Expr, head: usize, entry: usize, step: usize) -> f64 {
+        let Case { heads, policy, .. } = *self.case;
+        let seen = &self.steps[step];
+        let members = heads.of_group(policy.scope, self.group);
+        let own = members.start + head;
+        let kv_head = own / heads.per_kv_head();
+        let at = |argument: &Expr, step: usize| self.value(argument, head, entry, step);
+        let all = |argument: &Expr, entries: &[usize]| -> Vec<f64> {
+            entries.iter().map(|other| self.value(argument, head, *other, step)).collect()
+        };
+        let word = |word: Word| {
+            let column = seen.living.iter().position(|living| *living == entry).unwrap();
+            let norm = |vector: &[f32]| vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+            let value = self.case.value(kv_head, entry);
+            match word {
+                Word::Attention => seen.attention[head][column],
+                Word::Logit => f64::from(self.case.logit(own, step, entry)),
+                Word::Age => (step - entry) as f64,
+                Word::Position => entry as f64,
+                Word::KeyNorm => norm(self.case.key(kv_head, entry)),
+                Word::ValueNorm => value.iter().map(|x| f64::from(x.abs())).sum(),
+                Word::ValueNorm2 => norm(value),
+                Word::OutputShift => {
+                    let output = |d: usize| -> f64 {
+                        let values = seen.living.iter().zip(&seen.attention[head]);
+                        values.map(|(other, a)| a * f64::from(self.case.value(kv_head, *other)[d])).sum()
+                    };
+                    (0..value.len()).map(|d| (output(d) - f64::from(value[d])).powi(2)).sum::<f64>().sqrt()
+                }
+                Word::KeySimilarity => {
+                    let key = |entry: usize, d: usize| {
+                        let key = self.case.key(kv_head, entry);
+                        f64::from(key[d]) / norm(key)
+                    };
+                    let mean: Vec<f64> =
+                        (0..value.len()).map(|d| seen.living.iter().map(|other| key(*other, d)).sum()).collect();
+                    let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
+                    mean.iter().enumerate().map(|(d, mean)| key(entry, d) * mean).sum::<f64>() / length
+                }
+                Word::Random => (self.draw)(self.group, entry),
+                Word::Gumbel => self.case.gumbel(own, step, entry),
+                Word::Size => policy.size as f64,
+            }
+        };
+        let truth = |truth: bool| f64::from(u8::from(truth));
+        let compare = |a: &Expr, b: &Expr| {
+            let (a, b) = (at(a, step), at(b, step));
+            self.note(a, b);
+            (a, b)
+        };
+        match expr {
+            Expr::Number(number) => *number,
+            Expr::Word(known) => word(*known),
+            Expr::Call(function, arguments) => {
+                let [x, ..] = arguments.as_slice() else { unreachable!() };
+                let steps =
+                    |last: usize| (entry.max((step + 1).saturating_sub(last))..=step).map(|step| at(x, step));
+                let last = || (at(&arguments[1], step).ceil() as usize).max(1);
+                let n = (step - entry + 1) as f64;
+                match function {
+                    Function::Add => arguments.iter().map(|argument| at(argument, step)).sum(),
+                    Function::Multiply => arguments.iter().map(|argument| at(argument, step)).product(),
+                    Function::Divide => at(x, step) / at(&arguments[1], step),
+                    Function::Less => {
+                        let (a, b) = compare(x, &arguments[1]);
+                        truth(a < b)
+                    }
+                    Function::AtMost => {
+                        let (a, b) = compare(x, &arguments[1]);
+                        truth(a <= b)
+                    }
+                    Function::Equal => {
+                        let (a, b) = compare(x, &arguments[1]);
+                        truth(a == b)
+                    }
+                    Function::Unequal => {
+                        let (a, b) = compare(x, &arguments[1]);
+                        truth(a != b)
+                    }
+                    Function::If => {
+                        let chosen = if at(x, step) == 0.0 { &arguments[2] } else { &arguments[1] };
+                        at(chosen, step)
+                    }
+                    Function::Min => at(x, step).min(at(&arguments[1], step)),
+                    Function::Max => at(x, step).max(at(&arguments[1], step)),
+                    Function::Abs => at(x, step).abs(),
+                    Function::Log => at(x, step).ln(),
+                    Function::Exp => at(x, step).exp(),
+                    Function::Sqrt => at(x, step).sqrt(),
+                    Function::Sum => steps(usize::MAX).sum(),
+                    Function::Mean => steps(usize::MAX).sum::<f64>() / n,
+                    Function::Std => {
+                        let mean = steps(usize::MAX).sum::<f64>() / n;
+                        (steps(usize::MAX).map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt()
+                    }
+                    Function::Ema => steps(usize::MAX).fold(0.0, |sum, x| at(&arguments[1], step) * sum + x),
+                    Function::Peak if arguments.len() == 1 => steps(usize::MAX).fold(f64::MIN, f64::max),
+                    Function::Peak => steps(last()).fold(f64::MIN, f64::max),
+                    Function::Window => steps(last()).sum(),
+                    Function::Count => steps(usize::MAX).filter(|x| *x != 0.0).count() as f64,
+                    Function::Rank => {
+                        let own = at(x, step);
+                        let lower = seen.unprotected.iter().filter(|other| {
+                            let value = self.value(x, head, **other, step);
+                            self.note(value, own);
+                            value < own || value == own && **other < entry
+                        });
+                        lower.count() as f64
+                    }
+                    Function::Softmax => {
+                        at(x, step).exp() / all(x, &seen.living).iter().map(|x| x.exp()).sum::<f64>()
+                    }
+                    Function::Share => at(x, step) / all(x, &seen.living).iter().sum::<f64>(),
+                    Function::Pooled | Function::PooledMean => self.pooled(x, Pool::Mean, entry, step),
+                    Function::PooledMax => self.pooled(x, Pool::Max, entry, step),
+                }
+            }
+        }
+    }
+
+    /// The value of an entry over all heads of the group.
+    fn pooled(&self, expr: &Expr, pool: Pool, entry: usize, step: usize) -> f64 {
+        let heads = self.steps[step].attention.len();
+        let values = (0..heads).map(|head| self.value(expr, head, entry, step));
+        match pool {
+            Pool::Mean => values.sum::<f64>() / heads as f64,
+            Pool::Max => values.fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    fn note(&self, a: f64, b: f64) {
+        if a != b && (a - b).abs() <= 1e-5 * a.abs().max(b.abs()).max(1e-3) {
+            self.close.set(true);
+        }
+    }
+}
+
 /// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict.
 pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
     let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
+    let past = |group| Past { case, group, steps: Vec::new(), draw: &draw, close: Cell::new(false) };
+    let mut past: Vec<_> = (0..groups).map(past).collect();
     let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
     for t in 0..tokens {
         let mut rows = vec![vec![0.0; tokens]; heads.heads];
@@ -54,6 +218,17 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
             for (entry, mean) in cache.iter_mut().zip(&mean) {
                 entry.received += mean;
             }
+            let living: Vec<usize> = cache.iter().map(|entry| entry.position).collect();
+            let protected =
+                |i: usize| cache[i].position < policy.keep_first || i + policy.keep_recent >= cache.len();
+            past[group].steps.push(Seen {
+                unprotected: (0..cache.len()).filter(|i| !protected(*i)).map(|i| living[i]).collect(),
+                attention: rows[members.clone()]
+                    .iter()
+                    .map(|row| living.iter().map(|at| row[*at]).collect())
+                    .collect(),
+                living,
+            });
             if cache.len() <= policy.size {
                 continue;
             }
@@ -66,9 +241,12 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
                 (Score::KeyNorm, Scope::Head) => -norm(group, i),
                 (Score::KeyNorm, Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),
                 (Score::Random, _) => draw(group, cache[i].position),
+                (Score::Formula(_), _) => {
+                    let (expr, pool) = case.formula.as_ref().unwrap();
+                    let score = past[group].pooled(expr, *pool, cache[i].position, t);
+                    if score.is_nan() { f64::INFINITY } else { score.max(f64::from(f32::MIN)) }
+                }
             };
-            let protected =
-                |i: usize| cache[i].position < policy.keep_first || i + policy.keep_recent >= cache.len();
             let candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();
             let mut victim = candidates[0];
             for &i in &candidates {
@@ -78,7 +256,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
             }
             let close = |i: usize| {
                 let (a, b) = (score(i), score(victim));
-                a != b && (a - b).abs() <= 1e-5 * b.abs()
+                a != b && (a - b).abs() <= case.precision * b.abs().max(case.smallest)
             };
             answer.ambiguous |= policy.score != Score::Recency && candidates.iter().any(|&i| close(i));
             let victim = cache.remove(victim).position as u32;
@@ -86,6 +264,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
         }
         answer.attention.push(rows);
     }
+    answer.ambiguous |= past.iter().any(|past| past.close.get());
     answer.survivors = caches.iter().map(|cache| cache.iter().map(|e| e.position as u32).collect()).collect();
     answer
 }

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
+use super::formula::Scorer;
 use super::policy::SizedPolicy;
-use super::scan::BlockScan;
+use super::scan::{BlockScan, NewEntries};
 use super::scoring::Score;
 use super::settings::Scope;
 
@@ -62,6 +63,8 @@ pub struct CacheEntries {
     pub(super) heads: Heads,
     pub(super) groups: Vec<HeadGroup>,
     pub(super) received: Vec<Received>,
+    /// Computes the policy's score, if that is a formula.
+    pub(super) scorer: Option<Scorer>,
     /// Tokens that a query of this layer sees, itself included, if the model limits that.
     pub(super) window: Option<usize>,
     /// Entries outside the window stay, masked: forks may need them.
@@ -69,7 +72,7 @@ pub struct CacheEntries {
     /// Beyond this many entries one is evicted per token: the policy's size, or no limit while a prompt is read in
     /// one shot.
     pub limit: usize,
-    /// The newest row's attention, (groups)(entries): what a prompt read in one shot is cut by.
+    /// The newest row's attention, or its scores under a formula, (groups)(entries): what a prompt read in one shot is cut by.
     pub(super) newest: Vec<Vec<f32>>,
     /// Tokens read so far.
     pub seen: usize,
@@ -90,6 +93,7 @@ impl CacheEntries {
             heads,
             groups: vec![HeadGroup::default()],
             received: scopes.iter().map(received).collect(),
+            scorer: None,
             window: None,
             keeps_all: false,
             limit: usize::MAX,
@@ -133,7 +137,8 @@ impl CacheEntries {
     /// A cache that evicts nothing until [`cut`](Self::cut): for a prompt that is read in one shot.
     pub fn one_shot(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let bounded = CacheEntries::bounded(heads, policy, salt);
-        let newest = if policy.score == Score::LastAttention { bounded.groups.len() } else { 0 };
+        let ranks_by_newest = matches!(policy.score, Score::LastAttention | Score::Formula(_));
+        let newest = if ranks_by_newest { bounded.groups.len() } else { 0 };
         CacheEntries { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
     }
 
@@ -188,17 +193,20 @@ impl CacheEntries {
                 keep(&mut group.priority, kept);
             }
         }
+        if let Some(scorer) = &mut self.scorer {
+            scorer.keep(kept);
+        }
     }
 
     /// A cache that continues after the first `len` tokens of this unbounded one, bounded by `policy` if there is one, with a
     /// `salt` of its own. `None` if `len` tokens exceed the policy's size, if its score needs sums that were not saved at
-    /// `len`, if it needs key norms, which an unbounded read does not compute (see [`Score::compares_norms`]), or if the
-    /// layer's window has passed entries that it needs.
+    /// `len`, if it needs what an unbounded read does not compute (see [`Score::shares_prefix`]), or if the layer's window has
+    /// passed entries that it needs.
     pub fn fork(&self, len: usize, policy: Option<SizedPolicy>, salt: u64) -> Option<CacheEntries> {
         let too_large = policy.is_some_and(|policy| len > policy.size);
-        let norms_missing = len > 0 && policy.is_some_and(|policy| policy.score.compares_norms());
+        let needs_more = len > 0 && policy.is_some_and(|policy| !policy.score.shares_prefix());
         let columns = self.columns_at(len)?;
-        if self.policy.is_some() || too_large || norms_missing {
+        if self.policy.is_some() || too_large || needs_more {
             return None;
         }
         let received = match policy {
@@ -219,6 +227,10 @@ impl CacheEntries {
             policy,
             groups: vec![HeadGroup::default(); groups],
             received,
+            scorer: policy.and_then(|policy| match policy.score {
+                Score::Formula(formula) => Some(Scorer::new(formula, policy.size, self.heads, policy.scope, salt)),
+                _ => None,
+            }),
             window: self.window,
             limit: policy.map_or(usize::MAX, |policy| policy.size),
             seen: len,
@@ -260,17 +272,17 @@ impl CacheEntries {
         if self.groups.len() == 1 { 0 } else { kv_head }
     }
 
-    /// Starts a block of `rows` tokens; `norm(kv_head, row)` is the L2 norm of a new key before rotation.
-    pub fn begin(&mut self, rows: usize, norm: impl Fn(usize, usize) -> f64) -> BlockScan<'_> {
+    /// Starts a block of `rows` tokens.
+    pub fn begin(&mut self, rows: usize, new: &NewEntries<'_>) -> BlockScan<'_> {
         if self.fork_points.contains(&self.seen) {
             self.saved.push((self.seen, self.received.clone()));
         }
-        BlockScan::new(self, rows, norm)
+        BlockScan::new(self, rows, new)
     }
 }
 
 /// Keeps the elements at the ascending indices `kept`.
-fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
+pub(super) fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
     for (to, &from) in kept.iter().enumerate() {
         values[to] = values[from as usize];
     }

@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod definition;
 mod entries;
+pub mod formula;
 mod policy;
 pub mod presets;
 mod scan;
@@ -17,6 +18,6 @@ mod tests;
 
 pub use entries::{CacheEntries, Heads};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
-pub use scan::{BlockScan, Eviction, Normaliser};
+pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors};
 pub use scoring::{SCORES, Score};
 pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};

@@ -3,6 +3,7 @@
 //! Each row names its paper, and where the code it agrees with deviates from other code of the same name. `full`
 //! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
+use super::formula::Pool;
 use super::policy::{Amount, Policy};
 use super::scoring::Score;
 use super::settings::Scope;
@@ -12,70 +13,163 @@ use super::settings::Scope;
 pub struct Preset {
     /// The name; `+I` after it protects the first I tokens.
     pub name: &'static str,
-    pub policy: Policy,
+    /// A formula, pooled by the mean.
+    pub score: &'static str,
+    pub scope: Scope,
+    pub keep_first: Amount,
+    pub keep_recent: Amount,
     /// What leaves, in one line.
     pub summary: &'static str,
-    /// Paper and code that define it.
+    /// Paper and code that define it, and where this deviates.
     pub source: &'static str,
+}
+
+impl Preset {
+    pub fn policy(&self) -> Policy {
+        let score = Score::new(self.score, Pool::Mean).expect("a test reads all of them");
+        let Preset { scope, keep_first, keep_recent, .. } = *self;
+        Policy { score, scope, keep_first, keep_recent }
+    }
 }
 
 const fn preset(
     name: &'static str,
-    (score, scope, keep_recent): (Score, Scope, Amount),
+    score: &'static str,
+    (scope, keep_recent): (Scope, Amount),
     summary: &'static str,
     source: &'static str,
 ) -> Preset {
-    let policy = Policy { score, scope, keep_first: Amount::Tokens(0), keep_recent };
-    Preset { name, policy, summary, source }
+    Preset { name, score, scope, keep_first: Amount::Tokens(0), keep_recent, summary, source }
 }
 
 /// The table of presets.
 pub const PRESETS: &[Preset] = &[
     preset(
         "window",
-        (Score::Recency, Scope::Layer, Amount::Tokens(0)),
+        "position",
+        (Scope::Layer, Amount::Tokens(0)),
         "the oldest leaves; +I keeps the first I tokens for ever (StreamingLLM's sinks)",
         "arXiv 2401.06104 s. 3; arXiv 2309.17453, mit-han-lab/streaming-llm (which re-rotates keys: positions: slot)",
     ),
     preset(
         "tova",
-        (Score::LastAttention, Scope::Layer, Amount::Tokens(0)),
+        "attention",
+        (Scope::Layer, Amount::Tokens(0)),
         "the entry the newest query attends to least leaves, one for all heads; it may be the newest itself",
         "arXiv 2401.06104 s. 4, schwartz-lab-NLP/TOVA (NVIDIA/kvpress protects the newest: keep_recent: 1)",
     ),
     preset(
         "tova-head",
-        (Score::LastAttention, Scope::Head, Amount::Tokens(0)),
+        "attention",
+        (Scope::Head, Amount::Tokens(0)),
         "TOVA with one decision per key-value head",
         "arXiv 2401.06104 Table 3",
     ),
     preset(
         "h2o",
-        (Score::AccumulatedAttention, Scope::Head, Amount::Percent(50)),
+        "sum(attention)",
+        (Scope::Head, Amount::Percent(50)),
         "the newest half stays; of the older, the one that received least attention leaves, per key-value head",
         "arXiv 2306.14048, FMInference/H2O `utils_real_drop` with half of the cache recent, as arXiv 2401.06104 s. 5 runs it",
     ),
     preset(
         "h2o-layer",
-        (Score::AccumulatedAttention, Scope::Layer, Amount::Percent(50)),
+        "sum(attention)",
+        (Scope::Layer, Amount::Percent(50)),
         "H2O with one decision per layer",
         "arXiv 2401.06104 Table 3",
     ),
     preset(
+        "a2sf",
+        "ema(attention, 0.95)",
+        (Scope::Head, Amount::Tokens(16)),
+        "H2O that forgets: earlier attention counts 5 % less with every token",
+        "Dirac-Notation/A2SF `utils_real_drop/policies` (0.95 of its README)",
+    ),
+    preset(
+        "roco",
+        "if(rank(std(pooled(attention))) < 0.7 * size, mean(pooled(attention)), 1e9)",
+        (Scope::Head, Amount::Tokens(10)),
+        "of the 70 % whose attention varies least, the one with the least mean attention leaves",
+        "DRSY/EasyKV `easykv/easykv.py` (which also keeps a prompt whole)",
+    ),
+    preset(
+        "scissorhands",
+        "window(attention >= 1 / (age + position + 1), 400)",
+        (Scope::Head, Amount::Tokens(10)),
+        "the entry that was attended to more than the average of the text in fewest of the last 400 steps leaves",
+        "arXiv 2305.17118 (every token here; there half of the cache at once)",
+    ),
+    Preset {
+        keep_first: Amount::Tokens(20),
+        ..preset(
+            "vatp",
+            "sum(attention) * value_norm",
+            (Scope::Head, Amount::Percent(50)),
+            "H2O times the L1 norm of the value; the first 20 tokens stay",
+            "arXiv 2406.12335, guozhiyu/vatp `utils_hh/modify_llama.py`",
+        )
+    },
+    preset(
+        "caote",
+        "attention / (1 - attention) * output_shift",
+        (Scope::Layer, Amount::Tokens(0)),
+        "the entry whose eviction would have moved the heads' outputs of this step least leaves",
+        "arXiv 2504.14051 with TOVA's attention, for which the formula is exact",
+    ),
+    preset(
+        "caote-h2o",
+        "share(sum(attention)) / (1 - share(sum(attention))) * output_shift",
+        (Scope::Layer, Amount::Tokens(0)),
+        "the same with H2O's accumulated attention, made to sum to 1",
+        "arXiv 2504.14051",
+    ),
+    preset(
+        "keyformer",
+        "sum(softmax((logit + gumbel) / (1 + 0.01 * (age + position))))",
+        (Scope::Head, Amount::Percent(30)),
+        "accumulated attention with Gumbel noise, at a temperature that rises by 0.01 a step",
+        "arXiv 2403.09054, d-matrix-ai/keyformer-llm `models/mpt-keyformer-lib/attention.py`",
+    ),
+    preset(
+        "morphkv-sum",
+        "window(attention, size / 20)",
+        (Scope::Head, Amount::Percent(5)),
+        "the entry with the least attention from the last 5 % of the cache's queries leaves (SnapKV while decoding)",
+        "arXiv 2503.00979, ghadiaravi13/MorphKV (which scores the last queries again after evictions)",
+    ),
+    preset(
+        "morphkv-max",
+        "peak(attention, size / 20)",
+        (Scope::Head, Amount::Percent(5)),
+        "the same by the largest of these, not their sum",
+        "as morphkv-sum",
+    ),
+    preset(
+        "keydiff",
+        "-key_similarity",
+        (Scope::Head, Amount::Tokens(0)),
+        "the key most like the mean of the normalised keys leaves, per key-value head",
+        "arXiv 2504.15364, NVIDIA/kvpress `keydiff_press.py` (which cuts the prompt once; here every token)",
+    ),
+    preset(
         "knorm",
-        (Score::KeyNorm, Scope::Head, Amount::Tokens(0)),
+        "-key_norm",
+        (Scope::Head, Amount::Tokens(0)),
         "the key with the largest L2 norm leaves, per key-value head",
         "arXiv 2406.11430, NVIDIA/kvpress `knorm_press.py` (which cuts the prompt once; here every token)",
     ),
     preset(
         "knorm-layer",
-        (Score::KeyNorm, Scope::Layer, Amount::Tokens(0)),
+        "-key_norm",
+        (Scope::Layer, Amount::Tokens(0)),
         "knorm with one decision per layer, over the mean norm of its key-value heads",
         "as knorm",
     ),
     preset(
         "random",
-        (Score::Random, Scope::Layer, Amount::Tokens(0)),
+        "random",
+        (Scope::Layer, Amount::Tokens(0)),
         "a uniform sample of everything read survives; the floor every policy must beat",
         "NVIDIA/kvpress `random_press.py` (which draws afresh at every cut)",
     ),
@@ -83,9 +177,11 @@ pub const PRESETS: &[Preset] = &[
 
 /// The policy a preset's name stands for: `tova`, `window+4`, ...
 pub fn by_name(name: &str) -> Option<Policy> {
-    let (base, keep_first) = split_keep_first(name).unwrap_or((name, 0));
-    let preset = PRESETS.iter().find(|preset| preset.name == base)?;
-    Some(Policy { keep_first: Amount::Tokens(keep_first), ..preset.policy })
+    let find = |base: &str| PRESETS.iter().find(|preset| preset.name == base).map(Preset::policy);
+    match split_keep_first(name) {
+        Some((base, keep_first)) => Some(Policy { keep_first: Amount::Tokens(keep_first), ..find(base)? }),
+        None => find(name),
+    }
 }
 
 /// A name without the `+I` at its end, and I.
@@ -109,6 +205,16 @@ mod tests {
         for wrong in ["", "windw", "window+", "window+-4", "window+04", "full", "TOVA", "tova+4+4"] {
             assert!(by_name(wrong).is_none(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn presets_are_policies() {
+        for preset in PRESETS {
+            assert!(preset.policy().at(64).is_ok(), "{}", preset.name);
+        }
+        let (vatp, with_sinks) = (by_name("vatp").unwrap(), by_name("vatp+4").unwrap());
+        assert_eq!((vatp.keep_first, with_sinks.keep_first), (Amount::Tokens(20), Amount::Tokens(4)));
+        assert_eq!(by_name("tova").unwrap().score, Score::LastAttention);
     }
 
     #[test]

@@ -7,7 +7,11 @@
 //! at a time (arXiv 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the
 //! end of its block.
 
+use std::ops::Range;
+
 use super::entries::{CacheEntries, Heads};
+use super::formula;
+use super::policy::SizedPolicy;
 use super::settings::Scope;
 use crate::vector;
 
@@ -29,6 +33,32 @@ pub struct Normaliser {
     pub sum: Vec<f32>,
 }
 
+/// The tokens that join the cache in a block, for scores that look at keys and values: (rows, kv_heads, dim) each, unrotated.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEntries<'a> {
+    pub keys: &'a [f32],
+    pub values: &'a [f32],
+    pub dim: usize,
+    /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
+    pub norms: Option<&'a [f64]>,
+}
+
+impl NewEntries<'_> {
+    /// One of (rows, kv_heads, dim) vectors.
+    pub(super) fn of<'a>(&self, vectors: &'a [f32], vector: usize) -> &'a [f32] {
+        &vectors[vector * self.dim..][..self.dim]
+    }
+}
+
+/// Keys and values of a block's columns, for scores that look at them.
+pub trait Vectors {
+    /// The L2 distance of each value from a query head's output, which is the sum of `scale * weights` times values.
+    fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]);
+
+    /// The cosine of each key with the mean of the normalised keys whose `mask` is 0.
+    fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]);
+}
+
 /// The scan of one block.
 pub struct BlockScan<'a> {
     entries: &'a mut CacheEntries,
@@ -46,9 +76,11 @@ pub struct BlockScan<'a> {
 }
 
 impl<'a> BlockScan<'a> {
-    pub(super) fn new(entries: &'a mut CacheEntries, rows: usize, norm: impl Fn(usize, usize) -> f64) -> Self {
+    pub(super) fn new(entries: &'a mut CacheEntries, rows: usize, new: &NewEntries<'_>) -> Self {
         let held = entries.len();
         let stride = vector::padded(held + rows);
+        let kv_heads = entries.heads.kv_heads;
+        let norm = |kv_head: usize, row: usize| new.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
         for row in 0..rows {
             let position = (entries.seen + row) as u32;
             for group in 0..entries.groups.len() {
@@ -59,6 +91,9 @@ impl<'a> BlockScan<'a> {
         }
         let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
         sums.for_each(|sums| sums.resize(stride, 0.0));
+        if let Some(scorer) = &mut entries.scorer {
+            scorer.begin(entries.seen, rows, stride, new);
+        }
         let mut mask = vec![f32::NEG_INFINITY; stride];
         // Entries that the layer's window has passed are there only if they are kept for forks.
         let oldest = entries.oldest_after(entries.seen) as u32;
@@ -91,12 +126,13 @@ impl<'a> BlockScan<'a> {
     ///
     /// `logits` (heads, rows, stride) holds the row's scaled logits in its first `held + row + 1` columns and
     /// becomes its unnormalised attention weights, 0 for entries not in the cache; `normaliser` takes max and sum
-    /// of each head.
+    /// of each head. `vectors` are those of the same columns.
     pub fn step(
         &mut self,
         row: usize,
         logits: &mut [f32],
         normaliser: &mut Normaliser,
+        vectors: &dyn Vectors,
         mut log: Option<&mut Vec<Eviction>>,
     ) {
         let (rows, stride) = (self.rows, self.stride());
@@ -112,6 +148,9 @@ impl<'a> BlockScan<'a> {
         for head in 0..heads.heads {
             let group = self.entries.group_of(head / heads.per_kv_head());
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
+            if let Some(scorer) = self.entries.scorer.as_mut().filter(|scorer| scorer.wants_logits()) {
+                scorer.take_logits(head, &weights[..width]);
+            }
             let (max, sum) = vector::softmax_row(&mut weights[..width], &self.masks[group][..width]);
             weights[width..].fill(0.0);
             normaliser.max[head * rows + row] = max;
@@ -123,14 +162,42 @@ impl<'a> BlockScan<'a> {
                 attention.add_to(sums, received.scope, group);
             }
         }
-        if row + 1 == rows && !self.entries.newest.is_empty() {
+        let is_last = row + 1 == rows && !self.entries.newest.is_empty();
+        self.score(&attention, vectors, is_last);
+        if is_last {
             let scope = self.entries.policy.map_or(Scope::Layer, |policy| policy.scope);
             for (group, newest) in self.entries.newest.iter_mut().enumerate() {
                 *newest = vec![0.0; width];
-                attention.add_to(newest, scope, group);
+                match &self.entries.scorer {
+                    Some(scorer) => *newest = scorer.scores(group, 0..column + 1).collect(),
+                    None => attention.add_to(newest, scope, group),
+                }
             }
         }
         self.evict(&attention, &passed, log);
+    }
+
+    /// Computes the formula of the policy, if that has one.
+    fn score(&mut self, attention: &Attention<'_>, vectors: &dyn Vectors, is_last: bool) {
+        let Some(policy) = self.entries.policy else { return };
+        let Some(mut scorer) = self.entries.scorer.take() else { return };
+        let (step, column) = (self.entries.seen + attention.row, self.held + attention.row);
+        let decides = is_last || self.cached > self.entries.limit;
+        let row = formula::Row { attention, vectors, step, column, decides };
+        for (group, mask) in self.masks.iter().enumerate() {
+            let positions = &self.entries.groups[group].positions;
+            let unprotected = self.candidates(policy, group, attention.row);
+            scorer.run(&row, group, &formula::Entries { positions, mask, unprotected });
+        }
+        self.entries.scorer = Some(scorer);
+    }
+
+    /// The columns of a group, evicted ones included, that are not protected.
+    fn candidates(&self, policy: SizedPolicy, group: usize, row: usize) -> Range<usize> {
+        // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
+        // columns.
+        let first = self.entries.first_columns(policy, group);
+        first..(self.held + row + 1).saturating_sub(policy.keep_recent).max(first)
     }
 
     /// Removes the entry that the query of a row is the first not to see. Returns for each group whether it had one: all, or
@@ -177,10 +244,7 @@ impl<'a> BlockScan<'a> {
     /// The column of the entry that the policy evicts from a group.
     fn victim(&mut self, group: usize, attention: &Attention<'_>) -> Option<usize> {
         let policy = self.entries.policy?;
-        // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
-        // columns.
-        let first = self.entries.first_columns(policy, group);
-        let candidates = first..self.held + attention.row + 1 - policy.keep_recent;
+        let candidates = self.candidates(policy, group, attention.row);
         let mask = &self.masks[group][candidates.clone()];
         let lowest = self.entries.lowest(policy, group, &candidates, mask, attention, &mut self.newest);
         // If every score is NaN, the oldest leaves, and the NaN shows in the results.
@@ -199,6 +263,9 @@ impl<'a> BlockScan<'a> {
         });
         let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
         sums.for_each(|sums| sums.truncate(columns));
+        if let Some(scorer) = &mut entries.scorer {
+            scorer.truncate(columns);
+        }
         if let Some(kept) = &kept {
             entries.keep(kept);
         }
@@ -220,12 +287,17 @@ pub(super) struct Attention<'a> {
 }
 
 impl Attention<'_> {
+    /// The weights of a head, and what makes them sum to 1.
+    pub(super) fn of_head(&self, head: usize) -> (&[f32], f32) {
+        let at = head * self.rows + self.row;
+        (&self.logits[at * self.stride..][..self.width], 1.0 / self.sums[at])
+    }
+
     /// Adds a group's attention, summed over its query heads, to `onto` (stride).
     pub(super) fn add_to(&self, onto: &mut [f32], scope: Scope, group: usize) {
         for head in self.heads.of_group(scope, group) {
-            let at = head * self.rows + self.row;
-            let weights = &self.logits[at * self.stride..][..self.width];
-            vector::add_scaled(&mut onto[..self.width], weights, 1.0 / self.sums[at]);
+            let (weights, scale) = self.of_head(head);
+            vector::add_scaled(&mut onto[..self.width], weights, scale);
         }
     }
 }

@@ -5,17 +5,15 @@
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use super::entries::CacheEntries;
+use super::formula::{Formula, FormulaError, Pool};
 use super::policy::SizedPolicy;
 use super::scan::Attention;
 use super::settings::{Keyword, Scope, keyword, name_of};
 use crate::vector;
 
 /// What ranks the entries of a full cache. The entry with the lowest score is evicted, the oldest of equal ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Score {
     /// The token's position.
     Recency,
@@ -27,9 +25,11 @@ pub enum Score {
     KeyNorm,
     /// A number drawn once, when the entry joins.
     Random,
+    /// Any other formula.
+    Formula(Formula),
 }
 
-/// Every score.
+/// The scores that have a name.
 pub const SCORES: &[Keyword<Score>] = &[
     keyword(Score::Recency, "recency", "evicts the oldest entry (Window, StreamingLLM)"),
     keyword(
@@ -51,8 +51,57 @@ pub const SCORES: &[Keyword<Score>] = &[
 ];
 
 impl Score {
+    /// The score of a name or a formula, pooled over the query heads of a decision.
+    ///
+    /// # Errors
+    /// What is wrong in the formula.
+    pub fn new(text: &str, pool: Pool) -> Result<Score, FormulaError> {
+        let named = |name: &str| SCORES.iter().find(|score| score.name == name).map(|score| score.value);
+        match named(text.trim()) {
+            Some(score) if pool == Pool::Mean => Ok(score),
+            Some(score) => Score::new(score.formula(), pool),
+            None => {
+                let formula = Formula::new(text, pool)?;
+                let score = SCORES.iter().find(|score| score.value.formula() == formula.text());
+                Ok(score.map_or(Score::Formula(formula), |score| score.value))
+            }
+        }
+    }
+
+    /// The name, or the formula.
     pub fn name(self) -> &'static str {
-        name_of(SCORES, self)
+        match self {
+            // The name of the score that evicts the largest norm.
+            Score::Formula(formula) if formula.text() == Score::KeyNorm.name() => "(key_norm)",
+            Score::Formula(formula) => formula.text(),
+            _ => name_of(SCORES, self),
+        }
+    }
+
+    /// What it computes, as a formula.
+    pub fn formula(self) -> &'static str {
+        match self {
+            Score::Recency => "position",
+            Score::LastAttention => "attention",
+            Score::AccumulatedAttention => "sum(attention)",
+            Score::KeyNorm => "-key_norm",
+            Score::Random => "random",
+            Score::Formula(formula) => formula.text(),
+        }
+    }
+
+    /// Whether it draws numbers, which depend on the seed.
+    pub fn draws(self) -> bool {
+        match self {
+            Score::Formula(formula) => formula.draws(),
+            _ => self == Score::Random,
+        }
+    }
+
+    /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text. Others need what that
+    /// does not keep.
+    pub fn shares_prefix(self) -> bool {
+        !matches!(self, Score::KeyNorm | Score::Formula(_))
     }
 
     /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
@@ -102,6 +151,7 @@ impl CacheEntries {
             }
             Score::KeyNorm => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, SAME_NORM),
             Score::Random => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, 0.0),
+            Score::Formula(_) => self.scorer.as_ref()?.lowest(group, candidates.clone(), mask),
         };
         offset.map(|offset| candidates.start + offset)
     }
@@ -117,7 +167,7 @@ impl CacheEntries {
     ) -> f64 {
         match policy.score {
             Score::Recency => column as f64,
-            Score::LastAttention => f64::from(newest[group][column]),
+            Score::LastAttention | Score::Formula(_) => f64::from(newest[group][column]),
             Score::AccumulatedAttention => f64::from(self.received[0].sums[group][column]),
             Score::KeyNorm | Score::Random => self.groups[group].priority[column],
         }
@@ -141,17 +191,18 @@ fn lowest_priority(priority: &[f64], mask: &[f32], same: f64) -> Option<usize> {
     lowest
 }
 
-/// A number in [0, 1) that depends only on the arguments, so that chunking cannot change a draw. The mixer is
-/// SplitMix64's (Steele, Lea, Flood 2014).
-fn uniform(salt: u64, group: u64, position: u64) -> f64 {
-    let mix = |mut z: u64| {
-        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
+/// A number in [0, 1) that depends only on the arguments, so that chunking cannot change a draw.
+pub(super) fn uniform(salt: u64, group: u64, position: u64) -> f64 {
     let bits = mix(mix(mix(salt) ^ group) ^ position);
     (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// The mixer of SplitMix64 (Steele, Lea, Flood 2014).
+pub(super) fn mix(z: u64) -> u64 {
+    let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

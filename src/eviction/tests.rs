@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 
 use super::definition;
+use super::formula::canonical::Expr;
+use super::formula::{Pool, WORDS};
 use super::*;
 
 /// A generated layer: its logits, key norms and policy.
@@ -18,7 +20,45 @@ pub(super) struct Case {
     logits: Vec<f32>,
     /// (kv_heads, tokens)
     norms: Vec<f32>,
+    /// Keys, then values: (kv_heads, tokens, DIM) each
+    vectors: [Vec<f32>; 2],
     chunks: Vec<usize>,
+    /// What the policy's formula was written as.
+    pub formula: Option<(Expr, Pool)>,
+    /// How close two scores are that f32 cannot tell apart, as a share of them, and of how much at least.
+    pub precision: f64,
+    pub smallest: f64,
+}
+
+const DIM: usize = 3;
+
+/// A block's columns: (kv_heads)(columns) positions.
+struct Columns<'a>(&'a Case, Vec<Vec<usize>>);
+
+impl Vectors for Columns<'_> {
+    fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
+        let kv_head = head / self.0.heads.per_kv_head();
+        let value = |column: usize| self.0.value(kv_head, self.1[kv_head][column]);
+        let output: Vec<f32> = (0..DIM)
+            .map(|d| (0..out.len()).map(|column| weights[column] * scale * value(column)[d]).sum())
+            .collect();
+        for (column, out) in out.iter_mut().enumerate() {
+            *out = (0..DIM).map(|d| (output[d] - value(column)[d]).powi(2)).sum::<f32>().sqrt();
+        }
+    }
+
+    fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]) {
+        let key = |column: usize, d: usize| {
+            let key = self.0.key(kv_head, self.1[kv_head][column]);
+            key[d] / key.iter().map(|x| x * x).sum::<f32>().sqrt()
+        };
+        let living: Vec<usize> = (0..out.len()).filter(|column| mask[*column] == 0.0).collect();
+        let mean: Vec<f32> = (0..DIM).map(|d| living.iter().map(|column| key(*column, d)).sum()).collect();
+        let length = mean.iter().map(|x| x * x).sum::<f32>().sqrt();
+        for (column, out) in out.iter_mut().enumerate() {
+            *out = (0..DIM).map(|d| key(column, d) * mean[d]).sum::<f32>() / length;
+        }
+    }
 }
 
 impl Case {
@@ -28,6 +68,25 @@ impl Case {
 
     pub fn norm(&self, kv_head: usize, position: usize) -> f32 {
         self.norms[kv_head * self.tokens + position]
+    }
+
+    fn vector(&self, which: usize, kv_head: usize, position: usize) -> &[f32] {
+        &self.vectors[which][(kv_head * self.tokens + position) * DIM..][..DIM]
+    }
+
+    pub fn key(&self, kv_head: usize, position: usize) -> &[f32] {
+        self.vector(0, kv_head, position)
+    }
+
+    pub fn value(&self, kv_head: usize, position: usize) -> &[f32] {
+        self.vector(1, kv_head, position)
+    }
+
+    /// The noise of an entry at a step.
+    pub fn gumbel(&self, head: usize, step: usize, position: usize) -> f64 {
+        let noise = &mut [0.0];
+        formula::gumbel(SALT, head, step, &[position as u32], noise);
+        f64::from(noise[0])
     }
 
     /// Reads tokens up to `to` in blocks of the case's lengths; returns their attention,
@@ -41,12 +100,25 @@ impl Case {
             let positions: Vec<Vec<u32>> = entries.survivors().iter().map(|group| group.to_vec()).collect();
             let held = entries.len();
             let groups: Vec<usize> = (0..self.heads.kv_heads).map(|kv| entries.group_of(kv)).collect();
-            let mut scan = entries.begin(rows, |kv, row| f64::from(self.norm(kv, start + row)));
+            let kv_heads = self.heads.kv_heads;
+            let each = |row: usize| (0..kv_heads).map(move |kv| (kv, start + row));
+            let norms: Vec<f64> = (0..rows).flat_map(each).map(|(kv, at)| f64::from(self.norm(kv, at))).collect();
+            let [keys, values] = [0, 1].map(|which| {
+                (0..rows)
+                    .flat_map(each)
+                    .flat_map(|(kv, at)| self.vector(which, kv, at).to_vec())
+                    .collect::<Vec<_>>()
+            });
+            let mut scan =
+                entries.begin(rows, &NewEntries { keys: &keys, values: &values, dim: DIM, norms: Some(&norms) });
             let stride = scan.stride();
             let key_at = |head: usize, column: usize| match column.checked_sub(held) {
                 Some(row) => start + row,
                 None => positions[groups[head / self.heads.per_kv_head()]][column] as usize,
             };
+            let column = |kv: usize, column: usize| key_at(kv * self.heads.per_kv_head(), column);
+            let columns = |kv: usize| (0..held + rows).map(|at| column(kv, at)).collect();
+            let vectors = Columns(self, (0..kv_heads).map(columns).collect());
             // Unused columns hold arbitrary numbers, as in the real table.
             let mut logits = vec![1e3; self.heads.heads * rows * stride];
             for head in 0..self.heads.heads {
@@ -60,7 +132,7 @@ impl Case {
             let mut normaliser =
                 Normaliser { max: vec![0.0; self.heads.heads * rows], sum: vec![0.0; self.heads.heads * rows] };
             for row in 0..rows {
-                scan.step(row, &mut logits, &mut normaliser, Some(log));
+                scan.step(row, &mut logits, &mut normaliser, &vectors, Some(log));
                 let mut attention = vec![vec![0.0; self.tokens]; self.heads.heads];
                 for (head, attention) in attention.iter_mut().enumerate() {
                     let at = head * rows + row;
@@ -111,15 +183,51 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
                 logits = logits[..tokens].repeat(heads * tokens);
             }
             let norms = numbers(kv_heads * tokens, 0.1, 9.0);
+            let vectors = [(); 2].map(|()| numbers(kv_heads * tokens * DIM, -2.0, 2.0));
             let policy = policy.at(size).unwrap();
-            Case { heads: Heads { heads, kv_heads }, tokens, policy, window, logits, norms, chunks }
+            let heads = Heads { heads, kv_heads };
+            Case {
+                heads,
+                tokens,
+                policy,
+                window,
+                logits,
+                norms,
+                vectors,
+                chunks,
+                formula: None,
+                precision: 1e-5,
+                smallest: 0.0,
+            }
         },
     )
 }
 
+/// Formulas of every word and function. Differences of nearly equal values are left out, as f32 cannot rank them.
+fn formulas() -> impl Strategy<Value = String> {
+    let words = prop::sample::select(WORDS.iter().map(|word| word.name).collect::<Vec<_>>());
+    let leaf = prop_oneof![8 => words.prop_map(str::to_owned), 1 => (1..40u8).prop_map(|n| format!("{}", f64::from(n) / 8.0))];
+    leaf.prop_recursive(4, 12, 3, |inner| {
+        let two = (inner.clone(), inner.clone());
+        let signs = prop::sample::select(vec!["+", "*", "/", "-", "<", "<=", ">", ">=", "==", "!="]);
+        let calls = prop::sample::select(vec![
+            "abs", "exp", "sqrt", "log", "sum", "mean", "std", "peak", "count", "rank", "softmax", "share", "pooled", "pooled_max", "-",
+        ]);
+        prop_oneof![
+            3 => (two.clone(), signs).prop_map(|((a, b), sign)| format!("(({a}) {sign} ({b}))")),
+            4 => (inner.clone(), calls).prop_map(|(a, call)| format!("{call}({a})")),
+            2 => (inner.clone(), 0..=4u8).prop_map(|(a, g)| format!("ema({a}, {})", f64::from(g) / 4.0)),
+            2 => (inner.clone(), 1..9u8, any::<bool>())
+                .prop_map(|(a, w, peak)| format!("{}({a}, {w})", if peak { "peak" } else { "window" })),
+            1 => (two, any::<bool>()).prop_map(|((a, b), min)| format!("{}({a}, {b})", if min { "min" } else { "max" })),
+            1 => (inner.clone(), inner.clone(), inner).prop_map(|(a, b, c)| format!("if({a}, {b}, {c})")),
+        ]
+    })
+}
+
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
     let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT).with_window(case.window, false);
-    let draw = |group, position| entries.priority(group, position as u32, |_| 0.0).unwrap_or_default();
+    let draw = |group, position| scoring::uniform(SALT, group as u64, position as u64);
     let answer = definition::read(case, draw);
     prop_assume!(!answer.ambiguous);
     let mut log = Vec::new();
@@ -147,11 +255,28 @@ proptest! {
         agrees(&case)?;
     }
 
+    /// Formulas against their definition: one entry after the other, in f64, from the whole past.
+    #[test]
+    fn formulas_equal_their_definition(case in cases(false), written in formulas(), max in any::<bool>()) {
+        let pool = if max { Pool::Max } else { Pool::Mean };
+        let Ok(score @ Score::Formula(_)) = Score::new(&written, pool) else { return Ok(()) };
+        let expr = formula::parse::parse(&written).unwrap();
+        prop_assume!(!max || !written.contains("pooled("));
+        agrees(&Case {
+            tokens: case.tokens.min(30),
+            policy: SizedPolicy { score, ..case.policy },
+            formula: Some((expr, pool)),
+            precision: 1e-3,
+            smallest: 1e-3,
+            ..case.clone()
+        })?;
+    }
+
     /// A bounded cache forked from an unbounded one equals a cache that was bounded from the start, and so does each of
     /// its clones.
     #[test]
     fn a_fork_equals_a_fresh_cache(case in cases(false), cut in 0usize..24, salt in any::<u64>()) {
-        let cut = if case.policy.score.compares_norms() { 0 } else { cut.min(case.policy.size).min(case.tokens) };
+        let cut = if !case.policy.score.shares_prefix() { 0 } else { cut.min(case.policy.size).min(case.tokens) };
         let mut fresh = CacheEntries::bounded(case.heads, case.policy, salt).with_window(case.window, false);
         let mut unbounded = CacheEntries::unbounded(case.heads, &[Scope::Layer, Scope::Head], &[cut])
             .with_window(case.window, true);
@@ -179,7 +304,21 @@ fn random_keeps_a_uniform_sample_of_the_past() {
     let (tokens, policy) = (512, presets::by_name("random").unwrap().at(64).unwrap());
     let heads = Heads { heads: 1, kv_heads: 1 };
     let (logits, norms) = (vec![0.0; tokens * tokens], vec![0.0; tokens]);
-    let case = Case { heads, tokens, policy, window: None, logits, norms, chunks: vec![64] };
+    let vectors = [(); 2].map(|()| vec![0.0; tokens * DIM]);
+    let (chunks, formula) = (vec![64], None);
+    let case = Case {
+        heads,
+        tokens,
+        policy,
+        window: None,
+        logits,
+        norms,
+        vectors,
+        chunks,
+        formula,
+        precision: 0.0,
+        smallest: 0.0,
+    };
     let mut quarters = [0usize; 4];
     for salt in 0..40 {
         let mut entries = CacheEntries::bounded(heads, policy, salt);

@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use super::columns::{CachedKeys, Columns};
 use super::config::{AttentionTemperature, LayerAttention, ModelShape};
 use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Table};
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, Rope, rotate_head};
-use crate::eviction::{BlockScan, Eviction, Heads, Normaliser};
+use crate::eviction::{BlockScan, Eviction, Heads, NewEntries, Normaliser};
 use crate::vector;
 
 /// A layer of the network as attention needs it.
@@ -166,8 +167,9 @@ impl<'a> Projections<'a> {
                 values.vector_mut(kv_head, held + row).copy_from_slice(value);
             }
         }
-        let norm = |kv_head: usize, row: usize| self.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
-        let mut scan = entries.begin(rows, norm);
+        let new = NewEntries { keys: self.keys, values: self.values, dim, norms: self.norms };
+        let mut scan = entries.begin(rows, &new);
+        let values = &*values;
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
         scratch.normaliser.max.resize(heads * rows, 0.0);
@@ -180,15 +182,24 @@ impl<'a> Projections<'a> {
                 self.logits_of_all(queries, keys, stride, logits);
                 stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
+                let vectors =
+                    Columns { keys: CachedKeys::Absolute(keys), values, per_kv: self.shape.heads.per_kv_head() };
                 for row in 0..rows {
-                    scan.step(row, logits, &mut scratch.normaliser, log.as_mut());
+                    scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
                 }
                 stats.scan += clock.elapsed();
             }
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
                 let place = (held, position, frequencies);
-                self.scan_rerotated(keys, &mut scan, place, logits, &mut scratch.normaliser, log.as_mut());
+                self.scan_rerotated(
+                    (keys, values),
+                    &mut scan,
+                    place,
+                    logits,
+                    &mut scratch.normaliser,
+                    log.as_mut(),
+                );
                 stats.scan += clock.elapsed();
             }
         }
@@ -280,7 +291,7 @@ impl<'a> Projections<'a> {
     /// scanned.
     fn scan_rerotated(
         &self,
-        keys: &mut RerotatedKeys,
+        (keys, values): (&mut RerotatedKeys, &Table),
         scan: &mut BlockScan<'_>,
         (held, position, frequencies): (usize, usize, &Frequencies),
         logits: &mut [f32],
@@ -310,7 +321,8 @@ impl<'a> Projections<'a> {
                     end.fill(0.0);
                 }
             }
-            scan.step(row, logits, normaliser, log.as_deref_mut());
+            let vectors = Columns { keys: CachedKeys::Rerotated(keys), values, per_kv };
+            scan.step(row, logits, normaliser, &vectors, log.as_deref_mut());
             keys.close_gaps(scan, frequencies);
         }
     }

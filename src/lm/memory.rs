@@ -70,6 +70,11 @@ impl Table {
         Table { data: vec![0.0; heads * capacity * dim], heads, capacity, dim }
     }
 
+    /// Length of a vector.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
     /// A copy of the first `held` vectors of every head, with another capacity.
     pub fn copy(&self, held: usize, capacity: usize) -> Table {
         self.copy_of(0..held, capacity)

@@ -5,6 +5,7 @@
 
 mod attention;
 mod chat;
+mod columns;
 mod config;
 mod cpu_peak;
 mod decoder;

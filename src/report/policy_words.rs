@@ -60,7 +60,7 @@ impl Rule<'_> {
             ("truncate", _) => return "no policy: the text is cut to the cache size".to_owned(),
             (_, Some((_, words))) => (*words).to_owned(),
             (_, None) if self.score.is_empty() => "not defined in its rows".to_owned(),
-            (_, None) => format!("evicts by {}", self.score),
+            (_, None) => format!("evicts the entry with the lowest {}", self.score),
         };
         // The oldest entry is the same for all heads.
         words += match self.scope {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::eviction::{CacheRule, LocalLayers, Positions, Score};
+use crate::eviction::{CacheRule, LocalLayers, Positions};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
@@ -86,7 +86,7 @@ impl Cell {
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
         let samples = self.task.generation.as_ref().is_some_and(GenerationConfig::samples);
-        samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score == Score::Random)
+        samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.draws())
     }
 
     /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, and no setting for

@@ -7,10 +7,10 @@ use std::path::Path;
 use indexmap::IndexMap;
 
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
-use super::schema::names::{RESERVED, fixed_policies};
+use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
-use crate::eviction::{Amount, CacheRule, LOCAL_LAYERS, LocalLayers, POSITIONS, Policy, Positions};
+use crate::eviction::{Amount, CacheRule, LOCAL_LAYERS, LocalLayers, POSITIONS, Policy, Positions, Score};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -135,7 +135,14 @@ fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(Str
                 "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
             );
         }
-        let PolicyYaml { score, scope, keep_first, keep_recent } = shape;
+        let PolicyYaml { score, pool, scope, keep_first, keep_recent } = shape;
+        let score = match Score::new(&score.value, pool) {
+            Ok(score) => score,
+            Err(error) => {
+                let message = format!("the score of `{name}` cannot be used: {error}");
+                return yaml::refuse(score.referenced, message, error.hint);
+            }
+        };
         let policy = Policy { score, scope, keep_first: keep_first.0, keep_recent: keep_recent.0 };
         defined.push((name, policy));
     }
@@ -172,7 +179,7 @@ fn policies(
             }
         }
         let Some(rule) = find(name) else {
-            let mut known = fixed_policies();
+            let mut known = known_policies();
             known.extend(defined.iter().map(|(own, _)| own.as_str()));
             return yaml::refuse(
                 *referenced,

@@ -12,7 +12,8 @@ use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::schema::{self, names};
-use crate::eviction::{Amount, LocalLayers, Positions, Scope, Score};
+use crate::eviction::formula::Pool;
+use crate::eviction::{Amount, LocalLayers, Positions, Scope};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::Spanned;
@@ -131,9 +132,14 @@ impl<'de> Deserialize<'de> for ModelYaml {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyYaml {
-    /// What ranks the entries.
+    /// What ranks the entries of a full cache: a name, or a formula such as "ema(attention, 0.95)". The entry with the lowest
+    /// score is evicted.
     #[schemars(schema_with = "names::scores")]
-    pub score: Score,
+    pub score: Spanned<String>,
+    /// How the values of the query heads of a decision become one.
+    #[serde(default)]
+    #[schemars(schema_with = "names::pools")]
+    pub pool: Pool,
     /// Which heads decide together.
     #[schemars(schema_with = "names::scopes")]
     pub scope: Scope,

@@ -63,7 +63,7 @@ impl CacheConfig {
             Some(policy)
                 if self.positions == Positions::Absolute
                     && self.prefill == Prefill::Stream
-                    && !policy.score.compares_norms() =>
+                    && policy.score.shares_prefix() =>
             {
                 policy.size.min(tokens) / BLOCK * BLOCK
             }

@@ -6,8 +6,9 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
+use crate::eviction::formula::{FUNCTIONS, WORDS};
 use crate::eviction::presets::PRESETS;
-use crate::eviction::{Keyword, LOCAL_LAYERS, POSITIONS, SCOPES, SCORES};
+use crate::eviction::{Keyword, LOCAL_LAYERS, POSITIONS, SCOPES, SCORES, Score};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{HUB_PART, Named, one_of, setting};
 
@@ -26,6 +27,7 @@ pub(super) const ROPE_OVERRIDES: &[Named] = &[
     ("linear", "positions are divided by the factor"),
     ("ntk", "the base grows so that the slowest frequency is divided by the factor and the fastest stays"),
 ];
+pub(super) const POOLS: &[Named] = &[("mean", "the mean over the heads"), ("max", "the maximum over the heads")];
 /// The entries of `policies:` that are not policies of eviction.
 pub const RESERVED: [Named; 2] = [
     ("full", "the unbounded cache"),
@@ -45,7 +47,25 @@ const REVISION: &str = "[A-Za-z0-9_+][A-Za-z0-9_.+-]*(/[A-Za-z0-9_+][A-Za-z0-9_.
 const GGUF_FILE: &str = r"[A-Za-z0-9_+.-]+(/[A-Za-z0-9_+.-]+)*\.gguf";
 
 pub fn scores(_: &mut SchemaGenerator) -> Schema {
-    one_of(&words(SCORES))
+    let calls = FUNCTIONS.iter().map(|function| function.name);
+    let known: Vec<_> = WORDS.iter().map(|word| word.name).chain(calls).collect();
+    let numbers = r"[0-9.]+([eE][+-]?[0-9]+)?";
+    let pattern = format!(r"^([\s,()<>=!*/+-]|{numbers}|({})(?![A-Za-z0-9_]))+$", known.join("|"));
+    let meanings: Vec<_> = WORDS
+        .iter()
+        .map(|word| format!("{}: {}", word.name, word.meaning))
+        .chain(FUNCTIONS.iter().map(|function| format!("{}{}", function.name, function.meaning)))
+        .collect();
+    let examples: Vec<_> =
+        ["ema(attention, 0.95)", "sum(attention) * value_norm"].into_iter().chain(known).collect();
+    json_schema!({"anyOf": [
+        one_of(&words(SCORES)),
+        {"type": "string", "pattern": pattern, "description": meanings.join("\n\n"), "examples": examples},
+    ]})
+}
+
+pub fn pools(_: &mut SchemaGenerator) -> Schema {
+    setting(POOLS, "mean", false)
 }
 
 pub fn scopes(_: &mut SchemaGenerator) -> Schema {
@@ -72,9 +92,15 @@ fn named_policies() -> Vec<Named> {
     RESERVED.into_iter().chain(PRESETS.iter().map(|preset| (preset.name, preset.summary))).collect()
 }
 
-/// Names that have a fixed meaning, before a `+`.
-pub fn fixed_policies() -> Vec<&'static str> {
+/// Every name that needs no definition.
+pub fn known_policies() -> Vec<&'static str> {
     named_policies().into_iter().map(|(name, _)| name).collect()
+}
+
+/// Names that have a fixed meaning, before a `+`. A sweep may define the presets of formulas in its own way.
+pub fn fixed_policies() -> Vec<&'static str> {
+    let presets = PRESETS.iter().filter(|preset| !matches!(preset.policy().score, Score::Formula(_)));
+    RESERVED.iter().map(|(name, _)| *name).chain(presets.map(|preset| preset.name)).collect()
 }
 
 /// The entries that need no definition, such as `full`, `tova`, `window+4` and `tova@squeezed`.

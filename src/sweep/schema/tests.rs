@@ -175,7 +175,7 @@ fn defaults_in_the_schema_are_those_of_the_program() {
 fn the_schema_has_every_word() {
     use crate::eviction;
     use crate::lm;
-    assert_words::<eviction::Score>(&names::words(eviction::SCORES));
+    assert_words::<eviction::formula::Pool>(names::POOLS);
     assert_words::<eviction::Scope>(&names::words(&eviction::SCOPES));
     assert_words::<eviction::Positions>(&names::words(&eviction::POSITIONS));
     assert_words::<lm::WeightType>(names::WEIGHT_TYPES);

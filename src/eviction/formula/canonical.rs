@@ -1,0 +1,393 @@
+//! Formulas as trees in one canonical form: equal formulas are equal trees, and have one text.
+//!
+//! Sums and products are flat and sorted, numbers are computed, and constant factors are moved out of what is linear. Only
+//! the order of scores counts, so the factor and the constant of a whole formula are dropped.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::words::{FUNCTIONS, Function, WORDS, Word};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    Number(f64),
+    Word(Word),
+    /// `Add` and `Multiply` have two or more arguments; a number is the first factor and the last term.
+    Call(Function, Vec<Expr>),
+}
+
+/// How the values of a decision's query heads become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pool {
+    #[default]
+    Mean,
+    Max,
+}
+
+const ZERO: Expr = Expr::Number(0.0);
+const ONE: Expr = Expr::Number(1.0);
+
+impl Expr {
+    /// Whether it depends on numbers and `size` only.
+    pub fn is_constant(&self) -> bool {
+        match self {
+            Expr::Number(_) => true,
+            Expr::Word(word) => *word == Word::Size,
+            Expr::Call(function, arguments) => !function.remembers() && arguments.iter().all(Expr::is_constant),
+        }
+    }
+
+    /// Whether query heads have values of their own.
+    pub fn is_per_head(&self) -> bool {
+        match self {
+            Expr::Number(_) => false,
+            Expr::Word(word) => word.is_per_head(),
+            Expr::Call(Function::Pooled | Function::PooledMean | Function::PooledMax, _) => false,
+            Expr::Call(_, arguments) => arguments.iter().any(Expr::is_per_head),
+        }
+    }
+
+    /// Whether it has a word for which this holds.
+    pub fn has(&self, holds: &dyn Fn(Word) -> bool) -> bool {
+        match self {
+            Expr::Number(_) => false,
+            Expr::Word(word) => holds(*word),
+            Expr::Call(_, arguments) => arguments.iter().any(|argument| argument.has(holds)),
+        }
+    }
+
+    /// The constant factor, and the rest.
+    fn coefficient(self) -> (f64, Expr) {
+        match self {
+            Expr::Number(number) => (number, ONE),
+            Expr::Call(Function::Multiply, mut factors) => match factors[0] {
+                Expr::Number(number) => {
+                    factors.remove(0);
+                    (
+                        number,
+                        if factors.len() == 1 {
+                            factors.remove(0)
+                        } else {
+                            Expr::Call(Function::Multiply, factors)
+                        },
+                    )
+                }
+                _ => (1.0, Expr::Call(Function::Multiply, factors)),
+            },
+            other => (1.0, other),
+        }
+    }
+}
+
+pub(super) fn add(terms: Vec<Expr>) -> Expr {
+    let (mut constant, mut by_text) = (0.0, BTreeMap::<String, (f64, Expr)>::new());
+    let flat = terms.into_iter().flat_map(|term| match term {
+        Expr::Call(Function::Add, terms) => terms,
+        term => vec![term],
+    });
+    for term in flat {
+        match term.coefficient() {
+            (number, ONE) => constant += number,
+            (number, body) => by_text.entry(body.to_string()).or_insert((0.0, body)).0 += number,
+        }
+    }
+    let terms = by_text.into_values().filter(|(number, _)| *number != 0.0);
+    let mut terms: Vec<Expr> = terms.map(|(number, body)| multiply(vec![Expr::Number(number), body])).collect();
+    if constant != 0.0 || terms.is_empty() {
+        terms.push(Expr::Number(constant));
+    }
+    if terms.len() == 1 { terms.remove(0) } else { Expr::Call(Function::Add, terms) }
+}
+
+pub(super) fn multiply(factors: Vec<Expr>) -> Expr {
+    let (mut constant, mut others) = (1.0, Vec::new());
+    for factor in factors {
+        let (number, body) = factor.coefficient();
+        constant *= number;
+        match body {
+            ONE => {}
+            Expr::Call(Function::Multiply, factors) => others.extend(factors),
+            body => others.push(body),
+        }
+    }
+    if constant == 0.0 || others.is_empty() {
+        return Expr::Number(constant);
+    }
+    others.sort_by_cached_key(Expr::to_string);
+    if constant != 1.0 {
+        others.insert(0, Expr::Number(constant));
+    }
+    if others.len() == 1 { others.remove(0) } else { Expr::Call(Function::Multiply, others) }
+}
+
+pub(super) fn negate(expr: Expr) -> Expr {
+    multiply(vec![Expr::Number(-1.0), expr])
+}
+
+pub(super) fn divide(above: Expr, below: Expr) -> Expr {
+    let ((a, above), (b, below)) = (above.coefficient(), below.coefficient());
+    if b == 0.0 {
+        return Expr::Call(Function::Divide, vec![multiply(vec![Expr::Number(a), above]), ZERO]);
+    }
+    let quotient = match below {
+        ONE => above,
+        below if below == above => ONE,
+        below => Expr::Call(Function::Divide, vec![above, below]),
+    };
+    multiply(vec![Expr::Number(a / b), quotient])
+}
+
+/// A call in canonical form.
+pub(super) fn call(function: Function, mut arguments: Vec<Expr>) -> Expr {
+    use Function::{
+        Abs, AtMost, Count, Ema, Equal, Exp, If, Less, Log, Max, Mean, Min, Sqrt, Sum, Unequal, Window,
+    };
+    let number = |truth: bool| Expr::Number(f64::from(u8::from(truth)));
+    let computed = match (function, arguments.as_slice()) {
+        (Less, [Expr::Number(a), Expr::Number(b)]) => Some(number(a < b)),
+        (AtMost, [Expr::Number(a), Expr::Number(b)]) => Some(number(a <= b)),
+        (Equal, [a, b]) if a == b => Some(ONE),
+        (Unequal, [a, b]) if a == b => Some(ZERO),
+        (Equal | Unequal, [Expr::Number(_), Expr::Number(_)]) => Some(number(function == Unequal)),
+        (Min, [Expr::Number(a), Expr::Number(b)]) => Some(Expr::Number(a.min(*b))),
+        (Max, [Expr::Number(a), Expr::Number(b)]) => Some(Expr::Number(a.max(*b))),
+        (Abs, [Expr::Number(a)]) => Some(Expr::Number(a.abs())),
+        (Log, [Expr::Number(a)]) if *a > 0.0 => Some(Expr::Number(a.ln())),
+        (Sqrt, [Expr::Number(a)]) if *a >= 0.0 => Some(Expr::Number(a.sqrt())),
+        (Exp, [Expr::Number(a)]) => Some(Expr::Number(a.exp())),
+        (If, [Expr::Number(a), b, c]) => Some(if *a == 0.0 { c.clone() } else { b.clone() }),
+        (Ema, [x, ZERO]) => Some(x.clone()),
+        (Ema, [x, ONE]) => Some(call(Sum, vec![x.clone()])),
+        (Window, [x, Expr::Number(w)]) if *w <= 1.0 => Some(x.clone()),
+        (Function::Peak, [x, Expr::Number(w)]) if *w <= 1.0 => Some(x.clone()),
+        (Count, [x]) => Some(call(Sum, vec![call(Unequal, vec![x.clone(), ZERO])])),
+        _ => None,
+    };
+    if let Some(computed) = computed {
+        return computed;
+    }
+    match function {
+        Min | Max | Equal | Unequal => {
+            arguments.sort_by_cached_key(|argument| (argument.is_constant(), argument.to_string()));
+        }
+        Sum | Mean | Ema | Window => {
+            let (number, body) = arguments.remove(0).coefficient();
+            arguments.insert(0, body);
+            return multiply(vec![Expr::Number(number), Expr::Call(function, arguments)]);
+        }
+        _ => {}
+    }
+    Expr::Call(function, arguments)
+}
+
+/// What is pooled over the query heads. The mean moves inside of everything linear, to where it costs least.
+fn pooled(expr: Expr, pool: Pool) -> Expr {
+    use Function::{Add, Divide, Ema, Mean, Multiply, Sum, Window};
+    if !expr.is_per_head() {
+        return expr;
+    }
+    let (number, expr) = expr.coefficient();
+    let body = match (expr, pool) {
+        (Expr::Call(Add, terms), Pool::Mean) => add(terms.into_iter().map(|term| pooled(term, pool)).collect()),
+        (Expr::Call(Multiply, factors), Pool::Mean) => {
+            let (own, shared): (Vec<_>, Vec<_>) = factors.into_iter().partition(Expr::is_per_head);
+            let own = if own.len() == 1 {
+                own.into_iter().map(|own| pooled(own, pool)).collect()
+            } else {
+                vec![Expr::Call(Function::PooledMean, vec![multiply(own)])]
+            };
+            multiply(own.into_iter().chain(shared).collect())
+        }
+        (Expr::Call(Divide, mut parts), Pool::Mean) if !parts[1].is_per_head() => {
+            let above = pooled(parts.remove(0), pool);
+            divide(above, parts.remove(0))
+        }
+        (Expr::Call(function @ (Sum | Mean | Ema | Window), mut arguments), Pool::Mean) => {
+            arguments[0] = pooled(arguments[0].clone(), pool);
+            call(function, arguments)
+        }
+        (expr, Pool::Mean) => Expr::Call(Function::PooledMean, vec![expr]),
+        // The maximum of negative multiples is that of the smallest.
+        (expr, Pool::Max) if number < 0.0 => {
+            return Expr::Call(Function::PooledMax, vec![multiply(vec![Expr::Number(number), expr])]);
+        }
+        (expr, Pool::Max) => Expr::Call(Function::PooledMax, vec![expr]),
+    };
+    multiply(vec![Expr::Number(number), body])
+}
+
+/// The canonical form of a whole formula.
+pub(super) fn canonical(expr: Expr, pool: Pool) -> Expr {
+    let expr = match pooled(with_pool(expr, pool), pool) {
+        Expr::Call(Function::Add, mut terms) => {
+            terms.retain(|term| !term.is_constant());
+            add(terms)
+        }
+        other => other,
+    };
+    match expr.coefficient() {
+        (number, body) if number < 0.0 => negate(body),
+        (_, body) => body,
+    }
+}
+
+/// Every `pooled(x)` as `pool` says.
+fn with_pool(expr: Expr, pool: Pool) -> Expr {
+    let Expr::Call(function, arguments) = expr else { return expr };
+    let mut arguments: Vec<_> = arguments.into_iter().map(|argument| with_pool(argument, pool)).collect();
+    match function {
+        Function::Pooled => pooled(arguments.remove(0), pool),
+        Function::PooledMean => pooled(arguments.remove(0), Pool::Mean),
+        Function::PooledMax => pooled(arguments.remove(0), Pool::Max),
+        _ => rebuilt(function, arguments),
+    }
+}
+
+/// The shortest text with this meaning under `pool: mean`.
+pub(super) fn text(canonical_form: &Expr) -> String {
+    let plain = without_mean(canonical_form.clone());
+    let means_the_same = canonical(plain.clone(), Pool::Mean) == *canonical_form;
+    if means_the_same { plain } else { canonical_form.clone() }.to_string()
+}
+
+fn without_mean(expr: Expr) -> Expr {
+    match expr {
+        Expr::Call(Function::PooledMean, mut arguments) => without_mean(arguments.remove(0)),
+        Expr::Call(function, arguments) => rebuilt(function, arguments.into_iter().map(without_mean).collect()),
+        other => other,
+    }
+}
+
+/// A function of arguments that have changed.
+fn rebuilt(function: Function, mut arguments: Vec<Expr>) -> Expr {
+    match function {
+        Function::Add => add(arguments),
+        Function::Multiply => multiply(arguments),
+        Function::Divide => {
+            let above = arguments.remove(0);
+            divide(above, arguments.remove(0))
+        }
+        _ => call(function, arguments),
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_expr(f, self, 0)
+    }
+}
+
+/// How strongly an expression binds: a comparison, a sum, a product, or a value.
+fn binding(expr: &Expr) -> u8 {
+    match expr {
+        Expr::Number(number) if *number < 0.0 => 1,
+        Expr::Call(Function::Less | Function::AtMost | Function::Equal | Function::Unequal, _) => 0,
+        Expr::Call(Function::Add, _) => 1,
+        Expr::Call(Function::Multiply | Function::Divide, _) => 2,
+        _ => 3,
+    }
+}
+
+/// Writes it, in parentheses if it binds less than `least`.
+fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result {
+    if binding(expr) < least {
+        write!(f, "(")?;
+        write_expr(f, expr, 0)?;
+        return write!(f, ")");
+    }
+    match expr {
+        Expr::Number(number) if *number != 0.0 && !(1e-5..1e15).contains(&number.abs()) => write!(f, "{number:e}"),
+        Expr::Number(number) => write!(f, "{number}"),
+        Expr::Word(word) => {
+            let name = WORDS.iter().find(|known| known.value == *word).map_or("", |known| known.name);
+            write!(f, "{name}")
+        }
+        Expr::Call(Function::Add, terms) => {
+            // 1 - x rather than -x + 1.
+            let (first, last) = (&terms[0], &terms[terms.len() - 1]);
+            let constant = matches!(last, Expr::Number(number) if *number > 0.0);
+            let turned = constant && first.clone().coefficient().0 < 0.0;
+            let (start, rest) = if turned {
+                (&terms[terms.len() - 1..], &terms[..terms.len() - 1])
+            } else {
+                (&terms[..0], &terms[..])
+            };
+            for (index, term) in start.iter().chain(rest).enumerate() {
+                let (number, body) = term.clone().coefficient();
+                match (index, number < 0.0) {
+                    (0, _) => write_expr(f, term, 2)?,
+                    (_, true) => {
+                        write!(f, " - ")?;
+                        write_expr(f, &multiply(vec![Expr::Number(-number), body]), 2)?;
+                    }
+                    (_, false) => {
+                        write!(f, " + ")?;
+                        write_expr(f, term, 2)?;
+                    }
+                }
+            }
+            Ok(())
+        }
+        Expr::Call(Function::Multiply, factors) => {
+            let factors = match factors.as_slice() {
+                [Expr::Number(-1.0), rest @ ..] => {
+                    write!(f, "-")?;
+                    rest
+                }
+                factors => factors,
+            };
+            for (index, factor) in factors.iter().enumerate() {
+                match (index, factor) {
+                    (0, Expr::Number(_)) => write_expr(f, factor, 0)?,
+                    (0, factor) => write_expr(f, factor, 2)?,
+                    (_, factor) => {
+                        write!(f, " * ")?;
+                        write_expr(f, factor, 3)?;
+                    }
+                }
+            }
+            Ok(())
+        }
+        Expr::Call(function, arguments) => {
+            let sign = match function {
+                Function::Divide => Some((" / ", 3)),
+                Function::Less => Some((" < ", 1)),
+                Function::AtMost => Some((" <= ", 1)),
+                Function::Equal => Some((" == ", 1)),
+                Function::Unequal => Some((" != ", 1)),
+                _ => None,
+            };
+            if let Some((sign, least)) = sign {
+                write_expr(f, &arguments[0], least)?;
+                write!(f, "{sign}")?;
+                return write_expr(f, &arguments[1], least);
+            }
+            let name = FUNCTIONS.iter().find(|known| known.value == *function).map_or("", |known| known.name);
+            write!(f, "{name}(")?;
+            for (index, argument) in arguments.iter().enumerate() {
+                write!(f, "{}", if index > 0 { ", " } else { "" })?;
+                write_expr(f, argument, 0)?;
+            }
+            write!(f, ")")
+        }
+    }
+}
+
+/// Why a formula cannot rank entries; `None` if it can.
+pub(super) fn fault(expr: &Expr) -> Option<&'static str> {
+    fn is_finite(expr: &Expr) -> bool {
+        match expr {
+            Expr::Number(number) => number.is_finite(),
+            Expr::Word(_) => true,
+            Expr::Call(_, arguments) => arguments.iter().all(is_finite),
+        }
+    }
+    if expr.is_constant() {
+        Some("the formula is the same for all entries")
+    } else if !is_finite(expr) {
+        Some("a number in the formula becomes infinite")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,308 @@
+//! Runs a formula's instructions for every row of a block, and keeps what they remember.
+
+use std::ops::Range;
+
+use super::Formula;
+use super::loops::{Step, elementwise, over_entries, pool};
+use super::program::{Instruction, Operand, Operation, compile};
+use super::words::{Function, Word};
+use crate::eviction::entries::{Heads, keep};
+use crate::eviction::scan::{Attention, NewEntries, Vectors};
+use crate::eviction::scoring::{mix, uniform};
+use crate::eviction::settings::Scope;
+use crate::vector;
+
+/// The scores of a cache's entries under a formula.
+#[derive(Clone, Debug)]
+pub(in crate::eviction) struct Scorer {
+    program: Vec<Instruction>,
+    heads: Heads,
+    scope: Scope,
+    salt: u64,
+    groups: Vec<Group>,
+    /// Logits of the row before they became attention, if the formula has them: (heads)(stride)
+    logits: Vec<Vec<f32>>,
+}
+
+/// What belongs to a decision group, by instruction.
+#[derive(Clone, Debug)]
+struct Group {
+    kept: Vec<Kept>,
+    /// Columns of the row: (heads of the group, key-value heads of the group, or 1)(stride)
+    results: Vec<Vec<Vec<f32>>>,
+}
+
+/// Columns with a number for every entry that stay from row to row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    pub columns: Vec<Vec<f32>>,
+    /// Sums of the last steps, which would drift in f32.
+    pub totals: Vec<Vec<f64>>,
+    /// What an entry starts with.
+    start: f32,
+}
+
+/// A row of a block, after its softmax.
+pub(in crate::eviction) struct Row<'a> {
+    pub attention: &'a Attention<'a>,
+    pub vectors: &'a dyn Vectors,
+    /// Position of its token.
+    pub step: usize,
+    /// Its column, the newest.
+    pub column: usize,
+    /// Whether scores are needed, and not only what is remembered.
+    pub decides: bool,
+}
+
+/// The entries of a group at that row, by column.
+#[derive(Clone)]
+pub(in crate::eviction) struct Entries<'a> {
+    pub positions: &'a [u32],
+    /// 0 for those in the cache, -inf for others.
+    pub mask: &'a [f32],
+    pub unprotected: Range<usize>,
+}
+
+impl Scorer {
+    pub fn new(formula: Formula, size: usize, heads: Heads, scope: Scope, salt: u64) -> Scorer {
+        let program = compile(&formula.0.expr, size);
+        let members = heads.of_group(scope, 0).len();
+        let kv_members = members / heads.per_kv_head();
+        let kept = |instruction: &Instruction| {
+            let of_heads = if instruction.per_head { members } else { 1 };
+            let (columns, totals) = match instruction.operation {
+                Operation::Word(Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2) => (kv_members, 0),
+                Operation::Word(Word::Random) => (1, 0),
+                Operation::Memory(Function::Std, _) => (2 * of_heads, 0),
+                Operation::Memory(Function::Window, steps) => (steps as usize * of_heads, of_heads),
+                Operation::Memory(Function::Peak, steps) if steps > 0.0 => (steps as usize * of_heads, 0),
+                Operation::Memory(..) => (of_heads, 0),
+                _ => (0, 0),
+            };
+            let is_peak = matches!(instruction.operation, Operation::Memory(Function::Peak, _));
+            let start = if is_peak { f32::NEG_INFINITY } else { 0.0 };
+            Kept { columns: vec![Vec::new(); columns], totals: vec![Vec::new(); totals], start }
+        };
+        let results = |instruction: &Instruction| match instruction.operation {
+            Operation::Word(Word::KeySimilarity) => vec![Vec::new(); kv_members],
+            _ if instruction.per_head => vec![Vec::new(); members],
+            _ => vec![Vec::new()],
+        };
+        let group =
+            Group { kept: program.iter().map(kept).collect(), results: program.iter().map(results).collect() };
+        let logits = if program.iter().any(|one| one.uses(Word::Logit)) { heads.heads } else { 0 };
+        let groups = vec![group; heads.groups(scope)];
+        Scorer { program, heads, scope, salt, groups, logits: vec![Vec::new(); logits] }
+    }
+
+    /// Makes room for a block whose rows are `stride` long, and takes what is known of its `rows` new entries.
+    pub fn begin(&mut self, seen: usize, rows: usize, stride: usize, new: &NewEntries<'_>) {
+        let kv_members = self.heads.kv_heads / self.groups.len();
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            for (instruction, kept) in self.program.iter().zip(&mut group.kept) {
+                if let Operation::Word(word) = instruction.operation {
+                    for (member, column) in kept.columns.iter_mut().enumerate() {
+                        column.extend((0..rows).map(|row| {
+                            let vector = row * self.heads.kv_heads + index * kv_members + member;
+                            match word {
+                                Word::KeyNorm => norm2(new.of(new.keys, vector)),
+                                Word::ValueNorm => new.of(new.values, vector).iter().map(|x| x.abs()).sum(),
+                                Word::ValueNorm2 => norm2(new.of(new.values, vector)),
+                                _ => uniform(self.salt, index as u64, (seen + row) as u64) as f32,
+                            }
+                        }));
+                    }
+                } else {
+                    kept.columns.iter_mut().for_each(|column| column.resize(stride, kept.start));
+                    kept.totals.iter_mut().for_each(|column| column.resize(stride, 0.0));
+                }
+            }
+            group.results.iter_mut().flatten().for_each(|column| column.resize(stride, 0.0));
+        }
+    }
+
+    /// Whether logits have to be copied before the softmax takes their place.
+    pub fn wants_logits(&self) -> bool {
+        !self.logits.is_empty()
+    }
+
+    pub fn take_logits(&mut self, head: usize, logits: &[f32]) {
+        self.logits[head].clear();
+        self.logits[head].extend_from_slice(logits);
+    }
+
+    /// Computes a row for one group.
+    pub fn run(&mut self, row: &Row<'_>, group: usize, entries: &Entries<'_>) {
+        let per_kv = self.heads.per_kv_head();
+        let heads = self.heads.of_group(self.scope, group);
+        let Group { kept, results } = &mut self.groups[group];
+        for (index, instruction) in self.program.iter().enumerate() {
+            if !instruction.always && !row.decides {
+                continue;
+            }
+            let (results_before, results) = results.split_at_mut(index);
+            let (kept_before, kept) = kept.split_at_mut(index);
+            let computed = Computed { program: &self.program, results: results_before, kept: kept_before, per_kv };
+            for (member, out) in results[0].iter_mut().enumerate() {
+                let out = &mut out[..row.column + 1];
+                let n = out.len();
+                let argument = |which: usize| match instruction.arguments.get(which) {
+                    Some(argument) => computed.column(*argument, member, n),
+                    None => Column::Same(0.0),
+                };
+                let arguments = [argument(0), argument(1), argument(2)];
+                match instruction.operation {
+                    Operation::Word(word) => {
+                        let head = heads.start + member;
+                        match word {
+                            Word::Logit => out.copy_from_slice(&self.logits[head][..out.len()]),
+                            Word::Gumbel => gumbel(self.salt, head, row.step, entries.positions, out),
+                            Word::KeySimilarity => {
+                                let kv_head = heads.start / per_kv + member;
+                                row.vectors.key_similarity(kv_head, entries.mask, out);
+                            }
+                            _ => word_column(word, row, entries, head, out),
+                        }
+                    }
+                    Operation::PooledAttention => {
+                        out.fill(0.0);
+                        for head in heads.clone() {
+                            let (weights, scale) = row.attention.of_head(head);
+                            vector::add_scaled(out, &weights[..out.len()], scale / heads.len() as f32);
+                        }
+                    }
+                    Operation::Function(Function::PooledMean | Function::PooledMax) => {
+                        let argument = instruction.arguments[0];
+                        let columns = (0..heads.len()).map(|member| computed.column(argument, member, n));
+                        let is_mean = instruction.operation == Operation::Function(Function::PooledMean);
+                        pool(columns, is_mean, out);
+                    }
+                    Operation::Function(function @ (Function::Rank | Function::Softmax | Function::Share)) => {
+                        over_entries(function, arguments[0], entries, out);
+                    }
+                    Operation::Function(function) => elementwise(function, arguments, out),
+                    Operation::Memory(function, number) => {
+                        let step = Step { step: row.step, positions: entries.positions, member };
+                        kept[0].remember(function, number, step, arguments[0], out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The column with the lowest score among the candidates whose mask is 0, the first of equal ones. What is not a number
+    /// counts as the highest. `None` if there are no candidates.
+    pub fn lowest(&self, group: usize, candidates: Range<usize>, mask: &[f32]) -> Option<usize> {
+        let scores: Vec<f32> = self.scores(group, candidates).collect();
+        vector::masked_argmin(&scores, mask)
+    }
+
+    /// The scores of some columns at the last row that decided.
+    pub fn scores(&self, group: usize, columns: Range<usize>) -> impl Iterator<Item = f32> {
+        let Group { kept, results } = &self.groups[group];
+        let computed = Computed { program: &self.program, results, kept, per_kv: self.heads.per_kv_head() };
+        let column = computed.column(Operand::Result(self.program.len() - 1), 0, columns.end);
+        let scores = match column {
+            Column::Own(scores) => &scores[columns],
+            Column::Same(_) => &[],
+        };
+        scores.iter().map(|score| if score.is_nan() { f32::INFINITY } else { score.max(f32::MIN) })
+    }
+
+    /// Keeps the columns `kept` of every group, after `columns` of the block: (groups)(entries), ascending.
+    pub fn keep(&mut self, kept: &[Vec<u32>]) {
+        for (group, kept) in self.groups.iter_mut().zip(kept) {
+            for own in &mut group.kept {
+                own.columns.iter_mut().for_each(|column| keep(column, kept));
+                own.totals.iter_mut().for_each(|column| keep(column, kept));
+            }
+        }
+    }
+
+    /// Forgets columns beyond those of the block.
+    pub fn truncate(&mut self, columns: usize) {
+        for own in self.groups.iter_mut().flat_map(|group| &mut group.kept) {
+            own.columns.iter_mut().for_each(|column| column.truncate(columns));
+            own.totals.iter_mut().for_each(|column| column.truncate(columns));
+        }
+    }
+}
+
+/// What the instructions before one have computed.
+struct Computed<'a> {
+    program: &'a [Instruction],
+    results: &'a [Vec<Vec<f32>>],
+    kept: &'a [Kept],
+    /// Query heads of a key-value head.
+    per_kv: usize,
+}
+
+/// The values of an argument.
+#[derive(Clone, Copy)]
+pub(super) enum Column<'a> {
+    Own(&'a [f32]),
+    /// The same for all entries.
+    Same(f32),
+}
+
+impl<'a> Computed<'a> {
+    /// The first `n` values of an argument for a head of the group.
+    fn column(&self, argument: Operand, member: usize, n: usize) -> Column<'a> {
+        let index = match argument {
+            Operand::Number(number) => return Column::Same(number),
+            Operand::Result(index) => index,
+        };
+        let Instruction { operation, per_head, .. } = &self.program[index];
+        let member = if *per_head { member } else { 0 };
+        Column::Own(match operation {
+            Operation::Word(Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2) => {
+                &self.kept[index].columns[member / self.per_kv][..n]
+            }
+            Operation::Word(Word::Random) => &self.kept[index].columns[0][..n],
+            Operation::Word(Word::KeySimilarity) => &self.results[index][member / self.per_kv][..n],
+            // What is remembered is the value.
+            Operation::Memory(Function::Sum | Function::Ema, _) => &self.kept[index].columns[member][..n],
+            Operation::Memory(Function::Peak, steps) if *steps == 0.0 => &self.kept[index].columns[member][..n],
+            _ => &self.results[index][member][..n],
+        })
+    }
+}
+
+fn word_column(word: Word, row: &Row<'_>, entries: &Entries<'_>, head: usize, out: &mut [f32]) {
+    let positions = out.iter_mut().zip(entries.positions);
+    match word {
+        Word::Attention => {
+            let (weights, scale) = row.attention.of_head(head);
+            elementwise(
+                Function::Multiply,
+                [Column::Own(&weights[..out.len()]), Column::Same(scale), Column::Same(0.0)],
+                out,
+            );
+        }
+        Word::OutputShift => {
+            let (weights, scale) = row.attention.of_head(head);
+            row.vectors.output_shift(head, &weights[..out.len()], scale, out);
+        }
+        Word::Age => positions.for_each(|(age, position)| *age = (row.step - *position as usize) as f32),
+        Word::Position => positions.for_each(|(to, position)| *to = *position as f32),
+        // Known since the entry joined, or written by the caller.
+        _ => {}
+    }
+}
+
+fn norm2(vector: &[f32]) -> f32 {
+    vector.iter().map(|x| x * x).sum::<f32>().sqrt()
+}
+
+/// Standard Gumbel noise that depends on its arguments alone.
+pub(in crate::eviction) fn gumbel(salt: u64, head: usize, step: usize, positions: &[u32], out: &mut [f32]) {
+    let of_step = mix(mix(mix(salt ^ GUMBEL) ^ head as u64) ^ step as u64);
+    for (noise, position) in out.iter_mut().zip(positions) {
+        let bits = mix(of_step ^ u64::from(*position));
+        let uniform = ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        *noise = -(-uniform.ln()).ln() as f32;
+    }
+}
+
+/// Makes these draws others than those of `random`.
+const GUMBEL: u64 = 0x6775_6d62_656c;

@@ -1,0 +1,201 @@
+//! Loops over the columns of a row.
+
+use super::evaluate::{Column, Entries, Kept};
+use super::words::Function;
+use crate::vector;
+
+/// `out[j] <- f(a[j], b[j])`, with the best instruction set.
+struct Zip<'a, F>([Column<'a>; 2], &'a mut [f32], F);
+
+impl<F: Fn(f32, f32) -> f32> vector::PlainLoop for Zip<'_, F> {
+    #[inline(always)]
+    fn run(self) {
+        let Zip(arguments, out, f) = self;
+        match arguments {
+            [Column::Own(a), Column::Own(b)] => {
+                for ((y, a), b) in out.iter_mut().zip(a).zip(b) {
+                    *y = f(*a, *b);
+                }
+            }
+            [Column::Own(a), Column::Same(b)] => {
+                for (y, a) in out.iter_mut().zip(a) {
+                    *y = f(*a, b);
+                }
+            }
+            [Column::Same(a), Column::Own(b)] => {
+                for (y, b) in out.iter_mut().zip(b) {
+                    *y = f(a, *b);
+                }
+            }
+            [Column::Same(a), Column::Same(b)] => out.fill(f(a, b)),
+        }
+    }
+}
+
+/// What is computed for each entry alone.
+pub(super) fn elementwise(function: Function, [a, b, c]: [Column<'_>; 3], out: &mut [f32]) {
+    let truth = |truth: bool| if truth { 1.0 } else { 0.0 };
+    match function {
+        Function::Add => vector::best(Zip([a, b], out, |a, b| a + b)),
+        Function::Multiply => vector::best(Zip([a, b], out, |a, b| a * b)),
+        Function::Divide => vector::best(Zip([a, b], out, |a, b| a / b)),
+        Function::Less => vector::best(Zip([a, b], out, |a, b| truth(a < b))),
+        Function::AtMost => vector::best(Zip([a, b], out, |a, b| truth(a <= b))),
+        Function::Equal => vector::best(Zip([a, b], out, |a, b| truth(a == b))),
+        Function::Unequal => vector::best(Zip([a, b], out, |a, b| truth(a != b))),
+        Function::Min => vector::best(Zip([a, b], out, f32::min)),
+        Function::Max => vector::best(Zip([a, b], out, f32::max)),
+        Function::Abs => vector::best(Zip([a, b], out, |a: f32, _| a.abs())),
+        Function::Sqrt => vector::best(Zip([a, b], out, |a: f32, _| a.sqrt())),
+        Function::Log => vector::best(Zip([a, b], out, |a: f32, _| a.ln())),
+        Function::Exp => vector::best(Zip([a, b], out, |a: f32, _| a.exp())),
+        Function::If => {
+            for (index, y) in out.iter_mut().enumerate() {
+                *y = if a.at(index) == 0.0 { c } else { b }.at(index);
+            }
+        }
+        // Computed elsewhere.
+        _ => {}
+    }
+}
+
+impl Column<'_> {
+    fn at(self, index: usize) -> f32 {
+        match self {
+            Column::Own(values) => values[index],
+            Column::Same(value) => value,
+        }
+    }
+}
+
+/// The mean or the maximum of heads' columns.
+pub(super) fn pool<'a>(columns: impl ExactSizeIterator<Item = Column<'a>>, is_mean: bool, out: &mut [f32]) {
+    let scale = 1.0 / columns.len() as f32;
+    out.fill(if is_mean { 0.0 } else { f32::NEG_INFINITY });
+    for column in columns {
+        let Column::Own(values) = column else { continue };
+        if is_mean {
+            vector::add_scaled(out, values, scale);
+        } else {
+            for (y, x) in out.iter_mut().zip(values) {
+                *y = y.max(*x);
+            }
+        }
+    }
+}
+
+/// What is computed over the entries in the cache.
+pub(super) fn over_entries(function: Function, x: Column<'_>, entries: &Entries<'_>, out: &mut [f32]) {
+    let mask = &entries.mask[..out.len()];
+    match function {
+        Function::Softmax => {
+            let living = |index: &usize| mask[*index] == 0.0;
+            let max = (0..out.len()).filter(living).map(|index| x.at(index)).fold(f32::NEG_INFINITY, f32::max);
+            vector::best(Zip(
+                [x, Column::Own(mask)],
+                out,
+                |x: f32, mask| if mask == 0.0 { (x - max).exp() } else { 0.0 },
+            ));
+            let sum: f64 = out.iter().map(|e| f64::from(*e)).sum();
+            out.iter_mut().for_each(|e| *e = (f64::from(*e) / sum) as f32);
+        }
+        Function::Share => {
+            let living = |index: &usize| mask[*index] == 0.0;
+            let sum: f64 = (0..out.len()).filter(living).map(|index| f64::from(x.at(index))).sum();
+            for (index, y) in out.iter_mut().enumerate() {
+                *y = (f64::from(x.at(index)) / sum) as f32;
+            }
+        }
+        _ => {
+            // Columns are in the order of positions. The sign of a zero does not count.
+            let candidates = entries.unprotected.clone().filter(|index| mask[*index] == 0.0);
+            let mut sorted: Vec<(f32, usize)> = candidates.map(|index| (x.at(index) + 0.0, index)).collect();
+            sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            for (index, y) in out.iter_mut().enumerate() {
+                let own = (x.at(index) + 0.0, index);
+                let lower = |other: &(f32, usize)| other.0.total_cmp(&own.0).then(other.1.cmp(&own.1)).is_lt();
+                *y = sorted.partition_point(lower) as f32;
+            }
+        }
+    }
+}
+
+/// When something is remembered, and for which of a group's heads.
+#[derive(Clone, Copy)]
+pub(super) struct Step<'a> {
+    pub step: usize,
+    pub positions: &'a [u32],
+    pub member: usize,
+}
+
+impl Kept {
+    /// Adds a step's values. Writes what is remembered to `out`, unless it is a kept column itself.
+    pub(super) fn remember(
+        &mut self,
+        function: Function,
+        number: f32,
+        at: Step<'_>,
+        x: Column<'_>,
+        out: &mut [f32],
+    ) {
+        let Step { step, positions, member } = at;
+        let n = out.len();
+        let age = |index: usize| (step - positions[index] as usize + 1) as f32;
+        match function {
+            Function::Sum | Function::Mean => {
+                let sum = &mut self.columns[member][..n];
+                match x {
+                    Column::Own(x) => vector::add_scaled(sum, x, 1.0),
+                    Column::Same(x) => sum.iter_mut().for_each(|sum| *sum += x),
+                }
+                if function == Function::Mean {
+                    for (index, (y, sum)) in out.iter_mut().zip(sum).enumerate() {
+                        *y = *sum / age(index);
+                    }
+                }
+            }
+            Function::Ema => {
+                out.copy_from_slice(&self.columns[member][..n]);
+                let kept = &mut self.columns[member][..n];
+                vector::best(Zip([x, Column::Own(out)], kept, |x, before| number * before + x));
+            }
+            // Welford's sums, in which nothing cancels.
+            Function::Std => {
+                let (means, squares) = self.columns.split_at_mut(member * 2 + 1);
+                let (means, squares) = (&mut means[member * 2], &mut squares[0]);
+                for (index, y) in out.iter_mut().enumerate() {
+                    let (x, steps) = (x.at(index), age(index));
+                    let difference = x - means[index];
+                    means[index] += difference / steps;
+                    squares[index] += difference * (x - means[index]);
+                    *y = (squares[index] / steps).sqrt();
+                }
+            }
+            Function::Peak if number == 0.0 => {
+                out.copy_from_slice(&self.columns[member][..n]);
+                let kept = &mut self.columns[member][..n];
+                vector::best(Zip([x, Column::Own(out)], kept, f32::max));
+            }
+            // The last steps' values, of which the oldest is replaced.
+            _ => {
+                let steps = number as usize;
+                let last = &mut self.columns[member * steps..][..steps];
+                let replaced = &mut last[step % steps];
+                if function == Function::Window {
+                    let totals = &mut self.totals[member];
+                    for (index, y) in out.iter_mut().enumerate() {
+                        totals[index] += f64::from(x.at(index)) - f64::from(replaced[index]);
+                        *y = totals[index] as f32;
+                    }
+                }
+                vector::best(Zip([x, x], &mut replaced[..n], |x, _| x));
+                if function == Function::Peak {
+                    out.fill(f32::NEG_INFINITY);
+                    for values in last.iter() {
+                        out.iter_mut().zip(values).for_each(|(y, x)| *y = y.max(*x));
+                    }
+                }
+            }
+        }
+    }
+}

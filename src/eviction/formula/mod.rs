@@ -1,0 +1,86 @@
+//! Scores written as formulas over what is known of an entry: `ema(attention, 0.95)`.
+//!
+//! A formula is parsed into a tree (`parse`), which has one canonical form (`canonical`); a cache compiles it into a list of
+//! instructions over columns of f32 (`program`) and runs them row by row (`evaluate`). Crates for expressions evaluate one
+//! number at a time, have no functions that remember, or do not say where in the text an error is.
+
+pub(super) mod canonical;
+mod evaluate;
+mod loops;
+pub(super) mod parse;
+mod program;
+#[cfg(test)]
+mod tests;
+pub(super) mod words;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
+
+pub use canonical::Pool;
+#[cfg(test)]
+pub(super) use evaluate::gumbel;
+pub(super) use evaluate::{Entries, Row, Scorer};
+pub use parse::FormulaError;
+pub use words::{FUNCTIONS, WORDS, Word};
+
+use canonical::Expr;
+
+/// A score over an entry, in canonical form. Equal formulas are one value; they live as long as the program, which has only
+/// those of its sweep.
+#[derive(Clone, Copy)]
+pub struct Formula(&'static Parsed);
+
+struct Parsed {
+    text: String,
+    expr: Expr,
+}
+
+impl Formula {
+    /// The formula that a text means, pooled over the query heads of a decision as `pool` says.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn new(text: &str, pool: Pool) -> Result<Formula, FormulaError> {
+        static FORMULAS: Mutex<BTreeMap<String, &'static Parsed>> = Mutex::new(BTreeMap::new());
+        let expr = canonical::canonical(parse::parse(text)?, pool);
+        if let Some(message) = canonical::fault(&expr) {
+            return Err(FormulaError::of_all(text, message));
+        }
+        let canonical = canonical::text(&expr);
+        let mut formulas = FORMULAS.lock().unwrap_or_else(PoisonError::into_inner);
+        let parsed = formulas.entry(canonical.clone());
+        Ok(Formula(parsed.or_insert_with(|| Box::leak(Box::new(Parsed { text: canonical, expr })))))
+    }
+
+    /// The shortest formula with this meaning under `pool: mean`.
+    pub fn text(self) -> &'static str {
+        &self.0.text
+    }
+
+    /// Whether it draws numbers.
+    pub fn draws(self) -> bool {
+        self.0.expr.has(&|word| matches!(word, Word::Random | Word::Gumbel))
+    }
+}
+
+impl PartialEq for Formula {
+    fn eq(&self, other: &Formula) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Formula {}
+
+impl Hash for Formula {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text().hash(state);
+    }
+}
+
+impl fmt::Debug for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Formula({})", self.text())
+    }
+}

@@ -1,0 +1,311 @@
+//! The text of a formula as a tree.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::canonical::{Expr, add, call, divide, multiply, negate};
+use super::words::{FUNCTIONS, Function, WORDS};
+use crate::format::did_you_mean;
+
+/// Parentheses and calls inside each other.
+const DEEPEST: usize = 50;
+const LONGEST: usize = 1000;
+
+/// A formula that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormulaError {
+    formula: String,
+    /// What is wrong there, in bytes.
+    place: Range<usize>,
+    message: String,
+    pub hint: String,
+}
+
+impl fmt::Display for FormulaError {
+    /// The message, and the formula with a mark under the place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (before, rest) = self.formula.split_at(self.place.start);
+        let column = before.chars().count();
+        let width = rest[..self.place.len()].chars().count().max(1);
+        writeln!(f, "{} (character {})", self.message, column + 1)?;
+        writeln!(f, "    {}", self.formula)?;
+        write!(f, "    {:column$}{}", "", "^".repeat(width))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Token<'a> {
+    Number(f64),
+    Name(&'a str),
+    Symbol(&'a str),
+    End,
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<(Token<'a>, Range<usize>)>,
+    at: usize,
+    depth: usize,
+}
+
+/// Parses a formula.
+pub(in crate::eviction) fn parse(text: &str) -> Result<Expr, FormulaError> {
+    let mut parser = Parser { text, tokens: Vec::new(), at: 0, depth: 0 };
+    if text.len() > LONGEST {
+        return Err(parser.error(0..0, format!("the formula has more than {LONGEST} characters"), ""));
+    }
+    parser.tokens = parser.tokens()?;
+    let expr = parser.comparison()?;
+    match parser.next() {
+        (Token::End, _) => Ok(expr),
+        (_, place) => {
+            let found = format!("`{}` is not expected here", &text[place.clone()]);
+            Err(parser.error(place, found, "write an operator such as + or * before it, or leave it out"))
+        }
+    }
+}
+
+impl<'a> Parser<'a> {
+    fn error(&self, place: Range<usize>, message: impl Into<String>, hint: impl Into<String>) -> FormulaError {
+        FormulaError { formula: self.text.to_owned(), place, message: message.into(), hint: hint.into() }
+    }
+
+    fn tokens(&self) -> Result<Vec<(Token<'a>, Range<usize>)>, FormulaError> {
+        let text = self.text;
+        let mut tokens = Vec::new();
+        let mut start = 0;
+        while let Some(first) = text[start..].chars().next() {
+            let rest = &text[start..];
+            let run = |is: fn(char) -> bool| rest.find(|c| !is(c)).unwrap_or(rest.len());
+            let (token, length) = if first.is_whitespace() {
+                start += first.len_utf8();
+                continue;
+            } else if first.is_ascii_digit() || first == '.' {
+                let mut length = run(|c| c.is_ascii_digit() || c == '.');
+                let exponent = rest[length..].strip_prefix(['e', 'E']);
+                if let Some(exponent) = exponent {
+                    let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+                    let number = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+                    length += 1 + exponent.len() - digits.len() + number;
+                }
+                let Some(number) = rest[..length].parse().ok().filter(|number: &f64| number.is_finite()) else {
+                    let message = format!("`{}` is not a number", &rest[..length]);
+                    return Err(self.error(start..start + length, message, "write numbers such as 0.95 or 1e-3"));
+                };
+                (Token::Number(number), length)
+            } else if first.is_ascii_alphabetic() || first == '_' {
+                let length = run(|c| c.is_ascii_alphanumeric() || c == '_');
+                (Token::Name(&rest[..length]), length)
+            } else {
+                const SYMBOLS: [&str; 13] = ["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "(", ")", ","];
+                let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) else {
+                    let place = start..start + first.len_utf8();
+                    let hint = "formulas have + - * /, comparisons, parentheses, words and functions: \
+                                `tova-bench list scores`";
+                    return Err(self.error(place, format!("`{first}` has no meaning in a formula"), hint));
+                };
+                (Token::Symbol(symbol), symbol.len())
+            };
+            tokens.push((token, start..start + length));
+            start += length;
+        }
+        tokens.push((Token::End, text.len()..text.len()));
+        Ok(tokens)
+    }
+
+    fn peek(&self) -> Token<'a> {
+        self.tokens[self.at].0
+    }
+
+    /// The next token. After the end it stays there.
+    fn next(&mut self) -> (Token<'a>, Range<usize>) {
+        let next = self.tokens[self.at].clone();
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        next
+    }
+
+    /// The next token if it is one of these symbols.
+    fn symbol(&mut self, of: &[&'static str]) -> Option<&'static str> {
+        let Token::Symbol(symbol) = self.peek() else { return None };
+        let found = of.iter().copied().find(|other| *other == symbol);
+        if found.is_some() {
+            self.next();
+        }
+        found
+    }
+
+    fn comparison(&mut self) -> Result<Expr, FormulaError> {
+        const SIGNS: [&str; 6] = ["<", "<=", ">", ">=", "==", "!="];
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            let place = self.tokens[self.at].1.clone();
+            return Err(self.error(place, format!("more than {DEEPEST} parentheses inside each other"), ""));
+        }
+        let left = self.sum()?;
+        let Some(sign) = self.symbol(&SIGNS) else {
+            self.depth -= 1;
+            return Ok(left);
+        };
+        let right = self.sum()?;
+        let place = self.tokens[self.at].1.clone();
+        if self.symbol(&SIGNS).is_some() {
+            let hint = "compare two values at a time: (a < b) * (b < c)";
+            return Err(self.error(place, "comparisons cannot be chained", hint));
+        }
+        self.depth -= 1;
+        Ok(match sign {
+            "<" => call(Function::Less, vec![left, right]),
+            "<=" => call(Function::AtMost, vec![left, right]),
+            ">" => call(Function::Less, vec![right, left]),
+            ">=" => call(Function::AtMost, vec![right, left]),
+            "==" => call(Function::Equal, vec![left, right]),
+            _ => call(Function::Unequal, vec![left, right]),
+        })
+    }
+
+    fn sum(&mut self) -> Result<Expr, FormulaError> {
+        let mut terms = vec![self.product()?];
+        while let Some(sign) = self.symbol(&["+", "-"]) {
+            let term = self.product()?;
+            terms.push(if sign == "-" { negate(term) } else { term });
+        }
+        Ok(add(terms))
+    }
+
+    fn product(&mut self) -> Result<Expr, FormulaError> {
+        let mut product = self.factor()?;
+        while let Some(sign) = self.symbol(&["*", "/"]) {
+            let factor = self.factor()?;
+            product = if sign == "*" { multiply(vec![product, factor]) } else { divide(product, factor) };
+        }
+        Ok(product)
+    }
+
+    fn factor(&mut self) -> Result<Expr, FormulaError> {
+        let mut negative = false;
+        while let Some(sign) = self.symbol(&["-", "+"]) {
+            negative ^= sign == "-";
+        }
+        let value = self.value()?;
+        Ok(if negative { negate(value) } else { value })
+    }
+
+    fn value(&mut self) -> Result<Expr, FormulaError> {
+        match self.next() {
+            (Token::Number(number), _) => Ok(Expr::Number(number)),
+            (Token::Symbol("("), open) => {
+                let inside = self.comparison()?;
+                self.close(open)?;
+                Ok(inside)
+            }
+            (Token::Name(name), place) => self.name(name, place),
+            (token, place) => {
+                let found = match token {
+                    Token::End => "the formula ends where a value is expected".to_owned(),
+                    _ => format!("a value is expected here, not `{}`", &self.text[place.clone()]),
+                };
+                Err(self.error(place, found, "a value is a number, a word, a call such as sum(attention), or ( )"))
+            }
+        }
+    }
+
+    fn close(&mut self, open: Range<usize>) -> Result<(), FormulaError> {
+        if self.symbol(&[")"]).is_some() {
+            return Ok(());
+        }
+        let place = self.tokens[self.at].1.clone();
+        let hint = format!("close the parenthesis of character {}", self.text[..open.start].chars().count() + 1);
+        Err(self.error(place, "`)` is missing", hint))
+    }
+
+    fn name(&mut self, name: &'a str, place: Range<usize>) -> Result<Expr, FormulaError> {
+        let function = FUNCTIONS.iter().find(|function| function.name == name);
+        let word = WORDS.iter().find(|word| word.name == name);
+        let is_call = self.peek() == Token::Symbol("(");
+        match (function, word) {
+            (Some(function), _) if is_call => self.arguments(name, function.value, place),
+            (Some(function), _) => {
+                let hint = format!("write {name}(...): {}", function.meaning);
+                Err(self.error(place, format!("`{name}` needs arguments"), hint))
+            }
+            (_, Some(_)) if is_call => {
+                let hint = format!("write `{name}` alone, or `{name} * (...)`");
+                Err(self.error(place, format!("`{name}` is a word and takes no arguments"), hint))
+            }
+            (_, Some(word)) => Ok(Expr::Word(word.value)),
+            (None, None) => {
+                let known = WORDS.iter().map(|word| word.name).chain(FUNCTIONS.iter().map(|call| call.name));
+                let hint = did_you_mean(name, known) + "`tova-bench list scores` lists all words and functions";
+                Err(self.error(place, format!("unknown word `{name}`"), hint))
+            }
+        }
+    }
+
+    fn arguments(&mut self, name: &str, function: Function, place: Range<usize>) -> Result<Expr, FormulaError> {
+        let (_, open) = self.next();
+        let mut arguments = Vec::new();
+        loop {
+            let start = self.tokens[self.at].1.start;
+            let argument = self.comparison()?;
+            let written = start..self.tokens[self.at - 1].1.end;
+            if !arguments.is_empty() && function.remembers() {
+                self.check_number(name, function, &argument, written)?;
+            }
+            arguments.push(argument);
+            if self.symbol(&[","]).is_none() {
+                break;
+            }
+        }
+        self.close(open)?;
+        let (fewest, most) = function.arguments();
+        if !(fewest..=most).contains(&arguments.len()) {
+            let needed = match (fewest, most) {
+                (1, 1) => "1 argument".to_owned(),
+                (n, m) if n == m => format!("{n} arguments"),
+                (n, m) => format!("{n} or {m} arguments"),
+            };
+            let message = format!("`{name}` takes {needed}, not {}", arguments.len());
+            let meaning = FUNCTIONS.iter().find(|other| other.name == name).map_or("", |other| other.meaning);
+            return Err(self.error(place, message, format!("{name}{meaning}")));
+        }
+        Ok(call(function, arguments))
+    }
+
+    /// The second argument of what remembers steps: a number, or arithmetic of numbers and `size`.
+    fn check_number(
+        &self,
+        name: &str,
+        function: Function,
+        argument: &Expr,
+        place: Range<usize>,
+    ) -> Result<(), FormulaError> {
+        let what = if function == Function::Ema { "a factor" } else { "a number of steps" };
+        if !argument.is_constant() {
+            let message = format!("{what} of `{name}` is the same for all entries and steps");
+            return Err(self.error(place, message, "write a number, or arithmetic of numbers and `size`"));
+        }
+        let Expr::Number(number) = *argument else { return Ok(()) };
+        match function {
+            Function::Ema if !(0.0..=1.0).contains(&number) => {
+                Err(self.error(place, "a factor of `ema` lies between 0 and 1", "0.95 forgets half in 14 steps"))
+            }
+            Function::Window | Function::Peak if number <= 0.0 => {
+                Err(self.error(place, format!("`{name}` needs at least 1 step"), ""))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FormulaError {
+    /// An error of the whole formula.
+    pub(super) fn of_all(formula: &str, message: &str) -> FormulaError {
+        let hint = "use a word that differs between entries, such as attention or position";
+        FormulaError {
+            formula: formula.to_owned(),
+            place: 0..formula.len(),
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+}
