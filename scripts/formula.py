@@ -1,8 +1,16 @@
 """Scores as formulas, by their definition: every value that a memory function needs is kept, and the function is computed from
-all of them at every step. Needs numpy. docs/policies.md describes the language.
+all of them at every step. Needs numpy.
 
-Every word is a number for each living entry and each query head of the decision. The formula is computed for each query head and
-then pooled over them; `pooled(x)` pools x at that place instead.
+A word is a number for each living entry and each query head of the decision (policies.Step says which). The formula is computed
+for each query head and then pooled over them, by mean or max; `pooled(x)` pools x at that place instead.
+
+    over the steps since an entry joined   sum(x)  mean(x)  std(x)  ema(x, g): S <- g S + x  peak(x)  window(x, w): sum of the
+                                           last w  peak(x, w)  count(x): steps at which x is not 0
+    over the living entries                rank(x): how many unprotected ones have a lower x, or the same and are older
+                                           softmax(x)  share(x): x / sum of x
+    of numbers                             + - * /  < <= > >= == !=  min  max  abs  log  exp  sqrt  if(condition, x, y)
+
+g and w are numbers or made of numbers and `size`; w is rounded up, and at least 1.
 """
 import ast, math, operator, re
 import numpy as np
@@ -13,7 +21,7 @@ WORDS = ["attention", "logit", "age", "position", "key_norm", "value_norm", "val
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 COMPARE = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
            ast.NotEq: operator.ne}
-# function -> the numbers of arguments it can have
+# function -> how many arguments it can have
 MEMORY = {"sum": [1], "mean": [1], "std": [1], "ema": [2], "peak": [1, 2], "window": [2], "count": [1]}
 OTHERS = {"rank": [1], "softmax": [1], "share": [1], "pooled": [1], "min": [2], "max": [2], "abs": [1], "log": [1], "exp": [1],
           "sqrt": [1], "if_": [3]}

@@ -228,7 +228,7 @@ def main():
     ap.add_argument("--f32", action="store_true")
     ap.add_argument("--write", type=int, default=0)
     ap.add_argument("--one-shot", action="store_true")
-    a = ap.parse_args()
+    a = ap.parse_intermixed_args()
     if (a.policy is None) == (a.score is None):
         ap.error("one of POLICY and --score is needed")
     policy = a.policy or formula.policy(a.score, a.scope, a.size, a.pool, a.keep_first, a.keep_recent)

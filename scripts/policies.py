@@ -177,8 +177,8 @@ def scissorhands(s):
 def vatp(s):
     """arXiv 2406.12335, guozhiyu/vatp utils_hh/modify_llama.py:149-214 with --h2o --apval: attention summed since the entry joined,
     times the L1 norm of its value; the newest half and the first 20 stay (--sink_len 20).
-    Deviations: the released code has no grouped heads; it adds up a prompt's rows from full causal attention, masks entries
-    instead of deleting them, and for one step hides the entry that leaves the newest half."""
+    Deviations: the released code has no grouped heads, takes the halves from the prompt's length, and adds up a prompt's rows from
+    full causal attention. (It masks entries instead of deleting them, which decides the same.)"""
     return summed(s, "sum", s.attention) * s.value_norm
 
 
@@ -200,8 +200,10 @@ def caote_h2o(s):
 def keyformer(s):
     """arXiv 2403.09054, d-matrix-ai/keyformer-llm models/mpt-keyformer-lib/attention.py:138-193: S <- S + softmax((logit + noise) / tau)
     with Gumbel noise and tau = 1 + 0.01 step; the newest 30 % stay.
-    Deviations: the released code's steps count written tokens after a prompt, here every token; its lm-eval and dialogue scripts
-    take other tau; it masks entries, and for one step hides the entry that leaves the newest 30 %."""
+    Deviations: the released code's steps count written tokens after a prompt, here every token; its scripts let tau rise from 1 to
+    2 during the writing, or by 1 at each token. Its mask (line 174) has a column for the next token, so that its newest 30 % are one
+    fewer than those it chooses from; what falls between is discarded for good (line 188), and no key token is ever replaced.
+    Here the entry that leaves the newest 30 % competes, as in the paper."""
     tau = s.dtype.type(1 + 0.01 * s.t)
     return summed(s, "S", softmax((s.logit + s.gumbel) / tau))
 
