@@ -111,7 +111,8 @@ def long():
 
 # The presets of scripts/policies.py that tests/golden has no other cases of, under both scopes, and formulas that together use
 # every word and function.
-NEW_PRESETS = ["a2sf", "roco", "scissorhands", "vatp", "caote", "caote-h2o", "keyformer", "morphkv-sum", "morphkv-max", "keydiff", "random"]
+NEW_PRESETS = ["a2sf", "roco", "scissorhands", "vatp", "caote", "caote-h2o", "keyformer", "morphkv-sum", "morphkv-max", "keydiff",
+               "random"]
 FORMULAS = [  # formula, keep_first, keep_recent
     ("0.7 * attention + 0.3 * ema(attention, 0.9)", 0, 16),
     ("if(age < 8, 1, peak(pooled(attention)))", 0, 0),
@@ -143,7 +144,8 @@ def policy_cases():
         # VATP protects more than 37 entries at size 37
         smallest, middle, largest = (48, 56, 64) if name == "vatp" else (16, 37, 64)
         for scope in (own, "head" if own == "layer" else "layer"):
-            for size, positions in [(smallest, "absolute"), (middle, "absolute"), (largest, "absolute"), (middle, "slot"), (middle, "squeezed")]:
+            for size, positions in [(smallest, "absolute"), (middle, "absolute"), (largest, "absolute"), (middle, "slot"),
+                                    (middle, "squeezed")]:
                 case = dict(policy=name) if scope == own and name != "caote-h2o" else dict(
                     score=text, scope=scope, pool="mean", keep_first=first, keep_recent=recent)
                 yield case | dict(size=size, positions=positions), f"{name}-{scope}"
@@ -201,7 +203,8 @@ def policies():
         (folder / "checkpoint").write_text(checkpoint + "\n")
         (folder / "tokens.json").write_text(json.dumps(text) + "\n")
         write_golden(folder, cases)
-        print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, closest decision {narrowest:.1e} apart, left out: {left_out or 'none'}", flush=True)
+        print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, closest decision {narrowest:.1e} apart, left out: {left_out or 'none'}",
+              flush=True)
 
 
 def checkpoint_of(folder):
