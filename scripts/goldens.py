@@ -4,7 +4,7 @@
     python3 scripts/goldens.py make       (numpy) make tests/golden/variants again
     python3 scripts/goldens.py long       (numpy) make tests/golden/long-text again; takes some minutes
     python3 scripts/goldens.py policies   (numpy) make tests/golden/policies again, all folders or those of CHECKPOINT...; takes
-                                          ten minutes
+                                          a quarter of an hour
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
     python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden again; more checkpoint folders can
                                           follow as NAME=FOLDER, with prompts from NAME/prompt.json
@@ -131,6 +131,8 @@ FORMULAS = [  # formula, keep_first, keep_recent
     ("exp(mean(log(attention)))", 1, 8),
     ("sum(window(attention, 3) * (rank(value_norm) >= 5))", 2, 4),
 ]
+# What is not a number stays while another entry has one. (Which of a number and none is the larger has no definition: pool mean.)
+NOT_A_NUMBER = "sqrt(attention - 0.02)"
 # Attention is nearly even in the first three, so that sums of it seldom change places; in the last it is sharp.
 POLICY_CHECKPOINTS = ["llama-mha", "mistral-gqa", "yi-gqa", "variants/llama-bias-tied"]
 TEXT = 140
@@ -152,6 +154,8 @@ def policy_cases():
     for i, (text, first, recent) in enumerate(FORMULAS):
         for scope, pool in [("head", "mean"), ("layer", "max")] if i % 2 else [("head", "max"), ("layer", "mean")]:
             yield dict(score=text, scope=scope, pool=pool, keep_first=first, keep_recent=recent, size=37, positions="absolute"), None
+    for scope in ("head", "layer"):
+        yield dict(score=NOT_A_NUMBER, scope=scope, pool="mean", keep_first=0, keep_recent=0, size=37, positions="absolute"), None
 
 
 def policy_of(case):

@@ -115,7 +115,8 @@ def lowest(scores, protected):
     free = [i for i in range(len(scores)) if not protected[i]]
     numbers = [i for i in free if not np.isnan(scores[i])] or free
     leaves = min(numbers, key=lambda i: scores[i])  # the first, and so the oldest, of equal ones
-    gaps = [abs(scores[i] - scores[leaves]) / max(abs(scores[i]), abs(scores[leaves])) for i in numbers if scores[i] > scores[leaves]]
+    others = [i for i in numbers if scores[i] > scores[leaves] and np.isfinite(scores[i] - scores[leaves])]
+    gaps = [(scores[i] - scores[leaves]) / max(abs(scores[i]), abs(scores[leaves])) for i in others]
     return leaves, float(min(gaps, default=math.inf))
 
 
@@ -175,7 +176,7 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                 draws = (seed * 0x2545F4914F6CDD1D + l) % 2**64, g
                 step = policies.Step(t, size, s["born"], mine, attention, logit, keys[:, of], rotated[:, of], values[:, of], out[mine],
                                      np.array(protected), draws, s["memory"])
-                with np.errstate(divide="ignore", invalid="ignore"):  # an entry that is alone has all attention
+                with np.errstate(divide="ignore", invalid="ignore"):  # scores can be infinite, or no numbers
                     score = policy.rule(step)
                 if n <= size or one_shot and t < prompt - 1:
                     continue
