@@ -30,7 +30,10 @@ OTHERS = {"rank": [1], "softmax": [1], "share": [1], "pooled": [1], "min": [2], 
 class Formula:
     def __init__(self, text, size, pool="mean"):
         self.text, self.size, self.pool = text, size, pool
-        self.tree = ast.parse(re.sub(r"\bif\s*\(", "if_(", text), mode="eval").body
+        try:
+            self.tree = ast.parse(re.sub(r"\bif\s*\(", "if_(", text), mode="eval").body
+        except SyntaxError:
+            raise SystemExit(f"{text!r} is not a formula") from None
         self.names = {node: f"value {i}" for i, node in enumerate(ast.walk(self.tree))}
 
     def __call__(self, step):

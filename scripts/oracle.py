@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The slow, obvious definition of every cache policy: one token at a time, entries physically deleted. Needs numpy.
 
-tova-bench must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64). The `tova`
-branch was checked against the authors' released code, fed one token at a time (largest NLL difference 7e-6), and the full
-cache against transformers (tests/golden/README.md).
+tova-bench must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64). The rule
+`tova` was checked against the authors' released code, fed one token at a time (largest NLL difference 7e-6), and the full
+cache against transformers; tests/golden/README.md has these and the other policies' released code.
 
     python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--seed N] [--check] [--log]
                               [--f32] [--write N] [--one-shot]
