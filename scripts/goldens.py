@@ -3,6 +3,8 @@
 
     python3 scripts/goldens.py make       (numpy) make tests/golden/variants again
     python3 scripts/goldens.py long       (numpy) make tests/golden/long-text again; takes some minutes
+    python3 scripts/goldens.py policies   (numpy) make tests/golden/policies again, all folders or those of CHECKPOINT...; takes
+                                          a quarter of an hour
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
     python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden again; more checkpoint folders can
                                           follow as NAME=FOLDER, with prompts from NAME/prompt.json
@@ -107,6 +109,108 @@ def long():
         print(f"seed {seed}: a decision of {policy} {positions} is {narrowest:.0e} apart", flush=True)
 
 
+# The presets of scripts/policies.py that tests/golden has no other cases of, under both scopes, and formulas that together use
+# every word and function.
+NEW_PRESETS = ["a2sf", "roco", "scissorhands", "vatp", "caote", "caote-h2o", "keyformer", "morphkv-sum", "morphkv-max", "keydiff",
+               "random"]
+FORMULAS = [  # formula, keep_first, keep_recent
+    ("0.7 * attention + 0.3 * ema(attention, 0.9)", 0, 16),
+    ("if(age < 8, 1, peak(pooled(attention)))", 0, 0),
+    ("softmax(logit / 2) * value_norm2", 0, 0),
+    ("rank(position) + 3 * (key_norm > 1.5)", 0, "10%"),
+    ("count(attention > 0.025) - log(1 + age)", 4, 0),
+    ("min(attention, mean(attention)) + abs(key_similarity) / 100", 0, 3),
+    ("max(sqrt(window(attention, size / 5)), exp(-age / 10))", 0, 0),
+    ("std(attention) / mean(attention)", "10%", "25%"),
+    ("peak(logit, 7) - 0.5 * key_norm + random", 0, 5),
+    ("sum(softmax(logit + 0.5 * gumbel))", 0, "20%"),
+    ("window(attention > pooled(attention), 12) + attention", 0, 0),
+    ("share(sum(attention)) * (output_shift + value_norm) / (1 + position / size)", 0, 8),
+    ("ema(attention, 1 - 1 / size) * (age >= 4) + (age < 4) * (position != 17) - (position == 18)", 0, 0),
+    ("if(rank(mean(attention)) <= size / 2, -age, key_similarity)", 0, 4),
+    ("exp(mean(log(attention)))", 1, 8),
+    ("sum(window(attention, 3) * (rank(value_norm) >= 5))", 2, 4),
+]
+# What is not a number stays while another entry has one. (Which of a number and none is the larger has no definition: pool mean.)
+NOT_A_NUMBER = "sqrt(attention - 0.02)"
+# Attention is nearly even in the first three, so that sums of it seldom change places; in the last it is sharp.
+POLICY_CHECKPOINTS = ["llama-mha", "mistral-gqa", "yi-gqa", "variants/llama-bias-tied"]
+TEXT = 140
+
+
+def policy_cases():
+    """-> (case, the preset whose rule must decide the same, or None)"""
+    import policies
+    for name in NEW_PRESETS:
+        rule, text, own, first, recent = policies.PRESETS[name]
+        # VATP protects more than 37 entries at size 37
+        smallest, middle, largest = (48, 56, 64) if name == "vatp" else (16, 37, 64)
+        for scope in (own, "head" if own == "layer" else "layer"):
+            for size, positions in [(smallest, "absolute"), (middle, "absolute"), (largest, "absolute"), (middle, "slot"),
+                                    (middle, "squeezed")]:
+                case = dict(policy=name) if scope == own and name != "caote-h2o" else dict(
+                    score=text, scope=scope, pool="mean", keep_first=first, keep_recent=recent)
+                yield case | dict(size=size, positions=positions), f"{name}-{scope}"
+    for i, (text, first, recent) in enumerate(FORMULAS):
+        for scope, pool in [("head", "mean"), ("layer", "max")] if i % 2 else [("head", "max"), ("layer", "mean")]:
+            yield dict(score=text, scope=scope, pool=pool, keep_first=first, keep_recent=recent, size=37, positions="absolute"), None
+    for scope in ("head", "layer"):
+        yield dict(score=NOT_A_NUMBER, scope=scope, pool="mean", keep_first=0, keep_recent=0, size=37, positions="absolute"), None
+
+
+def policy_of(case):
+    """What oracle.run takes, from the keys of a case."""
+    import formula
+    if "policy" in case:
+        return case["policy"]
+    return formula.policy(case["score"], case["scope"], case["size"], case["pool"], case["keep_first"], case["keep_recent"])
+
+
+# Relative changes of every weight that no decision may turn on; an f32 engine's rounding is a tenth of it.
+JITTER = 3e-6
+
+
+def unambiguous(folder, text, case, name):
+    """The answers to a case, or None if rounding could change a decision."""
+    import numpy as np
+    import formula, oracle
+    run = lambda policy, **more: oracle.run(folder, text, policy, case["size"], case["positions"], log=True, **more)
+    exact = run(policy_of(case))
+    if exact["narrowest"] < NARROW:
+        return None
+    if name:
+        assert run(name)["evicted"] == exact["evicted"], f"{name} is not what the case says"
+        assert run(formula.of_preset(name, case["size"]))["evicted"] == exact["evicted"], f"{name} and its formula differ"
+    rounded = [dict(dtype=np.float32), dict(noise=JITTER), dict(noise=-JITTER)]
+    return exact if all(run(policy_of(case), **more)["evicted"] == exact["evicted"] for more in rounded) else None
+
+
+def policies():
+    """Presets and formulas. A case that rounding could change is tried at up to three larger sizes, and then left out."""
+    import numpy as np
+    for checkpoint in sys.argv[2:] or POLICY_CHECKPOINTS:
+        vocab = json.loads((ROOT / checkpoint / "config.json").read_text())["vocab_size"]
+        text = np.random.default_rng(22).integers(3, vocab, TEXT).tolist()
+        cases, narrowest, left_out = [], float("inf"), []
+        for case, name in policy_cases():
+            for size in range(case["size"], case["size"] + 4):
+                answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name)
+                if answer:
+                    break
+            else:
+                left_out.append(case)
+                continue
+            narrowest = min(narrowest, answer["narrowest"])
+            cases.append(case | dict(size=size, nll=[round(x, 5) for x in answer["nll"]], survivors=answer["survivors"]))
+        folder = ROOT / "policies" / Path(checkpoint).name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoint").write_text(checkpoint + "\n")
+        (folder / "tokens.json").write_text(json.dumps(text) + "\n")
+        write_golden(folder, cases)
+        print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, closest decision {narrowest:.1e} apart, left out: {left_out or 'none'}",
+              flush=True)
+
+
 def checkpoint_of(folder):
     other = folder / "checkpoint"
     return ROOT / other.read_text().strip() if other.exists() else folder
@@ -117,8 +221,8 @@ def check():
     for folder in folders():
         cases, worst = json.loads((folder / "golden.json").read_text())["cases"], 0.0
         for c in cases:
-            r = oracle.run(checkpoint_of(folder), tokens(folder), c["policy"], c["size"], c["positions"])
-            assert r["survivors"] == c["survivors"], f"{folder}: {c['policy']} {c['size']} {c['positions']}"
+            r = oracle.run(checkpoint_of(folder), tokens(folder), policy_of(c), c["size"], c["positions"])
+            assert r["survivors"] == c["survivors"], f"{folder}: {c.get('policy', c.get('score'))} {c['size']} {c['positions']}"
             worst = max(worst, apart(r["nll"], c["nll"]))
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, survivors equal, NLLs within {worst:.1e}")
 
@@ -190,4 +294,4 @@ def torch_full():
 
 
 if __name__ == "__main__":
-    {"make": make, "long": long, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()
+    {"make": make, "long": long, "policies": policies, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

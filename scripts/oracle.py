@@ -1,36 +1,46 @@
 #!/usr/bin/env python3
 """The slow, obvious definition of every cache policy: one token at a time, entries physically deleted. Needs numpy.
 
-tova-bench must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64). The `tova`
-branch was checked against the authors' released code, fed one token at a time (largest NLL difference 7e-6), and the full
-cache against transformers (tests/golden/README.md).
+tova-bench must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64). The rule
+`tova` was checked against the authors' released code, fed one token at a time (largest NLL difference 7e-6), and the full
+cache against transformers; tests/golden/README.md has these and the other policies' released code.
 
-    python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--log] [--f32] [--write N] [--one-shot]
+    python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--seed N] [--check] [--log]
+                              [--f32] [--write N] [--one-shot]
+    python3 scripts/oracle.py MODEL_DIR TOKENS.json --score FORMULA [--scope layer|head] [--pool mean|max] [--keep-first N|N%]
+                              [--keep-recent N|N%] SIZE ...
 
 MODEL_DIR   a Hugging Face checkpoint folder (config.json, one or many safetensors) of a Llama, Mistral or Qwen2 model
 TOKENS.json a list of token ids
-POLICY      full, window, window+I, h2o, h2o-layer, tova, tova-head, tova+I, knorm
+POLICY      full, or a preset of scripts/policies.py, which states the rule and source of each: NAME has the preset's own scope,
+            NAME-layer and NAME-head that scope; +I protects the first I tokens
 SIZE        entries that survive each step, per layer and per key-value head
+--score     instead of a POLICY: a formula, computed by scripts/formula.py
+--seed      of the draws of `random` and `gumbel`
+--check     compute the preset's formula, too, and fail unless it evicts the same entries in the same order
 --f32       compute in float32 instead of float64
 --write N   continue with N tokens, always the most likely one
 --one-shot  read TOKENS without evictions, then cut the cache to SIZE at once by the last token's scores
 Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log,
-"written": optional tokens}
+"narrowest": with the log, how close the closest decision was, relative to its scores, exact ties apart; "written": optional tokens}
 
 Conventions (the paper's released code: attend first, evict after):
  * step t: the new token joins the cache, attends to up to SIZE + 1 entries including itself, and then one entry is evicted;
  * the newest token itself can be evicted, unless the policy protects recent tokens;
  * scope `layer`: one decision per layer, scores averaged over all query heads; scope `head`: one decision per key-value
-   head, scores averaged over its group of query heads;
- * h2o: attention accumulated since the entry joined (its own row included), the newest SIZE - SIZE // 2 protected;
- * window+i and tova+i: the first i positions protected, inside the same SIZE;
- * knorm: the key with the largest L2 norm is evicted (rotation does not change norms); ties: the oldest is evicted;
+   head, scores averaged over its group of query heads (or the largest of them, with --pool max);
+ * the unprotected entry with the lowest score is evicted, of equal ones the oldest; one whose score is not a number only if
+   no other has a number;
+ * the first tokens and newest entries that a policy protects count in SIZE; a percentage of SIZE is rounded up;
+ * the entry's memory of earlier steps goes with it;
  * positions absolute: keys rotated at their original position; slot: rotated at their rank in the cache;
    squeezed: a gap g > 10 between neighbours in the cache becomes ln(ln g), smaller gaps stay (paper, section 7.2).
 """
 import argparse, json, math, struct, sys
 from pathlib import Path
 import numpy as np
+import formula, policies
+from policies import softmax
 
 
 def load_safetensors(path):
@@ -63,11 +73,6 @@ def load_weights(model_dir, dtype):
     return {name: x.astype(dtype) for f in files for name, x in load_safetensors(Path(model_dir) / f).items()}
 
 
-def softmax(z):
-    e = np.exp(z - z.max())
-    return e / e.sum()
-
-
 def rope_frequencies(cfg, dim):
     """-> (dim / 2,) radians per position, after the checkpoint's rope_scaling"""
     freq = cfg.get("rope_theta", 10000.0) ** (-np.arange(0, dim, 2) / dim)
@@ -94,23 +99,6 @@ def rope(x, pos, freq):
     return np.concatenate([a * c - b * s, b * c + a * s], -1)
 
 
-def parse_policy(name, size):
-    """-> (score, scope, keep_first, keep_recent)"""
-    first = 0
-    if "+" in name:
-        name, i = name.split("+")
-        first = int(i)
-    return {
-        "full": lambda: (None, "layer", 0, 0),
-        "window": lambda: ("recency", "layer", first, 0),
-        "tova": lambda: ("last", "layer", first, 0),
-        "tova-head": lambda: ("last", "head", first, 0),
-        "h2o": lambda: ("sum", "head", first, size - size // 2),
-        "h2o-layer": lambda: ("sum", "layer", first, size - size // 2),
-        "knorm": lambda: ("knorm", "head", first, 0),
-    }[name]()
-
-
 def cache_positions(born, mode):
     if mode == "absolute":
         return np.asarray(born, float)
@@ -122,9 +110,23 @@ def cache_positions(born, mode):
     return np.cumsum(gaps)
 
 
-def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, one_shot=False):
+def lowest(scores, protected):
+    """-> the entry that leaves; how close the next was, relative to the larger of the two, or inf if it is exactly as low"""
+    free = [i for i in range(len(scores)) if not protected[i]]
+    numbers = [i for i in free if not np.isnan(scores[i])] or free
+    leaves = min(numbers, key=lambda i: scores[i])  # the first, and so the oldest, of equal ones
+    others = [i for i in numbers if scores[i] > scores[leaves] and np.isfinite(scores[i] - scores[leaves])]
+    gaps = [(scores[i] - scores[leaves]) / max(abs(scores[i]), abs(scores[leaves])) for i in others]
+    return leaves, float(min(gaps, default=math.inf))
+
+
+def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, one_shot=False, seed=0, noise=0.0):
+    """policy: a name or a policies.Policy; noise: relative changes of all weights, to see whether a decision turns on rounding"""
     cfg = json.loads((Path(model_dir) / "config.json").read_text())
     w = load_weights(model_dir, dtype)
+    if noise:
+        jitter = np.random.default_rng(1)
+        w = {name: x * (1 + noise * jitter.standard_normal(x.shape)).astype(dtype) for name, x in sorted(w.items())}
     if cfg["model_type"] not in ("llama", "mistral", "qwen2"):
         raise SystemExit(f"model_type {cfg['model_type']!r} is not supported")
     window = cfg.get("sliding_window") if cfg.get("use_sliding_window", True) else None
@@ -134,7 +136,9 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
     hid, layers = cfg["hidden_size"], cfg["num_hidden_layers"]
     dim, grp = cfg.get("head_dim") or hid // heads, heads // kvh
     freq, eps = rope_frequencies(cfg, dim), cfg["rms_norm_eps"]
-    score, scope, keep_first, keep_recent = parse_policy(policy, size)
+    if isinstance(policy, str):
+        policy = None if policy == "full" else policies.preset(policy, size)
+    scope = policy.scope if policy else "layer"
     rms = lambda x, g: x / np.sqrt((x * x).mean() + dtype(eps)) * g
     # biases are there or not: Qwen2 has them on q, k and v, Llama with attention_bias on all four
     linear = lambda name, x: w[name + ".weight"] @ x + w.get(name + ".bias", dtype(0))
@@ -142,7 +146,7 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
     embed = w.get("model.embed_tokens.weight", w.get("lm_head.weight"))
     lm_head = embed if cfg.get("tie_word_embeddings") else w.get("lm_head.weight", embed)
     n_groups = kvh if scope == "head" else 1
-    state = [[dict(born=[], acc=[], k=[], v=[]) for _ in range(n_groups)] for _ in range(layers)]
+    state = [[dict(born=[], k=[], v=[], memory={}) for _ in range(n_groups)] for _ in range(layers)]
     nll, evicted, narrowest, margins = [], [], math.inf, []
     prompt, tokens = len(tokens), list(tokens)
     for t, tok in enumerate(tokens):
@@ -155,44 +159,37 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
             v = linear(p + "self_attn.v_proj", h).reshape(kvh, dim)
             out = np.zeros((heads, dim), dtype)
             for g, s in enumerate(state[l]):
-                s["born"].append(t); s["acc"].append(dtype(0)); s["k"].append(k); s["v"].append(v)
+                s["born"].append(t); s["k"].append(k); s["v"].append(v)
                 pos = cache_positions(s["born"], positions)
-                K = rope(np.stack(s["k"]), pos, freq); V = np.stack(s["v"])         # (n, kvh, dim)
-                Q = rope(q[None], pos[-1:], freq)[0]
-                mine = range(heads) if scope == "layer" else range(g * grp, (g + 1) * grp)
-                rows = []
-                for hd in mine:
-                    a = softmax(K[:, hd // grp] @ Q[hd] / dtype(math.sqrt(dim)))
-                    out[hd] = a @ V[:, hd // grp]
-                    rows.append(a)
-                mean = np.mean(rows, 0)
-                s["acc"] = [c + m for c, m in zip(s["acc"], mean)]
-                n = len(s["born"])
-                if score is None or n <= size or one_shot and t < prompt - 1:
+                keys, values = np.stack(s["k"]), np.stack(s["v"])                       # (n, kvh, dim)
+                rotated, Q = rope(keys, pos, freq), rope(q[None], pos[-1:], freq)[0]
+                mine = list(range(heads) if scope == "layer" else range(g * grp, (g + 1) * grp))
+                of = [hd // grp for hd in mine]
+                logit = np.stack([rotated[:, hd // grp] @ Q[hd] / dtype(math.sqrt(dim)) for hd in mine], 1)
+                attention = softmax(logit)
+                for i, hd in enumerate(mine):
+                    out[hd] = attention[:, i] @ values[:, hd // grp]
+                if policy is None:
                     continue
-                if score == "recency":
-                    val = np.array(s["born"], float)
-                elif score == "last":
-                    val = mean.copy()
-                elif score == "sum":
-                    val = np.array(s["acc"])
-                else:
-                    kk = np.stack(s["k"])
-                    norm = np.linalg.norm(kk, axis=-1)
-                    val = -(norm.mean(1) if scope == "layer" else norm[:, g])
-                val[np.array(s["born"]) < keep_first] = np.inf
-                if keep_recent:
-                    val[n - keep_recent:] = np.inf
+                n = len(s["born"])
+                protected = [b < policy.keep_first or i >= n - policy.keep_recent for i, b in enumerate(s["born"])]
+                draws = (seed * 0x2545F4914F6CDD1D + l) % 2**64, g
+                step = policies.Step(t, size, s["born"], mine, attention, logit, keys[:, of], rotated[:, of], values[:, of], out[mine],
+                                     np.array(protected), draws, s["memory"])
+                with np.errstate(divide="ignore", invalid="ignore"):  # scores can be infinite, or no numbers
+                    score = policy.rule(step)
+                if n <= size or one_shot and t < prompt - 1:
+                    continue
+                score = formula.pool(score, policy.pool)
                 for _ in range(n - size):
-                    i = int(np.argmin(val))
-                    if score != "recency":
-                        second = np.delete(val, i).min()
-                        narrowest = min(narrowest, abs(second - val[i]) / abs(val[i]))
+                    i, gap = lowest(score, protected)
+                    narrowest = min(narrowest, gap)
                     if log:
                         evicted.append([t, l, g, s["born"][i]])
-                    for key in ("born", "acc", "k", "v"):
-                        del s[key][i]
-                    val = np.delete(val, i)
+                    for of_entries in (s["born"], s["k"], s["v"], protected):
+                        del of_entries[i]
+                    s["memory"] = {name: np.delete(x, i, 0) for name, x in s["memory"].items()}
+                    score = np.delete(score, i)
             x = x + linear(p + "self_attn.o_proj", out.reshape(-1))
             h = rms(x, w[p + "post_attention_layernorm.weight"])
             gate, up = linear(p + "mlp.gate_proj", h), linear(p + "mlp.up_proj", h)
@@ -217,14 +214,35 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
     return out
 
 
-if __name__ == "__main__":
+def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("model"); ap.add_argument("tokens"); ap.add_argument("policy"); ap.add_argument("size", type=int)
+    ap.add_argument("model"); ap.add_argument("tokens"); ap.add_argument("policy", nargs="?"); ap.add_argument("size", type=int)
+    ap.add_argument("--score")
+    ap.add_argument("--scope", default="layer", choices=["layer", "head"])
+    ap.add_argument("--pool", default="mean", choices=["mean", "max"])
+    ap.add_argument("--keep-first", default=0)
+    ap.add_argument("--keep-recent", default=0)
     ap.add_argument("--positions", default="absolute", choices=["absolute", "slot", "squeezed"])
+    ap.add_argument("--seed", type=int, default=0)
+    ap.add_argument("--check", action="store_true")
     ap.add_argument("--log", action="store_true")
     ap.add_argument("--f32", action="store_true")
     ap.add_argument("--write", type=int, default=0)
     ap.add_argument("--one-shot", action="store_true")
-    a = ap.parse_args()
+    a = ap.parse_intermixed_args()
+    if (a.policy is None) == (a.score is None):
+        ap.error("one of POLICY and --score is needed")
+    policy = a.policy or formula.policy(a.score, a.scope, a.size, a.pool, a.keep_first, a.keep_recent)
     dtype = np.float32 if a.f32 else np.float64
-    json.dump(run(a.model, json.loads(Path(a.tokens).read_text()), a.policy, a.size, a.positions, a.log, dtype, a.write, a.one_shot), sys.stdout)
+    tokens = json.loads(Path(a.tokens).read_text())
+    answer = lambda policy, log: run(a.model, tokens, policy, a.size, a.positions, log, dtype, a.write, a.one_shot, a.seed)
+    out = answer(policy, a.log or a.check)
+    if a.check:
+        other = answer(formula.of_preset(a.policy, a.size), True)
+        if out["evicted"] != other["evicted"]:
+            raise SystemExit(f"{a.policy} and its formula evict other entries")
+    json.dump(out, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

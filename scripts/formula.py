@@ -1,0 +1,139 @@
+"""Scores as formulas, by their definition: every value that a memory function needs is kept, and the function is computed from
+all of them at every step. Needs numpy.
+
+A word is a number for each living entry and each query head of the decision (policies.Step says which). The formula is computed
+for each query head and then pooled over them, by mean or max; `pooled(x)` pools x at that place instead.
+
+    over the steps since an entry joined   sum(x)  mean(x)  std(x)  ema(x, g): S <- g S + x  peak(x)  window(x, w): sum of the
+                                           last w  peak(x, w)  count(x): steps at which x is not 0
+    over the living entries                rank(x): how many unprotected ones have a lower x, or the same and are older
+                                           softmax(x)  share(x): x / sum of x
+    of numbers                             + - * /  < <= > >= == !=  min  max  abs  log  exp  sqrt  if(condition, x, y)
+
+g and w are numbers or made of numbers and `size`; w is rounded up, and at least 1.
+"""
+import ast, math, operator, re
+import numpy as np
+from policies import PRESETS, Policy, parts, softmax
+
+WORDS = ["attention", "logit", "age", "position", "key_norm", "value_norm", "value_norm2", "output_shift", "key_similarity", "random",
+         "gumbel"]
+ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+COMPARE = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
+           ast.NotEq: operator.ne}
+# function -> how many arguments it can have
+MEMORY = {"sum": [1], "mean": [1], "std": [1], "ema": [2], "peak": [1, 2], "window": [2], "count": [1]}
+OTHERS = {"rank": [1], "softmax": [1], "share": [1], "pooled": [1], "min": [2], "max": [2], "abs": [1], "log": [1], "exp": [1],
+          "sqrt": [1], "if_": [3]}
+
+
+class Formula:
+    def __init__(self, text, size, pool="mean"):
+        self.text, self.size, self.pool = text, size, pool
+        try:
+            self.tree = ast.parse(re.sub(r"\bif\s*\(", "if_(", text), mode="eval").body
+        except SyntaxError:
+            raise SystemExit(f"{text!r} is not a formula") from None
+        self.names = {node: f"value {i}" for i, node in enumerate(ast.walk(self.tree))}
+
+    def __call__(self, step):
+        return self.full(step, self.value(step, self.tree))
+
+    def full(self, s, x):
+        return np.broadcast_to(np.asarray(x, s.dtype), s.attention.shape).copy()
+
+    def number(self, node):
+        """the second argument of ema, window and peak: numbers and `size`"""
+        match node:
+            case ast.Constant(value=int() | float()):
+                return float(node.value)
+            case ast.Name(id="size"):
+                return float(self.size)
+            case ast.UnaryOp(op=ast.USub()):
+                return -self.number(node.operand)
+            case ast.BinOp() if type(node.op) in ARITHMETIC:
+                return ARITHMETIC[type(node.op)](self.number(node.left), self.number(node.right))
+        raise SystemExit(f"{self.text}: {ast.unparse(node)} is not made of numbers and `size`")
+
+    def value(self, s, node):
+        match node:
+            case ast.Constant(value=int() | float()):
+                return s.dtype.type(node.value)
+            case ast.Name(id="size"):
+                return s.dtype.type(self.size)
+            case ast.Name(id=word) if word in WORDS:
+                return getattr(s, word)
+            case ast.UnaryOp(op=ast.USub()):
+                return -self.value(s, node.operand)
+            case ast.BinOp() if type(node.op) in ARITHMETIC:
+                return ARITHMETIC[type(node.op)](self.value(s, node.left), self.value(s, node.right))
+            case ast.Compare(ops=[op], comparators=[right]) if type(op) in COMPARE:
+                return np.asarray(COMPARE[type(op)](self.value(s, node.left), self.value(s, right))).astype(s.dtype)
+            case ast.Call(func=ast.Name(id=name), keywords=[]) if len(node.args) in MEMORY.get(name, []):
+                return self.over_time(s, name, node)
+            case ast.Call(func=ast.Name(id=name), keywords=[]) if len(node.args) in OTHERS.get(name, []):
+                return self.now(s, name, *(self.value(s, x) for x in node.args))
+        raise SystemExit(f"{self.text}: no such thing as {ast.unparse(node)}")
+
+    def over_time(self, s, name, node):
+        """Memory: over the rows since the entry joined. They are the last age + 1 of all rows."""
+        x = self.full(s, self.value(s, node.args[0]))
+        past = np.concatenate([s.recall(self.names[node], (s.t, x.shape[1])), x[:, None]], 1)       # (n, t + 1, H)
+        s.remember(self.names[node], past)
+        row = np.arange(s.t + 1)
+        own = (row >= s.born[:, None])[:, :, None]
+        second = self.number(node.args[1]) if len(node.args) == 2 else None
+        if second is not None and name != "ema":
+            own = own & (row > s.t - max(math.ceil(second), 1))[:, None]
+        total = lambda y: np.where(own, y, 0).sum(1).astype(s.dtype)
+        rows = s.age + 1
+        match name:
+            case "sum" | "window":
+                return total(past)
+            case "mean":
+                return total(past) / rows
+            case "std":
+                return np.sqrt(np.maximum(total(past**2) / rows - (total(past) / rows) ** 2, 0))
+            case "ema":
+                return total(past * (second ** (s.t - row)).astype(s.dtype)[:, None])
+            case "peak":
+                return np.where(own, past, -np.inf).max(1)
+            case "count":
+                return total(past != 0)
+
+    def now(self, s, name, x, y=None, z=None):
+        match name:
+            case "rank":
+                x, rank = self.full(s, x), np.zeros(s.attention.shape, s.dtype)
+                for i in range(len(s.born)):
+                    lower = (x < x[i]) | (x == x[i]) & (s.born < s.born[i])[:, None]
+                    rank[i] = lower[~s.protected].sum(0)
+                return rank
+            case "softmax":
+                return softmax(self.full(s, x))
+            case "share":
+                return self.full(s, x) / self.full(s, x).sum(0)
+            case "pooled":
+                return np.repeat(pool(self.full(s, x), self.pool)[:, None], len(s.heads), 1)
+            case "min":
+                return np.minimum(x, y)
+            case "max":
+                return np.maximum(x, y)
+            case "if_":
+                return np.where(x != 0, y, z)
+        return {"abs": np.abs, "log": np.log, "exp": np.exp, "sqrt": np.sqrt}[name](x)
+
+
+def pool(x, how):
+    """(n, H) -> (n,)"""
+    return x.mean(1) if how == "mean" else x.max(1)
+
+
+def policy(text, scope, size, pool="mean", keep_first=0, keep_recent=0):
+    return Policy(Formula(text, size, pool), scope, size, pool, keep_first, keep_recent)
+
+
+def of_preset(name, size):
+    """The formula of a preset, under the name's scope and protection."""
+    name, scope, keep_first, keep_recent = parts(name)
+    return policy(PRESETS[name][1], scope, size, "mean", keep_first, keep_recent)
