@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use support::checkpoint::{configure, load, load_as};
-use tova_bench::eviction::{LocalLayers, Positions, presets};
+use tova_bench::eviction::formula::Pool;
+use tova_bench::eviction::{Amount, LocalLayers, Policy, Positions, Scope, Score, presets};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
     Device, LanguageModel, MemoryPlan, ModelFiles, Real, RopeOverride, RopeOverrideKind, WeightType,
@@ -23,13 +24,42 @@ struct Golden {
 
 #[derive(Deserialize)]
 struct Case {
+    /// A preset; none where the score is given.
+    #[serde(default)]
     policy: String,
+    #[serde(flatten)]
+    defined: Option<Defined>,
     size: Option<usize>,
     positions: Positions,
     #[serde(default)]
     local_layers: LocalLayers,
     nll: Vec<f64>,
     survivors: Vec<Vec<Vec<u32>>>,
+}
+
+/// A policy of a score's formula.
+#[derive(Deserialize)]
+struct Defined {
+    score: String,
+    scope: Scope,
+    pool: Pool,
+    keep_first: serde_json::Value,
+    keep_recent: serde_json::Value,
+}
+
+impl Defined {
+    fn policy(&self) -> Policy {
+        let amount = |value: &serde_json::Value| match value.as_str() {
+            Some(percent) => Amount::Percent(percent.trim_end_matches('%').parse().unwrap()),
+            None => Amount::Tokens(value.as_u64().unwrap() as usize),
+        };
+        Policy {
+            score: Score::new(&self.score, self.pool).unwrap_or_else(|error| panic!("{error}")),
+            scope: self.scope,
+            keep_first: amount(&self.keep_first),
+            keep_recent: amount(&self.keep_recent),
+        }
+    }
 }
 
 const TOLERANCE: f64 = 1e-4;
@@ -66,8 +96,10 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
     let answers: Golden = serde_json::from_str(&read_json("golden.json")).unwrap();
     let mut worst = 0f64;
     for case in &answers.cases {
-        let policy = presets::by_name(&case.policy).map(|policy| policy.at(case.size.unwrap()).unwrap());
+        let policy = case.defined.as_ref().map(Defined::policy).or_else(|| presets::by_name(&case.policy));
         assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
+        let shown = policy.map_or_else(|| case.policy.clone(), |policy| format!("{} {policy}", case.policy));
+        let policy = policy.map(|policy| policy.at(case.size.unwrap()).unwrap());
         let (positions, local_layers, text) = (case.positions, case.local_layers, tokens.len());
         let plan = MemoryPlan { policy, positions, local_layers, text, ..MemoryPlan::unbounded() };
         for &chunk in chunks {
@@ -75,7 +107,7 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
             let name = format!(
                 "{} {} {:?} {} {} in reads of {chunk}",
                 golden.display(),
-                case.policy,
+                shown,
                 case.size,
                 case.positions.name(),
                 case.local_layers.name()
@@ -135,6 +167,21 @@ fn families() {
             check_model(&load_as(&checkpoint, "config.v4.json"), &golden, &[usize::MAX]);
         }
         assert!(cases >= 25, "{} has only {cases} cases", golden.display());
+        eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
+    }
+}
+
+/// Every preset and other formulas, by layer and by head, against the definition in `scripts/oracle.py`.
+#[test]
+fn policies() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/policies");
+    let mut golden: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    golden.sort();
+    assert!(golden.len() >= 3);
+    for golden in golden {
+        let checkpoint = std::fs::read_to_string(golden.join("checkpoint")).unwrap();
+        let (cases, worst) = check(&golden, &folder.with_file_name(checkpoint.trim()), &[1, 7, usize::MAX]);
+        assert!(cases >= 60, "{} has only {cases} cases", golden.display());
         eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
     }
 }

@@ -51,7 +51,11 @@ fn policies() -> String {
         let name = format!("{}[+I]", preset.name);
         text += &format!(
             "  {name:<16} {}\n{:18} {}\n{:18} {}\n",
-            preset.summary, "", preset.policy(), "", preset.source
+            preset.summary,
+            "",
+            preset.policy(),
+            "",
+            preset.source
         );
     }
     text + "\nA sweep can define more:\n  define:\n    \

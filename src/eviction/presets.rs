@@ -91,14 +91,14 @@ pub const PRESETS: &[Preset] = &[
         "if(rank(std(pooled(attention))) < 0.7 * size, mean(pooled(attention)), 1e9)",
         (Scope::Head, Amount::Tokens(10)),
         "of the 70 % whose attention varies least, the one with the least mean attention leaves",
-        "DRSY/EasyKV `easykv/easykv.py` (which also keeps a prompt whole)",
+        "DRSY/EasyKV `easykv/easykv.py` (which below 30 entries evicts from the newest 10 as well)",
     ),
     preset(
         "scissorhands",
         "window(attention >= 1 / (age + position + 1), 400)",
         (Scope::Head, Amount::Tokens(10)),
         "the entry that was attended to more than the average of the text in fewest of the last 400 steps leaves",
-        "arXiv 2305.17118 (every token here; there half of the cache at once)",
+        "arXiv 2305.17118 (one entry at every token here, half of the cache at once there; no code of the authors found)",
     ),
     Preset {
         keep_first: Amount::Tokens(20),
@@ -120,8 +120,8 @@ pub const PRESETS: &[Preset] = &[
     preset(
         "caote-h2o",
         "share(sum(attention)) / (1 - share(sum(attention))) * output_shift",
-        (Scope::Layer, Amount::Tokens(0)),
-        "the same with H2O's accumulated attention, made to sum to 1",
+        (Scope::Layer, Amount::Percent(50)),
+        "the same with H2O's accumulated attention, made to sum to 1; the newest half stays, as H2O's",
         "arXiv 2504.14051",
     ),
     preset(
@@ -129,14 +129,14 @@ pub const PRESETS: &[Preset] = &[
         "sum(softmax((logit + gumbel) / (1 + 0.01 * (age + position))))",
         (Scope::Head, Amount::Percent(30)),
         "accumulated attention with Gumbel noise, at a temperature that rises by 0.01 a step",
-        "arXiv 2403.09054, d-matrix-ai/keyformer-llm `models/mpt-keyformer-lib/attention.py`",
+        "arXiv 2403.09054; d-matrix-ai/keyformer-llm `models/mpt-keyformer-lib/attention.py` keeps no token read after the cache is full",
     ),
     preset(
         "morphkv-sum",
         "window(attention, size / 20)",
         (Scope::Head, Amount::Percent(5)),
         "the entry with the least attention from the last 5 % of the cache's queries leaves (SnapKV while decoding)",
-        "arXiv 2503.00979, ghadiaravi13/MorphKV (which scores the last queries again after evictions)",
+        "arXiv 2503.00979; ghadiaravi13/MorphKV scores the last queries again after each eviction, by the sum of grouped heads' logits",
     ),
     preset(
         "morphkv-max",

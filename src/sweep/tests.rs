@@ -110,6 +110,11 @@ fn equal_meanings_have_equal_ids() {
     let base = id_of("tova", "64", "", "");
     assert_eq!(base, id_of("tova+0", "64", "", ""));
     assert_eq!(base, id_of("mine", "64", "", "define: {mine: {score: last_attention, scope: layer}}"));
+    assert_eq!(base, id_of("mine", "64", "", "define: {mine: {score: 2 * attention, scope: layer}}"));
+    let formula =
+        |score: &str| id_of("mine", "64", "", &format!("define: {{mine: {{score: '{score}', scope: head}}}}"));
+    assert_eq!(formula("age + 9 * attention"), formula("(attention * 9 + age) / 3"));
+    assert_ne!(formula("age + 9 * attention"), formula("age + 8 * attention"));
     assert_eq!(base, id_of("tova", "64", ", length: 4096, stride: null, bos: auto, tail: drop, books: null", ""));
     assert_eq!(base, id_of("tova", "64", "", "seed: 7\nname: other\npositions: absolute"));
     // "No overlap" in two spellings, once BOS is known.
@@ -402,6 +407,9 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&define(first), "keep_first", "a whole percentage", "configs/");
     let recent = "a: {score: random, scope: layer, keep_recent: 101%}";
     refused(&define(recent), "keep_recent", "a whole percentage", "configs/");
+    let score = |score: &str| define(&format!("a: {{score: \"{score}\", scope: layer}}"));
+    refused(&score("ema(atention, 0.9)"), "\"ema", "(character 5)", "did you mean `attention`");
+    refused(&score("sum(attention"), "\"sum", "`)` is missing (character 14)", "character 4");
     refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "second document", "remove");
     refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
 }
