@@ -1,6 +1,7 @@
 //! The plain definition that the scan is tested against: one token at a time, entries deleted, in f64.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 
 use super::formula::canonical::{Expr, Pool};
 use super::formula::words::{Function, Word};
@@ -31,6 +32,8 @@ pub(super) struct Past<'a> {
     group: usize,
     steps: Vec<Seen>,
     draw: &'a dyn Fn(usize, usize) -> f64,
+    /// Values of calls that were computed before, by expression, head, entry and step.
+    computed: RefCell<HashMap<(*const Expr, usize, usize, usize), f64>>,
     /// Whether a comparison was closer than f32 can tell.
     close: Cell<bool>,
 }
@@ -47,6 +50,16 @@ struct Seen {
 impl Past<'_> {
     /// The value of an entry for a head of the group, at a step.
     fn value(&self, expr: &Expr, head: usize, entry: usize, step: usize) -> f64 {
+        let key = (std::ptr::from_ref(expr), head, entry, step);
+        if let Some(value) = self.computed.borrow().get(&key) {
+            return *value;
+        }
+        let value = self.compute(expr, head, entry, step);
+        self.computed.borrow_mut().insert(key, value);
+        value
+    }
+
+    fn compute(&self, expr: &Expr, head: usize, entry: usize, step: usize) -> f64 {
         let Case { heads, policy, .. } = *self.case;
         let seen = &self.steps[step];
         let members = heads.of_group(policy.scope, self.group);
@@ -84,6 +97,12 @@ impl Past<'_> {
                         (0..value.len()).map(|d| seen.living.iter().map(|other| key(*other, d)).sum()).collect();
                     let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
                     mean.iter().enumerate().map(|(d, mean)| key(entry, d) * mean).sum::<f64>() / length
+                }
+                Word::FutureAttention => {
+                    let paid = |query: usize| -> f64 {
+                        members.clone().map(|head| self.case.attention_with_all(head, query, entry)).sum()
+                    };
+                    (step + 1..self.case.tokens).map(paid).sum::<f64>() / members.len() as f64
                 }
                 Word::Random => (self.draw)(self.group, entry),
                 Word::Gumbel => self.case.gumbel(own, step, entry),
@@ -188,7 +207,14 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
     let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
-    let past = |group| Past { case, group, steps: Vec::new(), draw: &draw, close: Cell::new(false) };
+    let past = |group| Past {
+        case,
+        group,
+        steps: Vec::new(),
+        draw: &draw,
+        computed: RefCell::default(),
+        close: Cell::new(false),
+    };
     let mut past: Vec<_> = (0..groups).map(past).collect();
     let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
     for t in 0..tokens {

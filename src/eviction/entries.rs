@@ -2,8 +2,10 @@
 //! needs to know of each. Keys and values are stored elsewhere, in the same order.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::formula::Scorer;
+use super::future::RecordedAttention;
 use super::policy::SizedPolicy;
 use super::scan::{BlockScan, NewEntries};
 use super::scoring::Score;
@@ -65,6 +67,8 @@ pub struct CacheEntries {
     pub(super) received: Vec<Received>,
     /// Computes the policy's score, if that is a formula.
     pub(super) scorer: Option<Scorer>,
+    /// Attention so far, where it is recorded.
+    pub(super) recorded: Option<RecordedAttention>,
     /// Tokens that a query of this layer sees, itself included, if the model limits that.
     pub(super) window: Option<usize>,
     /// Entries outside the window stay, masked: forks may need them.
@@ -94,6 +98,7 @@ impl CacheEntries {
             groups: vec![HeadGroup::default()],
             received: scopes.iter().map(received).collect(),
             scorer: None,
+            recorded: None,
             window: None,
             keeps_all: false,
             limit: usize::MAX,
@@ -110,6 +115,24 @@ impl CacheEntries {
     #[must_use]
     pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
         CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
+    }
+
+    /// The same cache, empty, with the attention of the text that it will read.
+    #[must_use]
+    pub fn with_future(self, future: Arc<RecordedAttention>) -> CacheEntries {
+        CacheEntries { scorer: self.scorer.map(|scorer| scorer.with_future(future)), ..self }
+    }
+
+    /// The same cache, empty and unbounded, which records its attention over the groups of a scope.
+    #[must_use]
+    pub fn recording(self, scope: Option<Scope>) -> CacheEntries {
+        let recorded = scope.map(|scope| RecordedAttention::new(self.heads, scope));
+        CacheEntries { recorded, ..self }
+    }
+
+    /// What was recorded.
+    pub fn into_recorded(self) -> Option<RecordedAttention> {
+        self.recorded
     }
 
     /// Tokens that a query of this layer sees, if that is limited.

@@ -8,6 +8,7 @@
 mod definition;
 mod entries;
 pub mod formula;
+mod future;
 mod policy;
 pub mod presets;
 mod scan;
@@ -17,6 +18,7 @@ mod settings;
 mod tests;
 
 pub use entries::{CacheEntries, Heads};
+pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors};
 pub use scoring::{SCORES, Score};

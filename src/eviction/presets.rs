@@ -167,6 +167,20 @@ pub const PRESETS: &[Preset] = &[
         "as knorm",
     ),
     preset(
+        "clairvoyant",
+        "future_attention",
+        (Scope::Layer, Amount::Tokens(0)),
+        "what the full cache's later queries attend to least leaves: it knows the text, and is a ceiling for policies",
+        "no policy; Belady's rule with attention in place of the next use",
+    ),
+    preset(
+        "clairvoyant-head",
+        "future_attention",
+        (Scope::Head, Amount::Tokens(0)),
+        "the same with one decision per key-value head",
+        "as clairvoyant",
+    ),
+    preset(
         "random",
         "random",
         (Scope::Layer, Amount::Tokens(0)),

@@ -162,6 +162,9 @@ impl<'a> BlockScan<'a> {
                 attention.add_to(sums, received.scope, group);
             }
         }
+        if let Some(recorded) = &mut self.entries.recorded {
+            recorded.push(&attention, heads);
+        }
         let is_last = row + 1 == rows && !self.entries.newest.is_empty();
         self.score(&attention, vectors, is_last);
         if is_last {

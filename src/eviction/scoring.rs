@@ -90,6 +90,11 @@ impl Score {
         }
     }
 
+    /// Whether it needs the attention of the whole text.
+    pub fn knows_the_future(self) -> bool {
+        matches!(self, Score::Formula(formula) if formula.knows_the_future())
+    }
+
     /// Whether it draws numbers, which depend on the seed.
     pub fn draws(self) -> bool {
         match self {

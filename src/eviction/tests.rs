@@ -82,6 +82,13 @@ impl Case {
         self.vector(1, kv_head, position)
     }
 
+    /// The attention of a query to a token with the full cache.
+    pub fn attention_with_all(&self, head: usize, query: usize, token: usize) -> f64 {
+        let first = self.window.map_or(0, |window| (query + 1).saturating_sub(window));
+        let weight = |token: usize| f64::from(self.logit(head, query, token)).exp();
+        if token < first { 0.0 } else { weight(token) / (first..=query).map(weight).sum::<f64>() }
+    }
+
     /// The noise of an entry at a step.
     pub fn gumbel(&self, head: usize, step: usize, position: usize) -> f64 {
         let noise = &mut [0.0];
@@ -227,6 +234,12 @@ fn formulas() -> impl Strategy<Value = String> {
 
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
     let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT).with_window(case.window, false);
+    if case.policy.score.knows_the_future() {
+        let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(case.window, true);
+        unbounded = unbounded.recording(Some(case.policy.scope));
+        case.scan(&mut unbounded, case.tokens, &mut Vec::new());
+        entries = entries.with_future(unbounded.into_recorded().unwrap().into());
+    }
     let draw = |group, position| scoring::uniform(SALT, group as u64, position as u64);
     let answer = definition::read(case, draw);
     prop_assume!(!answer.ambiguous);

@@ -6,12 +6,13 @@
 //! for one entry more.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::attention::Scratch;
 use super::config::{LayerAttention, ModelShape};
 use super::rerotation::RerotatedKeys;
-use crate::eviction::{CacheEntries, Eviction, LocalLayers, Positions, Scope, SizedPolicy};
+use crate::eviction::{CacheEntries, Eviction, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -32,6 +33,8 @@ pub struct Memory {
     pub(super) lost: Option<Vec<f32>>,
     /// The text is longer than the model's usual positions reach.
     pub(super) is_long: bool,
+    /// Tokens whose future the policy knows, if it needs that.
+    pub(super) known: Option<usize>,
 }
 
 /// Everything one layer keeps.
@@ -184,6 +187,10 @@ pub struct MemoryPlan<'a> {
     pub forks: bool,
     /// Unbounded only: tokens to make room for; more are no error.
     pub expect: usize,
+    /// Unbounded only: record attention over the decision groups of a scope, for [`Memory::into_attention`].
+    pub record: Option<Scope>,
+    /// The attention of the whole text, by layer, for policies that know the future.
+    pub future: Option<&'a [Arc<RecordedAttention>]>,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
     /// Evict nothing until [`Memory::cut`]: for one-shot prompts (absolute positions).
@@ -224,7 +231,11 @@ impl Memory {
                 }
                 Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size + BLOCK),
             };
-            let entries = entries.with_window(window, plan.forks);
+            let entries = entries.with_window(window, plan.forks).recording(plan.record);
+            let entries = match plan.future {
+                Some(future) => entries.with_future(future[index].clone()),
+                None => entries,
+            };
             let in_window =
                 window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
             let capacity = vector::padded(room.min(in_window));
@@ -252,7 +263,16 @@ impl Memory {
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
             is_long,
+            known: plan
+                .policy
+                .filter(|policy| policy.score.knows_the_future())
+                .map(|_| plan.future.and_then(<[_]>::first).map_or(0, |layer| layer.tokens())),
         }
+    }
+
+    /// The attention of the tokens read, by layer, if it was recorded.
+    pub fn into_attention(self) -> Vec<Arc<RecordedAttention>> {
+        self.layers.into_iter().filter_map(|layer| layer.entries.into_recorded()).map(Arc::new).collect()
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so it equals
@@ -283,6 +303,7 @@ impl Memory {
             compute_f64: policy.score.compares_norms(),
             lost: measure_loss.then(|| vec![0.0; len]),
             is_long: self.is_long,
+            known: None,
         })
     }
 

@@ -21,6 +21,7 @@ use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, r
 use super::memory::{Memory, MemoryPlan};
 use super::rope::{Angles, Rope};
 use super::weights::Weights;
+use crate::eviction::{RecordedAttention, Scope};
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
@@ -220,12 +221,28 @@ impl LanguageModel {
 
     /// Checks that `more` tokens have the rotation that the memory was made for.
     fn check_length(&self, memory: &Memory, more: usize) -> Result<()> {
+        ensure!(
+            memory.known.is_none_or(|known| memory.seen + more <= known),
+            "the policy needs the attention of the whole text under the full cache, which was not given"
+        );
         match self.shape.length_of_usual_positions() {
             Some(usual) if !memory.is_long && memory.seen + more > usual => bail!(
                 "the model has other positions for texts of more than {usual} tokens, and the text was not announced as one"
             ),
             _ => Ok(()),
         }
+    }
+
+    /// The attention of a text under the full cache, by layer, over the decision groups of a scope.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn record_attention(&self, tokens: &[u32], scope: Scope) -> Result<Vec<Arc<RecordedAttention>>> {
+        let (expect, text) = (tokens.len(), tokens.len());
+        let plan = MemoryPlan { record: Some(scope), forks: true, expect, text, ..MemoryPlan::unbounded() };
+        let mut memory = self.new_memory(&plan);
+        self.read(tokens, &mut memory)?;
+        Ok(memory.into_attention())
     }
 
     /// Threads that compute: on a GPU one thread asks for everything.

@@ -10,7 +10,9 @@ use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
 use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
-use crate::eviction::{Amount, CacheRule, LOCAL_LAYERS, LocalLayers, POSITIONS, Policy, Positions, Score};
+use crate::eviction::{
+    Amount, CacheRule, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, POSITIONS, Policy, Positions, Score,
+};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -257,6 +259,9 @@ fn sizes(
     Ok(sizes)
 }
 
+/// The task whose texts are known before they are read.
+const PERPLEXITY: &str = "perplexity";
+
 fn tasks(
     entries: Spanned<Vec<Spanned<TaskYaml>>>,
     policies: &[NamedPolicy],
@@ -273,6 +278,14 @@ fn tasks(
                 format!("`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"),
                 format!("remove the policy, or put `{name}` into a sweep of its own"),
             );
+        }
+        let clairvoyant = policies.iter().find(|policy| policy.rule.knows_the_future());
+        if let Some(policy) = clairvoyant.filter(|_| task.name != PERPLEXITY || task.length > LONGEST_KNOWN) {
+            let message = format!(
+                "`{}` needs to know the whole text, as in `{PERPLEXITY}` up to {LONGEST_KNOWN} tokens",
+                policy.name
+            );
+            return yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
         }
         if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
             return yaml::refuse(

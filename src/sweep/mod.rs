@@ -57,6 +57,11 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// Whether it needs the whole text before it reads it.
+    pub fn knows_the_future(self) -> bool {
+        matches!(self, Rule::Policy(policy) if policy.score.knows_the_future())
+    }
+
     /// The rule at one cache size, which `Full` ignores.
     pub fn at(self, size: usize) -> CacheRule {
         match self {

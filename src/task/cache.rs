@@ -5,12 +5,13 @@
 //! gives the same bits.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::generation::Prefill;
-use crate::eviction::{CacheRule, LocalLayers, Positions, Scope, Score, SizedPolicy};
+use crate::eviction::{CacheRule, LocalLayers, Positions, RecordedAttention, Scope, Score, SizedPolicy};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
 
 /// The cache under which a sample is measured.
@@ -97,7 +98,8 @@ impl CacheConfig {
     }
 
     /// A cache that evicts, and the tokens it has read: those of the first `tokens` before it branches off the full cache.
-    /// `text` is the length of the whole text; a prompt that is read whole makes room for so many.
+    /// `text` is the length of the whole text; a prompt that is read whole makes room for so many. A policy that knows the
+    /// future needs the attention of the whole text.
     pub(super) fn bounded_memory(
         &self,
         model: &LanguageModel,
@@ -105,6 +107,7 @@ impl CacheConfig {
         prefix: Option<&FullCachePrefix>,
         tokens: usize,
         text: usize,
+        future: Option<&[Arc<RecordedAttention>]>,
     ) -> Result<(Memory, usize)> {
         let measure_loss = self.compare && self.positions == Positions::Absolute;
         let start = self.start(tokens);
@@ -114,7 +117,7 @@ impl CacheConfig {
             return Ok((fork.context("the full-cache prefix cannot be continued")?, start));
         }
         let one_shot = self.prefill == Prefill::OneShot;
-        let plan = MemoryPlan { one_shot, expect: text, measure_loss, ..self.plan(policy, text) };
+        let plan = MemoryPlan { one_shot, expect: text, measure_loss, future, ..self.plan(policy, text) };
         Ok((model.new_memory(&plan), 0))
     }
 }

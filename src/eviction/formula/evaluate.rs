@@ -1,12 +1,14 @@
 //! Runs a formula's instructions for every row of a block, and keeps what they remember.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::Formula;
 use super::loops::{Step, elementwise, over_entries, pool};
 use super::program::{Instruction, Operand, Operation, compile};
 use super::words::{Function, Word};
 use crate::eviction::entries::{Heads, keep};
+use crate::eviction::future::RecordedAttention;
 use crate::eviction::scan::{Attention, NewEntries, Vectors};
 use crate::eviction::scoring::{mix, uniform};
 use crate::eviction::settings::Scope;
@@ -20,6 +22,8 @@ pub(in crate::eviction) struct Scorer {
     scope: Scope,
     salt: u64,
     groups: Vec<Group>,
+    /// The attention of the whole text, if the formula has it, and what later queries pay: (groups)(tokens)
+    future: Option<(Arc<RecordedAttention>, Vec<Vec<f64>>)>,
     /// Logits of the row before they became attention, if the formula has them: (heads)(stride)
     logits: Vec<Vec<f32>>,
 }
@@ -73,6 +77,7 @@ impl Scorer {
             let (columns, totals) = match instruction.operation {
                 Operation::Word(Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2) => (kv_members, 0),
                 Operation::Word(Word::Random) => (1, 0),
+                Operation::Word(Word::FutureAttention) => (0, 1),
                 Operation::Memory(Function::Std, _) => (2 * of_heads, 0),
                 Operation::Memory(Function::Window, steps) => (steps as usize * of_heads, of_heads),
                 Operation::Memory(Function::Peak, steps) if steps > 0.0 => (steps as usize * of_heads, 0),
@@ -92,7 +97,13 @@ impl Scorer {
             Group { kept: program.iter().map(kept).collect(), results: program.iter().map(results).collect() };
         let logits = if program.iter().any(|one| one.uses(Word::Logit)) { heads.heads } else { 0 };
         let groups = vec![group; heads.groups(scope)];
-        Scorer { program, heads, scope, salt, groups, logits: vec![Vec::new(); logits] }
+        Scorer { program, heads, scope, salt, groups, future: None, logits: vec![Vec::new(); logits] }
+    }
+
+    /// The same for a text whose attention is known.
+    pub fn with_future(self, future: Arc<RecordedAttention>) -> Scorer {
+        let later = (0..self.groups.len()).map(|group| future.later(group)).collect();
+        Scorer { future: Some((future, later)), ..self }
     }
 
     /// Makes room for a block whose rows are `stride` long, and takes what is known of its `rows` new entries.
@@ -100,7 +111,9 @@ impl Scorer {
         let kv_members = self.heads.kv_heads / self.groups.len();
         for (index, group) in self.groups.iter_mut().enumerate() {
             for (instruction, kept) in self.program.iter().zip(&mut group.kept) {
-                if let Operation::Word(word) = instruction.operation {
+                if let (true, Some((_, later))) = (instruction.uses(Word::FutureAttention), &self.future) {
+                    kept.totals[0].extend(&later[index][seen..seen + rows]);
+                } else if let Operation::Word(word) = instruction.operation {
                     for (member, column) in kept.columns.iter_mut().enumerate() {
                         column.extend((0..rows).map(|row| {
                             let vector = row * self.heads.kv_heads + index * kv_members + member;
@@ -156,6 +169,17 @@ impl Scorer {
                         let head = heads.start + member;
                         match word {
                             Word::Logit => out.copy_from_slice(&self.logits[head][..out.len()]),
+                            Word::FutureAttention => {
+                                let Some((future, _)) = &self.future else { continue };
+                                let left = kept[0].totals[0].iter_mut().zip(entries.positions);
+                                for (out, (left, position)) in out.iter_mut().zip(left) {
+                                    let token = *position as usize;
+                                    if token < row.step {
+                                        *left -= future.paid(group, row.step, token);
+                                    }
+                                    *out = *left as f32;
+                                }
+                            }
                             Word::Gumbel => gumbel(self.salt, head, row.step, entries.positions, out),
                             Word::KeySimilarity => {
                                 let kv_head = heads.start / per_kv + member;

@@ -59,6 +59,11 @@ impl Formula {
         &self.0.text
     }
 
+    /// Whether it needs the attention of the whole text.
+    pub fn knows_the_future(self) -> bool {
+        self.0.expr.has(&|word| word == Word::FutureAttention)
+    }
+
     /// Whether it draws numbers.
     pub fn draws(self) -> bool {
         self.0.expr.has(&|word| matches!(word, Word::Random | Word::Gumbel))

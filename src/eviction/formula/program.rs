@@ -43,7 +43,8 @@ pub(super) fn compile(expr: &Expr, size: usize) -> Vec<Instruction> {
     compile_into(expr, size, &mut program);
     for index in (0..program.len()).rev() {
         let instruction: &Instruction = &program[index];
-        if !instruction.always && !matches!(instruction.operation, Operation::Memory(..)) {
+        let remembers = matches!(instruction.operation, Operation::Memory(..));
+        if !instruction.always && !remembers && !instruction.uses(Word::FutureAttention) {
             continue;
         }
         let arguments = instruction.arguments.clone();

@@ -14,6 +14,7 @@ pub enum Word {
     ValueNorm2,
     OutputShift,
     KeySimilarity,
+    FutureAttention,
     Random,
     Gumbel,
     Size,
@@ -37,6 +38,12 @@ pub const WORDS: &[Keyword<Word>] = &[
         Word::KeySimilarity,
         "key_similarity",
         "cosine of the key, as it is rotated now, with the mean of the normalised keys in the cache",
+    ),
+    keyword(
+        Word::FutureAttention,
+        "future_attention",
+        "attention that all later queries of the text pay under the full cache, mean over the decision's query heads; \
+         perplexity only",
     ),
     keyword(Word::Random, "random", "a number from 0 to 1, drawn when the entry joins"),
     keyword(Word::Gumbel, "gumbel", "Gumbel noise, drawn at every step for every query head"),
@@ -110,7 +117,7 @@ pub const FUNCTIONS: &[Keyword<Function>] = &[
 impl Word {
     /// Whether query heads have values of their own.
     pub(super) fn is_per_head(self) -> bool {
-        !matches!(self, Word::Age | Word::Position | Word::Random | Word::Size)
+        !matches!(self, Word::Age | Word::Position | Word::FutureAttention | Word::Random | Word::Size)
     }
 }
 

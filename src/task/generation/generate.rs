@@ -230,7 +230,7 @@ impl Generation<'_> {
         let (mut memory, start) = match (config.rule, config.sized()) {
             // Each of its prompts is cut by itself.
             (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
-            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, text)?,
+            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, text, None)?,
             _ if common > 0 => {
                 return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
             }

@@ -64,8 +64,13 @@ fn bounded(
     prefix: Option<&FullCachePrefix>,
     tally: &mut Tally<'_>,
 ) -> Result<Memory> {
-    let (mut memory, start) =
-        config.bounded_memory(model, policy, prefix, sample.tokens.len(), sample.tokens.len())?;
+    let length = sample.tokens.len();
+    let future = if policy.score.knows_the_future() {
+        Some(model.record_attention(&sample.tokens, policy.scope)?)
+    } else {
+        None
+    };
+    let (mut memory, start) = config.bounded_memory(model, policy, prefix, length, length, future.as_deref())?;
     if start > 0 {
         tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
     }
