@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::checkpoint;
 use support::program::run;
 use support::rows::{assert_same, measured};
-use tova_bench::eviction::{Amount, LocalLayers, Policy, Scope, Score, SizedPolicy, presets};
+use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Scope, Score, SizedPolicy, presets};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{BLOCK, Device, LanguageModel, Memory, MemoryPlan, Tensor, WeightType, tiny_shape};
 
@@ -36,7 +36,8 @@ fn policies() -> Vec<(String, Policy)> {
     let mut policies: Vec<_> = names.map(|name| (name.to_string(), presets::by_name(name).unwrap())).into();
     for score in [Score::Random, Score::AccumulatedAttention, Score::LastAttention] {
         let keep_first = Amount::Percent(3);
-        let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent: Amount::Tokens(7) };
+        let (keep_recent, budget) = (Amount::Tokens(7), Budget::Uniform);
+        let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent, budget };
         policies.push((policy.to_string(), policy));
     }
     policies

@@ -3,6 +3,7 @@
 //! Each row names its paper, and where the code it agrees with deviates from other code of the same name. `full`
 //! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
+use super::budget::Budget;
 use super::policy::{Amount, Policy};
 use super::scoring::Score;
 use super::settings::Scope;
@@ -25,7 +26,7 @@ const fn preset(
     summary: &'static str,
     source: &'static str,
 ) -> Preset {
-    let policy = Policy { score, scope, keep_first: Amount::Tokens(0), keep_recent };
+    let policy = Policy { score, scope, keep_first: Amount::Tokens(0), keep_recent, budget: Budget::Uniform };
     Preset { name, policy, summary, source }
 }
 

@@ -88,7 +88,7 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
             let keep_recent = Amount::Tokens(recent.min(size - keep_first));
             let keep_first = Amount::Tokens(keep_first);
-            (Policy { score, scope, keep_first, keep_recent }, size)
+            (Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }, size)
         })
     })
 }

@@ -32,12 +32,13 @@ pub fn distinct(mut rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// What a definition of a policy is made of, at one cache size.
-fn definition(row: &Row) -> [(&'static str, String); 5] {
+fn definition(row: &Row) -> [(&'static str, String); 6] {
     [
         ("score", row.score.clone().unwrap_or_default().to_string()),
         ("scope", row.scope.clone().unwrap_or_default().to_string()),
         ("keep_first", row.keep_first.to_string()),
         ("keep_recent", row.keep_recent.to_string()),
+        ("budget", row.budget.as_deref().unwrap_or("uniform").to_owned()),
         ("seed", row.seed.to_string()),
     ]
 }
@@ -53,7 +54,7 @@ fn names(rows: &[Row]) -> HashMap<(Text, Text), Text> {
     }
     let mut names = HashMap::new();
     for cells in lines.values() {
-        let differing: Vec<usize> = (0..5).filter(|part| differ_at_a_size(cells, *part)).collect();
+        let differing: Vec<usize> = (0..6).filter(|part| differ_at_a_size(cells, *part)).collect();
         if differing.is_empty() {
             continue;
         }

@@ -78,7 +78,7 @@ fn a_published_id_is_stable() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=6\nengine=4\nmodel=0123abc\ndtype=auto\n\
+        "schema=7\nengine=4\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\ncompare_to_full=false\n\
          books=all\nchunks_per_book=all\ndata=sha256:ff\n"
@@ -342,7 +342,7 @@ fn layers_with_a_window_can_be_exempt() {
     // A model without such layers has no use for it.
     let exempt = sweep(&own).expand().remove(3);
     assert_eq!(exempt.label(), "tova@exempt");
-    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, has_windows).label();
+    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, 4, has_windows).label();
     assert_eq!([resolved(true), resolved(false)], ["tova@exempt", "tova"]);
 }
 
