@@ -347,6 +347,61 @@ fn layers_with_a_window_can_be_exempt() {
 }
 
 #[test]
+fn layers_can_have_sizes_of_their_own() {
+    let define = |budget: &str| format!("define: {{mine: {{score: last_attention, scope: layer{budget}}}}}");
+    let id = |budget: &str| id_of("mine", "64", "", &define(budget));
+    let budgets = [
+        ", budget: {pyramid: 20}",
+        ", budget: {pyramid: 10}",
+        ", budget: {layers: [3, 2, 2, 1]}",
+        ", budget: {layers: [3, 2, 1, 2]}",
+        ", budget: {layers: [3, 2.5, 2, 1]}",
+        ", budget: {layers: [1, 1, 1, 1]}",
+    ];
+    let ids: HashSet<String> = budgets.iter().chain([&""]).map(|budget| id(budget)).collect();
+    assert_eq!(ids.len(), 7);
+    assert_eq!(id(""), id_of("tova", "64", "", ""));
+    assert_eq!([id(""), id(", budget: null")], [id(""), id("")]);
+    let cell = |budget: &str| {
+        let yaml = SMALL.replace("tova]", "mine]") + &define(budget);
+        sweep(&yaml).expand().remove(5)
+    };
+    let rule = |cell: Cell| {
+        cell.canonical_text("m", "d").lines().find(|line| line.starts_with("rule")).unwrap().to_owned()
+    };
+    let uniform = "rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16";
+    assert_eq!(rule(cell("")), uniform);
+    assert_eq!(rule(cell(budgets[0])), format!("{uniform} budget=pyramid 20"));
+    assert_eq!(rule(cell(budgets[4])), format!("{uniform} budget=layers 3 2.5 2 1"));
+    // Where every layer of a model gets the same, the meaning is that of no budget.
+    let resolved = |budget: &str, layers| rule(cell(budget).resolved(WeightType::F32, true, layers, false));
+    for budget in [budgets[5], ", budget: {pyramid: 1}", ", budget: {layers: [2.5, 2.5, 2.5, 2.5]}"] {
+        assert_eq!(resolved(budget, 4), uniform, "{budget}");
+    }
+    assert_eq!([resolved(budgets[0], 1), resolved(budgets[0], 4)], [uniform.to_owned(), rule(cell(budgets[0]))]);
+    // A window's sizes depend on the entries that a pyramid protects, and otherwise not on them.
+    let window =
+        |rest: &str| id_of("mine", "64", "", &format!("define: {{mine: {{score: recency, scope: layer{rest}}}}}"));
+    assert_ne!(window(", budget: {pyramid: 20}, keep_recent: 8"), window(", budget: {pyramid: 20}"));
+    assert_eq!(window(", budget: {layers: [2, 1]}, keep_recent: 8"), window(", budget: {layers: [2, 1]}"));
+
+    let wrong = |budget: &str| format!("{SMALL}{}\n", define(&format!(", budget: {budget}")));
+    let either = "write `budget: {pyramid: 20}`, or";
+    refused(&wrong("{pyramid: 0}"), "0}", "0 cannot be `pyramid`", "from 1");
+    refused(&wrong("{pyramid: 2.5}"), "2.5}", "whole number", "configs/");
+    refused(&wrong("{pyramid: 20, layers: [1]}"), "{pyramid", "either `pyramid` or `layers`", either);
+    refused(&wrong("{}"), "{}", "either `pyramid` or `layers`", either);
+    refused(&wrong("{layers: []}"), "[]", "there is no share", either);
+    for share in ["0", "-1", ".nan", ".inf", "5e9"] {
+        let yaml = wrong(&format!("{{layers: [2, {share}]}}"));
+        refused(&yaml, &format!("{share}]"), "cannot be a layer's share", "above 0");
+    }
+    refused(&wrong("{layers: [2, x]}"), "x]", "", "configs/");
+    refused(&wrong("{pyramids: 20}"), "pyramids", "unknown key `pyramids`", "did you mean `pyramid`");
+    refused(&wrong("pyramid"), "pyramid", "", "");
+}
+
+#[test]
 fn mistakes_are_reported_with_place_and_hint() {
     let swap = |from: &str, to: &str| {
         assert!(SMALL.contains(from));
