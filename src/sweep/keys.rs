@@ -155,11 +155,13 @@ pub(super) struct PolicyYaml {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 pub(super) struct BudgetYaml {
-    /// PyramidKV with this β: sizes fall linearly from layer to layer, and in the last one a β-th of the entries that are not
-    /// protected is left.
+    /// PyramidKV with this β: sizes fall linearly from layer to layer, and the last one has 1/β of the entries that are not
+    /// protected.
+    #[serde(default)]
     #[schemars(schema_with = "pyramid")]
     pub pyramid: Option<Spanned<u64>>,
     /// Sizes in proportion to these numbers, one for each layer of the model, from the first.
+    #[serde(default)]
     #[schemars(schema_with = "shares")]
     pub layers: Option<Spanned<Vec<Spanned<f64>>>>,
 }
