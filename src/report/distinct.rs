@@ -111,6 +111,18 @@ mod tests {
     }
 
     #[test]
+    fn two_budgets_of_a_policy_are_two_lines() {
+        let with = |cell: &'static str, budget: Option<&'static str>| {
+            changed(at("mine", 64, 0, 2.0), move |row| {
+                (row.cell, row.budget) = (cell.into(), budget.map(Into::into))
+            })
+        };
+        let rows = [with("1", None), with("2", Some("pyramid 20"))].concat();
+        let names: BTreeSet<String> = distinct(rows).into_iter().map(|row| row.policy.to_string()).collect();
+        assert_eq!(Vec::from_iter(names), ["mine (budget pyramid 20)", "mine (budget uniform)"]);
+    }
+
+    #[test]
     fn a_model_and_a_data_set_under_two_paths_are_one_table() {
         let spelt = |rows, model: &'static str, dataset: &'static str, data: &'static str| {
             changed(rows, move |row| {

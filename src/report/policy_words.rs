@@ -191,6 +191,20 @@ mod tests {
     }
 
     #[test]
+    fn budgets_are_named() {
+        for (budget, words) in [
+            ("pyramid 20", "sizes fall linearly from the first to the last as in PyramidKV with \u{3b2} = 20"),
+            ("layers 3 2.5 1", "whose sizes are as 3 : 2.5 : 1"),
+            ("another", "layers have the budget another"),
+        ] {
+            let rows = changed(cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), |row| {
+                (row.score, row.budget) = (Some("last_attention".into()), Some(budget.into()));
+            });
+            assert!(definitions(&rows)["mine"].ends_with(words), "{:?}", definitions(&rows));
+        }
+    }
+
+    #[test]
     fn two_definitions_under_one_name_are_both_told() {
         let at = |cell_id: &str, first| {
             changed(cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), |row| {

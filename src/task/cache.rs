@@ -191,12 +191,10 @@ impl FullCachePrefix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::presets;
+    use crate::eviction::{Budget, Policy, presets};
 
-    #[test]
-    fn entries_that_tokens_attend_to_on_average() {
-        let policy = presets::by_name("tova").unwrap();
-        let config = |rule, prefill| CacheConfig {
+    fn config(rule: CacheRule, prefill: Prefill) -> CacheConfig {
+        CacheConfig {
             rule,
             positions: Positions::Absolute,
             prefill,
@@ -205,7 +203,28 @@ mod tests {
             compare: false,
             local_layers: LocalLayers::Bounded,
             layers: 3,
-        };
+        }
+    }
+
+    #[test]
+    fn the_smallest_layer_says_when_a_cache_is_full() {
+        let uniform = presets::by_name("tova").unwrap();
+        let policy = Policy { budget: Budget::of_layers(&[4.0, 1.0, 1.0]).unwrap(), ..uniform };
+        let at = |policy, size| config(CacheRule::Evict { policy, size }, Prefill::Stream);
+        // 1,200, 300 and 300 entries.
+        let own = at(policy, 600);
+        assert_eq!([300, 301, 1000].map(|tokens| own.evicting(tokens).is_some()), [false, true, true]);
+        assert_eq!([300, 301, 1000].map(|tokens| own.needs(tokens)), [300, 256, 256]);
+        assert_eq!([100, 256, 1000].map(|tokens| own.start(tokens)), [0, 256, 256]);
+        assert_eq!([600, 601].map(|tokens| at(uniform, 600).evicting(tokens).is_some()), [false, true]);
+        assert_eq!([600, 601].map(|tokens| at(uniform, 600).needs(tokens)), [600, 512]);
+        // 200, 50 and 50: growing from 100 to 200 and then full, or full all the time.
+        assert_eq!(at(policy, 100).attended(100..300), (175.0 + 50.0 + 50.0) / 3.0);
+    }
+
+    #[test]
+    fn entries_that_tokens_attend_to_on_average() {
+        let policy = presets::by_name("tova").unwrap();
         let evict = CacheRule::Evict { policy, size: 100 };
         let streamed = config(evict, Prefill::Stream);
         assert_eq!(streamed.attended(0..100), 50.0);
