@@ -19,13 +19,13 @@ pub enum Budget {
     Layers(&'static [Share]),
 }
 
-/// A layer's part of the entries, relative to those of the other layers: the bits of a positive number, so that equal lists
-/// are equal and have one hash.
+/// A layer's part of the entries, relative to those of the other layers: the bits of a positive number, so that
+/// equal lists are equal and have one hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Share(u64);
 
-/// Every list of shares so far. A policy is copied to every cell and sample, so it refers to its list. Each distinct list is
-/// leaked once; a sweep defines a few of them.
+/// Every list of shares so far. A policy is copied to every cell and sample, so it refers to its list. Each distinct
+/// list is leaked once; a sweep defines a few of them.
 static LISTS: Mutex<Vec<&'static [Share]>> = Mutex::new(Vec::new());
 
 /// Targets that differ by less than this have equal remainders: the rest is rounding of f64.
@@ -66,7 +66,7 @@ impl Budget {
             ensure!(
                 listed == layers,
                 "its `budget` has shares for {listed} layers, and the model has {layers}\n\
-                 hint: list a share for each layer of the model; a model with another number of layers needs another policy"
+                 hint: list a share for each layer; models with other numbers of layers need policies of their own"
             );
         }
         Ok(())
@@ -74,29 +74,29 @@ impl Budget {
 
     /// The size of each layer where the mean is `size` and the newest `keep_recent` entries are protected.
     pub(super) fn sizes(self, size: usize, keep_recent: usize, layers: usize) -> Vec<usize> {
-        let all = (layers * size) as f64;
+        let all = layers * size;
         match self {
             Budget::Pyramid(beta) if layers > 1 => {
-                // As published, with C = size and W = keep_recent: the last layer has (C - W) / β + W entries and the first
-                // 2 (C - W) - (C - W) / β + W.
+                // As published, with C = size and W = keep_recent: the last layer has (C - W) / β + W entries and
+                // the first 2 (C - W) - (C - W) / β + W.
                 let (free, kept) = (size.saturating_sub(keep_recent) as f64, keep_recent as f64);
                 let last = free / f64::from(beta);
                 let step = (2.0 * free - 2.0 * last) / (layers - 1) as f64;
                 let target = |layer: usize| 2.0 * free - last - layer as f64 * step + kept;
-                rounded(&(0..layers).map(target).collect::<Vec<_>>(), layers * size)
+                rounded(&(0..layers).map(target).collect::<Vec<_>>(), all)
             }
             Budget::Layers(shares) if shares.len() == layers => {
                 let shares: Vec<f64> = shares.iter().map(|share| f64::from_bits(share.0)).collect();
                 let sum: f64 = shares.iter().sum();
-                rounded(&shares.iter().map(|share| all * share / sum).collect::<Vec<_>>(), layers * size)
+                rounded(&shares.iter().map(|share| all as f64 * share / sum).collect::<Vec<_>>(), all)
             }
             _ => vec![size; layers],
         }
     }
 }
 
-/// Whole numbers near the targets that sum to `all`, as the targets do: every target is rounded down, and those with the
-/// largest remainders get one more, the lower layer of equal ones.
+/// Whole numbers near the targets that sum to `all`, as the targets do: every target is rounded down, and those with
+/// the largest remainders get one more, the lower layer of equal ones.
 fn rounded(targets: &[f64], all: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> = targets.iter().map(|target| target.floor() as usize).collect();
     let remainder = |layer: &usize| (targets[*layer].fract() * REMAINDERS).round() as u64;
@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    /// The layers of PyramidKV in KVCache-Factory (`pyramidkv_utils.py`, `PyramidKVCluster`), which rounds the step between
-    /// layers down, so that they hold more than layers x size together. `keep_recent` is its window.
+    /// The layers of PyramidKV in KVCache-Factory (`pyramidkv_utils.py`, `PyramidKVCluster`), which rounds the step
+    /// between layers down, so that they hold more than layers x size together. `keep_recent` is its window.
     fn of_kvcache_factory(beta: usize, size: usize, keep_recent: usize, layers: usize) -> Vec<usize> {
         let least = (size - keep_recent) / beta;
         let most = (size - keep_recent) * 2 - least;
@@ -164,8 +164,9 @@ mod tests {
     #[test]
     fn pyramids_by_hand_and_as_kvcache_factory_has_them() {
         for (beta, (size, keep_recent), ours, theirs) in [
-            // Of 36 entries that are not protected the last layer gets 36 / 20 = 1.8 and the first 72 - 1.8 = 70.2, a step of
-            // 22.8: 74.2, 51.4, 28.6 and 5.8 with the 4 that are protected. Theirs: 1, 71 and a step of 23.3, rounded to 23.
+            // Of 36 entries that are not protected the last layer gets 36 / 20 = 1.8 and the first 72 - 1.8 = 70.2,
+            // a step of 22.8: 74.2, 51.4, 28.6 and 5.8 with the 4 that are protected. Theirs: 1, 71 and a step of
+            // 23.3, rounded to 23.
             (20, (40, 4), [74, 51, 29, 6], [75, 52, 29, 6]),
             // 3.2 to 124.8, a step of 40.53: 124.8, 84.27, 43.73, 3.2. Theirs: 3, 125 and 40 for 40.67.
             (20, (64, 0), [125, 84, 44, 3], [125, 85, 45, 5]),
@@ -201,7 +202,8 @@ mod tests {
     }
 
     proptest! {
-        /// Sums are exact, no layer is a whole entry off its target, and no layer of a pyramid has more than the one before it.
+        /// Sums are exact, no layer is a whole entry off its target, and no layer of a pyramid has more than the one
+        /// before it.
         #[test]
         fn sizes_sum_to_layers_times_size(
             shares in prop::collection::vec(1e-3f64..1e3, 1..100),

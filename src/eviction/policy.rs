@@ -63,8 +63,8 @@ impl fmt::Display for Amount {
 }
 
 /// Which entry leaves a full cache. Size k counts every surviving entry per layer and key-value head, protected
-/// ones included; the query of a step sees up to k + 1 entries, then one is evicted. Where the budget gives layers other sizes,
-/// k is their mean.
+/// ones included; the query of a step sees up to k + 1 entries, then one is evicted. Where the budget gives layers
+/// other sizes, k is their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     pub score: Score,
@@ -179,8 +179,8 @@ pub struct SizedPolicy {
 }
 
 impl SizedPolicy {
-    /// Entries of each layer of a model that has so many. A budget for another number of layers, which [`Policy::check`]
-    /// refuses, counts as uniform.
+    /// Entries of each layer of a model that has so many. A budget for another number of layers, which
+    /// [`Policy::check`] refuses, counts as uniform.
     pub fn sizes(self, layers: usize) -> Vec<usize> {
         self.budget.sizes(self.size, self.keep_recent, layers)
     }

@@ -87,8 +87,8 @@ row! {
     keep_first: u32,
     /// Protected newest entries, in tokens at this cache size.
     keep_recent: u32,
-    /// Entries per layer and key-value head, the mean over layers under a budget; `None` for `full`, which files write as its
-    /// `length`.
+    /// Entries per layer and key-value head, the mean over layers under a budget; `None` for `full`, which files write
+    /// as its `length`.
     cache_size: Option<u32>,
     /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
     budget: Option<Text>,

@@ -2,8 +2,8 @@
 //! to.
 //!
 //! A bounded memory is allocated at its bound and never grows with the text. While a block of tokens is read it
-//! holds the block too, afterwards exactly the entries of each layer's size per key-value head. Shrunk for generation it has
-//! room for one entry more.
+//! holds the block too, afterwards exactly as many entries per key-value head as the layer's size. Shrunk for
+//! generation it has room for one entry more.
 
 use std::ops::Range;
 use std::time::Duration;

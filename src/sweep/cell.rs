@@ -102,9 +102,9 @@ impl Cell {
             .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
     }
 
-    /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, no setting for
-    /// windows that it does not have, and no budget that gives each of its layers the same. However the sweep wrote these,
-    /// the meaning is the same.
+    /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, no setting
+    /// for windows that it does not have, and no budget that gives each of its layers the same. However the sweep
+    /// wrote these, the meaning is the same.
     #[must_use]
     pub fn resolved(&self, dtype: WeightType, bos: bool, layers: usize, has_windows: bool) -> Cell {
         let model = ModelSpec { dtype, ..self.model.clone() };
