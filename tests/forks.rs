@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::checkpoint;
 use support::program::run;
 use support::rows::{assert_same, measured};
-use tova_bench::eviction::{Amount, LocalLayers, Policy, Scope, Score, SizedPolicy, presets};
+use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Scope, Score, SizedPolicy, presets};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{BLOCK, Device, LanguageModel, Memory, MemoryPlan, Tensor, WeightType, tiny_shape};
 
@@ -36,10 +36,20 @@ fn policies() -> Vec<(String, Policy)> {
     let mut policies: Vec<_> = names.map(|name| (name.to_string(), presets::by_name(name).unwrap())).into();
     for score in [Score::Random, Score::AccumulatedAttention, Score::LastAttention] {
         let keep_first = Amount::Percent(3);
-        let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent: Amount::Tokens(7) };
+        let (keep_recent, budget) = (Amount::Tokens(7), Budget::Uniform);
+        let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent, budget };
+        policies.push((policy.to_string(), policy));
+    }
+    for (name, shares) in [("tova", [5.0, 3.0]), ("h2o", [3.0, 4.0]), ("random", [1.0, 2.0])] {
+        let policy = Policy { budget: Budget::of_layers(&shares).unwrap(), ..presets::by_name(name).unwrap() };
         policies.push((policy.to_string(), policy));
     }
     policies
+}
+
+/// Tokens that the model reads before anything is evicted.
+fn room(policy: SizedPolicy) -> usize {
+    policy.smallest(tiny_shape().layers)
 }
 
 /// The seeds under which a policy is tried: one if it draws nothing.
@@ -127,28 +137,28 @@ fn check_forks(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64
         let fresh = || model.new_memory(&MemoryPlan { seed, measure_loss, ..MemoryPlan::bounded(policy) });
         let mut alone = fresh();
         let states = model.read(&document, &mut alone).unwrap();
-        let alone = shown(&alone, policy.size, &states);
+        let alone = shown(&alone, room(policy), &states);
         let answers: Vec<Vec<Shown>> = questions
             .iter()
             .map(|question| {
                 let mut memory = fresh();
                 model.read(&document, &mut memory).unwrap();
-                answer(model, &mut memory, policy.size, question, false)
+                answer(model, &mut memory, room(policy), question, false)
             })
             .collect();
-        for start in (0..=policy.size.min(DOCUMENT)).step_by(BLOCK) {
+        for start in (0..=room(policy).min(DOCUMENT)).step_by(BLOCK) {
             let what = format!("{name}, {} entries, seed {seed}, from {start}", policy.size);
             let mut fork =
                 full.fork(start, &MemoryPlan { seed, measure_loss, ..MemoryPlan::bounded(policy) }).unwrap();
             let rest = model.read(&document[start..], &mut fork).unwrap();
             let begun = full_states.narrow(0, 0, start).unwrap();
             let states = Tensor::cat(&[&begun, &rest], 0).unwrap();
-            assert_equal(&shown(&fork, policy.size, &states), &alone, &what);
+            assert_equal(&shown(&fork, room(policy), &states), &alone, &what);
             // Of several copies none changes the others, nor what they are copied from.
             for (question, expected) in questions.iter().zip(&answers) {
-                assert_eq!(&answer(model, &mut fork.clone(), policy.size, question, false), expected, "{what}");
+                assert_eq!(&answer(model, &mut fork.clone(), room(policy), question, false), expected, "{what}");
             }
-            assert_equal(&shown(&fork, policy.size, &states), &alone, &what);
+            assert_equal(&shown(&fork, room(policy), &states), &alone, &what);
         }
         last = answers.into_iter().flatten().collect();
     }
@@ -160,7 +170,10 @@ fn forks_and_their_copies_equal_caches_read_from_the_start() {
     let model = model();
     for (name, policy) in policies() {
         for size in [1, 100, 128, 130, 256, 383, 384, 399] {
-            let Ok(sized) = policy.at(size) else { continue };
+            if policy.check(size, tiny_shape().layers).is_err() {
+                continue;
+            }
+            let sized = policy.at(size).unwrap();
             let by_seed: Vec<_> =
                 seeds(policy).iter().map(|seed| check_forks(&model, &name, sized, *seed)).collect();
             assert!(all_differ(&by_seed), "{name}, {size} entries: two seeds are equal");
@@ -237,7 +250,7 @@ fn check_cuts(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64)
                 if before_question {
                     memory.cut();
                 }
-                answer(model, &mut memory, policy.size, question, !before_question)
+                answer(model, &mut memory, room(policy), question, !before_question)
             });
             assert_eq!(copied, alone, "{name}, {} entries, seed {seed}, {before_question}", policy.size);
             all.extend(alone);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use support::checkpoint::{configure, load, load_as};
 use tova_bench::eviction::formula::Pool;
-use tova_bench::eviction::{Amount, LocalLayers, Policy, Positions, Scope, Score, presets};
+use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Scope, Score, presets};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
     Device, LanguageModel, MemoryPlan, ModelFiles, Real, RopeOverride, RopeOverrideKind, WeightType,
@@ -58,6 +58,7 @@ impl Defined {
             scope: self.scope,
             keep_first: amount(&self.keep_first),
             keep_recent: amount(&self.keep_recent),
+            budget: Budget::Uniform,
         }
     }
 }

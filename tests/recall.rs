@@ -123,6 +123,7 @@ fn configs() -> Vec<CacheConfig> {
             query_aware: true,
             seed: SEED,
             local_layers: LocalLayers::Bounded,
+            layers: tiny_shape().layers,
             compare: false,
         })
         .collect()

@@ -107,7 +107,8 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     text += &line("policy", "size", "state", "cache", "time");
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size().map_or("-".into(), |size| size.to_string());
-        let cache = Bytes(shape.cache_bytes(model_task.task.cache_entries(cell.cell.rule))).to_string();
+        let entries = model_task.task.cache_entries(cell.cell.rule, shape.layers);
+        let cache = Bytes(shape.cache_bytes_by_layer(&entries)).to_string();
         let state = state(cell, model_task.samples.len());
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
     }
@@ -118,8 +119,15 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             shape.max_positions
         );
     }
-    let sizes: BTreeSet<usize> = model_task.cells.iter().filter_map(|cell| cell.cell.size()).collect();
-    let sizes: Vec<String> = sizes.range(longest..).map(usize::to_string).collect();
+    // With a budget a layer may be smaller than the text although its size is not.
+    let evicts = |cell: &NamedCell| {
+        cell.cell.rule.sizes(shape.layers).is_some_and(|layers| layers.iter().any(|size| *size < longest))
+    };
+    let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
+        model_task.cells.iter().partition(|cell| evicts(cell));
+    let [evicting, others] =
+        [evicting, others].map(|cells| cells.iter().filter_map(|cell| cell.cell.size()).collect::<BTreeSet<_>>());
+    let sizes: Vec<String> = others.difference(&evicting).map(usize::to_string).collect();
     if !sizes.is_empty() {
         text += &format!(
             "  cache sizes: no text has more than {longest} tokens, so {} {}: equal to full\n",

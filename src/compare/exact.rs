@@ -159,6 +159,7 @@ fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
         ("scope", a.scope == b.scope),
         ("keep_first", a.keep_first == b.keep_first),
         ("keep_recent", a.keep_recent == b.keep_recent),
+        ("budget", a.budget == b.budget),
         ("seed", a.seed == b.seed || !is_random),
         ("cluster", a.cluster == b.cluster),
         ("sample_id", a.sample_id == b.sample_id || !has_ids),

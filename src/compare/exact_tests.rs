@@ -74,11 +74,12 @@ fn every_column_that_repeats_is_compared() {
         ("engine", |row| row.engine = 9),
         ("dtype", |row| row.dtype = "f32".into()),
     ];
-    let repeated: [(&str, Change); 14] = [
+    let repeated: [(&str, Change); 15] = [
         ("score", |row| row.score = Some("2".into())),
         ("scope", |row| row.scope = Some("2".into())),
         ("keep_first", |row| row.keep_first = 2),
         ("keep_recent", |row| row.keep_recent = 2),
+        ("budget", |row| row.budget = Some("2".into())),
         ("cluster", |row| row.cluster = "2".into()),
         ("sample_id", |row| row.sample_id = "2".into()),
         ("value", |row| row.value += 1e-9),

@@ -57,7 +57,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
 
 /// What a policy's name stands for.
 fn definition(row: &Row) -> Vec<(&'static str, String)> {
-    let Row { score, scope, keep_first, keep_recent, .. } = row;
+    let Row { score, scope, keep_first, keep_recent, budget, .. } = row;
     let [score, scope] = [score, scope].map(|name| name.as_deref().unwrap_or("none").to_owned());
     let seed = if score == "random" { row.seed } else { 0 };
     let [keep_first, keep_recent, seed] = [keep_first.to_string(), keep_recent.to_string(), seed.to_string()];
@@ -66,6 +66,7 @@ fn definition(row: &Row) -> Vec<(&'static str, String)> {
         ("scope", scope),
         ("keep_first", keep_first),
         ("keep_recent", keep_recent),
+        ("budget", budget.as_deref().unwrap_or("uniform").to_owned()),
         ("seed", seed),
     ]
 }

@@ -4,6 +4,7 @@
 //! applies one to a table of attention logits. It uses no tensor library and no files: slices in, evicted columns
 //! out. Nothing fails after [`Policy::at`] has accepted the settings.
 
+mod budget;
 #[cfg(test)]
 mod definition;
 mod entries;
@@ -17,6 +18,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use budget::{Budget, Share};
 pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
+use super::budget::Budget;
 use super::scoring::Score;
 use super::settings::Scope;
 
@@ -20,6 +21,19 @@ pub enum CacheRule {
     Truncate { size: usize },
     /// A cache of `size` entries under a policy.
     Evict { policy: Policy, size: usize },
+}
+
+impl CacheRule {
+    /// Entries of each layer's cache; `None` where they are unbounded.
+    pub fn sizes(self, layers: usize) -> Option<Vec<usize>> {
+        match self {
+            CacheRule::Unbounded => None,
+            CacheRule::Truncate { size } => Some(vec![size; layers]),
+            CacheRule::Evict { policy, size } => {
+                Some(policy.at(size).map_or_else(|_| vec![size; layers], |sized| sized.sizes(layers)))
+            }
+        }
+    }
 }
 
 /// A number of protected entries: in tokens, or as a whole percentage of the cache size, rounded up.
@@ -49,7 +63,8 @@ impl fmt::Display for Amount {
 }
 
 /// Which entry leaves a full cache. Size k counts every surviving entry per layer and key-value head, protected
-/// ones included; the query of a step sees up to k + 1 entries, then one is evicted.
+/// ones included; the query of a step sees up to k + 1 entries, then one is evicted. Where the budget gives layers
+/// other sizes, k is their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     pub score: Score,
@@ -58,6 +73,8 @@ pub struct Policy {
     pub keep_first: Amount,
     /// The newest entries never leave. With 0 even the newest token may be evicted.
     pub keep_recent: Amount,
+    /// How the layers share their entries.
+    pub budget: Budget,
 }
 
 impl Policy {
@@ -67,13 +84,14 @@ impl Policy {
     pub fn canonical(self) -> Policy {
         match self.score {
             // The oldest unprotected entry leaves whatever the scope is, and it is the same for every layer and
-            // head.
+            // head. The sizes of a pyramid depend on the number of protected entries.
+            Score::Recency if matches!(self.budget, Budget::Pyramid(_)) => Policy { scope: Scope::Layer, ..self },
             Score::Recency => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
             _ => self,
         }
     }
 
-    /// The policy at cache size `size`.
+    /// The policy at cache size `size`. Percentages are of this size in every layer, whatever the budget.
     ///
     /// # Errors
     /// A size of 0, or protected entries that leave none to evict.
@@ -92,26 +110,59 @@ impl Policy {
             "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the \
              cache; together they may be {size} at most"
         );
-        Ok(SizedPolicy { score: policy.score, scope: policy.scope, keep_first, keep_recent, size })
+        let Policy { score, scope, budget, .. } = policy;
+        Ok(SizedPolicy { score, scope, keep_first, keep_recent, size, budget })
+    }
+
+    /// Checks the policy at cache size `size` in a model of so many layers.
+    ///
+    /// # Errors
+    /// As [`Policy::at`], a budget for another number of layers, or a layer too small for what is protected.
+    pub fn check(self, size: usize, layers: usize) -> Result<()> {
+        let sized = self.at(size)?;
+        self.budget.check(layers)?;
+        if self.budget == Budget::Uniform {
+            return Ok(());
+        }
+        let [keep_first, keep_recent] = [sized.keep_first, sized.keep_recent].map(Amount::Tokens);
+        let of_layer = Policy { keep_first, keep_recent, budget: Budget::Uniform, ..self };
+        for (layer, size) in sized.sizes(layers).into_iter().enumerate() {
+            if let Err(error) = of_layer.at(size) {
+                bail!(
+                    "its budget `{}` leaves layer {layer} (of 0 to {}) a size of {size}: {error}\n\
+                     hint: use a larger cache size, protect fewer entries, or share more evenly",
+                    self.budget,
+                    layers - 1
+                );
+            }
+        }
+        Ok(())
     }
 }
 
 impl fmt::Display for Policy {
     /// The canonical text of the meaning, as it enters cell ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Policy { score, scope, keep_first, keep_recent } = self.canonical();
+        let Policy { score, scope, keep_first, keep_recent, budget } = self.canonical();
         let (score, scope) = (score.name(), scope.name());
-        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}")
+        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}")?;
+        write_budget(f, budget)
     }
 }
 
 impl fmt::Display for SizedPolicy {
     /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SizedPolicy { score, scope, keep_first, keep_recent, size } = *self;
+        let SizedPolicy { score, scope, keep_first, keep_recent, size, budget } = *self;
         let (score, scope) = (score.name(), scope.name());
-        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")
+        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")?;
+        write_budget(f, budget)
     }
+}
+
+/// Left out where it is the default, as it was before there were others.
+fn write_budget(f: &mut fmt::Formatter<'_>, budget: Budget) -> fmt::Result {
+    if budget == Budget::Uniform { Ok(()) } else { write!(f, " budget={budget}") }
 }
 
 /// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an
@@ -122,5 +173,27 @@ pub struct SizedPolicy {
     pub scope: Scope,
     pub(super) keep_first: usize,
     pub(super) keep_recent: usize,
+    /// Entries of a layer, or their mean over layers under a budget that is not uniform.
     pub size: usize,
+    budget: Budget,
+}
+
+impl SizedPolicy {
+    /// Entries of each layer of a model that has so many. A budget for another number of layers, which
+    /// [`Policy::check`] refuses, counts as uniform.
+    pub fn sizes(self, layers: usize) -> Vec<usize> {
+        self.budget.sizes(self.size, self.keep_recent, layers)
+    }
+
+    /// Entries of the smallest layer: what it can read before anything is evicted.
+    pub fn smallest(self, layers: usize) -> usize {
+        self.sizes(layers).into_iter().min().unwrap_or(self.size)
+    }
+
+    /// The policy of one layer, with its size.
+    #[must_use]
+    pub fn of_layer(self, layer: usize, layers: usize) -> SizedPolicy {
+        let size = self.sizes(layers).get(layer).copied().unwrap_or(self.size);
+        SizedPolicy { size, budget: Budget::Uniform, ..self }
+    }
 }

@@ -3,6 +3,7 @@
 //! Each row names its paper, and where the code it agrees with deviates from other code of the same name. `full`
 //! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
+use super::budget::Budget;
 use super::formula::Pool;
 use super::policy::{Amount, Policy};
 use super::scoring::Score;
@@ -28,7 +29,7 @@ impl Preset {
     pub fn policy(&self) -> Policy {
         let score = Score::new(self.score, Pool::Mean).expect("a test reads all of them");
         let Preset { scope, keep_first, keep_recent, .. } = *self;
-        Policy { score, scope, keep_first, keep_recent }
+        Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }
     }
 }
 

@@ -167,7 +167,7 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
             let keep_recent = Amount::Tokens(recent.min(size - keep_first));
             let keep_first = Amount::Tokens(keep_first);
-            (Policy { score, scope, keep_first, keep_recent }, size)
+            (Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }, size)
         })
     })
 }
@@ -274,10 +274,13 @@ proptest! {
         let pool = if max { Pool::Max } else { Pool::Mean };
         let Ok(score @ Score::Formula(_)) = Score::new(&written, pool) else { return Ok(()) };
         let expr = formula::parse::parse(&written).unwrap();
+        let SizedPolicy { scope, size, .. } = case.policy;
+        let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
+        let policy = Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform };
         prop_assume!(!max || !written.contains("pooled("));
         agrees(&Case {
             tokens: case.tokens.min(30),
-            policy: SizedPolicy { score, ..case.policy },
+            policy: policy.at(size).unwrap(),
             formula: Some((expr, pool)),
             precision: 1e-3,
             smallest: 1e-3,

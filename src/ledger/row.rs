@@ -52,8 +52,10 @@ macro_rules! row {
                 table.push_missing(name, || vec![Text::new(); height]);
             }
             table.push_missing("compare_to_full", || vec![false; height]);
-            // Before, there was no such model.
-            table.push_missing("local_layers", || vec![None::<Text>; height]);
+            // Before, there was no such model, and no such budget before schema 7.
+            for name in ["local_layers", "budget"] {
+                table.push_missing(name, || vec![None::<Text>; height]);
+            }
             $(let mut $name = table.column(stringify!($name))?.into_iter();)*
             let next = |_| {
                 let mut row = Row { $($name: $name.next().context("a column is too short")?),* };
@@ -85,8 +87,11 @@ row! {
     keep_first: u32,
     /// Protected newest entries, in tokens at this cache size.
     keep_recent: u32,
-    /// Entries per layer and key-value head; `None` for `full`, which files write as its `length`.
+    /// Entries per layer and key-value head, the mean over layers under a budget; `None` for `full`, which files write
+    /// as its `length`.
     cache_size: Option<u32>,
+    /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
+    budget: Option<Text>,
     /// `absolute`, `slot` or `squeezed`.
     positions: Text,
     /// What the policy does in layers with a window of their own, `bounded` or `exempt`; `None` for models without such layers,

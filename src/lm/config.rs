@@ -300,8 +300,14 @@ impl ModelShape {
     /// Bytes of the keys and values of `entries` cache entries per layer, in f32; a layer with a window holds no more than
     /// that.
     pub fn cache_bytes(&self, entries: usize) -> u64 {
+        self.cache_bytes_by_layer(&vec![entries; self.attention.len()])
+    }
+
+    /// The same with the entries of each layer.
+    pub fn cache_bytes_by_layer(&self, entries: &[usize]) -> u64 {
         let entry = self.entry_bytes();
-        let held = self.attention.iter().map(|layer| layer.window.map_or(entries, |window| window.min(entries)));
+        let layers = self.attention.iter().zip(entries);
+        let held = layers.map(|(layer, entries)| layer.window.unwrap_or(usize::MAX).min(*entries));
         held.fold(0u64, |all, held| all.saturating_add((entry as u64).saturating_mul(held as u64)))
     }
 }

@@ -2,8 +2,8 @@
 //! to.
 //!
 //! A bounded memory is allocated at its bound and never grows with the text. While a block of tokens is read it
-//! holds the block too, afterwards exactly `size` entries per key-value head. Shrunk for generation it has room
-//! for one entry more.
+//! holds the block too, afterwards exactly as many entries per key-value head as the layer's size. Shrunk for
+//! generation it has room for one entry more.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -223,7 +223,8 @@ impl Memory {
         let layer = |(index, own): (usize, &LayerAttention)| {
             let salt = salt(plan.seed, index);
             let window = own.window;
-            let policy = plan.local_layers.policy(plan.policy, window);
+            let policy = plan.policy.map(|policy| policy.of_layer(index, shape.attention.len()));
+            let policy = plan.local_layers.policy(policy, window);
             let (entries, room) = match policy {
                 None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points), plan.expect),
                 Some(policy) if plan.one_shot => {
@@ -283,7 +284,8 @@ impl Memory {
         let policy = policy?;
         let layers = self.layers.iter().enumerate().map(|(index, layer)| {
             let Keys::Absolute(keys) = &layer.keys else { return None };
-            let own = local_layers.policy(Some(policy), layer.entries.window());
+            let own = policy.of_layer(index, self.layers.len());
+            let own = local_layers.policy(Some(own), layer.entries.window());
             let entries = layer.entries.fork(len, own, salt(seed, index))?;
             let columns = layer.entries.columns_at(len)?;
             let capacity = vector::padded(entries.most().saturating_add(BLOCK - 1));

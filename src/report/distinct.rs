@@ -32,12 +32,13 @@ pub fn distinct(mut rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// What a definition of a policy is made of, at one cache size.
-fn definition(row: &Row) -> [(&'static str, String); 5] {
+fn definition(row: &Row) -> [(&'static str, String); 6] {
     [
         ("score", row.score.clone().unwrap_or_default().to_string()),
         ("scope", row.scope.clone().unwrap_or_default().to_string()),
         ("keep_first", row.keep_first.to_string()),
         ("keep_recent", row.keep_recent.to_string()),
+        ("budget", row.budget.as_deref().unwrap_or("uniform").to_owned()),
         ("seed", row.seed.to_string()),
     ]
 }
@@ -53,7 +54,7 @@ fn names(rows: &[Row]) -> HashMap<(Text, Text), Text> {
     }
     let mut names = HashMap::new();
     for cells in lines.values() {
-        let differing: Vec<usize> = (0..5).filter(|part| differ_at_a_size(cells, *part)).collect();
+        let differing: Vec<usize> = (0..6).filter(|part| differ_at_a_size(cells, *part)).collect();
         if differing.is_empty() {
             continue;
         }
@@ -107,6 +108,18 @@ mod tests {
         assert_eq!(value("mine (keep_recent 32)", 64), 2f64.exp());
         assert_eq!(value("mine (keep_recent 16)", 64), 3f64.exp());
         assert_eq!(value("mine (keep_recent 16)", 128), 2.5f64.exp());
+    }
+
+    #[test]
+    fn two_budgets_of_a_policy_are_two_lines() {
+        let with = |cell: &'static str, budget: Option<&'static str>| {
+            changed(at("mine", 64, 0, 2.0), move |row| {
+                (row.cell, row.budget) = (cell.into(), budget.map(Into::into))
+            })
+        };
+        let rows = [with("1", None), with("2", Some("pyramid 20"))].concat();
+        let names: BTreeSet<String> = distinct(rows).into_iter().map(|row| row.policy.to_string()).collect();
+        assert_eq!(Vec::from_iter(names), ["mine (budget pyramid 20)", "mine (budget uniform)"]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ struct Rule<'a> {
     scope: &'a str,
     positions: &'a str,
     local_layers: &'a str,
+    budget: &'a str,
 }
 
 /// How many entries are protected at each cache size.
@@ -40,6 +41,7 @@ pub(super) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
             scope: row.scope.as_deref().unwrap_or_default(),
             positions: if is_shared(row) { "" } else { &row.positions },
             local_layers: row.local_layers.as_deref().unwrap_or_default(),
+            budget: row.budget.as_deref().unwrap_or_default(),
         };
         let [first, newest] = found.entry(label(row)).or_default().entry(rule).or_default();
         first.extend(row.cache_size.map(|size| (size, row.keep_first)));
@@ -80,7 +82,23 @@ impl Rule<'_> {
             "exempt" => "; layers with a window of their own hold their whole window",
             _ => "",
         };
-        words
+        words + &budget_words(self.budget)
+    }
+}
+
+/// What a budget is, from its column; empty without one.
+fn budget_words(budget: &str) -> String {
+    match budget.split_once(' ') {
+        Some(("pyramid", beta)) => format!(
+            "; the cache size is the mean over layers, whose sizes fall linearly from the first to the last as in PyramidKV \
+             with \u{3b2} = {beta}"
+        ),
+        Some(("layers", shares)) => format!(
+            "; the cache size is the mean over layers, whose sizes are as {}",
+            shares.split(' ').collect::<Vec<_>>().join(" : ")
+        ),
+        _ if budget.is_empty() => String::new(),
+        _ => format!("; layers have the budget {budget}"),
     }
 }
 
@@ -170,6 +188,20 @@ mod tests {
         });
         let found = definitions(&slot);
         assert!(found["tova@slot"].ends_with("keys are at their rank in the cache"), "{found:?}");
+    }
+
+    #[test]
+    fn budgets_are_named() {
+        for (budget, words) in [
+            ("pyramid 20", "sizes fall linearly from the first to the last as in PyramidKV with \u{3b2} = 20"),
+            ("layers 3 2.5 1", "whose sizes are as 3 : 2.5 : 1"),
+            ("another", "layers have the budget another"),
+        ] {
+            let rows = changed(cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), |row| {
+                (row.score, row.budget) = (Some("last_attention".into()), Some(budget.into()));
+            });
+            assert!(definitions(&rows)["mine"].ends_with(words), "{:?}", definitions(&rows));
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::ledger::Row;
 use crate::metric::{Metric, Property};
 
 const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
-     all tokens it is the mean of min(t, k + 1), whatever the policy. Every token has one class, and the tokens of words have \
+     all tokens of a layer of k entries it is the mean of min(t, k + 1), whatever the policy. Every token has one class, and the tokens of words have \
      a tag as well.";
 
 /// Everything that results of one key say about which tokens are kept.
@@ -31,7 +31,7 @@ pub(crate) struct Section<'a> {
     rows: Vec<&'a Row>,
     series: &'a AllSeries<'a>,
     published: &'a dyn Published,
-    /// With their sizes below a sample's length; nothing is evicted at the others.
+    /// With their sizes below a sample's length; at the others nothing is evicted, unless layers have sizes of their own.
     policies: Vec<(&'a str, Vec<u32>)>,
 }
 
@@ -56,8 +56,13 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
         let key = &whole.key;
         let sizes = |policy: &'a str| {
             let points = whole.points.iter().filter(|point| point.is_policy() && point.policy == policy);
-            let sizes = points.filter_map(|point| point.cache_size).filter(|size| *size < key.length);
-            (policy, sizes.collect())
+            let sizes = points.filter_map(|point| point.cache_size);
+            (
+                policy,
+                sizes
+                    .filter(|size| *size < key.length || has_budget(results.rows, (key, policy, *size)))
+                    .collect(),
+            )
         };
         let policies = whole.policies().into_iter().map(sizes);
         let shared = stems.iter().filter(|other| *other == own).count() > 1;
@@ -73,6 +78,12 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
         }
     };
     whole.iter().zip(&stems).map(section).collect()
+}
+
+/// Whether a policy gives layers sizes of their own, of which some may be smaller than the size itself.
+fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, u32)) -> bool {
+    let mut of_budgets = rows.iter().filter(|row| row.budget.is_some() && row.cache_size == Some(size));
+    of_budgets.any(|row| label(row) == policy && SeriesKey::of(row) == key.of_rows())
 }
 
 /// The tokens kept longest, a line for each policy.

@@ -78,14 +78,19 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let longest = model_task.samples.longest();
     let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
     let full = model_task.samples.full_cache_tokens(&configs);
-    let largest = model_task.cells.iter().filter_map(|cell| cell.cell.size()).max().unwrap_or(0);
-    let bounded = largest.saturating_add(BLOCK).min(longest);
+    let sizes = |cell: &NamedCell| cell.cell.rule.sizes(shape.layers).unwrap_or_else(|| vec![0; shape.layers]);
+    let held = |cell: &NamedCell| -> Vec<usize> {
+        sizes(cell).into_iter().map(|size| size.saturating_add(BLOCK).min(longest)).collect()
+    };
+    let bounded: Vec<Vec<usize>> = model_task.cells.iter().map(held).collect();
+    let bounded_bytes = bounded.iter().map(|layers| shape.cache_bytes_by_layer(layers)).max().unwrap_or(0);
+    let most = bounded.into_iter().flatten().max().unwrap_or(0);
     let at_once = full.max(longest.min(CHUNK));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
     let segment = (512 * (8 * shape.hidden + 3 * shape.intermediate) * size_of::<f32>()) as u64;
-    let columns = full.max(bounded) + BLOCK;
+    let columns = full.max(most) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
     // Keys whose positions change are kept twice.
-    let per_text = shape.prefix_bytes(full) + shape.cache_bytes(bounded) * 3 / 2 + states;
+    let per_text = shape.prefix_bytes(full) + bounded_bytes * 3 / 2 + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }

@@ -47,6 +47,8 @@ pub struct Alias {
 pub struct NamedCell {
     pub cell: Cell,
     pub name: CellName,
+    /// Layers of its model.
+    pub layers: usize,
     pub status: Status,
     /// Samples that another cell of the ledger has: their numbers, and the files they are in.
     pub reusable: BTreeMap<usize, PathBuf>,
@@ -64,6 +66,7 @@ impl NamedCell {
             seed: self.cell.seed,
             compare: task.compare_to_full.unwrap_or(false),
             local_layers: self.cell.local_layers,
+            layers: self.layers,
         }
     }
 
@@ -77,7 +80,7 @@ impl NamedCell {
     }
 }
 
-/// Cells whose model or texts are missing, so that they have no id.
+/// Cells whose model or texts are missing, or whose cache the model cannot have, so that they have no id.
 pub struct Unavailable {
     pub model: String,
     pub task: String,
@@ -107,7 +110,7 @@ impl ModelTask {
 ///
 /// # Errors
 /// A selection that selects nothing, or a ledger that cannot be read. A missing model or data set fails only its own
-/// cells.
+/// cells, and so does a budget that does not fit the model.
 pub fn prepare(
     sweep: &Sweep,
     selection: &Selection,
@@ -128,6 +131,7 @@ pub fn prepare(
     let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
     for cells in cells.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
         let (first, task) = (&cells[0], task_of(&cells[0]));
+        let mut refused = Vec::new();
         let files = match &found {
             Some((model, files)) if **model == first.model => Ok(files.clone()),
             _ => find(&first.model, hub, progress),
@@ -138,8 +142,13 @@ pub fn prepare(
             let PreparedTask { samples, digest, bos } = task.prepare(&context)?;
             let dtype = files.weight_type(first.model.dtype);
             let (mut named, mut aliases) = (Vec::new(), Vec::new());
+            let layers = files.shape.layers;
             for asked in cells {
-                let cell = asked.resolved(dtype, bos, files.shape.has_windows());
+                if let Err(error) = asked.check_layers(layers) {
+                    refused.push(error);
+                    continue;
+                }
+                let cell = asked.resolved(dtype, bos, layers, files.shape.has_windows());
                 let id = cell.id(&revision, &digest);
                 resolved.insert(asked.spec(), (id, samples.len()));
                 match ids.get(&id) {
@@ -147,7 +156,8 @@ pub fn prepare(
                     None => {
                         ids.insert(id, cell.label());
                         let name = cell.name(id);
-                        named.push(NamedCell { cell, name, status: Status::Missing, reusable: BTreeMap::new() });
+                        let (status, reusable) = (Status::Missing, BTreeMap::new());
+                        named.push(NamedCell { cell, name, layers, status, reusable });
                     }
                 }
             }
@@ -157,14 +167,16 @@ pub fn prepare(
             let cells = named;
             Ok(ModelTask { model, task, files, revision, samples, data, bos, cells, aliases, contents })
         });
+        let (model, task) = (first.model.to_string(), first.task.name.to_string());
+        prepared.unavailable.extend(refused.into_iter().map(|error| {
+            let (model, task) = (model.clone(), task.clone());
+            Unavailable { model, task, cells: 1, error }
+        }));
         match model_task {
             Ok(model_task) => prepared.model_tasks.push(model_task),
-            Err(error) => prepared.unavailable.push(Unavailable {
-                model: first.model.to_string(),
-                task: first.task.name.into(),
-                cells: cells.len(),
-                error,
-            }),
+            Err(error) => {
+                prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error });
+            }
         }
     }
     prepared.manifest = Manifest {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::prepare::{ModelTask, NamedCell};
-use crate::eviction::{CacheRule, Policy, Positions, Scope, Score, SizedPolicy};
+use crate::eviction::{Budget, CacheRule, Policy, Positions, Scope, Score, SizedPolicy};
 use crate::lm::{BLOCK, GenerationSettings, MemoryPlan, Probe};
 use crate::task::GenerationConfig;
 
@@ -232,7 +232,10 @@ impl Kind {
         let cells = model_task.cells.iter().filter(|cell| Kind::of(cell) == Some(self));
         let mut sizes: Vec<SizedPolicy> = cells
             .filter_map(|cell| match cell.cell.rule {
-                CacheRule::Evict { policy, size } => policy.at(size.min(most)).ok(),
+                // Times grow in proportion with entries, so their mean over layers is what counts.
+                CacheRule::Evict { policy, size } => {
+                    Policy { budget: Budget::Uniform, ..policy }.at(size.min(most)).ok()
+                }
                 _ => None,
             })
             .collect();

@@ -1,6 +1,6 @@
 //! Makes result rows of measurements, new ones and those that another cell has.
 
-use crate::eviction::{CacheRule, Policy};
+use crate::eviction::{Budget, CacheRule, Policy};
 use crate::ledger::{ENGINE_VERSION, Row, Text, date};
 use crate::metric::MetricSum;
 use crate::task::SampleResult;
@@ -130,6 +130,7 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
         keep_first: policy.map_or(0, |policy| policy.keep_first.of(size.unwrap_or_default()) as u32),
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),
+        budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
         positions: cell.positions.name().into(),
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())

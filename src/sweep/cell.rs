@@ -6,7 +6,9 @@
 
 use std::fmt;
 
-use crate::eviction::{CacheRule, LocalLayers, Positions};
+use anyhow::{Context, Result};
+
+use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
@@ -62,7 +64,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Entries per layer and key-value head; `None` for the unbounded cache.
+    /// Entries per layer and key-value head, the mean over layers under a budget; `None` for the unbounded cache.
     pub fn size(&self) -> Option<usize> {
         match self.rule {
             CacheRule::Unbounded => None,
@@ -89,13 +91,33 @@ impl Cell {
         samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.draws())
     }
 
-    /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, and no setting for
-    /// layers that it does not have. However the sweep wrote these, the meaning is the same.
+    /// Refuses a cache that a model of so many layers cannot have.
+    ///
+    /// # Errors
+    /// A budget for another number of layers, or one that leaves a layer too small for what is protected.
+    pub fn check_layers(&self, layers: usize) -> Result<()> {
+        let CacheRule::Evict { policy, size } = self.rule else { return Ok(()) };
+        policy
+            .check(size, layers)
+            .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
+    }
+
+    /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, no setting
+    /// for windows that it does not have, and no budget that gives each of its layers the same. However the sweep
+    /// wrote these, the meaning is the same.
     #[must_use]
-    pub fn resolved(&self, dtype: WeightType, bos: bool, has_windows: bool) -> Cell {
+    pub fn resolved(&self, dtype: WeightType, bos: bool, layers: usize, has_windows: bool) -> Cell {
         let model = ModelSpec { dtype, ..self.model.clone() };
         let local_layers = if has_windows { self.local_layers } else { LocalLayers::Bounded };
-        Cell { model, local_layers, task: self.task.with_bos(bos), ..self.clone() }
+        let rule = match self.rule {
+            CacheRule::Evict { policy, size }
+                if self.rule.sizes(layers).iter().flatten().all(|own| *own == size) =>
+            {
+                CacheRule::Evict { policy: Policy { budget: Budget::Uniform, ..policy }.canonical(), size }
+            }
+            rule => rule,
+        };
+        Cell { model, rule, local_layers, task: self.task.with_bos(bos), ..self.clone() }
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::keys::{MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
+use super::keys::{BudgetYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
 use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
 use crate::eviction::{
-    Amount, CacheRule, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, POSITIONS, Policy, Positions, Score,
+    Amount, Budget, CacheRule, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, POSITIONS, Policy, Positions, Score,
 };
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
@@ -137,7 +137,7 @@ fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(Str
                 "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
             );
         }
-        let PolicyYaml { score, pool, scope, keep_first, keep_recent } = shape;
+        let PolicyYaml { score, pool, scope, keep_first, keep_recent, budget } = shape;
         let score = match Score::new(&score.value, pool) {
             Ok(score) => score,
             Err(error) => {
@@ -145,10 +145,30 @@ fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(Str
                 return yaml::refuse(score.referenced, message, error.hint);
             }
         };
-        let policy = Policy { score, scope, keep_first: keep_first.0, keep_recent: keep_recent.0 };
+        let budget = budget.map(budget_of).transpose()?.unwrap_or_default();
+        let policy = Policy { score, scope, keep_first: keep_first.0, keep_recent: keep_recent.0, budget };
         defined.push((name, policy));
     }
     Ok(defined)
+}
+
+fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
+    let forms = "write `budget: {pyramid: 20}`, or `budget: {layers: [3, 2, 2, 1]}` with a number for each layer";
+    let shares = match shape.value {
+        BudgetYaml { pyramid: Some(beta), layers: None } => {
+            return Ok(Budget::Pyramid(yaml::count("`pyramid`", &beta, 1)? as u32));
+        }
+        BudgetYaml { pyramid: None, layers: Some(shares) } => shares,
+        _ => return yaml::refuse(shape.referenced, "`budget` is either `pyramid` or `layers`", forms),
+    };
+    for Spanned { value: share, referenced } in &shares.value {
+        if !Budget::is_share(*share) {
+            let hint = format!("write a number above 0, up to {}; only proportions count", Budget::MOST);
+            return yaml::refuse(*referenced, format!("{share} cannot be a layer's share"), hint);
+        }
+    }
+    let numbers: Vec<f64> = shares.value.iter().map(|share| share.value).collect();
+    Budget::of_layers(&numbers).or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), forms))
 }
 
 fn policies(

@@ -6,14 +6,15 @@
 use std::fmt;
 
 use indexmap::IndexMap;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::json;
 
 use super::schema::{self, names};
 use crate::eviction::formula::Pool;
-use crate::eviction::{Amount, LocalLayers, Positions, Scope};
+use crate::eviction::{Amount, Budget, LocalLayers, Positions, Scope};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::Spanned;
@@ -150,6 +151,34 @@ pub(super) struct PolicyYaml {
     /// The newest entries that are never evicted: tokens such as 16, or a whole percentage of the cache size such as "10%".
     #[serde(default)]
     pub keep_recent: AmountYaml,
+    /// Sizes of their own for the layers, whose mean is the cache size; by default every layer has the same size.
+    #[schemars(extend("default" = null))]
+    pub budget: Option<Spanned<BudgetYaml>>,
+}
+
+/// How layers share their entries: one of two ways.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+pub(super) struct BudgetYaml {
+    /// PyramidKV with this β: sizes fall linearly from layer to layer, and the last one has 1/β of the entries that are not
+    /// protected.
+    #[serde(default)]
+    #[schemars(schema_with = "pyramid")]
+    pub pyramid: Option<Spanned<u64>>,
+    /// Sizes in proportion to these numbers, one for each layer of the model, from the first.
+    #[serde(default)]
+    #[schemars(schema_with = "shares")]
+    pub layers: Option<Spanned<Vec<Spanned<f64>>>>,
+}
+
+fn pyramid(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "minimum": 1, "maximum": u32::MAX, "examples": [20]})
+}
+
+fn shares(_: &mut SchemaGenerator) -> Schema {
+    let share = json!({"type": "number", "exclusiveMinimum": 0, "maximum": Budget::MOST});
+    json_schema!({"type": "array", "items": share, "minItems": 1, "examples": [[3, 2, 2, 1]]})
 }
 
 /// Tokens, or a percentage in text: `16` or `10%`.

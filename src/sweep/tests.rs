@@ -78,15 +78,15 @@ fn a_published_id_is_stable() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=6\nengine=4\nmodel=0123abc\ndtype=auto\n\
+        "schema=7\nengine=4\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\ncompare_to_full=false\n\
          books=all\nchunks_per_book=all\ndata=sha256:ff\n"
     );
     let id = cells[5].id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
-    assert_eq!(id.to_string(), "1ae85c1611f0be93");
-    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__1ae85c1611f0be93");
+    assert_eq!(id.to_string(), "9a2c99374e9b993b");
+    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__9a2c99374e9b993b");
 }
 
 #[test]
@@ -347,8 +347,63 @@ fn layers_with_a_window_can_be_exempt() {
     // A model without such layers has no use for it.
     let exempt = sweep(&own).expand().remove(3);
     assert_eq!(exempt.label(), "tova@exempt");
-    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, has_windows).label();
+    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, 4, has_windows).label();
     assert_eq!([resolved(true), resolved(false)], ["tova@exempt", "tova"]);
+}
+
+#[test]
+fn layers_can_have_sizes_of_their_own() {
+    let define = |budget: &str| format!("define: {{mine: {{score: last_attention, scope: layer{budget}}}}}");
+    let id = |budget: &str| id_of("mine", "64", "", &define(budget));
+    let budgets = [
+        ", budget: {pyramid: 20}",
+        ", budget: {pyramid: 10}",
+        ", budget: {layers: [3, 2, 2, 1]}",
+        ", budget: {layers: [3, 2, 1, 2]}",
+        ", budget: {layers: [3, 2.5, 2, 1]}",
+        ", budget: {layers: [1, 1, 1, 1]}",
+    ];
+    let ids: HashSet<String> = budgets.iter().chain([&""]).map(|budget| id(budget)).collect();
+    assert_eq!(ids.len(), 7);
+    assert_eq!(id(""), id_of("tova", "64", "", ""));
+    assert_eq!([id(""), id(", budget: null")], [id(""), id("")]);
+    let cell = |budget: &str| {
+        let yaml = SMALL.replace("tova]", "mine]") + &define(budget);
+        sweep(&yaml).expand().remove(5)
+    };
+    let rule = |cell: Cell| {
+        cell.canonical_text("m", "d").lines().find(|line| line.starts_with("rule")).unwrap().to_owned()
+    };
+    let uniform = "rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16";
+    assert_eq!(rule(cell("")), uniform);
+    assert_eq!(rule(cell(budgets[0])), format!("{uniform} budget=pyramid 20"));
+    assert_eq!(rule(cell(budgets[4])), format!("{uniform} budget=layers 3 2.5 2 1"));
+    // Where every layer of a model gets the same, the meaning is that of no budget.
+    let resolved = |budget: &str, layers| rule(cell(budget).resolved(WeightType::F32, true, layers, false));
+    for budget in [budgets[5], ", budget: {pyramid: 1}", ", budget: {layers: [2.5, 2.5, 2.5, 2.5]}"] {
+        assert_eq!(resolved(budget, 4), uniform, "{budget}");
+    }
+    assert_eq!([resolved(budgets[0], 1), resolved(budgets[0], 4)], [uniform.to_owned(), rule(cell(budgets[0]))]);
+    // A window's sizes depend on the entries that a pyramid protects, and otherwise not on them.
+    let window =
+        |rest: &str| id_of("mine", "64", "", &format!("define: {{mine: {{score: recency, scope: layer{rest}}}}}"));
+    assert_ne!(window(", budget: {pyramid: 20}, keep_recent: 8"), window(", budget: {pyramid: 20}"));
+    assert_eq!(window(", budget: {layers: [2, 1]}, keep_recent: 8"), window(", budget: {layers: [2, 1]}"));
+
+    let wrong = |budget: &str| format!("{SMALL}{}\n", define(&format!(", budget: {budget}")));
+    let either = "write `budget: {pyramid: 20}`, or";
+    refused(&wrong("{pyramid: 0}"), "0}", "0 cannot be `pyramid`", "from 1");
+    refused(&wrong("{pyramid: 2.5}"), "2.5}", "whole number", "configs/");
+    refused(&wrong("{pyramid: 20, layers: [1]}"), "{pyramid", "either `pyramid` or `layers`", either);
+    refused(&wrong("{}"), "{}", "either `pyramid` or `layers`", either);
+    refused(&wrong("{layers: []}"), "[]", "there is no share", either);
+    for share in ["0", "-1", ".nan", ".inf", "5e9"] {
+        let yaml = wrong(&format!("{{layers: [2, {share}]}}"));
+        refused(&yaml, &format!("{share}]"), "cannot be a layer's share", "above 0");
+    }
+    refused(&wrong("{layers: [2, x]}"), "x]", "", "configs/");
+    refused(&wrong("{pyramids: 20}"), "pyramids", "unknown key `pyramids`", "did you mean `pyramid`");
+    refused(&wrong("pyramid"), "pyramid", "", "");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct CacheConfig {
     pub compare: bool,
     /// What the policy does in layers with a window of their own.
     pub local_layers: LocalLayers,
+    /// Layers of the model, among which a policy divides its entries.
+    pub layers: usize,
 }
 
 /// The beginning of a text, read with the full cache.
@@ -41,12 +43,12 @@ pub struct FullCachePrefix {
 impl CacheConfig {
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`.
     pub fn needs(&self, tokens: usize) -> usize {
-        match self.rule {
-            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } if size >= tokens || self.compare => {
-                tokens
-            }
-            _ => self.needs_to_go_on(tokens),
-        }
+        let is_full = match self.rule {
+            CacheRule::Unbounded => true,
+            CacheRule::Truncate { size } => size >= tokens,
+            CacheRule::Evict { .. } => self.evicting(tokens).is_none(),
+        };
+        if is_full || self.compare { tokens } else { self.needs_to_go_on(tokens) }
     }
 
     /// The same where more tokens follow the text.
@@ -66,22 +68,30 @@ impl CacheConfig {
                     && self.prefill == Prefill::Stream
                     && policy.score.shares_prefix() =>
             {
-                policy.size.min(tokens) / BLOCK * BLOCK
+                policy.smallest(self.layers).min(tokens) / BLOCK * BLOCK
             }
             _ => 0,
         }
     }
 
-    /// Entries that these tokens of a text attend to, on average, while the text is read.
+    /// Entries that these tokens of a text attend to, on average over tokens and layers, while the text is read.
     pub(super) fn attended(&self, tokens: Range<usize>) -> f64 {
-        let size = match self.rule {
-            CacheRule::Evict { size, .. } if self.prefill == Prefill::Stream => size,
-            _ => usize::MAX,
+        let of_layer = |size: usize| {
+            let growing = tokens.start..tokens.end.min(size).max(tokens.start);
+            let (full, all) = ((tokens.end - growing.end) as f64, tokens.len().max(1) as f64);
+            let sum = (growing.start + growing.end) as f64 / 2.0 * growing.len() as f64;
+            (sum + if full > 0.0 { full * size as f64 } else { 0.0 }) / all
         };
-        let growing = tokens.start..tokens.end.min(size).max(tokens.start);
-        let (full, all) = ((tokens.end - growing.end) as f64, tokens.len().max(1) as f64);
-        let sum = (growing.start + growing.end) as f64 / 2.0 * growing.len() as f64;
-        (sum + if full > 0.0 { full * size as f64 } else { 0.0 }) / all
+        match self.sized() {
+            Some(policy) if self.prefill == Prefill::Stream => self.mean(policy, of_layer),
+            _ => of_layer(usize::MAX),
+        }
+    }
+
+    /// The mean over layers of something that depends on a layer's size.
+    pub(super) fn mean(&self, policy: SizedPolicy, of_layer: impl Fn(usize) -> f64) -> f64 {
+        let sizes = policy.sizes(self.layers);
+        sizes.iter().map(|size| of_layer(*size)).sum::<f64>() / sizes.len().max(1) as f64
     }
 
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
@@ -89,6 +99,11 @@ impl CacheConfig {
             CacheRule::Evict { policy, size } => policy.at(size).ok(),
             _ => None,
         }
+    }
+
+    /// The policy, if it evicts anything of a text of so many tokens: if any layer is smaller than the text.
+    pub(super) fn evicting(&self, tokens: usize) -> Option<SizedPolicy> {
+        self.sized().filter(|policy| policy.smallest(self.layers) < tokens)
     }
 
     /// A cache that evicts, for a text of `text` tokens that is read from its beginning.
@@ -137,7 +152,7 @@ impl FullCachePrefix {
     ) -> Result<Option<FullCachePrefix>> {
         let needs = configs.iter().map(|config| config.needs(tokens.len())).max().unwrap_or(0);
         // A cache at least as large as the text is the full cache: nothing branches off.
-        let forks = configs.iter().filter(|config| config.sized().is_some_and(|p| p.size < tokens.len()));
+        let forks = configs.iter().filter(|config| config.evicting(tokens.len()).is_some());
         FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), (needs, tokens.len()))
     }
 
@@ -179,12 +194,10 @@ impl FullCachePrefix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::presets;
+    use crate::eviction::{Budget, Policy, presets};
 
-    #[test]
-    fn entries_that_tokens_attend_to_on_average() {
-        let policy = presets::by_name("tova").unwrap();
-        let config = |rule, prefill| CacheConfig {
+    fn config(rule: CacheRule, prefill: Prefill) -> CacheConfig {
+        CacheConfig {
             rule,
             positions: Positions::Absolute,
             prefill,
@@ -192,7 +205,29 @@ mod tests {
             seed: 0,
             compare: false,
             local_layers: LocalLayers::Bounded,
-        };
+            layers: 3,
+        }
+    }
+
+    #[test]
+    fn the_smallest_layer_says_when_a_cache_is_full() {
+        let uniform = presets::by_name("tova").unwrap();
+        let policy = Policy { budget: Budget::of_layers(&[4.0, 1.0, 1.0]).unwrap(), ..uniform };
+        let at = |policy, size| config(CacheRule::Evict { policy, size }, Prefill::Stream);
+        // 1,200, 300 and 300 entries.
+        let own = at(policy, 600);
+        assert_eq!([300, 301, 1000].map(|tokens| own.evicting(tokens).is_some()), [false, true, true]);
+        assert_eq!([300, 301, 1000].map(|tokens| own.needs(tokens)), [300, 256, 256]);
+        assert_eq!([100, 256, 1000].map(|tokens| own.start(tokens)), [0, 256, 256]);
+        assert_eq!([600, 601].map(|tokens| at(uniform, 600).evicting(tokens).is_some()), [false, true]);
+        assert_eq!([600, 601].map(|tokens| at(uniform, 600).needs(tokens)), [600, 512]);
+        // 200, 50 and 50: growing from 100 to 200 and then full, or full all the time.
+        assert_eq!(at(policy, 100).attended(100..300), (175.0 + 50.0 + 50.0) / 3.0);
+    }
+
+    #[test]
+    fn entries_that_tokens_attend_to_on_average() {
+        let policy = presets::by_name("tova").unwrap();
         let evict = CacheRule::Evict { policy, size: 100 };
         let streamed = config(evict, Prefill::Stream);
         assert_eq!(streamed.attended(0..100), 50.0);

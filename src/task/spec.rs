@@ -142,15 +142,14 @@ impl TaskSpec {
         self.granted_memory.is_some()
     }
 
-    /// Entries of a cache, per layer and key-value head.
-    pub fn cache_entries(&self, rule: CacheRule) -> usize {
-        match rule {
-            CacheRule::Unbounded => self.length,
+    /// Entries of a cache per key-value head, for each of so many layers.
+    pub fn cache_entries(&self, rule: CacheRule, layers: usize) -> Vec<usize> {
+        let mut entries = rule.sizes(layers).unwrap_or_else(|| vec![self.length; layers]);
+        for size in &mut entries {
             // While its newest entry attends, a cache that is timed holds one more.
-            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => {
-                size.saturating_add(usize::from(self.is_timed())).min(self.length)
-            }
+            *size = size.saturating_add(usize::from(self.is_timed())).min(self.length);
         }
+        entries
     }
 
     /// How prompts enter the cache.

@@ -115,10 +115,11 @@ impl Samples for EncodedPrompts {
                 (lengths.map(|length| 0..length.min(size)).collect(), mean.min(size) as f64)
             }
             CacheRule::Unbounded => (lengths.map(|length| common..length).collect(), mean as f64),
-            CacheRule::Evict { size, .. } => {
+            CacheRule::Evict { .. } => {
                 let first = std::iter::once(config.start(common)..common).filter(|part| !part.is_empty());
                 let rest = lengths.map(|length| common..length);
-                (first.chain(rest).collect(), mean.min(size) as f64)
+                let held = |policy| config.mean(policy, |size| mean.min(size) as f64);
+                (first.chain(rest).collect(), config.sized().map_or(mean as f64, held))
             }
         };
         let read: usize = parts.iter().map(ExactSizeIterator::len).sum();

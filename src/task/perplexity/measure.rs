@@ -32,9 +32,9 @@ pub fn measure(
     let mut seconds = 0.0;
     let mut lost = None;
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
-    let peak_cache_bytes = match (config.rule, config.sized()) {
+    let peak_cache_bytes = match (config.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => truncated(model, sample, size, &mut tally)?,
-        (CacheRule::Evict { .. }, Some(policy)) if policy.size < tokens => {
+        (_, Some(policy)) => {
             let memory = bounded(model, sample, config, policy, prefix, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
             memory.bytes()

@@ -127,7 +127,7 @@ impl Samples for PerplexitySamples {
             CacheRule::Truncate { size } if size < tokens => {
                 (tokens.div_ceil(size), tokens, config.attended(0..size))
             }
-            CacheRule::Evict { size, .. } if size < tokens => (1, tokens - start, config.attended(start..tokens)),
+            _ if config.evicting(tokens).is_some() => (1, tokens - start, config.attended(start..tokens)),
             _ => (0, 0, 0.0),
         };
         let measures_loss = config.compare && config.positions == Positions::Absolute;

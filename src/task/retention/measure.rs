@@ -34,7 +34,7 @@ impl RetentionSamples {
         let text = &samples[index];
         let shape = model.shape();
         let tokens = text.sample.tokens.len();
-        let policy = config.sized().filter(|policy| policy.size < tokens);
+        let policy = config.evicting(tokens);
         let (lifetimes, peak_cache_bytes) = match (config.rule, policy) {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
@@ -45,7 +45,7 @@ impl RetentionSamples {
         };
         let mut sums = mean_lifetimes(&lifetimes, &text.labels);
         if let Some(policy) = policy {
-            sums.extend(recent_shares(&lifetimes, policy.size));
+            sums.extend(recent_shares(&lifetimes, &policy.sizes(shape.layers)));
         }
         sums.push(by_token(&lifetimes, &text.sample.tokens, pieces));
         if index < task.maps {
@@ -114,15 +114,18 @@ fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
     sums
 }
 
-/// The share of the kept entries that Window would keep as well: in all layers, and in each.
-fn recent_shares(lifetimes: &Lifetimes, size: usize) -> Vec<MetricSum> {
-    let kept = lifetimes.kept(size);
-    let of_layers: Vec<f64> = (0..lifetimes.layers()).map(|layer| lifetimes.recent(layer, size)).collect();
-    let whole = MetricSum::new("recent_share", of_layers.iter().sum(), kept * of_layers.len() as f64);
-    let of_layer = |(layer, recent): (usize, &f64)| {
-        MetricSum::new("recent_share", *recent, kept).of_slice(Some(format!("layer:{layer}")))
+/// The share of the kept entries that Window would keep as well, at the size of each layer: in all layers, and in each that
+/// evicts anything.
+fn recent_shares(lifetimes: &Lifetimes, sizes: &[usize]) -> Vec<MetricSum> {
+    let of_layer = |(layer, size): (usize, &usize)| (lifetimes.recent(layer, *size), lifetimes.kept(*size));
+    let of_layers: Vec<(f64, f64)> = sizes.iter().enumerate().map(of_layer).collect();
+    let recent = of_layers.iter().map(|(recent, _)| recent).sum();
+    let whole = MetricSum::new("recent_share", recent, of_layers.iter().map(|(_, kept)| kept).sum());
+    let of_layer = |(layer, (recent, kept)): (usize, &(f64, f64))| {
+        MetricSum::new("recent_share", *recent, *kept).of_slice(Some(format!("layer:{layer}")))
     };
-    std::iter::once(whole).chain(of_layers.iter().enumerate().map(of_layer)).collect()
+    let evicting = of_layers.iter().enumerate().filter(|(_, (_, kept))| *kept > 0.0);
+    std::iter::once(whole).chain(evicting.map(of_layer)).collect()
 }
 
 /// Occurrences and steps (the mean over layers, summed over occurrences) of every text that a token has, as JSON.

@@ -140,7 +140,7 @@ impl Samples for RetentionSamples {
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {
         let tokens = self.tokens(batch.all.start);
         // From the first token on. Where nothing is evicted, nothing is read.
-        match batch.config.sized().filter(|policy| policy.size < tokens) {
+        match batch.config.evicting(tokens) {
             Some(_) => {
                 let attended = batch.config.attended(0..tokens);
                 TokenCost { reads: 1, read: tokens, attended, ..TokenCost::default() }
