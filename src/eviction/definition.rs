@@ -33,10 +33,13 @@ pub(super) struct Past<'a> {
     steps: Vec<Seen>,
     draw: &'a dyn Fn(usize, usize) -> f64,
     /// Values of calls that were computed before, by expression, head, entry and step.
-    computed: RefCell<HashMap<(*const Expr, usize, usize, usize), f64>>,
+    computed: RefCell<HashMap<Asked, f64>>,
     /// Whether a comparison was closer than f32 can tell.
     close: Cell<bool>,
 }
+
+/// An expression, a head, an entry and a step.
+type Asked = (*const Expr, usize, usize, usize);
 
 struct Seen {
     /// Positions in the cache, ascending.
@@ -55,6 +58,10 @@ impl Past<'_> {
             return *value;
         }
         let value = self.compute(expr, head, entry, step);
+        // f32 reaches no further.
+        if value != 0.0 && value.is_finite() && !(1e-37..1e37).contains(&value.abs()) {
+            self.close.set(true);
+        }
         self.computed.borrow_mut().insert(key, value);
         value
     }

@@ -210,11 +210,14 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
     )
 }
 
-/// Formulas of every word and function. Differences of nearly equal values are left out, as f32 cannot rank them.
+/// Formulas of every word and function.
 fn formulas() -> impl Strategy<Value = String> {
-    let words = prop::sample::select(WORDS.iter().map(|word| word.name).collect::<Vec<_>>());
+    // Stored in 16 bits, which logarithms of nearly nothing would show.
+    let future = ["future_attention", "future_attention * value_norm", "future_attention + attention"];
+    let words = WORDS.iter().map(|word| word.name).filter(|word| !future.contains(word));
+    let words = prop::sample::select(words.collect::<Vec<_>>());
     let leaf = prop_oneof![8 => words.prop_map(str::to_owned), 1 => (1..40u8).prop_map(|n| format!("{}", f64::from(n) / 8.0))];
-    leaf.prop_recursive(4, 12, 3, |inner| {
+    let all = leaf.prop_recursive(4, 12, 3, |inner| {
         let two = (inner.clone(), inner.clone());
         let signs = prop::sample::select(vec!["+", "*", "/", "-", "<", "<=", ">", ">=", "==", "!="]);
         let calls = prop::sample::select(vec![
@@ -229,7 +232,8 @@ fn formulas() -> impl Strategy<Value = String> {
             1 => (two, any::<bool>()).prop_map(|((a, b), min)| format!("{}({a}, {b})", if min { "min" } else { "max" })),
             1 => (inner.clone(), inner.clone(), inner).prop_map(|(a, b, c)| format!("if({a}, {b}, {c})")),
         ]
-    })
+    });
+    prop_oneof![20 => all, 1 => prop::sample::select(future.map(str::to_owned).to_vec())]
 }
 
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
