@@ -42,11 +42,14 @@ fn read(
 #[test]
 fn the_log_of_every_policy_agrees_with_its_survivors_and_the_counting_identity() {
     let model = LanguageModel::random(tiny_shape(), 1.0, 5, WeightType::Auto, &Device::Cpu).unwrap();
-    let mut names: Vec<String> = PRESETS.iter().map(|preset| preset.name.to_string()).collect();
+    // No text is known before it is read here.
+    let presets = PRESETS.iter().filter(|preset| !preset.policy().score.knows_the_future());
+    let mut names: Vec<String> = presets.map(|preset| preset.name.to_string()).collect();
     names.extend(["window+4", "tova+4", "h2o+2"].map(String::from));
     for name in &names {
         for size in [6, 100, 130] {
-            let policy = presets::by_name(name).unwrap().at(size).unwrap();
+            // Some protect more than 6 entries.
+            let Ok(policy) = presets::by_name(name).unwrap().at(size) else { continue };
             for length in [5, 130, 290] {
                 for positions in [Positions::Absolute, Positions::Slot, Positions::Squeezed] {
                     let what = format!("{name} at {size}, {length} tokens, {positions:?}");

@@ -24,6 +24,14 @@ pub enum CacheRule {
 }
 
 impl CacheRule {
+    /// The scope of a policy that needs the attention of the whole text.
+    pub fn knows_the_future(self) -> Option<Scope> {
+        match self {
+            CacheRule::Evict { policy, .. } if policy.score.knows_the_future() => Some(policy.scope),
+            _ => None,
+        }
+    }
+
     /// Entries of each layer's cache; `None` where they are unbounded.
     pub fn sizes(self, layers: usize) -> Option<Vec<usize>> {
         match self {

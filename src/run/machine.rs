@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, bail};
 
 use super::prepare::{ModelTask, NamedCell};
+use crate::eviction::{CacheRule, RecordedAttention};
 use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, available_memory};
 use crate::task::CHUNK;
@@ -91,6 +92,12 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let columns = full.max(most) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
     // Keys whose positions change are kept twice.
-    let per_text = shape.prefix_bytes(full) + bounded_bytes * 3 / 2 + states;
+    // A text whose attention is recorded is read with the full cache first.
+    let recorded = |scope| {
+        shape.layers as u64 * RecordedAttention::bytes(longest, shape.heads, scope) + shape.prefix_bytes(longest)
+    };
+    let rules = model_task.cells.iter().map(|cell| cell.cell.rule);
+    let recorded = rules.filter_map(CacheRule::knows_the_future).map(recorded).max().unwrap_or(0);
+    let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }

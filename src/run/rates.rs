@@ -219,6 +219,8 @@ impl Kind {
     fn of(cell: &NamedCell) -> Option<Kind> {
         match cell.cell.rule {
             CacheRule::Evict { policy: Policy { score, scope, .. }, .. } => {
+                // Knowing the future takes hardly longer than TOVA, once it is known.
+                let score = if score.knows_the_future() { Score::LastAttention } else { score };
                 Some(Kind { score, scope, positions: cell.cell.positions })
             }
             _ => None,
@@ -234,7 +236,7 @@ impl Kind {
             .filter_map(|cell| match cell.cell.rule {
                 // Times grow in proportion with entries, so their mean over layers is what counts.
                 CacheRule::Evict { policy, size } => {
-                    Policy { budget: Budget::Uniform, ..policy }.at(size.min(most)).ok()
+                    Policy { budget: Budget::Uniform, score: self.score, ..policy }.at(size.min(most)).ok()
                 }
                 _ => None,
             })

@@ -463,8 +463,17 @@ fn mistakes_are_reported_with_place_and_hint() {
     let recent = "a: {score: random, scope: layer, keep_recent: 101%}";
     refused(&define(recent), "keep_recent", "a whole percentage", "configs/");
     let score = |score: &str| define(&format!("a: {{score: \"{score}\", scope: layer}}"));
-    refused(&score("ema(atention, 0.9)"), "\"ema", "(character 5)", "did you mean `attention`");
-    refused(&score("sum(attention"), "\"sum", "`)` is missing (character 14)", "character 4");
+    refused(
+        &score("ema(atention, 0.9)"),
+        "\"ema",
+        "(character 5 of `ema(atention, 0.9)`)",
+        "did you mean `attention`",
+    );
+    refused(&score("sum(attention"), "\"sum", "`)` is missing (character 14 of `sum(attention`)", "character 4");
+    let story = swap("tova]", "clairvoyant]") + "  - story: {}\n";
+    refused(&story, "story", "needs to know the whole text", "of its own");
+    let long = swap("tova]", "clairvoyant]").replace("128}", "16385}");
+    refused(&long, "perplexity", "up to 16384 tokens", "of its own");
     refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "second document", "remove");
     refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
 }

@@ -22,14 +22,10 @@ pub struct FormulaError {
 }
 
 impl fmt::Display for FormulaError {
-    /// The message, and the formula with a mark under the place.
+    /// What is wrong, and at which character of the formula.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (before, rest) = self.formula.split_at(self.place.start);
-        let column = before.chars().count();
-        let width = rest[..self.place.len()].chars().count().max(1);
-        writeln!(f, "{} (character {})", self.message, column + 1)?;
-        writeln!(f, "    {}", self.formula)?;
-        write!(f, "    {:column$}{}", "", "^".repeat(width))
+        let before = self.formula[..self.place.start].chars().count();
+        write!(f, "{} (character {} of `{}`)", self.message, before + 1, self.formula)
     }
 }
 
@@ -298,6 +294,11 @@ impl<'a> Parser<'a> {
 }
 
 impl FormulaError {
+    /// The part of the formula that is wrong; empty at its end.
+    pub fn part(&self) -> &str {
+        &self.formula[self.place.clone()]
+    }
+
     /// An error of the whole formula.
     pub(super) fn of_all(formula: &str, message: &str) -> FormulaError {
         let hint = "use a word that differs between entries, such as attention or position";

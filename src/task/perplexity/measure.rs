@@ -65,11 +65,8 @@ fn bounded(
     tally: &mut Tally<'_>,
 ) -> Result<Memory> {
     let length = sample.tokens.len();
-    let future = if policy.score.knows_the_future() {
-        Some(model.record_attention(&sample.tokens, policy.scope)?)
-    } else {
-        None
-    };
+    let recorded = config.rule.knows_the_future().map(|scope| model.record_attention(&sample.tokens, scope));
+    let future = recorded.transpose()?;
     let (mut memory, start) = config.bounded_memory(model, policy, prefix, length, length, future.as_deref())?;
     if start > 0 {
         tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
