@@ -413,14 +413,26 @@ impl LanguageModel {
     }
 }
 
-/// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece.
+/// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece. Only for
+/// one text at a time: two that wait for each other's threads, which stay awake for them, would wait for ever.
 fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
     struct Done<'a>(&'a AtomicBool);
     impl Drop for Done<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Release);
         }
     }
+    struct Taken;
+    impl Drop for Taken {
+        fn drop(&mut self) {
+            TAKEN.store(false, Ordering::Release);
+        }
+    }
+    if TAKEN.swap(true, Ordering::Acquire) {
+        return work();
+    }
+    let _taken = Taken; // until all threads have left
     let done = &AtomicBool::new(false);
     rayon::scope(|scope| {
         let own = rayon::current_thread_index();
