@@ -10,6 +10,8 @@ use crate::format::did_you_mean;
 /// Parentheses and calls inside each other.
 const DEEPEST: usize = 50;
 const LONGEST: usize = 1000;
+/// Steps of a window.
+const MOST_STEPS: f64 = 10_000.0;
 
 /// A formula that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ struct Parser<'a> {
 pub(in crate::eviction) fn parse(text: &str) -> Result<Expr, FormulaError> {
     let mut parser = Parser { text, tokens: Vec::new(), at: 0, depth: 0 };
     if text.len() > LONGEST {
-        return Err(parser.error(0..0, format!("the formula has more than {LONGEST} characters"), ""));
+        return Err(parser.error(0..0, format!("the formula has more than {LONGEST} characters"), "shorten it"));
     }
     parser.tokens = parser.tokens()?;
     let expr = parser.comparison()?;
@@ -135,7 +137,11 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         if self.depth > DEEPEST {
             let place = self.tokens[self.at].1.clone();
-            return Err(self.error(place, format!("more than {DEEPEST} parentheses inside each other"), ""));
+            return Err(self.error(
+                place,
+                format!("more than {DEEPEST} parentheses inside each other"),
+                "write fewer",
+            ));
         }
         let left = self.sum()?;
         let Some(sign) = self.symbol(&SIGNS) else {
@@ -286,7 +292,11 @@ impl<'a> Parser<'a> {
                 Err(self.error(place, "a factor of `ema` lies between 0 and 1", "0.95 forgets half in 14 steps"))
             }
             Function::Window | Function::Peak if number <= 0.0 => {
-                Err(self.error(place, format!("`{name}` needs at least 1 step"), ""))
+                Err(self.error(place, format!("`{name}` needs at least 1 step"), "write a number such as 32"))
+            }
+            Function::Window | Function::Peak if number > MOST_STEPS => {
+                let hint = "every step is kept for every entry; sum and peak over all steps keep one number";
+                Err(self.error(place, format!("`{name}` takes at most {MOST_STEPS} steps"), hint))
             }
             _ => Ok(()),
         }

@@ -73,6 +73,7 @@ fn errors_name_their_place() {
         ("ema(attention, age)", "age", "the same for all"),
         ("ema(attention, 1.5)", "1.5", "between 0 and 1"),
         ("window(attention, 0)", "0", "at least 1"),
+        ("window(attention, 1e9)", "1e9", "at most 10000 steps"),
         ("1 < age < 3", "<", "chained"),
         ("attention ^ 2", "^", "no meaning"),
         ("1.2.3 * age", "1.2.3", "not a number"),
