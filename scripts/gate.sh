@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The regression gate: measures both built-in sweeps and compares them with the baselines in results/baselines.
+# The regression gate: measures both built-in sweeps, and every policy with the built-in model, and compares them with the
+# baselines in results/baselines.
 #
 #     bash scripts/gate.sh          # exit code 3: a number changed, or the baseline is of another engine version
 #     bash scripts/gate.sh --save   # after raising ENGINE_VERSION in src/ledger/identity.rs: measure and save new baselines
@@ -7,8 +8,9 @@
 # `smoke` has every policy on random models. One of them attends so sharply that most entries get exactly zero attention, so
 # it shows which of several equal entries is evicted. Its NLLs agree between AVX-512 and AVX2 to 1.4e-6 a token and 7.9e-6 a
 # word; a changed rule for ties moves them by up to 0.2, so the tolerance is 1e-5 on any processor. `pocket`, the default
-# sweep, must repeat exactly if the baseline was made with the same vector instructions. Otherwise written texts may diverge
-# after a difference in a last digit, and a score of texts fails only if it got worse beyond its interval.
+# sweep, and `policies-pocket` must repeat exactly if the baseline was made with the same vector instructions. Otherwise
+# written texts may diverge after a difference in a last digit, and a score of texts fails only if it got worse beyond its
+# interval.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,10 +22,12 @@ trap 'rm -rf "$work"' EXIT
 
 "$bench" run smoke --results "$work/smoke" --no-report
 "$bench" run pocket --results "$work/pocket" --no-report
+"$bench" run configs/policies-pocket.yaml --results "$work/policies-pocket" --no-report
 
 if [ "${1:-}" = --save ]; then
     "$bench" baseline save smoke "$work/smoke"
     "$bench" baseline save pocket "$work/pocket"
+    "$bench" baseline save policies-pocket "$work/policies-pocket"
     exit
 fi
 
@@ -32,7 +36,7 @@ how=()
 if "$bench" baseline show pocket | grep -qF "on $device"; then
     how=(--exact)
 else
-    echo "gate: the baseline was not made on $device, so pocket is compared by thresholds" >&2
+    echo "gate: the baselines were not made on $device, so those of pocket are compared by thresholds" >&2
     rules=interval+0.1%,1%,cluster+5%
     how=(--threshold interval+0.1% --threshold "nll=$rules" --threshold "nll_word=$rules" --threshold "recall=$rules")
 fi
@@ -40,6 +44,7 @@ fi
 code=0
 "$bench" compare smoke "$work/smoke" --exact --tolerance 1e-5 || code=$?
 "$bench" compare pocket "$work/pocket" "${how[@]}" || code=$?
+"$bench" compare policies-pocket "$work/policies-pocket" "${how[@]}" || code=$?
 if [ "$code" = 3 ]; then
     echo "gate: numbers changed. If that is intended, raise ENGINE_VERSION in src/ledger/identity.rs and run scripts/gate.sh --save" >&2
 fi

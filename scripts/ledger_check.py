@@ -36,7 +36,7 @@ README = Path(__file__).parent.parent / "results" / "README.md"
 SETTING = (
     "task dataset model model_revision dtype length stride bos tail generation compare_to_full selection data seed prefill engine device"
 ).split()
-READ = [*SETTING, *"cell policy cache_size positions sample cluster metric slice value weight".split()]
+READ = [*SETTING, *"cell policy cache_size score positions sample cluster metric slice value weight".split()]
 
 PERPLEXITIES = {"nll", "nll_word", "nll_written"}
 RATES = {"decode", "decode_batch", "prefill"}
@@ -50,6 +50,9 @@ NO_DIFFERENCE = {
     "kl_to_full", "top1_agreement", "evicted_mass", "judge_win", "judge_tie", "judge_loss", "judge_unreadable", "verdict",
     "recent_share", "lifetime",
 }  # fmt: skip
+# What one policy can be better at than another, and which way.
+HIGHER = {"top1_agreement", "recall", "f1", "found", "exact_match", "f1_ascii", "rouge", *"rouge1 rouge2 rougeL rouge_geo_instance".split()}
+LOWER = {"nll", "nll_word", "nll_written", "kl_to_full", "evicted_mass"}
 TABLES = {"kept_until", "lifetime_by_token"}
 ROUGE = ["rouge1", "rouge2", "rougeL"]
 CHANCE = {"recall": "recall_chance", "f1": "f1_trivial", "rouge": "rouge_trivial"} | {m: f"{m}_trivial" for m in ROUGE}
@@ -181,7 +184,7 @@ class Cell:
     """What one cell says of one metric: samples to (cluster, values, weight)."""
 
     def __init__(self):
-        self.samples = {}
+        self.samples, self.score = {}, ""
 
     def of(self, samples):
         cell = Cell()
@@ -241,6 +244,7 @@ def gather(rows):
         place = (f"{row['policy']}@{row['positions']}" if moved else row["policy"], size)
         for home in (homes.get(without(setting)) if shared(row) else None) or [setting]:
             cell = panels[home, row["metric"], row["slice"]][place]
+            cell.score = row["score"] or ""
             # A sample that comes twice counts once.
             cell.samples.setdefault(row["sample"], (row["cluster"], (row["value"],), row["weight"]))
     return panels
@@ -345,6 +349,37 @@ def interval_of_difference(metric, ours, theirs, name, nats):
     return ends
 
 
+def losses(metric, cell):
+    """What is worse is more, in nats of a perplexity: the number, and over each subset of the clusters."""
+    sums = clusters_of(cell)
+    values = np.array([quantity(metric, cell), *over_subsets(metric, [sums[cluster] for cluster in sorted(sums)])])
+    if metric in PERPLEXITIES:
+        return np.log(values)
+    return -values if metric in HIGHER else values
+
+
+def ways(metric, places, samples):
+    """Of each place the share of the way from random eviction to the best that knows the future, with its interval."""
+    found = {}
+    clusters = {mark[0] for cell in places.values() for mark in cell.samples.values()}
+    if metric not in HIGHER | LOWER or len(clusters) > 12:
+        return found
+    whole = {place: losses(metric, cell) for place, cell in places.items() if cell.samples.keys() == samples}
+    for policy, size in whole:
+        at_size = {place: loss for place, loss in whole.items() if place[1] == size and size is not None}
+        floors = [loss for place, loss in at_size.items() if places[place].score == "random"]
+        ceilings = [loss for place, loss in at_size.items() if "future_attention" in places[place].score]
+        if policy in ("full", "truncate") or not floors or not ceilings:
+            continue
+        floor, ceiling = max(floors, key=lambda loss: loss[0]), min(ceilings, key=lambda loss: loss[0])
+        apart = interval(floor[1:] - ceiling[1:])[0] if len(clusters) >= 4 else floor[0] - ceiling[0]
+        if apart > 0:
+            share = (floor - at_size[policy, size]) / (floor - ceiling)
+            low, high = interval(share[1:]) if len(clusters) >= 4 else (None, None)
+            found[policy, size] = {"to_ceiling": share[0], "to_ceiling_low": low, "to_ceiling_high": high}
+    return found
+
+
 def contributions(metric, ours, theirs, clusters):
     """What each cluster adds to the difference of two numbers in nats or shares."""
     width = len(next(iter(ours.samples.values()))[1]) + 1
@@ -442,6 +477,7 @@ def points(rows):
             # The same for every policy; the one that covers most speaks for all, the last of equals.
             fullest = max(enumerate(guesses.values()), key=lambda one: (len(one[1].samples), one[0]))[1]
             chance = quantity(CHANCE[metric], fullest)
+        shares = ways(metric, chosen, samples)
         for (policy, size), cell in chosen.items():
             value = quantity(metric, cell)
             if value is None:
@@ -462,6 +498,7 @@ def points(rows):
                 "minus_full": (minus, scale),
                 **{name: (end, None) for name, end in interval_of(metric, cell).items()},
                 **{name: (end, None) for name, end in to_full.items()},
+                **{name: (end, None) for name, end in shares.get((policy, size), {}).items()},
                 "chance": (chance, abs(chance or 0.0)),
                 "weight": (total(mark[2] for mark in cell.samples.values()), 0.0),
                 "samples": (float(len(cell.samples)), 0.0),

@@ -11,7 +11,7 @@ use super::rule::Change;
 use super::side::Numbers;
 use super::threshold::Threshold;
 use crate::metric::Better;
-use crate::report::{Estimate, Sums, pooled};
+use crate::report::{Estimate, Pooled, Sums, pooled};
 
 /// `blank` already has the samples that only one side has.
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: &Threshold) -> Point {
@@ -35,7 +35,7 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     let is_equal = both.iter().all(|(_, a, b)| a.sums.bits() == b.sums.bits());
     let is_finite = before.is_finite() && after.is_finite();
     let difference = match &sides[..] {
-        [Some(before), Some(after)] if is_finite => after.with(before, |after, before| after - before),
+        [Some(before), Some(after)] if is_finite => Pooled::function([after, before], |[after, before]| after - before),
         _ => Estimate { value: if is_equal { 0.0 } else { f64::NAN }, interval: None },
     };
     point.difference = Some(difference);

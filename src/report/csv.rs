@@ -18,13 +18,14 @@ pub(super) fn files(report: &Report<'_>) -> Result<Files> {
 fn points(panels: &[Panel]) -> String {
     let mut file = header(
         "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
-         minus_full_nats,minus_full_nats_low,minus_full_nats_high,chance,samples,samples_expected,clusters,weight,complete",
+         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete",
     );
     for (panel, point) in panels.iter().flat_map(|panel| panel.points.iter().map(move |point| (panel, point))) {
         let [value, low, high] = estimate(Some(point.estimate));
         let [minus_full, minus_full_low, minus_full_high] =
             estimate(point.to_full.as_ref().map(|to_full| to_full.shown));
         let [nats, nats_low, nats_high] = estimate(point.to_full.as_ref().and_then(|to_full| to_full.nats));
+        let [to_ceiling, to_ceiling_low, to_ceiling_high] = estimate(point.to_ceiling);
         let fields = [
             panel.slice.clone().unwrap_or_default(),
             panel.metric.label.to_string(),
@@ -39,6 +40,9 @@ fn points(panels: &[Panel]) -> String {
             nats,
             nats_low,
             nats_high,
+            to_ceiling,
+            to_ceiling_low,
+            to_ceiling_high,
             shown(panel.chance),
             point.samples.to_string(),
             panel.samples.to_string(),
@@ -132,9 +136,9 @@ mod tests {
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("task,dataset,model,"));
-        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,,,,1,1,1,1,true"), "{}", lines[1]);
+        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,,,,,,,1,1,1,1,true"), "{}", lines[1]);
         assert!(
-            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,1,1,1,1,true"),
+            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,,,,1,1,1,1,true"),
             "{}",
             lines[2]
         );

@@ -14,7 +14,7 @@ use super::series_key::SeriesKey;
 use super::sheets::{self, capital};
 use super::table::{Entry, Sheet};
 use super::write_report::Report;
-use super::{escape, pairing, pr_summary};
+use super::{escape, floor_to_ceiling, pairing, pr_summary};
 use crate::ledger::Row;
 
 pub(super) fn files(report: &Report<'_>) -> Result<Files> {
@@ -92,8 +92,9 @@ pub(super) fn push_section(
 
 /// A metric: its numbers, how much cache is enough, and what they are compared with.
 fn push_panel(file: &mut String, panel: &Panel, enough: Option<&Sheet>, reference: Option<&str>) {
-    let [value, difference] = [sheets::value(panel), sheets::difference(panel)];
-    value.iter().chain(enough).chain(&difference).for_each(|sheet| push_sheet(file, "###", sheet));
+    let [value, difference, share] =
+        [sheets::value(panel), sheets::difference(panel), floor_to_ceiling::sheet(panel)];
+    value.iter().chain(enough).chain(&difference).chain(&share).for_each(|sheet| push_sheet(file, "###", sheet));
     if let Some(sheet) = pairing::sheet(panel, reference) {
         push_folded(file, &sheet.title, |file| {
             push_body(file, &sheet);

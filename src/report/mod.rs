@@ -18,6 +18,7 @@ mod export;
 mod figure_title;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod floor_to_ceiling;
 pub(crate) mod font;
 mod format;
 pub(crate) mod heatmap;
@@ -62,7 +63,7 @@ pub use pairs::{Outcome, Pair};
 pub use points::{Panel, Point, place};
 pub(crate) use points::{RUNNING, Running, running};
 pub(crate) use pool::difference;
-pub use pool::{Difference, pooled};
+pub use pool::{Difference, Pooled, pooled};
 pub use published::{Beside, Published};
 pub use results::Results;
 pub use series::{

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexSet;
 
+use super::floor_to_ceiling::{self, Ends};
 use super::interval::{self, Estimate};
 use super::order;
 use super::pairs::{self, Pair};
@@ -33,6 +34,10 @@ pub struct Point {
     pub weight: f64,
     /// Whether it covers every sample of its panel.
     pub complete: bool,
+    /// Of the way from random eviction to eviction with the future known, the share that it goes, where both were measured.
+    pub to_ceiling: Option<Estimate>,
+    /// Whether it evicts by what the rest of the text will need, so that nobody can choose it.
+    pub knows_the_future: bool,
 }
 
 impl Point {
@@ -186,6 +191,11 @@ impl Panel {
         policies
     }
 
+    /// Whether a policy can be chosen: neither the full cache nor the cut text, and none that knows the future.
+    pub fn is_choice(&self, policy: &str) -> bool {
+        self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.knows_the_future)
+    }
+
     pub fn point(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
         self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
     }
@@ -205,6 +215,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
 
     let samples = cells.iter().flat_map(|cell| cell.sums.samples.keys()).collect::<BTreeSet<_>>().len();
     let full = cells.iter().find(|cell| cell.policy == "full");
+    let ends = Ends::of(&metric, &cells, samples);
     let mut points = Vec::new();
     for cell in &cells {
         let Some(own) = &cell.pooled else {
@@ -213,7 +224,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
         };
         let compared = full.filter(|full| !metric.has(Property::NoDifference) && full.policy != cell.policy);
         let to_full = compared.and_then(|full| pool.difference(cell, full));
-        let point = Point {
+        let mut point = Point {
             policy: cell.policy.to_owned(),
             cache_size: cell.cache_size,
             estimate: own.estimate(),
@@ -222,7 +233,10 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
             clusters: own.clusters(),
             weight: own.weight,
             complete: cell.sums.samples.len() == samples,
+            to_ceiling: None,
+            knows_the_future: floor_to_ceiling::is_ceiling(cell.score()),
         };
+        point.to_ceiling = ends.share(cell, &point);
         notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights))));
         points.push(point);
     }

@@ -19,6 +19,14 @@ pub(super) struct Cell<'a> {
     pub(super) pooled: Option<Pooled>,
 }
 
+impl Cell<'_> {
+    /// What its policy is by; empty for the full cache and cut texts.
+    pub(super) fn score(&self) -> &str {
+        let row = self.sums.samples.values().next().map(|sample| sample.row);
+        row.and_then(|row| row.score.as_deref()).unwrap_or_default()
+    }
+}
+
 /// A metric over all clusters, and over each subset of them.
 pub struct Pooled {
     pub value: f64,
@@ -62,12 +70,23 @@ impl Pooled {
         self.members.iter().filter(|is_in| **is_in).count()
     }
 
-    /// A function of two numbers of the same clusters, such as their difference.
-    pub fn with(&self, other: &Self, f: impl Fn(f64, f64) -> f64) -> Estimate {
-        let both = self.of_subsets.iter().zip(&other.of_subsets);
-        let of_subsets: Vec<Option<f64>> = both.map(|(own, other)| Some(f((*own)?, (*other)?))).collect();
-        let value = f(self.value, other.value);
+    /// A function of numbers of the same clusters, such as the difference of two.
+    pub fn function<const N: usize>(of: [&Self; N], f: impl Fn([f64; N]) -> f64) -> Estimate {
+        let subset = |at: usize| {
+            let mut values = [0.0; N];
+            for (value, pooled) in values.iter_mut().zip(of) {
+                *value = pooled.of_subsets[at]?;
+            }
+            Some(f(values))
+        };
+        let of_subsets: Vec<Option<f64>> = (0..of[0].of_subsets.len()).map(subset).collect();
+        let value = f(of.map(|pooled| pooled.value));
         Estimate { value, interval: interval::interval(&of_subsets).filter(|_| value.is_finite()) }
+    }
+
+    /// Whether both weigh the same clusters, so that their subsets pair.
+    pub(super) fn pairs_with(&self, other: &Self) -> bool {
+        self.members == other.members
     }
 }
 
@@ -85,9 +104,9 @@ pub struct Difference {
 impl Difference {
     fn of(metric: &Metric, own: &Pooled, other: &Pooled, samples: usize) -> Self {
         Self {
-            shown: own.with(other, apart),
+            shown: Pooled::function([own, other], |[own, other]| apart(own, other)),
             nats: (metric.pooling == Pooling::Perplexity)
-                .then(|| own.with(other, |own, other| apart(own.ln(), other.ln()))),
+                .then(|| Pooled::function([own, other], |[own, other]| apart(own.ln(), other.ln()))),
             samples,
             clusters: own.clusters(),
         }
@@ -160,7 +179,7 @@ impl<'a> Pool<'a> {
         let (tables, samples) = self.common(one, other);
         // Then the subsets of each serve all comparisons.
         if let (Some(own), Some(other), [Cow::Borrowed(_), _]) = (&one.pooled, &other.pooled, &tables)
-            && own.members == other.members
+            && own.pairs_with(other)
         {
             return Some(Difference::of(self.metric, own, other, samples));
         }

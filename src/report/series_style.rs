@@ -25,7 +25,7 @@ pub(crate) const COLORS: [Color; 9] = [
     Color(136, 34, 85),   // wine
     GREY,
 ];
-/// The place of grey, which no policy gets that the paper does not have.
+/// The place of grey, which is for cut texts, random eviction and what knows the future.
 const GREY_AT: usize = COLORS.len() - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,13 +77,13 @@ impl SeriesStyles {
         Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 
-    /// The paper's own policies always look the same; others get colours and markers that are not taken.
+    /// Some policies always look the same; others get colours and markers that are not taken.
     pub(crate) fn of_names(names: &[&str]) -> Self {
-        let mut taken: Vec<(usize, Marker)> = names.iter().filter_map(|name| of_the_paper(name)).collect();
+        let mut taken: Vec<(usize, Marker)> = names.iter().filter_map(|name| fixed(name)).collect();
         let mut again = (0..GREY_AT).cycle().skip(3);
         let mut styles: Vec<(String, SeriesStyle)> = Vec::new();
         for name in names {
-            let (color, marker) = of_the_paper(name).unwrap_or_else(|| {
+            let (color, marker) = fixed(name).unwrap_or_else(|| {
                 let unused = (0..GREY_AT).find(|color| taken.iter().all(|(other, _)| other != color));
                 let color = unused.or_else(|| again.next()).unwrap_or(GREY_AT);
                 let clash = |marker: &Marker, anywhere: bool| {
@@ -122,6 +122,16 @@ fn of_the_paper(policy: &str) -> Option<(usize, Marker)> {
         "h2o" => (2, Marker::Up),
         "tova" => (0, Marker::Circle),
         _ => return None,
+    })
+}
+
+/// The looks that policies always have: the paper's, and grey for what nobody chooses.
+fn fixed(policy: &str) -> Option<(usize, Marker)> {
+    of_the_paper(policy).or(match policy {
+        "random" => Some((GREY_AT, Marker::Plus)),
+        "clairvoyant" => Some((GREY_AT, Marker::Star)),
+        "clairvoyant-head" => Some((GREY_AT, Marker::Diamond)),
+        _ => None,
     })
 }
 

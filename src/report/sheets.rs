@@ -3,6 +3,7 @@
 //! Titles and explanations are written here; `table` decides what a cell holds.
 
 use super::breakdown::{Breakdown, LENGTH_AND_DEPTH};
+use super::floor_to_ceiling;
 use super::pairing;
 use super::points::{self, Panel, Point};
 use super::table::{self, Sheet, Show};
@@ -24,7 +25,8 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
         for (place, panel) in of_key.iter().enumerate() {
             sheets.extend(value(panel));
             sheets.extend(enough.clone().filter(|_| place == 0));
-            sheets.extend([difference(panel), pairing::sheet(panel, reference)].into_iter().flatten());
+            let compared = [difference(panel), floor_to_ceiling::sheet(panel), pairing::sheet(panel, reference)];
+            sheets.extend(compared.into_iter().flatten());
             sheets.extend(
                 report.breakdowns_of(panel).flat_map(|(parts, _)| of_parts(parts)).map(|(_, sheet)| sheet),
             );

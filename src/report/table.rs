@@ -136,7 +136,7 @@ pub(super) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: 
 /// The policies at a size that no other is better than, as far as the panel's pairs are told apart; none where that leaves
 /// all of them.
 fn best(panel: &Panel, size: Option<u32>) -> Vec<&str> {
-    let at_size = |point: &&Point| point.is_policy() && point.cache_size == size;
+    let at_size = |point: &&Point| panel.is_choice(&point.policy) && point.cache_size == size;
     let all: Vec<&str> = panel.points.iter().filter(at_size).map(|point| point.policy.as_str()).collect();
     let worse = |pair: &Pair| match pair.outcome(panel.metric.better) {
         Outcome::Better => Some(pair.against.clone()),

@@ -70,7 +70,7 @@ impl Answer<'_> {
         Some(format!("how certain the sizes{whose} are is not known, as there are no intervals"))
     }
 
-    /// The cell of a policy, in bold where no other needs less. Cut texts are no policy.
+    /// The cell of a policy, in bold where no other that can be chosen needs less.
     fn entry(&self, policy: &str) -> Option<Entry> {
         let found = &self.found.iter().find(|(name, _)| *name == policy)?.1;
         if self.not_stated.is_some() {
@@ -83,14 +83,14 @@ impl Answer<'_> {
                 Some(sizes) => format!("not excluded: {sizes}"),
                 None => "all sizes excluded".to_owned(),
             }),
-            bold: policy != "truncate" && found.size().is_some() && found.size() == self.best(),
+            bold: self.panel.is_choice(policy) && found.size().is_some() && found.size() == self.best(),
             partial: found.measured.is_some_and(|point| !point.complete),
         })
     }
 
     /// The smallest size, if some policies need more.
     fn best(&self) -> Option<u32> {
-        let own = self.found.iter().filter(|(policy, _)| *policy != "truncate");
+        let own = self.found.iter().filter(|(policy, _)| self.panel.is_choice(policy));
         let sizes: Vec<Option<u32>> = own.map(|(_, found)| found.size()).collect();
         let best = sizes.iter().copied().flatten().min();
         best.filter(|_| sizes.iter().any(|size| *size != best))

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::curve::Figure;
 use super::super::escape;
+use super::super::floor_to_ceiling;
 use super::super::pairing;
 use super::super::points::Panel;
 use super::super::retention::Section;
@@ -196,6 +197,7 @@ impl Page<'_> {
                 @if first { (fold("Difference to the full cache", false, self.sheet(sheet, None))) }
                 @else { (self.sheet(sheet, None)) }
             }
+            @if let Some(sheet) = floor_to_ceiling::sheet(panel) { (self.sheet(&sheet, None)) }
             @if let Some(sheet) = pairing::sheet(panel, reference) { (fold(&sheet.title, false, self.sheet(&sheet, None))) }
         };
         html! {
