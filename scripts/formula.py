@@ -17,7 +17,7 @@ import numpy as np
 from policies import PRESETS, Policy, parts, softmax
 
 WORDS = ["attention", "logit", "age", "position", "key_norm", "value_norm", "value_norm2", "output_shift", "key_similarity", "random",
-         "gumbel"]
+         "gumbel", "future_attention"]
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 COMPARE = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
            ast.NotEq: operator.ne}

@@ -5,6 +5,7 @@
     python3 scripts/goldens.py long       (numpy) make tests/golden/long-text again; takes some minutes
     python3 scripts/goldens.py policies   (numpy) make tests/golden/policies again, all folders or those of CHECKPOINT...; takes
                                           a quarter of an hour
+    python3 scripts/goldens.py yardsticks (numpy) make tests/golden/yardsticks again in the same way: the ceiling, sizes by layer
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
     python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden again; more checkpoint folders can
                                           follow as NAME=FOLDER, with prompts from NAME/prompt.json
@@ -158,6 +159,21 @@ def policy_cases():
         yield dict(score=NOT_A_NUMBER, scope=scope, pool="mean", keep_first=0, keep_recent=0, size=37, positions="absolute"), None
 
 
+def yardstick_cases():
+    """The ceiling, and sizes that differ by layer."""
+    for scope in ("layer", "head"):
+        name = "clairvoyant" if scope == "layer" else "clairvoyant-head"
+        for size, positions in [(16, "absolute"), (37, "absolute"), (64, "absolute"), (37, "slot"), (37, "squeezed")]:
+            yield dict(policy=name, size=size, positions=positions), f"clairvoyant-{scope}"
+        mixed = dict(score="future_attention * value_norm", scope=scope, pool="mean", keep_first=2, keep_recent=8)
+        yield mixed | dict(size=37, positions="absolute"), None
+    for score, scope, recent in [("attention", "layer", 0), ("sum(attention)", "head", "25%"), ("ema(attention, 0.95)", "head", 6)]:
+        defined = dict(score=score, scope=scope, pool="mean", keep_first=1, keep_recent=recent)
+        for size, positions in [(16, "absolute"), (37, "absolute"), (37, "slot"), (37, "squeezed")]:
+            yield defined | dict(size=size, positions=positions, budget={"pyramid": 20 if size == 37 else 3}), None
+        yield defined | dict(size=29, positions="absolute", budget={"layers": [3, 2, 1.5]}), None
+
+
 def policy_of(case):
     """What oracle.run takes, from the keys of a case."""
     import formula
@@ -174,7 +190,9 @@ def unambiguous(folder, text, case, name):
     """The answers to a case, or None if rounding could change a decision."""
     import numpy as np
     import formula, oracle
-    run = lambda policy, **more: oracle.run(folder, text, policy, case["size"], case["positions"], log=True, **more)
+    run = lambda policy, **more: oracle.run(
+        folder, text, policy, case["size"], case["positions"], log=True, budget=case.get("budget"), **more
+    )
     exact = run(policy_of(case))
     if exact["narrowest"] < NARROW:
         return None
@@ -185,14 +203,17 @@ def unambiguous(folder, text, case, name):
     return exact if all(run(policy_of(case), **more)["evicted"] == exact["evicted"] for more in rounded) else None
 
 
-def policies():
+def policies(of_cases=None, folder_name="policies"):
     """Presets and formulas. A case that rounding could change is tried at up to three larger sizes, and then left out."""
     import numpy as np
     for checkpoint in sys.argv[2:] or POLICY_CHECKPOINTS:
         vocab = json.loads((ROOT / checkpoint / "config.json").read_text())["vocab_size"]
         text = np.random.default_rng(22).integers(3, vocab, TEXT).tolist()
         cases, narrowest, left_out = [], float("inf"), []
-        for case, name in policy_cases():
+        layers = json.loads((ROOT / checkpoint / "config.json").read_text())["num_hidden_layers"]
+        for case, name in (of_cases or policy_cases)():
+            if "layers" in case.get("budget", {}):
+                case["budget"] = {"layers": case["budget"]["layers"][:layers]}
             for size in range(case["size"], case["size"] + 4):
                 answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name)
                 if answer:
@@ -202,13 +223,18 @@ def policies():
                 continue
             narrowest = min(narrowest, answer["narrowest"])
             cases.append(case | dict(size=size, nll=[round(x, 5) for x in answer["nll"]], survivors=answer["survivors"]))
-        folder = ROOT / "policies" / Path(checkpoint).name
+        folder = ROOT / folder_name / Path(checkpoint).name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoint").write_text(checkpoint + "\n")
         (folder / "tokens.json").write_text(json.dumps(text) + "\n")
         write_golden(folder, cases)
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, closest decision {narrowest:.1e} apart, left out: {left_out or 'none'}",
               flush=True)
+
+
+def yardsticks():
+    """The ceiling and budgets by layer."""
+    policies(yardstick_cases, "yardsticks")
 
 
 def checkpoint_of(folder):
@@ -221,7 +247,7 @@ def check():
     for folder in folders():
         cases, worst = json.loads((folder / "golden.json").read_text())["cases"], 0.0
         for c in cases:
-            r = oracle.run(checkpoint_of(folder), tokens(folder), policy_of(c), c["size"], c["positions"])
+            r = oracle.run(checkpoint_of(folder), tokens(folder), policy_of(c), c["size"], c["positions"], budget=c.get("budget"))
             assert r["survivors"] == c["survivors"], f"{folder}: {c.get('policy', c.get('score'))} {c['size']} {c['positions']}"
             worst = max(worst, apart(r["nll"], c["nll"]))
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, survivors equal, NLLs within {worst:.1e}")
@@ -294,4 +320,4 @@ def torch_full():
 
 
 if __name__ == "__main__":
-    {"make": make, "long": long, "policies": policies, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()
+    {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

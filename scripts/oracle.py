@@ -120,8 +120,10 @@ def lowest(scores, protected):
     return leaves, float(min(gaps, default=math.inf))
 
 
-def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, one_shot=False, seed=0, noise=0.0):
-    """policy: a name or a policies.Policy; noise: relative changes of all weights, to see whether a decision turns on rounding"""
+def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, one_shot=False, seed=0, noise=0.0,
+        budget=None, attended=None):
+    """policy: a name or a policies.Policy; budget: see policies.budget; attended: of the full cache, [layer][query] -> (tokens, heads), filled
+    where there is no policy, and else known to the policy; noise: relative changes of all weights, to see whether a decision turns on rounding"""
     cfg = json.loads((Path(model_dir) / "config.json").read_text())
     w = load_weights(model_dir, dtype)
     if noise:
@@ -145,6 +147,9 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
     # tied checkpoints store one of the two
     embed = w.get("model.embed_tokens.weight", w.get("lm_head.weight"))
     lm_head = embed if cfg.get("tie_word_embeddings") else w.get("lm_head.weight", embed)
+    sizes = [size] * layers if budget is None else policies.budget(policy, size, layers, budget)
+    if policy is not None and attended is None and policy.needs_future:
+        run(model_dir, tokens, "full", None, dtype=dtype, noise=noise, attended=(attended := [[] for _ in range(layers)]))
     n_groups = kvh if scope == "head" else 1
     state = [[dict(born=[], k=[], v=[], memory={}) for _ in range(n_groups)] for _ in range(layers)]
     nll, evicted, narrowest, margins = [], [], math.inf, []
@@ -170,12 +175,19 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                 for i, hd in enumerate(mine):
                     out[hd] = attention[:, i] @ values[:, hd // grp]
                 if policy is None:
+                    if attended is not None:
+                        attended[l].append(attention)
                     continue
+                size = sizes[l]
                 n = len(s["born"])
                 protected = [b < policy.keep_first or i >= n - policy.keep_recent for i, b in enumerate(s["born"])]
                 draws = (seed * 0x2545F4914F6CDD1D + l) % 2**64, g
+                # as the engine keeps it: the mean over the decision's heads in two bytes, which have eleven bits
+                later = attended and np.array([
+                    np.float16(row[: t + 1, mine].mean(1) * 2**15).astype(dtype) / 2**15 for row in attended[l][t + 1:]
+                ])
                 step = policies.Step(t, size, s["born"], mine, attention, logit, keys[:, of], rotated[:, of], values[:, of], out[mine],
-                                     np.array(protected), draws, s["memory"])
+                                     np.array(protected), draws, s["memory"], later)
                 with np.errstate(divide="ignore", invalid="ignore"):  # scores can be infinite, or no numbers
                     score = policy.rule(step)
                 if n <= size or one_shot and t < prompt - 1:

@@ -10,6 +10,7 @@ applied at every step from the first token on, and one entry leaves per step; wh
 once, or masks entries without deleting them, that is said with the rule.
 """
 import math
+from fractions import Fraction
 from functools import cached_property
 import numpy as np
 
@@ -31,12 +32,13 @@ class Step:
     heads that share it.
     """
 
-    def __init__(self, t, size, born, heads, attention, logit, keys, rotated, values, outputs, protected, draws, memory):
-        """keys (not rotated), rotated, values: (n, H, dim); outputs: (H, dim); draws: salt of the layer, number of the decision"""
+    def __init__(self, t, size, born, heads, attention, logit, keys, rotated, values, outputs, protected, draws, memory, later=None):
+        """keys (not rotated), rotated, values: (n, H, dim); outputs: (H, dim); draws: salt of the layer, number of the decision;
+        later: (queries, tokens), what the full cache's queries after this one pay to each token, mean over the H heads"""
         self.t, self.size, self.born, self.heads, self.protected = t, size, np.array(born), heads, protected
         self.attention, self.logit, self.dtype = attention, logit, attention.dtype
         self.keys, self.rotated, self.values, self.outputs, self.draws = keys, rotated, values, outputs, draws
-        self.memory = memory
+        self.memory, self.later = memory, later
 
     def recall(self, name, shape):
         """What each entry remembers under `name` from the step before, (n, *shape); the newest entry, zeros."""
@@ -77,6 +79,11 @@ class Step:
         unit = self.rotated / np.linalg.norm(self.rotated, axis=-1, keepdims=True)
         anchor = unit.mean(0)
         return (unit * anchor).sum(-1) / np.linalg.norm(anchor, axis=-1)
+
+    @cached_property
+    def future_attention(self):
+        paid = self.later.sum(0) if len(self.later) else np.zeros(self.t + 1)
+        return np.repeat(paid[self.born][:, None], len(self.heads), 1).astype(self.dtype)
 
     @cached_property
     def random(self):
@@ -227,6 +234,11 @@ def keydiff(s):
     return -s.key_similarity
 
 
+def clairvoyant(s):
+    """No policy, but a ceiling for policies: what the full cache's later queries attend to least leaves."""
+    return s.future_attention
+
+
 # name -> (rule, formula, scope, keep_first, keep_recent)
 PRESETS = {
     "tova": (tova, "attention", "layer", 0, 0),
@@ -244,6 +256,7 @@ PRESETS = {
     "morphkv-sum": (morphkv_sum, "window(attention, size / 20)", "head", 0, "5%"),
     "morphkv-max": (morphkv_max, "peak(attention, size / 20)", "head", 0, "5%"),
     "keydiff": (keydiff, "-key_similarity", "head", 0, 0),
+    "clairvoyant": (clairvoyant, "future_attention", "layer", 0, 0),
 }
 
 
@@ -251,6 +264,25 @@ def amount(number, size):
     """20, "20" or "5%" of the size, rounded up -> tokens"""
     text = str(number)
     return -(-int(text[:-1]) * size // 100) if text.endswith("%") else int(text)
+
+
+def budget(policy, size, layers, given):
+    """The sizes of the layers, which sum to layers * size. given: {"pyramid": beta} or {"layers": [share of each layer]}"""
+    if "pyramid" in given:
+        # arXiv 2406.02069, section 3.3, of the entries that are not protected as the newest: the last layer has the size's beta-th
+        # part, the sizes fall linearly, and their mean is the size
+        free = Fraction(size - policy.keep_recent)
+        last = free / given["pyramid"]
+        first = 2 * free - last
+        targets = [first + (last - first) * l / (layers - 1) + policy.keep_recent for l in range(layers)]
+    else:
+        shares = [Fraction(share) for share in given["layers"]]
+        targets = [share * size * layers / sum(shares) for share in shares]
+    sizes = [math.floor(target) for target in targets]
+    by_remainder = sorted(range(layers), key=lambda l: sizes[l] - targets[l])
+    for l in by_remainder[: size * layers - sum(sizes)]:
+        sizes[l] += 1
+    return sizes
 
 
 class Policy:
@@ -263,6 +295,10 @@ class Policy:
         self.keep_first, self.keep_recent = amount(keep_first, size), amount(keep_recent, size)
         if self.keep_first + self.keep_recent > size:
             raise SystemExit(f"{self.keep_first} + {self.keep_recent} protected entries are more than the size {size}")
+
+    @property
+    def needs_future(self):
+        return self.rule is clairvoyant or "future_attention" in getattr(self.rule, "text", "")
 
 
 def parts(name):

@@ -45,6 +45,15 @@ struct Defined {
     pool: Pool,
     keep_first: serde_json::Value,
     keep_recent: serde_json::Value,
+    budget: Option<LayerBudget>,
+}
+
+/// As sweeps spell it.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LayerBudget {
+    Pyramid(u32),
+    Layers(Vec<f64>),
 }
 
 impl Defined {
@@ -53,12 +62,17 @@ impl Defined {
             Some(percent) => Amount::Percent(percent.trim_end_matches('%').parse().unwrap()),
             None => Amount::Tokens(value.as_u64().unwrap() as usize),
         };
+        let budget = match &self.budget {
+            None => Budget::Uniform,
+            Some(LayerBudget::Pyramid(beta)) => Budget::Pyramid(*beta),
+            Some(LayerBudget::Layers(shares)) => Budget::of_layers(shares).unwrap(),
+        };
         Policy {
             score: Score::new(&self.score, self.pool).unwrap_or_else(|error| panic!("{error}")),
             scope: self.scope,
             keep_first: amount(&self.keep_first),
             keep_recent: amount(&self.keep_recent),
-            budget: Budget::Uniform,
+            budget,
         }
     }
 }
@@ -102,7 +116,10 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
         let shown = policy.map_or_else(|| case.policy.clone(), |policy| format!("{} {policy}", case.policy));
         let policy = policy.map(|policy| policy.at(case.size.unwrap()).unwrap());
         let (positions, local_layers, text) = (case.positions, case.local_layers, tokens.len());
-        let plan = MemoryPlan { policy, positions, local_layers, text, ..MemoryPlan::unbounded() };
+        let knows = policy.filter(|policy| policy.score.knows_the_future());
+        let future = knows.map(|policy| model.record_attention(&tokens, policy.scope).unwrap());
+        let future = future.as_deref();
+        let plan = MemoryPlan { policy, positions, local_layers, text, future, ..MemoryPlan::unbounded() };
         for &chunk in chunks {
             let chunk = chunk.min(tokens.len());
             let name = format!(
@@ -175,14 +192,24 @@ fn families() {
 /// Every preset and other formulas, by layer and by head, against the definition in `scripts/oracle.py`.
 #[test]
 fn policies() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/policies");
+    check_policies("policies", 60);
+}
+
+/// What knows the rest of the text, and sizes that differ by layer, against the same definition.
+#[test]
+fn yardsticks() {
+    check_policies("yardsticks", 20);
+}
+
+fn check_policies(name: &str, least: usize) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     let mut golden: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     golden.sort();
     assert!(golden.len() >= 3);
     for golden in golden {
         let checkpoint = std::fs::read_to_string(golden.join("checkpoint")).unwrap();
         let (cases, worst) = check(&golden, &folder.with_file_name(checkpoint.trim()), &[1, 7, usize::MAX]);
-        assert!(cases >= 60, "{} has only {cases} cases", golden.display());
+        assert!(cases >= least, "{} has only {cases} cases", golden.display());
         eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
     }
 }

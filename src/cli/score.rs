@@ -80,7 +80,10 @@ fn read(
     let started = Instant::now();
     let mut reading = Reading::default();
     for (index, Piece { tokens, start: offset }) in pieces.iter().enumerate() {
-        let mut memory = model.new_memory(&MemoryPlan { text: tokens.len(), ..*plan });
+        let knows = plan.policy.filter(|policy| policy.score.knows_the_future());
+        let future = knows.map(|policy| model.record_attention(tokens, policy.scope)).transpose()?;
+        let plan = MemoryPlan { text: tokens.len(), future: future.as_deref(), ..*plan };
+        let mut memory = model.new_memory(&plan);
         if index > 0 && !bos {
             reading.nll.push(None);
         }

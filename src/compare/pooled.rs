@@ -35,7 +35,9 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
     let is_equal = both.iter().all(|(_, a, b)| a.sums.bits() == b.sums.bits());
     let is_finite = before.is_finite() && after.is_finite();
     let difference = match &sides[..] {
-        [Some(before), Some(after)] if is_finite => Pooled::function([after, before], |[after, before]| after - before),
+        [Some(before), Some(after)] if is_finite => {
+            Pooled::function([after, before], |[after, before]| after - before)
+        }
         _ => Estimate { value: if is_equal { 0.0 } else { f64::NAN }, interval: None },
     };
     point.difference = Some(difference);

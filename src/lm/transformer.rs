@@ -21,7 +21,7 @@ use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, r
 use super::memory::{Memory, MemoryPlan};
 use super::rope::{Angles, Rope};
 use super::weights::Weights;
-use crate::eviction::{RecordedAttention, Scope};
+use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
@@ -236,9 +236,13 @@ impl LanguageModel {
     /// The attention of a text under the full cache, by layer, over the decision groups of a scope.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read), and a text of more than [`LONGEST_KNOWN`] tokens.
     pub fn record_attention(&self, tokens: &[u32], scope: Scope) -> Result<Vec<Arc<RecordedAttention>>> {
         let (expect, text) = (tokens.len(), tokens.len());
+        ensure!(
+            text <= LONGEST_KNOWN,
+            "the text has {text} tokens, and attention is recorded for {LONGEST_KNOWN} at most\nhint: give a shorter text"
+        );
         let plan = MemoryPlan { record: Some(scope), forks: true, expect, text, ..MemoryPlan::unbounded() };
         let mut memory = self.new_memory(&plan);
         self.read(tokens, &mut memory)?;

@@ -45,8 +45,9 @@ impl<'p> Ends<'p> {
             let by_loss = |a: &&Pooled, b: &&Pooled| loss(metric, a.value).total_cmp(&loss(metric, b.value));
             let ends = of_kind(is_floor).max_by(by_loss).zip(of_kind(is_ceiling).min_by(by_loss));
             let apart = |(floor, ceiling): &(&Pooled, &Pooled)| {
-                let lost =
-                    Pooled::function([floor, ceiling], |[floor, ceiling]| loss(metric, floor) - loss(metric, ceiling));
+                let lost = Pooled::function([floor, ceiling], |[floor, ceiling]| {
+                    loss(metric, floor) - loss(metric, ceiling)
+                });
                 floor.pairs_with(ceiling) && lost.interval.map_or(lost.value, |interval| interval.low) > 0.0
             };
             at.extend(ends.filter(apart).map(|(floor, ceiling)| (size, [floor, ceiling])));
@@ -61,7 +62,8 @@ impl<'p> Ends<'p> {
     /// cache, and for cells without some of the samples.
     pub(super) fn share(&self, cell: &Cell<'_>, point: &Point) -> Option<Estimate> {
         let [floor, ceiling] = self.at.get(&cell.cache_size?)?;
-        let own = cell.pooled.as_ref().filter(|own| point.complete && point.is_policy() && own.pairs_with(floor))?;
+        let own =
+            cell.pooled.as_ref().filter(|own| point.complete && point.is_policy() && own.pairs_with(floor))?;
         let share = Pooled::function([own, floor, ceiling], |all| {
             let [own, floor, ceiling] = all.map(|value| loss(self.metric, value));
             (floor - own) / (floor - ceiling)
@@ -175,11 +177,10 @@ mod tests {
             let entry = shown.grid.lines[at].cells[0].as_ref().unwrap();
             (shown.grid.lines[at].name.as_str(), entry.number.as_str(), entry.spread.is_some())
         };
-        assert_eq!([line(0), line(1), line(2)], [
-            ("random", "0.0", false),
-            ("clairvoyant", "100.0", false),
-            ("mine", "95.0", true)
-        ]);
+        assert_eq!(
+            [line(0), line(1), line(2)],
+            [("random", "0.0", false), ("clairvoyant", "100.0", false), ("mine", "95.0", true)]
+        );
         assert!(of(&rows[1..]).is_none());
     }
 
@@ -189,6 +190,9 @@ mod tests {
             let of_kind = PRESETS.iter().filter(|preset| is_kind(preset.policy().score.name()));
             of_kind.map(|preset| preset.name).collect()
         };
-        assert_eq!((named(is_floor), named(is_ceiling)), (vec!["random"], vec!["clairvoyant", "clairvoyant-head"]));
+        assert_eq!(
+            (named(is_floor), named(is_ceiling)),
+            (vec!["random"], vec!["clairvoyant", "clairvoyant-head"])
+        );
     }
 }

@@ -13,7 +13,10 @@ const SCORES: [(&str, &str); 6] = [
     ("accumulated_attention", "evicts the entry with the least attention received so far"),
     ("key_norm", "evicts the entry whose key has the largest norm"),
     ("random", "evicts at random, so that a uniform sample of the text stays"),
-    ("future_attention", "evicts the entry to which the full cache's later tokens attend least: it knows the text"),
+    (
+        "future_attention",
+        "evicts the entry to which the full cache's later tokens attend least: it knows the text",
+    ),
 ];
 
 /// What all cells of a policy have in common, but for protected entries, whose number may depend on the cache size.
