@@ -397,7 +397,7 @@ def p_values(family):
     parts = np.array(family)
     signs = 1 - 2 * ((np.arange(2 ** parts.shape[1])[:, None] >> np.arange(parts.shape[1])) & 1)
     distances = np.abs(signs @ parts.T) / np.sqrt((parts**2).sum(axis=1))
-    measured = distances[0] * (1 - 1e-9)
+    measured = distances[0] - 1e-9
     own, adjusted = (distances >= measured).mean(axis=0), (distances.max(axis=1)[:, None] >= measured).mean(axis=0)
     return [{"p": float(p), "p_adjusted": float(all_p)} for p, all_p in zip(own, adjusted, strict=True)]
 

@@ -90,9 +90,10 @@ impl<'a> Tested<'a> {
         kept.map(|kept| (2.0 * kept - self.sum).abs() / self.scale)
     }
 
-    /// Whether a flipped |t| is as large as the measured one; what only rounding makes smaller is.
+    /// Whether a flipped |t| is as large as the measured one; what only rounding makes smaller is. |t| is of the order of one,
+    /// or zero but for rounding.
     fn is_reached(&self, t: f64) -> bool {
-        t >= self.sum.abs() / self.scale * (1.0 - 1e-9)
+        t >= self.sum.abs() / self.scale - 1e-9
     }
 }
 

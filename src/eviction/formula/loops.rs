@@ -59,6 +59,12 @@ pub(super) fn elementwise(function: Function, [a, b, c]: [Column<'_>; 3], out: &
     }
 }
 
+/// Bits in the order of numbers; zeros of both signs are one.
+fn ordered(number: f32) -> u32 {
+    let bits = (number + 0.0).to_bits();
+    if number.is_sign_negative() { !bits } else { bits | 1 << 31 }
+}
+
 impl Column<'_> {
     fn at(self, index: usize) -> f32 {
         match self {
@@ -107,14 +113,17 @@ pub(super) fn over_entries(function: Function, x: Column<'_>, entries: &Entries<
             }
         }
         _ => {
-            // Columns are in the order of positions. The sign of a zero does not count.
+            // Columns are in the order of positions, so of equal ones the older has the lower key.
+            let key = |index: usize| u64::from(ordered(x.at(index))) << 32 | index as u64;
             let candidates = entries.unprotected.clone().filter(|index| mask[*index] == 0.0);
-            let mut sorted: Vec<(f32, usize)> = candidates.map(|index| (x.at(index) + 0.0, index)).collect();
-            sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            for (index, y) in out.iter_mut().enumerate() {
-                let own = (x.at(index) + 0.0, index);
-                let lower = |other: &(f32, usize)| other.0.total_cmp(&own.0).then(other.1.cmp(&own.1)).is_lt();
-                *y = sorted.partition_point(lower) as f32;
+            let mut sorted: Vec<u64> = candidates.map(key).collect();
+            sorted.sort_unstable();
+            for (index, y) in out.iter_mut().enumerate().filter(|(index, _)| !entries.unprotected.contains(index))
+            {
+                *y = sorted.partition_point(|other| *other < key(index)) as f32;
+            }
+            for (rank, key) in sorted.iter().enumerate() {
+                out[(key & u64::from(u32::MAX)) as usize] = rank as f32;
             }
         }
     }
