@@ -62,7 +62,7 @@ pub(super) fn elementwise(function: Function, [a, b, c]: [Column<'_>; 3], out: &
 /// Bits in the order of numbers; zeros of both signs are one.
 fn ordered(number: f32) -> u32 {
     let bits = (number + 0.0).to_bits();
-    if number.is_sign_negative() { !bits } else { bits | 1 << 31 }
+    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
 impl Column<'_> {
@@ -206,5 +206,17 @@ impl Kept {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_in_the_order_of_numbers() {
+        let numbers = [f32::NEG_INFINITY, -2.0, -1e-40, 0.0, 1e-40, 0.5, 3.0, f32::INFINITY];
+        assert!(numbers.map(ordered).is_sorted_by(|a, b| a < b));
+        assert_eq!(ordered(-0.0), ordered(0.0));
     }
 }
