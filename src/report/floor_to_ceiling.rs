@@ -4,11 +4,12 @@
 //! Neither is a policy to choose, and both say what a difference between policies is worth. Perplexities are compared in
 //! nats. Rows tell which they are by their score, whatever their name is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::interval::Estimate;
 use super::points::{Panel, Point};
 use super::pool::{Cell, Pooled};
+use super::sheets::POLICY;
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::metric::{Better, Metric, Pooling};
 
@@ -36,8 +37,10 @@ impl<'p> Ends<'p> {
     /// best the ceiling.
     pub(super) fn of(metric: &'p Metric, cells: &'p [Cell<'p>], samples: usize) -> Self {
         let mut at = BTreeMap::new();
-        let complete = || cells.iter().filter(|cell| cell.sums.samples.len() == samples);
-        for size in complete().filter_map(|cell| cell.cache_size) {
+        let has_ends = metric.better != Better::Unknown && !metric.is_timed();
+        let complete = || cells.iter().filter(|cell| has_ends && cell.sums.samples.len() == samples);
+        let sizes: BTreeSet<u32> = complete().filter_map(|cell| cell.cache_size).collect();
+        for size in sizes {
             let of_kind = |is_kind: fn(&str) -> bool| {
                 let own = complete().filter(move |cell| cell.cache_size == Some(size) && is_kind(cell.score()));
                 own.filter_map(|cell| cell.pooled.as_ref())
@@ -51,9 +54,6 @@ impl<'p> Ends<'p> {
                 floor.pairs_with(ceiling) && lost.interval.map_or(lost.value, |interval| interval.low) > 0.0
             };
             at.extend(ends.filter(apart).map(|(floor, ceiling)| (size, [floor, ceiling])));
-        }
-        if matches!(metric.better, Better::Unknown) || metric.is_timed() {
-            at.clear();
         }
         Self { metric, at }
     }
@@ -103,7 +103,7 @@ pub(super) fn sheet(panel: &Panel) -> Option<Sheet> {
     );
     (!lines.is_empty()).then(|| {
         let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines };
-        Sheet::new(format!("{}: way from floor to ceiling (%)", panel.metric.label), about, "policy", grid)
+        Sheet::new(format!("{}: way from floor to ceiling (%)", panel.metric.label), about, POLICY, grid)
     })
 }
 
@@ -123,7 +123,10 @@ mod tests {
         changed(cell("nll", policy, Some(64), &samples), |row| row.score = Some(score.into()))
     }
 
-    fn shares(rows: &[Vec<Row>]) -> Vec<(String, Option<(f64, Option<(f64, f64)>)>)> {
+    /// A share and the ends of its interval.
+    type Share = (f64, Option<(f64, f64)>);
+
+    fn shares(rows: &[Vec<Row>]) -> Vec<(String, Option<Share>)> {
         let rounded = |number: f64| (number * 1e9).round() / 1e9;
         let ends = |share: Estimate| share.interval.map(|ends| (rounded(ends.low), rounded(ends.high)));
         let share = |share: Estimate| (rounded(share.value), ends(share));
