@@ -81,8 +81,8 @@ pub struct CacheEntries {
     /// Tokens read so far.
     pub seen: usize,
     /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
-    fork_points: Vec<usize>,
-    saved: Vec<(usize, Vec<Received>)>,
+    pub(super) fork_points: Vec<usize>,
+    pub(super) saved: Vec<(usize, Vec<Received>)>,
     /// Seeds the priorities of [`Score::Random`].
     pub(super) salt: u64,
 }

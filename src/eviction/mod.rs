@@ -7,6 +7,7 @@
 mod budget;
 #[cfg(test)]
 mod definition;
+mod elsewhere;
 mod entries;
 pub mod formula;
 mod future;
@@ -19,6 +20,7 @@ mod settings;
 mod tests;
 
 pub use budget::{Budget, Share};
+pub use elsewhere::{Decided, WalkRule};
 pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};

@@ -181,7 +181,7 @@ impl CacheEntries {
 
 /// Two key norms closer than this share of themselves count as equal. Equal tokens in equal surroundings have
 /// equal norms in exact arithmetic; attention in f32 makes them differ by a few units of the ninth digit.
-const SAME_NORM: f64 = 2e-8;
+pub(super) const SAME_NORM: f64 = 2e-8;
 
 /// Index of the lowest unmasked priority, the first of those that differ by no more than the share `same` of
 /// themselves.

@@ -6,15 +6,19 @@
 
 use std::time::Instant;
 
+use anyhow::{Result, bail};
+use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::columns::{CachedKeys, Columns};
 use super::config::{AttentionTemperature, LayerAttention, ModelShape};
-use super::memory::{BLOCK, Keys, LayerCache, ReadStats, Table};
+use super::gpu::{GpuAttention, GpuText};
+use super::layers::on_host;
+use super::memory::{BLOCK, HostTables, Keys, LayerCache, ReadStats, Table, Tables};
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, Rope, rotate_head};
-use crate::eviction::{BlockScan, Eviction, Heads, NewEntries, Normaliser};
+use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser};
 use crate::vector;
 
 /// A layer of the network as attention needs it.
@@ -43,8 +47,13 @@ impl<'a> AttentionShape<'a> {
         }
     }
 
+    /// What logits are limited to, if they are.
+    pub fn softcap(&self) -> Option<f32> {
+        self.softcap
+    }
+
     /// What the query at a position of the text is multiplied by.
-    fn query_scale(&self, position: usize) -> f32 {
+    pub fn query_scale(&self, position: usize) -> f32 {
         self.temperature.map_or(self.scale, |temperature| self.scale * temperature.at(position)) as f32
     }
 
@@ -56,10 +65,10 @@ impl<'a> AttentionShape<'a> {
     }
 }
 
-/// One layer's projections of some tokens, unrotated: queries (rows, heads, head_dim), keys and values
+/// The same of some tokens of one text on the host, unrotated: queries (rows, heads, head_dim), keys and values
 /// (rows, kv_heads, head_dim).
 #[derive(Clone, Copy)]
-pub(super) struct Projections<'a> {
+struct Projections<'a> {
     pub shape: &'a AttentionShape<'a>,
     pub queries: &'a [f32],
     pub keys: &'a [f32],
@@ -103,11 +112,99 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
+/// One layer's projections of the tokens of some texts, where the model's products are computed.
+pub(super) struct LayerTokens<'a> {
+    pub shape: &'a AttentionShape<'a>,
+    /// (rows, heads * head_dim), and (rows, kv_heads * head_dim) each
+    pub queries: &'a Tensor,
+    pub keys: &'a Tensor,
+    pub values: &'a Tensor,
+    /// As of [`Projections`].
+    pub norms: Option<&'a [f64]>,
+    pub angles: &'a Angles,
+    pub first: usize,
+}
+
+/// Tokens of one text among those of a layer, and what they are read into.
+pub(super) struct TextTokens<'a> {
+    /// The first of them.
+    pub first: usize,
+    pub rows: usize,
+    pub cache: &'a mut LayerCache,
+    /// (rows): is increased by the attention lost to eviction, summed over heads.
+    pub lost: Option<&'a mut [f32]>,
+    pub scratch: &'a mut Scratch,
+}
+
+impl LayerTokens<'_> {
+    /// Reads the tokens of texts, one after the other among these, into their caches, wherever these are. Returns the output of
+    /// attention, (rows, heads * head_dim).
+    ///
+    /// # Errors
+    /// Errors of the device, and texts of which some are on a GPU and some on the host.
+    pub fn attend(&self, gpu: Option<&GpuAttention>, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+        match gpu.filter(|_| texts.iter().any(|text| matches!(text.cache.tables, Tables::Gpu(_)))) {
+            Some(gpu) => self.attend_on_gpu(gpu, texts),
+            None => self.attend_on_host(texts),
+        }
+    }
+
+    fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+        let started = Instant::now();
+        let of_gpu = texts.iter_mut().map(|text| {
+            let LayerCache { entries, tables, log, is_long } = &mut *text.cache;
+            let Tables::Gpu(cache) = tables else {
+                bail!("caches on the host and on a GPU cannot be read together");
+            };
+            let lost = text.lost.as_deref_mut();
+            let (first, rows, log, is_long) = (text.first, text.rows, log.as_mut(), *is_long);
+            Ok(GpuText { entries, cache, log, is_long, first, rows, lost })
+        });
+        let out = gpu.attend(self, of_gpu.collect::<Result<Vec<_>>>()?)?;
+        for text in texts {
+            text.scratch.stats.attention_rest += started.elapsed();
+        }
+        Ok(out)
+    }
+
+    fn attend_on_host(&self, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+        let (rows, width) = self.queries.dims2()?;
+        let mut mixed = vec![0.0; rows * width];
+        on_host([self.queries, self.keys, self.values], |[queries, keys, values]| {
+            let &LayerTokens { shape, norms, angles, first, .. } = self;
+            let tokens = Projections { shape, queries, keys, values, norms, angles, first, rows };
+            let mut rest = mixed.as_mut_slice();
+            let parts = texts.into_iter().map(|text| {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
+                rest = others;
+                (text, own)
+            });
+            let parts: Vec<_> = parts.collect();
+            parts.into_par_iter().try_for_each(|(text, mixed)| {
+                let LayerCache { entries, tables, log, is_long } = text.cache;
+                let Tables::Host(tables) = tables else { bail!("a cache is on a GPU that is not there") };
+                let cache = HostCache { entries, tables, log, is_long: *is_long };
+                attend(tokens.slice(text.first, text.rows), cache, mixed, text.lost, text.scratch);
+                Ok(())
+            })
+        })??;
+        Ok(Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?)
+    }
+}
+
+/// One layer's cache on the host.
+struct HostCache<'a> {
+    entries: &'a mut CacheEntries,
+    tables: &'a mut HostTables,
+    log: &'a mut Option<Vec<Eviction>>,
+    is_long: bool,
+}
+
 /// Reads tokens into one layer's cache. `out` takes the attention output (rows, heads, head_dim), and `lost` (rows)
 /// is increased by the attention lost to eviction, summed over heads.
-pub(super) fn attend(
+fn attend(
     tokens: Projections<'_>,
-    cache: &mut LayerCache,
+    mut cache: HostCache<'_>,
     out: &mut [f32],
     mut lost: Option<&mut [f32]>,
     scratch: &mut Scratch,
@@ -119,14 +216,14 @@ pub(super) fn attend(
         let rows = (BLOCK - cache.entries.seen % BLOCK).min(tokens.rows - start);
         let out = &mut out[start * width..][..rows * width];
         let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]);
-        tokens.slice(start, rows).attend_block(cache, out, lost, scratch);
+        tokens.slice(start, rows).attend_block(&mut cache, out, lost, scratch);
         start += rows;
     }
 }
 
 impl<'a> Projections<'a> {
     /// Those of `rows` tokens from `start` on.
-    pub fn slice(self, start: usize, rows: usize) -> Projections<'a> {
+    fn slice(self, start: usize, rows: usize) -> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (q, kv) = (heads * self.shape.head_dim, kv_heads * self.shape.head_dim);
         Projections {
@@ -143,7 +240,7 @@ impl<'a> Projections<'a> {
     /// Reads at most [`BLOCK`] tokens.
     fn attend_block(
         self,
-        cache: &mut LayerCache,
+        cache: &mut HostCache<'_>,
         out: &mut [f32],
         lost: Option<&mut [f32]>,
         scratch: &mut Scratch,
@@ -153,12 +250,13 @@ impl<'a> Projections<'a> {
         let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.rows);
-        let held = cache.entries.len();
+        let HostCache { entries, tables, log, is_long } = cache;
+        let held = entries.len();
         let columns = held + rows;
         let stride = vector::padded(columns);
-        cache.reserve(columns);
-        let frequencies = self.shape.rope.frequencies(cache.is_long);
-        let LayerCache { entries, keys, values, all_keys, log, .. } = cache;
+        tables.reserve(held, columns);
+        let frequencies = self.shape.rope.frequencies(*is_long);
+        let HostTables { keys, values, all_keys } = &mut **tables;
         let position = entries.seen;
 
         for row in 0..rows {
@@ -235,7 +333,7 @@ impl<'a> Projections<'a> {
             self.measure_loss(queries, &scratch.normaliser, (all_keys, seen), &mut scratch.all_logits, lost);
         }
         if let Some(kept) = kept {
-            cache.keep(&kept);
+            tables.keep(&kept);
         }
         stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::attention::Scratch;
 use super::config::{LayerAttention, ModelShape};
+use super::gpu::GpuCache;
 use super::rerotation::RerotatedKeys;
 use crate::eviction::{CacheEntries, Eviction, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
 use crate::vector;
@@ -41,14 +42,26 @@ pub struct Memory {
 #[derive(Clone, Debug)]
 pub(super) struct LayerCache {
     pub entries: CacheEntries,
-    pub keys: Keys,
-    pub values: Table,
-    /// Every key ever read, at its absolute position: only to measure the attention lost to eviction.
-    pub all_keys: Option<Table>,
+    pub tables: Tables,
     /// Evictions since [`Memory::take_log`] was last called. Only if it was asked for.
     pub log: Option<Vec<Eviction>>,
     /// As of [`Memory`].
     pub is_long: bool,
+}
+
+/// A layer's keys and values.
+#[derive(Clone, Debug)]
+pub(super) enum Tables {
+    Host(HostTables),
+    Gpu(GpuCache),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct HostTables {
+    pub keys: Keys,
+    pub values: Table,
+    /// Every key ever read, at its absolute position: only to measure the attention lost to eviction.
+    pub all_keys: Option<Table>,
 }
 
 #[derive(Clone, Debug)]
@@ -217,7 +230,8 @@ fn salt(seed: u64, layer: usize) -> u64 {
 }
 
 impl Memory {
-    pub(super) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>) -> Memory {
+    /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
+    pub(super) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>, on_gpu: bool) -> Memory {
         let (heads, head_dim) = (shape.heads, shape.head_dim);
         let is_long = shape.length_of_usual_positions().is_some_and(|usual| plan.text > usual);
         let layer = |(index, own): (usize, &LayerAttention)| {
@@ -240,22 +254,24 @@ impl Memory {
             let in_window =
                 window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
             let capacity = vector::padded(room.min(in_window));
-            let table = || Table::new(heads.kv_heads, capacity, head_dim);
             // Without evictions, rank and position are the same.
-            let keys = match (plan.positions, policy) {
-                (Positions::Absolute, _) | (_, None) => Keys::Absolute(table()),
-                (positions, Some(policy)) => {
-                    Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope, positions))
-                }
+            let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
+            let tables = if on_gpu && entries.can_be_decided_elsewhere() {
+                let rule = entries.walk_rule();
+                let of_gpu = GpuCache::new(heads, head_dim, capacity, rule.as_ref(), positions, plan.measure_loss);
+                Tables::Gpu(of_gpu)
+            } else {
+                let table = || Table::new(heads.kv_heads, capacity, head_dim);
+                let keys = match (positions, policy) {
+                    (Positions::Absolute, _) | (_, None) => Keys::Absolute(table()),
+                    (positions, Some(policy)) => {
+                        Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope, positions))
+                    }
+                };
+                let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, 0, head_dim));
+                Tables::Host(HostTables { keys, values: table(), all_keys })
             };
-            LayerCache {
-                entries,
-                keys,
-                values: table(),
-                all_keys: plan.measure_loss.then(|| Table::new(heads.kv_heads, 0, head_dim)),
-                log: plan.log.then(Vec::new),
-                is_long,
-            }
+            LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long }
         };
         Memory {
             layers: shape.attention.iter().enumerate().map(layer).collect(),
@@ -283,20 +299,23 @@ impl Memory {
         let &MemoryPlan { policy, seed, measure_loss, local_layers, .. } = plan;
         let policy = policy?;
         let layers = self.layers.iter().enumerate().map(|(index, layer)| {
-            let Keys::Absolute(keys) = &layer.keys else { return None };
             let own = policy.of_layer(index, self.layers.len());
             let own = local_layers.policy(Some(own), layer.entries.window());
             let entries = layer.entries.fork(len, own, salt(seed, index))?;
             let columns = layer.entries.columns_at(len)?;
             let capacity = vector::padded(entries.most().saturating_add(BLOCK - 1));
-            Some(LayerCache {
-                entries,
-                keys: Keys::Absolute(keys.copy_of(columns.clone(), capacity)),
-                values: layer.values.copy_of(columns, capacity),
-                all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
-                log: None,
-                is_long: self.is_long,
-            })
+            let tables = match &layer.tables {
+                Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) => Tables::Host(HostTables {
+                    keys: Keys::Absolute(keys.copy_of(columns.clone(), capacity)),
+                    values: values.copy_of(columns, capacity),
+                    all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
+                }),
+                Tables::Gpu(cache) if entries.can_be_decided_elsewhere() => {
+                    Tables::Gpu(cache.part(columns, capacity, entries.walk_rule().as_ref(), measure_loss))
+                }
+                _ => return None,
+            };
+            Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
         });
         Some(Memory {
             layers: layers.collect::<Option<Vec<_>>>()?,
@@ -331,7 +350,7 @@ impl Memory {
         };
         // Frees the tables of a block.
         self.scratch = self.scratch.clone();
-        if self.layers.iter().any(|layer| layer.values.capacity != room(layer)) {
+        if self.layers.iter().any(|layer| layer.tables.capacity() != room(layer)) {
             // All layers are copied before any is dropped. Freed one by one, they would fragment the heap.
             self.layers = self.layers.iter().map(|layer| layer.with_room(room(layer))).collect();
         }
@@ -349,7 +368,7 @@ impl Memory {
 
     /// Bytes that keys and values occupy now.
     pub fn bytes(&self) -> u64 {
-        self.layers.iter().map(LayerCache::bytes).sum()
+        self.layers.iter().map(|layer| layer.tables.bytes()).sum()
     }
 
     /// Time and arithmetic of all reads so far.
@@ -370,6 +389,67 @@ impl Memory {
 }
 
 impl LayerCache {
+    /// A copy with another capacity, at least the number of entries.
+    fn with_room(&self, capacity: usize) -> LayerCache {
+        LayerCache {
+            entries: self.entries.clone(),
+            tables: self.tables.copy(self.entries.len(), capacity),
+            log: self.log.clone(),
+            is_long: self.is_long,
+        }
+    }
+
+    /// Keeps the columns `kept` of every group, in order.
+    pub fn keep(&mut self, kept: &[Vec<u32>]) {
+        match &mut self.tables {
+            Tables::Host(tables) => tables.keep(kept),
+            Tables::Gpu(cache) => cache.keep(kept),
+        }
+    }
+
+    /// Changes the capacity, one table after the other.
+    fn resize(&mut self, capacity: usize) {
+        let held = self.entries.len();
+        match &mut self.tables {
+            Tables::Host(tables) => tables.resize(held, capacity),
+            Tables::Gpu(cache) => cache.capacity = capacity,
+        }
+    }
+}
+
+impl Tables {
+    fn bytes(&self) -> u64 {
+        match self {
+            Tables::Host(tables) => tables.bytes(),
+            Tables::Gpu(cache) => cache.bytes(),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        match self {
+            Tables::Host(tables) => tables.values.capacity,
+            Tables::Gpu(cache) => cache.capacity,
+        }
+    }
+
+    /// A copy of the first `held` columns with another capacity.
+    fn copy(&self, held: usize, capacity: usize) -> Tables {
+        match self {
+            Tables::Host(HostTables { keys, values, all_keys }) => Tables::Host(HostTables {
+                keys: keys.copy(held, capacity),
+                values: values.copy(held, capacity),
+                all_keys: all_keys.clone(),
+            }),
+            Tables::Gpu(cache) => {
+                let mut copy = cache.clone();
+                copy.capacity = capacity;
+                Tables::Gpu(copy)
+            }
+        }
+    }
+}
+
+impl HostTables {
     fn bytes(&self) -> u64 {
         let keys = match &self.keys {
             Keys::Absolute(keys) => keys.data.len(),
@@ -378,35 +458,21 @@ impl LayerCache {
         ((keys + self.values.data.len()) * size_of::<f32>()) as u64
     }
 
-    /// A copy with another capacity, at least the number of entries.
-    fn with_room(&self, capacity: usize) -> LayerCache {
-        let held = self.entries.len();
-        LayerCache {
-            entries: self.entries.clone(),
-            keys: self.keys.copy(held, capacity),
-            values: self.values.copy(held, capacity),
-            all_keys: self.all_keys.clone(),
-            log: self.log.clone(),
-            is_long: self.is_long,
-        }
-    }
-
-    /// Changes the capacity, one table after the other.
-    fn resize(&mut self, capacity: usize) {
-        let held = self.entries.len();
+    fn resize(&mut self, held: usize, capacity: usize) {
         self.keys = self.keys.copy(held, capacity);
         self.values = self.values.copy(held, capacity);
     }
 
-    /// Makes room for `entries`. A bounded cache that reads blocks has it from the start.
-    pub fn reserve(&mut self, entries: usize) {
+    /// Makes room for `entries`, of which `held` are there. A bounded cache that reads blocks has it from the start.
+    pub fn reserve(&mut self, held: usize, entries: usize) {
         let capacity = self.values.capacity;
         if entries > capacity {
-            self.resize(vector::padded(match self.keys {
+            let room = match self.keys {
                 Keys::Absolute(_) => entries.max(2 * capacity),
                 // Bounded: there is a largest block, and no reason to double.
                 Keys::Rerotated(_) => entries,
-            }));
+            };
+            self.resize(held, vector::padded(room));
         }
     }
 

@@ -14,6 +14,7 @@ mod family;
 mod file_stamps;
 mod generate;
 mod gguf;
+mod gpu;
 mod host;
 mod layers;
 mod matrix;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use candle_core::Tensor;
 
-use super::attention::{Scratch, attend};
+use super::attention::{Scratch, TextTokens};
 use super::layers::Products;
 use super::memory::{BLOCK, LayerCache, Memory};
 use super::transformer::{LanguageModel, Rows, SEGMENT};
@@ -61,12 +61,15 @@ impl LanguageModel {
             let Part { tokens, first, mut lost, mut caches, next } = part;
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let rows = Rows { x, first, angles: &angles, compute_f64 };
-            let (states, dense) = self.through_layers(rows, products, |_, tokens, mixed| {
+            let part = tokens.len();
+            let (states, dense) = self.through_layers(rows, products, |_, tokens| {
                 let cache = caches.next().context("the part of the text before this one failed")?;
-                attend(tokens, cache, mixed, lost.as_deref_mut(), scratch);
+                let (lost, scratch) = (lost.as_deref_mut(), &mut *scratch);
+                let text = TextTokens { first: 0, rows: part, cache: &mut *cache, lost, scratch };
+                let mixed = tokens.attend(self.gpu(), vec![text])?;
                 // After the last part nobody receives it.
                 let _ = next.send(cache);
-                Ok(())
+                Ok(mixed)
             })?;
             scratch.stats.dense += dense;
             scratch.stats.dense_flops +=

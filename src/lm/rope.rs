@@ -101,6 +101,16 @@ impl Frequencies {
         self.pairs.len()
     }
 
+    /// Angular frequencies of the pairs.
+    pub fn pairs(&self) -> &[f64] {
+        &self.pairs
+    }
+
+    /// What rotated vectors are multiplied by.
+    pub fn factor(&self) -> f64 {
+        self.factor
+    }
+
     pub fn angles(&self, positions: impl Iterator<Item = f64>) -> Angles {
         let mut angles = Angles { pairs: self.pairs.len(), ..Angles::default() };
         positions.for_each(|position| angles.push(self, position));

@@ -14,9 +14,10 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use super::attention::{AttentionShape, Projections, attend};
+use super::attention::{AttentionShape, LayerTokens, TextTokens};
 use super::config::ModelShape;
 use super::decoder::{Layer, take_norm};
+use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{Memory, MemoryPlan};
 use super::rope::{Angles, Rope};
@@ -44,6 +45,8 @@ pub struct LanguageModel {
     norm: Tensor,
     head: Linear,
     device: Device,
+    /// Computes attention, if the host does not.
+    gpu: Option<Arc<GpuAttention>>,
     /// What most weights are stored as.
     stored: String,
     /// What they are rounded to.
@@ -149,6 +152,7 @@ impl LanguageModel {
             norm,
             head: Linear::new(head, None),
             device: device.clone(),
+            gpu: None,
             stored,
             dtype,
             stop: Arc::default(),
@@ -159,6 +163,21 @@ impl LanguageModel {
     /// Makes reads end early with [`Interrupted`] once the flag is set.
     pub fn stop_on(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
+    }
+
+    /// Computes attention on a device that emulates a GPU, see `lm/gpu`. With `descending`, the threads of its blocks run in the
+    /// opposite order.
+    ///
+    /// # Errors
+    /// Structs that the kernels know otherwise.
+    #[cfg(feature = "emulate")]
+    pub fn emulate(&mut self, descending: bool) -> Result<()> {
+        self.gpu = Some(Arc::new(super::gpu::emulated(descending)?));
+        Ok(())
+    }
+
+    pub(super) fn gpu(&self) -> Option<&GpuAttention> {
+        self.gpu.as_deref()
     }
 
     pub fn shape(&self) -> &ModelShape {
@@ -191,7 +210,7 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        Memory::new(&self.shape, plan)
+        Memory::new(&self.shape, plan, self.gpu.is_some())
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
@@ -289,16 +308,14 @@ impl LanguageModel {
             angles
         });
         let angles: Vec<_> = angles.collect();
-        let width = self.shape.heads.heads * self.shape.head_dim;
         let x = self.embed(tokens, compute)?; // (texts, hidden)
         let rows = Rows { x, first: 0, angles: &angles, compute_f64 };
-        let attention = |layer: usize, tokens: Projections<'_>, mixed: &mut [f32]| {
-            let texts = mixed.par_chunks_mut(width).zip(memories.par_iter_mut()).enumerate();
-            texts.for_each(|(text, (mixed, memory))| {
+        let attention = |layer: usize, tokens: LayerTokens<'_>| {
+            let texts = memories.iter_mut().enumerate().map(|(first, memory)| {
                 let Memory { layers, scratch, .. } = &mut **memory;
-                attend(tokens.slice(text, 1), &mut layers[layer], mixed, None, scratch);
+                TextTokens { first, rows: 1, cache: &mut layers[layer], lost: None, scratch }
             });
-            Ok(())
+            tokens.attend(self.gpu(), texts.collect())
         };
         let (states, _) = awake(|| self.through_layers(rows, Products::Few, attention))?;
         for memory in memories {
@@ -324,13 +341,13 @@ impl LanguageModel {
         })
     }
 
-    /// Takes rows through all layers and the last norm: (rows, hidden). `attention(layer, rows, mixed)` computes their
-    /// attention in a layer. Also returns the time that products with weights took.
+    /// Takes rows through all layers and the last norm: (rows, hidden). `attention(layer, rows)` computes their attention in a
+    /// layer, (rows, heads * head_dim). Also returns the time that products with weights took.
     pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
-        mut attention: impl FnMut(usize, Projections<'_>, &mut [f32]) -> Result<()>,
+        mut attention: impl FnMut(usize, LayerTokens<'_>) -> Result<Tensor>,
     ) -> Result<(Tensor, Duration)> {
         let Rows { mut x, first, angles, compute_f64 } = rows;
         let head_dim = self.shape.head_dim;
@@ -345,23 +362,16 @@ impl LanguageModel {
             let shape = AttentionShape::new(&self.shape, own, &self.ropes[own.rope]);
             let [queries, keys, values] = layer.project(&x, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
-            let (rows, width) = queries.dims2()?;
             if index + 1 == self.layers.len() {
                 // Norms of keys do not depend on what follows.
                 x = x.to_dtype(self.compute_type(false))?;
             }
-            let mut mixed = vec![0.0; rows * width];
             let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
-            on_host([&queries, &keys, &values], |[queries, keys, values]| {
-                let (shape, norms, angles) = (&shape, norms.as_deref(), &angles[own.rope]);
-                attention(
-                    index,
-                    Projections { shape, queries, keys, values, norms, angles, first, rows },
-                    &mut mixed,
-                )
-            })??;
+            let (queries, keys, values) = (&queries, &keys, &values);
+            let (norms, angles) = (norms.as_deref(), &angles[own.rope]);
+            let mixed =
+                attention(index, LayerTokens { shape: &shape, queries, keys, values, norms, angles, first })?;
             let clock = Instant::now();
-            let mixed = Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?;
             let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
             x = layer.finish(&x, &mixed, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();

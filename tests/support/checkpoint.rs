@@ -22,7 +22,22 @@ pub fn load_as(folder: &Path, config: &str) -> LanguageModel {
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).collect();
     files.sort();
     let shape = ModelShape::read(&folder.join(config)).unwrap();
-    LanguageModel::load(shape, &files, WeightType::Auto, &Device::Cpu).unwrap()
+    on_device(LanguageModel::load(shape, &files, WeightType::Auto, &Device::Cpu).unwrap())
+}
+
+/// The model, whose attention is computed where `TOVA_BENCH_TEST_DEVICE` says: with the feature `emulate` by `emulated`, or by
+/// `emulated-backwards`, whose threads run in the opposite order.
+#[cfg_attr(not(feature = "emulate"), expect(unused_mut))]
+pub fn on_device(mut model: LanguageModel) -> LanguageModel {
+    match std::env::var("TOVA_BENCH_TEST_DEVICE").as_deref() {
+        #[cfg(feature = "emulate")]
+        Ok("emulated") => model.emulate(false).unwrap(),
+        #[cfg(feature = "emulate")]
+        Ok("emulated-backwards") => model.emulate(true).unwrap(),
+        Ok(device) => panic!("this build has no device {device}"),
+        Err(_) => {}
+    }
+    model
 }
 
 /// The vocabulary of `yi-gqa`.

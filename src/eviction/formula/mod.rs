@@ -7,6 +7,7 @@
 pub(super) mod canonical;
 mod evaluate;
 mod loops;
+pub(super) mod lowered;
 pub(super) mod parse;
 mod program;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use canonical::Pool;
 #[cfg(test)]
 pub(super) use evaluate::gumbel;
 pub(super) use evaluate::{Entries, Row, Scorer};
+pub use lowered::{LoweredInstruction, LoweredScore};
 pub use parse::FormulaError;
 pub use words::{FUNCTIONS, WORDS, Word};
 

@@ -1,0 +1,152 @@
+//! Decisions that a device takes: what its walk has to know of a cache's entries, and what comes back.
+
+use super::entries::{CacheEntries, HeadGroup};
+use super::formula::LoweredScore;
+use super::formula::lowered::lower;
+use super::scan::Eviction;
+use super::scoring::{SAME_NORM, Score};
+
+/// How a bounded cache is walked.
+#[derive(Clone, Debug, Default)]
+pub struct WalkRule {
+    /// Beyond this many entries one is evicted per token.
+    pub limit: usize,
+    /// Tokens that a query of the layer sees.
+    pub window: Option<usize>,
+    pub keep_first: usize,
+    pub keep_recent: usize,
+    pub groups: usize,
+    pub score: LoweredScore,
+    /// Priorities that differ by less than this share of themselves are equal.
+    pub same_priority: f64,
+    pub salt: u64,
+    /// The scores of the last row are wanted.
+    pub wants_scores: bool,
+    /// What is kept is the attention that entries have received, which stays with them.
+    pub keeps_received: bool,
+}
+
+/// What a device knows of a cache's entries after it has read some tokens: (groups)(entries) each, and empty where the policy
+/// does not have it.
+#[derive(Clone, Debug, Default)]
+pub struct Decided {
+    pub positions: Vec<Vec<u32>>,
+    pub priorities: Vec<Vec<f64>>,
+    /// Attention received, for each of the scopes that the cache keeps it for.
+    pub received: Vec<Vec<Vec<f32>>>,
+    /// The scores of the last row, before its eviction.
+    pub newest: Vec<Vec<f32>>,
+}
+
+impl CacheEntries {
+    /// How a device walks it; `None` for a cache from which no entry leaves.
+    pub fn walk_rule(&self) -> Option<WalkRule> {
+        let Some(policy) = self.policy else {
+            let own = WalkRule { limit: usize::MAX, window: self.window, groups: 1, ..WalkRule::default() };
+            return (self.window.is_some() && !self.keeps_all).then_some(own);
+        };
+        Some(WalkRule {
+            limit: self.limit,
+            window: self.window,
+            keep_first: policy.keep_first,
+            keep_recent: policy.keep_recent,
+            groups: self.groups.len(),
+            score: lower(policy.score, policy.size, self.heads, policy.scope)?,
+            same_priority: if policy.score == Score::KeyNorm { SAME_NORM } else { 0.0 },
+            salt: self.salt,
+            wants_scores: !self.newest.is_empty(),
+            keeps_received: policy.score == Score::AccumulatedAttention,
+        })
+    }
+
+    /// Whether a device can walk it: everything but what needs the future, or records for it.
+    pub fn can_be_decided_elsewhere(&self) -> bool {
+        self.recorded.is_none() && (self.policy.is_none() || self.walk_rule().is_some())
+    }
+
+    /// Entries of each group after `rows` more tokens. Every group of a full cache loses one for each that joins.
+    pub fn len_after(&self, rows: usize) -> usize {
+        let window = if self.keeps_all { usize::MAX } else { self.window.unwrap_or(usize::MAX) };
+        (self.len() + rows).min(self.limit).min(window)
+    }
+
+    /// What is known of the entries, as a device gets it.
+    pub fn decided(&self) -> Decided {
+        let of_groups = |group: &HeadGroup| (!group.priority.is_empty()).then(|| group.priority.clone());
+        Decided {
+            positions: self.groups.iter().map(|group| group.positions.clone()).collect(),
+            priorities: self.groups.iter().filter_map(of_groups).collect(),
+            received: self.received.iter().map(|received| received.sums.clone()).collect(),
+            newest: Vec::new(),
+        }
+    }
+
+    /// Priorities of the next `rows` tokens, (rows, groups), if the score is one. `norms` are those of their keys
+    /// (rows, kv_heads).
+    pub fn new_priorities(&self, rows: usize, norms: Option<&[f64]>) -> Option<Vec<f64>> {
+        let (groups, kv_heads) = (self.groups.len(), self.heads.kv_heads);
+        let norm = |row: usize, kv_head: usize| norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
+        let of_row = |at: usize| {
+            let (row, group) = (at / groups, at % groups);
+            self.priority(group, (self.seen + row) as u32, |kv_head| norm(row, kv_head))
+        };
+        (0..rows * groups).map(of_row).collect()
+    }
+
+    /// Where an unbounded cache has to save what entries have received before it reads on: the first such point within the next
+    /// `rows` tokens, from its start.
+    pub fn next_fork_point(&self, rows: usize) -> Option<usize> {
+        let ahead = self.fork_points.iter().filter_map(|point| point.checked_sub(self.seen));
+        ahead.filter(|ahead| (1..rows).contains(ahead)).min()
+    }
+
+    /// Saves what entries have received, where forks will start.
+    pub fn save_for_forks(&mut self) {
+        if self.fork_points.contains(&self.seen) {
+            self.saved.push((self.seen, self.received.clone()));
+        }
+    }
+
+    /// Takes what a device has decided while it read `rows` tokens.
+    pub fn read_elsewhere(&mut self, rows: usize, decided: Decided) {
+        self.seen += rows;
+        let Decided { positions, mut priorities, received, newest } = decided;
+        priorities.resize(positions.len(), Vec::new());
+        self.groups = positions
+            .into_iter()
+            .zip(priorities)
+            .map(|(positions, priority)| HeadGroup { positions, priority })
+            .collect();
+        for (own, sums) in self.received.iter_mut().zip(received) {
+            own.sums = sums;
+        }
+        if !self.newest.is_empty() {
+            self.newest = newest;
+        }
+    }
+
+    /// Adds the victims of `rows` tokens, of which the first is `seen` tokens after the start, to a log: (rows, groups), as
+    /// `walk` leaves them.
+    pub fn log_victims(log: &mut Vec<Eviction>, seen: usize, groups: usize, victims: &[i32]) {
+        for (row, victims) in victims.chunks_exact(groups).enumerate() {
+            let step = (seen + row) as u32;
+            let of_row = |passed: bool| {
+                victims
+                    .iter()
+                    .enumerate()
+                    .filter(move |(_, victim)| if passed { **victim < -1 } else { **victim >= 0 })
+            };
+            // What the window passed was seen for the last time one step before.
+            log.extend(of_row(true).map(|(group, victim)| Eviction {
+                step: step - 1,
+                group: group as u32,
+                victim: (-2 - victim) as u32,
+            }));
+            log.extend(of_row(false).map(|(group, victim)| Eviction {
+                step,
+                group: group as u32,
+                victim: *victim as u32,
+            }));
+        }
+    }
+}

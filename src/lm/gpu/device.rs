@@ -1,0 +1,99 @@
+//! What a device must be able to do for attention. Kernels, products and copies are done in the order in which they are asked for.
+
+use std::any::Any;
+use std::fmt::Debug;
+
+use anyhow::Result;
+use candle_core::Tensor;
+
+use super::params::{Address, Layer};
+
+/// The kernels, in the order of `kernels/kernels.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Kernel {
+    Place,
+    Softmax,
+    Received,
+    Walk,
+    WalkTurned,
+    Outputs,
+    Loss,
+    Compact,
+}
+
+/// Memory of a device; freed when dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    pub address: Address,
+    pub bytes: usize,
+    /// Frees it.
+    pub _owner: Box<dyn Any + Send + Sync>,
+}
+
+/// Rows of bytes that lie `pitch` bytes apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub address: Address,
+    pub pitch: usize,
+}
+
+/// c (m, n) <- a (m, k) x b, in f32, `batches` of them. The rows of `a` and `c` are `stride` numbers apart; `b` is (k, n), or
+/// (n, k) if it is transposed.
+#[derive(Clone, Copy, Debug)]
+pub struct Product {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub a: Factor,
+    pub b: Factor,
+    pub b_is_transposed: bool,
+    pub c: Factor,
+    pub batches: usize,
+}
+
+/// A matrix of each batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Factor {
+    pub address: Address,
+    /// Numbers from one row to the next, and from one batch to the next.
+    pub stride: usize,
+    pub batch: usize,
+}
+
+/// A launch of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    pub kernel: Kernel,
+    pub grid: [usize; 2],
+    /// Threads of a block, a multiple of 32.
+    pub threads: usize,
+    /// Shared memory of a block.
+    pub shared_bytes: usize,
+    pub layer: Layer,
+    /// Of the texts.
+    pub texts: Address,
+}
+
+/// A device with kernels.
+pub trait Gpu: Debug + Send + Sync {
+    /// Memory with any contents.
+    fn allocate(&self, bytes: usize) -> Result<Buffer>;
+    fn upload(&self, to: Address, bytes: &[u8]) -> Result<()>;
+    /// Waits for everything asked for so far.
+    fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()>;
+    /// Copies `rows` rows of `width` bytes.
+    fn copy(&self, from: Rows, to: Rows, width: usize, rows: usize) -> Result<()>;
+    /// Where the numbers of a contiguous f32 tensor of this device are.
+    fn address_of(&self, tensor: &Tensor) -> Result<Address>;
+    fn product(&self, product: Product) -> Result<()>;
+    fn launch(&self, launch: Launch) -> Result<()>;
+    /// Threads that a block should have where `wanted` would be best, a multiple of 32.
+    fn threads(&self, wanted: usize) -> usize {
+        wanted
+    }
+    /// Whether memory for a block is allocated anew for each, so that its bounds can be checked.
+    fn is_checked(&self) -> bool {
+        false
+    }
+}

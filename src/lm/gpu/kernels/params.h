@@ -1,0 +1,93 @@
+// What kernels are told. `params.rs` has the same structs, field by field.
+//
+// Addresses are of the device. "Columns" are the entries of a cache, oldest first, and after them the tokens of the block that
+// is read; row r of a block is column `held + r`. Tables of numbers for each entry have `stride` columns.
+#pragma once
+
+// What a layer of the model and all texts of a launch have in common.
+struct Layer {
+    int heads, kv_heads, dim;
+    int pairs;        // rotated pairs of dimensions
+    float softcap;    // 0: none
+    int pad;
+};
+
+// One instruction of a formula. It makes a number for every column, for each query head of the decision, each key-value head,
+// or once.
+struct Instruction {
+    int operation;
+    int members;          // lists of numbers that it makes
+    int always;           // needed at every step, not only where an entry is evicted
+    int result;           // first of its lists in `Text::results`
+    int kept, totals;     // first of its lists in `Text::kept` and `Text::totals`
+    float number;         // the factor of `ema`, or the steps of `window` and `peak`
+    // Of each argument: the list of its first member in `results` or `kept`, or a number, and how many query heads share a list.
+    int from[3], list[3], sharing[3];
+    float constant[3];
+    int pad;
+};
+
+// Where an argument is.
+enum From { FROM_CONSTANT, FROM_RESULTS, FROM_KEPT };
+
+// What instructions do, in the order of `params.rs`.
+enum Operation {
+    WORD_ATTENTION, WORD_LOGIT, WORD_AGE, WORD_POSITION, WORD_KEY_NORM, WORD_VALUE_NORM, WORD_VALUE_NORM2, WORD_OUTPUT_SHIFT,
+    WORD_KEY_SIMILARITY, WORD_RANDOM, WORD_GUMBEL,
+    SUMMED_ATTENTION,     // over the query heads of the decision
+    POOLED_ATTENTION,     // its mean
+    ADD, MULTIPLY, DIVIDE, LESS, AT_MOST, EQUAL, UNEQUAL, IF, MIN, MAX, ABS, LOG, EXP, SQRT,
+    KEEP_SUM, KEEP_MEAN, KEEP_STD, KEEP_EMA, KEEP_PEAK, KEEP_RECENT_PEAK, KEEP_WINDOW,
+    RANK, SOFTMAX, SHARE, POOLED_MEAN, POOLED_MAX,
+};
+
+// How positions change when an entry is evicted.
+enum Positions { ABSOLUTE, SLOT, SQUEEZED };
+
+// A text, its cache in this layer, and the block of it that is read.
+struct Text {
+    // The cache: (kv_heads, capacity, dim), or for rotated keys whose positions change (kv_heads, dim, capacity).
+    float *keys, *values;
+    float *raw_keys;                 // before rotation (kv_heads, dim, capacity); only where positions change
+    double *coordinates;             // (groups, capacity), of these keys
+    int *turns;                      // (groups, 2): since the last rotation from raw keys, and columns before this one turned
+    float *all_keys;                 // every key ever read (kv_heads, all_capacity, dim), where lost attention is measured
+
+    // The block's projections, unrotated: (rows, heads or kv_heads, dim).
+    const float *new_queries, *new_keys, *new_values;
+    const float *cos, *sin;          // (rows, pairs), at absolute positions
+    const double *frequencies;       // (pairs), where positions change
+    double frequency_factor;
+    const float *query_scales;       // (rows)
+
+    // Made for the block.
+    float *queries;                  // rotated and scaled (heads, rows, dim)
+    float *logits;                   // then attention, not divided by its sum (heads, rows, stride)
+    float *max, *sum;                // of each softmax (heads, rows)
+    float *mixed;                    // attention times values (heads, rows, dim)
+    float *out;                      // the same, divided (rows, heads, dim)
+    float *all_logits, *lost;        // (query heads of a key-value head, rows, all_stride) and (rows)
+
+    // Decisions.
+    unsigned *positions;             // (groups, stride)
+    unsigned char *alive;            // (groups, stride), where it does not fit into shared memory
+    unsigned *survivors;             // columns that stay, ascending (groups, stride)
+    unsigned *moved;                 // (groups, 2): survivors, and the first of them that is in another place
+    int *victims;                    // (rows, groups): position of what the policy evicts, -1: none, -2 - position: the window
+    double *priority;                // scores that never change (groups, stride), or null
+    const double *new_priority;      // of the block's tokens (rows, groups)
+    double same_priority;            // priorities that differ by less than this share of themselves are equal
+    const Instruction *program;
+    float *results;                  // (groups, result_lists, stride)
+    float *kept;                     // (groups, kept_lists, kept_stride)
+    double *totals;                  // (groups, total_lists, kept_stride)
+    float *newest;                   // scores at the last row (groups, stride), or null
+    unsigned long long salt;
+
+    int rows, held, stride, seen;    // seen: tokens read before the block
+    int capacity, all_capacity, all_stride, kv_head;
+    int limit, window, keep_first, keep_recent;   // window 0: none
+    int groups, positions_kind, instructions, kept_lists;
+    int total_lists, result_lists, kept_stride, alive_is_shared;
+    int oldest, pad;                 // position of column 0 of an unbounded cache
+};

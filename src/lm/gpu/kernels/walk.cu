@@ -1,0 +1,18 @@
+// The walk through a block of tokens under a policy, where positions do not depend on evictions: the logits of all rows are there
+// already, and become attention.
+//
+// Grid: groups, texts. Shared memory: Scratch, and one byte for each column where `alive_is_shared`.
+#include "decide.h"
+
+extern "C" __global__ void walk(Layer layer, const Text *texts) {
+    extern __shared__ double shared[];
+    const Text &text = texts[blockIdx.y];
+    if ((int)blockIdx.x >= text.groups) return;
+    Walk walk = begin_walk(layer, text, (unsigned char *)shared);
+    for (int row = 0; row < text.rows; row++) {
+        bool passed = join(walk, row);
+        softmax_of_row(walk, row);
+        decide(walk, row, passed);
+    }
+    end_walk(walk);
+}

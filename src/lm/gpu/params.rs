@@ -1,0 +1,114 @@
+//! What kernels are told: `kernels/params.h`, field by field.
+
+/// An address in the device's memory; 0 for none.
+pub type Address = u64;
+
+/// What a layer of the model and all texts of a launch have in common.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Layer {
+    pub heads: i32,
+    pub kv_heads: i32,
+    pub dim: i32,
+    pub pairs: i32,
+    pub softcap: f32,
+    pub pad: i32,
+}
+
+/// A text, its cache in this layer, and the block of it that is read.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Text {
+    pub keys: Address,
+    pub values: Address,
+    pub raw_keys: Address,
+    pub coordinates: Address,
+    pub turns: Address,
+    pub all_keys: Address,
+
+    pub new_queries: Address,
+    pub new_keys: Address,
+    pub new_values: Address,
+    pub cos: Address,
+    pub sin: Address,
+    pub frequencies: Address,
+    pub frequency_factor: f64,
+    pub query_scales: Address,
+
+    pub queries: Address,
+    pub logits: Address,
+    pub max: Address,
+    pub sum: Address,
+    pub mixed: Address,
+    pub out: Address,
+    pub all_logits: Address,
+    pub lost: Address,
+
+    pub positions: Address,
+    pub alive: Address,
+    pub survivors: Address,
+    pub moved: Address,
+    pub victims: Address,
+    pub priority: Address,
+    pub new_priority: Address,
+    pub same_priority: f64,
+    pub program: Address,
+    pub results: Address,
+    pub kept: Address,
+    pub totals: Address,
+    pub newest: Address,
+    pub salt: u64,
+
+    pub rows: i32,
+    pub held: i32,
+    pub stride: i32,
+    pub seen: i32,
+    pub capacity: i32,
+    pub all_capacity: i32,
+    pub all_stride: i32,
+    pub kv_head: i32,
+    pub limit: i32,
+    pub window: i32,
+    pub keep_first: i32,
+    pub keep_recent: i32,
+    pub groups: i32,
+    pub positions_kind: i32,
+    pub instructions: i32,
+    pub kept_lists: i32,
+    pub total_lists: i32,
+    pub result_lists: i32,
+    pub kept_stride: i32,
+    pub alive_is_shared: i32,
+    pub oldest: i32,
+    pub pad: i32,
+}
+
+/// Values of a slice as bytes.
+pub fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: `Plain` types have no padding, so all their bytes are initialised.
+    #[expect(unsafe_code)]
+    unsafe {
+        std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values))
+    }
+}
+
+/// The bytes of a slice's values, to be written.
+pub fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, and any bytes are values of a `Plain` type that is written to.
+    #[expect(unsafe_code)]
+    unsafe {
+        std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values))
+    }
+}
+
+/// Types without padding that kernels share. Those that are read back are numbers.
+pub trait Plain: Copy {}
+
+impl Plain for u8 {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+impl Plain for u32 {}
+impl Plain for i32 {}
+impl Plain for Layer {}
+impl Plain for Text {}
+impl Plain for crate::eviction::formula::LoweredInstruction {}
