@@ -9,8 +9,6 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    #[cfg(feature = "emulate")]
-    emulated_kernels();
     println!("cargo:rerun-if-env-changed=TOVA_BENCH_COMMIT");
     // In a worktree `.git` is a file, and git knows where they are; the log grows with every commit. A path that is not
     // there would make cargo build anew every time.
@@ -34,24 +32,6 @@ fn main() {
             println!("cargo:rustc-env={name}={}", value.trim());
         }
     }
-}
-
-/// The kernels for a host. `TOVA_BENCH_SANITIZE` has sanitizers for them, such as `address,undefined`.
-#[cfg(feature = "emulate")]
-fn emulated_kernels() {
-    const KERNELS: &str = "src/lm/gpu/kernels";
-    println!("cargo:rerun-if-changed={KERNELS}");
-    println!("cargo:rerun-if-env-changed=TOVA_BENCH_SANITIZE");
-    let mut build = cc::Build::new();
-    // Each operation rounds by itself, as the compiler of kernels is told too.
-    build.cpp(true).std("c++17").opt_level(2).flag("-ffp-contract=off").warnings(false);
-    if let Some(sanitizers) = std::env::var("TOVA_BENCH_SANITIZE").ok().filter(|value| !value.is_empty()) {
-        build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-sanitize-recover=all").debug(true);
-        for library in sanitizers.split(',') {
-            println!("cargo:rustc-link-lib={}", if library == "address" { "asan" } else { "ubsan" });
-        }
-    }
-    build.file(format!("{KERNELS}/emulation.cpp")).compile("emulated_kernels");
 }
 
 /// The commit `cargo package` wrote down. It comes before git's: a package may be unpacked inside another's checkout.

@@ -22,7 +22,7 @@ fn model() -> LanguageModel {
         vocab: 4096,
         ..tiny_shape()
     };
-    LanguageModel::random(shape, 1.0, 1, WeightType::Auto, &Device::Cpu).expect("a random model needs nothing")
+    LanguageModel::random(shape, 1.0, 1, WeightType::Auto, &Device::CPU).expect("a random model needs nothing")
 }
 
 fn read(criterion: &mut Criterion) {

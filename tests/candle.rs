@@ -22,7 +22,7 @@ fn last_logits_are_those_of_candle() {
 
     let shape = ModelShape::read(&folder.join("config.json")).unwrap();
     let vocab = shape.vocab as u32;
-    let ours = LanguageModel::load(shape, &[weights], WeightType::Auto, &device).unwrap();
+    let ours = LanguageModel::load(shape, &[weights], WeightType::Auto, &tova_bench::lm::Device::CPU).unwrap();
 
     for length in [1u32, 2, 33, 150] {
         let tokens: Vec<u32> = (0..length).map(|i| (i * i + 7 * i + 3) % vocab).collect();

@@ -21,7 +21,7 @@ const STEPS: usize = 5;
 const SEEDS: [u64; 3] = [0, 1, 7];
 
 fn model() -> LanguageModel {
-    LanguageModel::random(tiny_shape(), 4.0, 5, WeightType::Auto, &Device::Cpu).unwrap()
+    LanguageModel::random(tiny_shape(), 4.0, 5, WeightType::Auto, &Device::CPU).unwrap()
 }
 
 /// A document, and three questions with the tokens that answer them.

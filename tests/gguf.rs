@@ -175,7 +175,7 @@ fn a_large_file_is_rounded_to_bf16_and_counted_as_that() {
     assert_eq!(files.weight_type(WeightType::F32), WeightType::F32);
     // The output matrix still has its 200 rows.
     let numbers = files.shape.parameters() - ((1 << 22) - 200) * 256;
-    assert_eq!(files.held_bytes(WeightType::Auto, &Device::Cpu), 2 * numbers);
+    assert_eq!(files.held_bytes(WeightType::Auto, &tova_bench::lm::Device::CPU), 2 * numbers);
 }
 
 // --- refusals ---

@@ -242,7 +242,7 @@ fn scaled_positions() {
     let plain = find(folder.path()).revision().unwrap();
     let files = find(folder.path()).with_rope_override(rope_override).unwrap();
     assert_ne!(files.revision().unwrap(), plain);
-    let (cases, _) = check_model(&files.load(WeightType::Auto, &Device::Cpu).unwrap(), &golden, &[64]);
+    let (cases, _) = check_model(&files.load(WeightType::Auto, &Device::CPU).unwrap(), &golden, &[64]);
     assert!(cases >= 18, "only {cases} cases");
     assert!(find(&golden).with_rope_override(rope_override).is_err(), "it has a scaling of its own");
 }

@@ -55,7 +55,7 @@ fn a_long_text_is_scored_chunk_by_chunk_as_a_whole() {
     let files =
         ModelFiles::find(&"random-tiny".parse().unwrap(), None, &HubSettings::with_cache_dir("nowhere"), &())
             .unwrap();
-    let model = files.load(WeightType::Auto, &Device::Cpu).unwrap();
+    let model = files.load(WeightType::Auto, &Device::CPU).unwrap();
     let tokenizer = files.tokenizer().unwrap();
     let book = fs::read_to_string(folder.join("texts/book-0.txt")).unwrap();
     let bos = tokenizer.adds_bos().then(|| tokenizer.bos().unwrap());

@@ -9,7 +9,7 @@ use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, Prefill, Sam
 const TOKENS: usize = 400;
 
 fn model() -> LanguageModel {
-    LanguageModel::random(tiny_shape(), 1.0, 5, WeightType::Auto, &Device::Cpu).unwrap()
+    LanguageModel::random(tiny_shape(), 1.0, 5, WeightType::Auto, &Device::CPU).unwrap()
 }
 
 /// The most likely next token, the first of equals.

@@ -10,7 +10,7 @@ use tova_bench::lm::{Device, Interrupted, LanguageModel, Memory, MemoryPlan, Wei
 const TOKENS: usize = 1_709;
 
 fn model() -> LanguageModel {
-    LanguageModel::random(tiny_shape(), 1.0, 7, WeightType::Auto, &Device::Cpu).unwrap()
+    LanguageModel::random(tiny_shape(), 1.0, 7, WeightType::Auto, &Device::CPU).unwrap()
 }
 
 fn tokens() -> Vec<u32> {

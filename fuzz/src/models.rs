@@ -37,7 +37,7 @@ pub fn weights(input: &[u8]) {
     scratch::write(&path, Some(input));
     let shape = ModelShape::read(&folder.join("config.json")).expect("the small network");
     for dtype in [WeightType::Auto, WeightType::F32] {
-        if let Err(error) = LanguageModel::load(shape.clone(), std::slice::from_ref(&path), dtype, &Device::Cpu) {
+        if let Err(error) = LanguageModel::load(shape.clone(), std::slice::from_ref(&path), dtype, &Device::CPU) {
             check_message(&format!("{error:#}"));
         }
     }
@@ -51,7 +51,7 @@ pub fn gguf(input: &[u8]) {
     let read = || {
         let files = ModelFiles::find(&source, None, &HubSettings::with_cache_dir(&folder), &())?;
         let tokens = files.tokenizer().and_then(|tokenizer| tokenizer.encode("The fox ran 12.5 miles."));
-        files.load(WeightType::Auto, &Device::Cpu).and(tokens)
+        files.load(WeightType::Auto, &Device::CPU).and(tokens)
     };
     if let Err(error) = read() {
         check_message(&format!("{error:#}"));
@@ -72,7 +72,7 @@ pub fn config(input: &[u8]) {
             let parameters = shape.parameters();
             assert!(parameters > 0 && shape.layer_weights() as u64 <= parameters);
             assert!(shape.cache_bytes(1 << 20) > 0);
-            assert!(files.held_bytes(WeightType::F32, &Device::Cpu) >= parameters);
+            assert!(files.held_bytes(WeightType::F32, &Device::CPU) >= parameters);
             let _ = shape.cache_bytes(4096);
             if let Err(error) = files.stop_tokens() {
                 check_message(&format!("{error:#}"));

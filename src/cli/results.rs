@@ -64,7 +64,7 @@ fn note(folder: &Path, current: &Current, hint: &str) {
 /// The cells of a sweep that is not run.
 fn manifest(sweep: &Path) -> Result<Manifest> {
     let hub = HubSettings { offline: true, ..HubSettings::from_env()? };
-    let machine = machine_name(&Device::Cpu, cores());
+    let machine = machine_name(&Device::CPU, cores());
     let prepared = run::prepare(&read_sweep(sweep)?, &Selection::default(), None, &hub, &(), &machine)?;
     if let Some(unavailable) = prepared.unavailable.into_iter().next() {
         let what = format!("the cells of {} with {} are not known", unavailable.task, unavailable.model);

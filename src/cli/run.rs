@@ -16,7 +16,7 @@ use super::sweep_args::SweepArguments;
 use crate::format::counted;
 use crate::ledger::{Current, Ledger};
 use crate::lm::source::HubSettings;
-use crate::lm::{Device, DeviceChoice, DeviceLocation, machine_name};
+use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
 use crate::report::{Options, distinct};
 use crate::run::{self, Event, Machine, Outcome, Started};
@@ -78,8 +78,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// A device for each job: GPUs counting up from the chosen one, or the CPU for all.
 fn devices(choice: DeviceChoice, jobs: usize) -> Result<Vec<Device>> {
     let first = choice.open()?;
-    let DeviceLocation::Cuda { gpu_id } = first.location() else { return Ok(vec![first; jobs]) };
-    let others = (gpu_id + 1..gpu_id + jobs).map(|ordinal| {
+    let Some(gpu) = first.gpu() else { return Ok(vec![first; jobs]) };
+    let others = (gpu + 1..gpu + jobs).map(|ordinal| {
         DeviceChoice::Cuda(ordinal)
             .open()
             .with_context(|| format!("--jobs {jobs} needs a GPU for each job\nhint: use no more jobs than GPUs"))

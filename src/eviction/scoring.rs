@@ -57,15 +57,13 @@ impl Score {
     /// What is wrong in the formula.
     pub fn new(text: &str, pool: Pool) -> Result<Score, FormulaError> {
         let named = |name: &str| SCORES.iter().find(|score| score.name == name).map(|score| score.value);
-        match named(text.trim()) {
-            Some(score) if pool == Pool::Mean => Ok(score),
-            Some(score) => Score::new(score.formula(), pool),
-            None => {
-                let formula = Formula::new(text, pool)?;
-                let score = SCORES.iter().find(|score| score.value.formula() == formula.text());
-                Ok(score.map_or(Score::Formula(formula), |score| score.value))
-            }
+        let named = named(text.trim());
+        if let Some(score) = named.filter(|_| pool == Pool::Mean) {
+            return Ok(score);
         }
+        let formula = Formula::new(named.map_or(text, |score| score.formula()), pool)?;
+        let score = SCORES.iter().find(|score| score.value.formula() == formula.text());
+        Ok(score.map_or(Score::Formula(formula), |score| score.value))
     }
 
     /// The name, or the formula.

@@ -505,11 +505,15 @@ mod tests {
         let tokens = Projections { shape: &shape, queries, keys, values, norms: None, angles, first: 0, rows };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
         let plan = MemoryPlan { measure_loss: true, ..MemoryPlan::bounded(policy) };
-        let mut memory = Memory::new(&model, &plan);
+        let mut memory = Memory::new(&model, &plan, false);
         let mut lost = Vec::new();
         // Reading in uneven pieces must not matter.
         for piece in [1, 128, 71, 100] {
-            let (cache, scratch) = (&mut memory.layers[0], &mut memory.scratch);
+            let Memory { layers, scratch, .. } = &mut memory;
+            let LayerCache { entries, tables: Tables::Host(tables), log, is_long } = &mut layers[0] else {
+                panic!("the cache is on the host");
+            };
+            let cache = HostCache { entries, tables, log, is_long: *is_long };
             let (mut out, mut of_piece) = (vec![0.0; piece * 32], vec![0.0; piece]);
             attend(tokens.slice(lost.len(), piece), cache, &mut out, Some(&mut of_piece), scratch);
             lost.extend(of_piece);

@@ -3,15 +3,61 @@
 use std::fmt;
 use std::str::FromStr;
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
-use candle_core::Device;
+use candle_core::DeviceLocation;
 
 use super::cpu_peak::Processor;
+#[cfg(feature = "emulate")]
+use super::gpu::Emulation;
+use super::gpu::GpuAttention;
 use super::host::{host_memory, kibibytes};
 use crate::format::counted;
 use crate::vector;
 
-/// `cpu`, `cuda`, `cuda:N` or `auto`.
+/// Where a model is computed.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Products with weights.
+    products: candle_core::Device,
+    /// Attention, if not on the host.
+    attention: Option<Arc<GpuAttention>>,
+}
+
+impl Device {
+    pub const CPU: Device = Device { products: candle_core::Device::Cpu, attention: None };
+
+    /// The device of products with weights.
+    pub(super) fn products(&self) -> &candle_core::Device {
+        &self.products
+    }
+
+    /// Computes attention, if the host does not.
+    pub(super) fn attention(&self) -> Option<&GpuAttention> {
+        self.attention.as_deref()
+    }
+
+    /// The number of the GPU.
+    pub fn gpu(&self) -> Option<usize> {
+        match self.products.location() {
+            DeviceLocation::Cuda { gpu_id } => Some(gpu_id),
+            _ => None,
+        }
+    }
+
+    /// The processor, with attention by GPU kernels that run there.
+    ///
+    /// # Errors
+    /// Without a C++ compiler, or with kernels that do not compile.
+    #[cfg(feature = "emulate")]
+    pub fn emulated(emulation: &Emulation) -> Result<Device> {
+        let attention = Some(Arc::new(super::gpu::emulated(emulation)?));
+        Ok(Device { attention, ..Device::CPU })
+    }
+}
+
+/// `cpu`, `cuda`, `cuda:N`, `auto`, or `emulated` with that feature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first GPU if there is one and this build can use it, else the CPU.
@@ -19,6 +65,9 @@ pub enum DeviceChoice {
     Auto,
     Cpu,
     Cuda(usize),
+    /// Products on the processor, attention by the GPU's kernels on the processor.
+    #[cfg(feature = "emulate")]
+    Emulated,
 }
 
 impl FromStr for DeviceChoice {
@@ -29,6 +78,8 @@ impl FromStr for DeviceChoice {
             "auto" => Ok(DeviceChoice::Auto),
             "cpu" => Ok(DeviceChoice::Cpu),
             "cuda" => Ok(DeviceChoice::Cuda(0)),
+            #[cfg(feature = "emulate")]
+            "emulated" => Ok(DeviceChoice::Emulated),
             _ => match text.strip_prefix("cuda:").map(str::parse) {
                 Some(Ok(ordinal)) => Ok(DeviceChoice::Cuda(ordinal)),
                 _ => Err(format!("{text:?} is no device; devices are cpu, cuda, cuda:N and auto")),
@@ -43,6 +94,8 @@ impl fmt::Display for DeviceChoice {
             DeviceChoice::Auto => f.write_str("auto"),
             DeviceChoice::Cpu => f.write_str("cpu"),
             DeviceChoice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            #[cfg(feature = "emulate")]
+            DeviceChoice::Emulated => f.write_str("emulated"),
         }
     }
 }
@@ -54,9 +107,11 @@ impl DeviceChoice {
     /// A GPU that was asked for and cannot be used.
     pub fn open(self) -> Result<Device> {
         match self {
-            DeviceChoice::Cpu => Ok(Device::Cpu),
-            DeviceChoice::Auto => Ok(cuda(0).unwrap_or(Device::Cpu)),
+            DeviceChoice::Cpu => Ok(Device::CPU),
+            DeviceChoice::Auto => Ok(cuda(0).unwrap_or(Device::CPU)),
             DeviceChoice::Cuda(ordinal) => cuda(ordinal),
+            #[cfg(feature = "emulate")]
+            DeviceChoice::Emulated => Device::emulated(&Emulation::default()),
         }
     }
 }
@@ -69,8 +124,8 @@ fn cuda(_ordinal: usize) -> Result<Device> {
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
     // Depending on how the driver is linked, loading it panics if there is none.
-    match std::panic::catch_unwind(|| Device::new_cuda(ordinal)) {
-        Ok(Ok(device)) => Ok(device),
+    match std::panic::catch_unwind(|| candle_core::Device::new_cuda(ordinal)) {
+        Ok(Ok(products)) => Ok(Device { products, ..Device::CPU }),
         Ok(Err(error)) => {
             // With RUST_BACKTRACE set, candle appends one to its message.
             let message = error.to_string();
@@ -93,18 +148,22 @@ pub fn card_memory() -> Option<(usize, usize)> {
 /// digits of results depend.
 pub fn device_name(device: &Device) -> String {
     #[cfg(feature = "cuda")]
-    if let Ok(cuda) = device.as_cuda_device() {
+    if let Ok(cuda) = device.products.as_cuda_device() {
         let name = cuda.cuda_stream().context().name();
         return name.unwrap_or_else(|_| "cuda".into());
     }
-    if device.is_cpu() { format!("cpu ({})", vector::instruction_set()) } else { "cuda".into() }
+    match (device.products.is_cpu(), &device.attention) {
+        (true, None) => format!("cpu ({})", vector::instruction_set()),
+        (true, Some(_)) => "emulated".into(),
+        _ => "cuda".into(),
+    }
 }
 
 /// The same with the processor and the number of threads, for results that are timings: attention always runs on
 /// the processor.
 pub fn machine_name(device: &Device, threads: usize) -> String {
     let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
-    let card = if device.is_cpu() { String::new() } else { format!("{} beside ", device_name(device)) };
+    let card = if device.products.is_cpu() { String::new() } else { format!("{} beside ", device_name(device)) };
     format!("{card}{processor} ({}), {}", vector::instruction_set(), counted(threads, "thread"))
 }
 
@@ -123,6 +182,7 @@ pub fn resident_bytes(device: &Device) -> Option<u64> {
         libc::malloc_trim(0);
     }
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
-    let card = if device.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };
+    let card =
+        if device.products.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };
     Some(kibibytes(&rollup, "Rss:")? + card)
 }

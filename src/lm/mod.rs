@@ -35,12 +35,14 @@ mod tokenizer;
 mod transformer;
 mod weights;
 
-pub use candle_core::{Device, DeviceLocation, Tensor};
+pub use candle_core::Tensor;
 pub use chat::{ChatFormat, ChatTemplate};
 pub use config::{Activation, AttentionTemperature, HeadNorms, LayerAttention, LayerNorms, ModelShape};
 pub use cpu_peak::{Peak, Processor, peak};
-pub use device::{DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
+pub use device::{Device, DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
 pub use generate::{Decode, Generated, GenerationSettings, PrefilledPrompt, Sampling};
+#[cfg(feature = "emulate")]
+pub use gpu::Emulation;
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
 pub use memory::{BLOCK, Memory, MemoryPlan, ReadStats};
 pub use open::ModelFiles;

@@ -1,12 +1,12 @@
 //! Opens the model that a user names: finds its files, then loads tokenizer, chat template and weights.
 
 use anyhow::{Context, Result, ensure};
-use candle_core::{DType, Device};
+use candle_core::DType;
 use serde_json::Value;
 
 use super::chat::ChatTemplate;
 use super::config::{self, ModelShape};
-use super::device::available_memory;
+use super::device::{Device, available_memory};
 use super::file_stamps::StampedFiles;
 use super::gguf::Gguf;
 use super::pocket;
@@ -229,7 +229,7 @@ impl ModelFiles {
         let stored = self.stored();
         let dtype = dtype.dtype().or_else(|| stored_type(&stored));
         match (stored, dtype) {
-            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, device),
+            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, device.products()),
             (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
             (_, None) => self.weight_bytes(),
         }

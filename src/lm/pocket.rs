@@ -27,8 +27,7 @@ pub(super) fn revision() -> Result<String> {
 mod tests {
     use std::path::Path;
 
-    use candle_core::Device;
-
+    use super::super::device::Device;
     use super::super::memory::MemoryPlan;
     use super::super::open::ModelFiles;
     use super::super::source::HubSettings;
@@ -42,7 +41,7 @@ mod tests {
             let files = ModelFiles::find(&name.parse().unwrap(), None, &hub, &()).unwrap();
             let tokens = files.tokenizer().unwrap().encode("Mara lives in Tarn. It rained; she stayed.").unwrap();
             let tokens = [vec![files.tokenizer().unwrap().bos().unwrap()], tokens.ids].concat();
-            let model = files.load(WeightType::Auto, &Device::Cpu).unwrap();
+            let model = files.load(WeightType::Auto, &Device::CPU).unwrap();
             let states = model.read(&tokens, &mut model.new_memory(&MemoryPlan::unbounded())).unwrap();
             let nll = model.nll(&states.narrow(0, 0, tokens.len() - 1).unwrap(), &tokens[1..]).unwrap();
             let nll: Vec<u32> = nll.into_iter().map(f32::to_bits).collect();

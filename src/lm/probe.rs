@@ -10,10 +10,10 @@ use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use candle_core::Device;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::config::{LayerAttention, ModelShape};
+use super::device::Device;
 use super::generate::{GenerationSettings, PrefilledPrompt};
 use super::memory::{Memory, MemoryPlan};
 use super::transformer::{LanguageModel, WeightType};

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use super::config::{ModelShape, Sizes};
+use super::device::Device;
 use super::rope_shape::{RopeScaling, RopeShape};
 use super::tokenizer::Tokenizer;
 use super::transformer::{LanguageModel, WeightType};
@@ -57,7 +58,7 @@ impl Weights {
         let mut matrix = |name: String, out: usize, input: usize, gain: f32| {
             let width = gain * (3.0 / input as f32).sqrt();
             let values: Vec<f32> = (0..out * input).map(|_| (2.0 * rng.f32() - 1.0) * width).collect();
-            tensors.insert(name, Tensor::from_vec(values, (out, input), &Device::Cpu)?);
+            tensors.insert(name, Tensor::from_vec(values, (out, input), &candle_core::Device::Cpu)?);
             anyhow::Ok(())
         };
         matrix("model.embed_tokens.weight".into(), vocab, hidden, (hidden as f32).sqrt())?;
@@ -75,7 +76,7 @@ impl Weights {
             }
         }
         let neutral = if shape.norm_adds_one { 0f32 } else { 1.0 };
-        let norm = |length: usize| Tensor::full(neutral, length, &Device::Cpu);
+        let norm = |length: usize| Tensor::full(neutral, length, &candle_core::Device::Cpu);
         for layer in 0..shape.layers {
             for (name, length) in shape.layer_norms() {
                 tensors.insert(format!("model.layers.{layer}.{name}.weight"), norm(length)?);

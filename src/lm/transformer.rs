@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::attention::{AttentionShape, LayerTokens, TextTokens};
 use super::config::ModelShape;
 use super::decoder::{Layer, take_norm};
+use super::device::Device;
 use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{Memory, MemoryPlan};
@@ -45,8 +46,6 @@ pub struct LanguageModel {
     norm: Tensor,
     head: Linear,
     device: Device,
-    /// Computes attention, if the host does not.
-    gpu: Option<Arc<GpuAttention>>,
     /// What most weights are stored as.
     stored: String,
     /// What they are rounded to.
@@ -121,6 +120,8 @@ impl LanguageModel {
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
+        let own_device = device.clone();
+        let device = device.products();
         let (stored, own) = weights.dtype()?;
         let dtype = dtype.dtype().unwrap_or(own);
         let ModelShape { hidden, vocab, .. } = shape;
@@ -151,8 +152,7 @@ impl LanguageModel {
             layers,
             norm,
             head: Linear::new(head, None),
-            device: device.clone(),
-            gpu: None,
+            device: own_device,
             stored,
             dtype,
             stop: Arc::default(),
@@ -165,19 +165,9 @@ impl LanguageModel {
         self.stop = stop;
     }
 
-    /// Computes attention on a device that emulates a GPU, see `lm/gpu`. With `descending`, the threads of its blocks run in the
-    /// opposite order.
-    ///
-    /// # Errors
-    /// Structs that the kernels know otherwise.
-    #[cfg(feature = "emulate")]
-    pub fn emulate(&mut self, descending: bool) -> Result<()> {
-        self.gpu = Some(Arc::new(super::gpu::emulated(descending)?));
-        Ok(())
-    }
-
+    /// Computes attention, if the host does not.
     pub(super) fn gpu(&self) -> Option<&GpuAttention> {
-        self.gpu.as_deref()
+        self.device.attention()
     }
 
     pub fn shape(&self) -> &ModelShape {
@@ -210,7 +200,7 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        Memory::new(&self.shape, plan, self.gpu.is_some())
+        Memory::new(&self.shape, plan, self.gpu().is_some())
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
@@ -270,12 +260,12 @@ impl LanguageModel {
 
     /// Threads that compute: on a GPU one thread asks for everything.
     pub(super) fn threads(&self) -> usize {
-        if self.device.is_cpu() { rayon::current_num_threads() } else { 1 }
+        if self.device.products().is_cpu() { rayon::current_num_threads() } else { 1 }
     }
 
     /// The type of products with weights.
     pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
-        compute_type(&self.device, self.dtype, compute_f64)
+        compute_type(self.device.products(), self.dtype, compute_f64)
     }
 
     /// The tokens' embeddings: (rows, hidden)
@@ -330,7 +320,7 @@ impl LanguageModel {
     /// Errors of the device.
     pub fn logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
         let logits = self.capped(self.head.forward(states, Products::Few)?)?; // (rows, vocab)
-        Ok(logits.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.to_vec2()?)
+        Ok(logits.to_dtype(DType::F32)?.to_device(&candle_core::Device::Cpu)?.to_vec2()?)
     }
 
     /// Logits over the vocabulary, limited as the model does.
@@ -372,7 +362,7 @@ impl LanguageModel {
             let mixed =
                 attention(index, LayerTokens { shape: &shape, queries, keys, values, norms, angles, first })?;
             let clock = Instant::now();
-            let mixed = mixed.to_device(&self.device)?.to_dtype(x.dtype())?;
+            let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
             x = layer.finish(&x, &mixed, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
         }
@@ -393,7 +383,7 @@ impl LanguageModel {
     ) -> Result<Vec<K>> {
         let (rows, _) = states[0].dims2()?;
         let vocab = self.shape.vocab;
-        let (most, columns) = if self.device.is_cpu() {
+        let (most, columns) = if self.device.products().is_cpu() {
             (rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS), LOGIT_COLUMNS)
         } else {
             ((LOGITS_ON_GPU / vocab).clamp(1, LOGIT_ROWS), vocab)
@@ -414,7 +404,7 @@ impl LanguageModel {
             }
             Ok(known)
         };
-        if self.device.is_cpu() {
+        if self.device.products().is_cpu() {
             starts.into_par_iter().map(block).collect()
         } else {
             starts.into_iter().map(block).collect()
@@ -474,6 +464,6 @@ pub(super) struct Rows<'a> {
 
 /// L2 norms of keys (rows, kv_heads * head_dim), row after row.
 fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
-    let keys = keys.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<f64>()?;
+    let keys = keys.to_dtype(DType::F64)?.to_device(&candle_core::Device::Cpu)?.flatten_all()?.to_vec1::<f64>()?;
     Ok(keys.chunks_exact(head_dim).map(|key| key.iter().map(|x| x * x).sum::<f64>().sqrt()).collect())
 }

@@ -62,7 +62,7 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
             continue;
         }
         let (workers, each) = workers(model_task, threads, 1);
-        let device = if model_task.task.is_timed() { device } else { &Device::Cpu };
+        let device = if model_task.task.is_timed() { device } else { &Device::CPU };
         let is_known = found.as_ref().is_some_and(|(other, split, _)| {
             other.model == model_task.model
                 && other.task.is_timed() == model_task.task.is_timed()
@@ -103,13 +103,13 @@ fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
     let samples = &model_task.samples;
     let batches = samples.batches();
     let config = CacheConfig { rule: CacheRule::Unbounded, ..cell.cache_config() };
-    let Cost { own, shared } = whole(model_task, cell, &Device::Cpu, rates);
+    let Cost { own, shared } = whole(model_task, cell, &Device::CPU, rates);
     let each = own / samples.len() as f64 + shared / batches.len() as f64;
     if loading(model_task) + each > 2.0 * WRITING {
         return 1.0;
     }
     // If this model cannot be loaded, the run says so.
-    let Ok(model) = model_task.files.load(model_task.model.dtype, &Device::Cpu) else { return 1.0 };
+    let Ok(model) = model_task.files.load(model_task.model.dtype, &Device::CPU) else { return 1.0 };
     let started = Instant::now();
     let (mut written, mut most) = (0, 0);
     for all in batches.into_iter().take_while(|_| started.elapsed().as_secs_f64() < WRITING) {
@@ -252,7 +252,7 @@ mod tests {
         let hub = HubSettings::with_cache_dir("nowhere");
         let prepared = prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
         let model_task = &prepared.model_tasks[0];
-        let cost = |cell| whole(model_task, cell, &Device::Cpu, rates);
+        let cost = |cell| whole(model_task, cell, &Device::CPU, rates);
         model_task.cells.iter().map(cost).map(|cost| Cost { own: cost.own - FILE, ..cost }).collect()
     }
 
@@ -311,7 +311,7 @@ mod tests {
         let hub = HubSettings::with_cache_dir("nowhere");
         let prepared = prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
         assert!(prepared.unavailable.is_empty());
-        let costs = estimate(&prepared, &Device::Cpu, 2).unwrap();
+        let costs = estimate(&prepared, &Device::CPU, 2).unwrap();
         assert_eq!(costs.len(), prepared.model_tasks.len());
         for (model_task, costs) in prepared.model_tasks.iter().zip(&costs) {
             assert_eq!(costs.len(), model_task.cells.len());

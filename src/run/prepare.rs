@@ -239,7 +239,7 @@ impl Prepared {
     /// an array job need no communication.
     fn keep_shard(&mut self, shard: Shard) {
         let cost = |model_task: &ModelTask, cell: &NamedCell| {
-            cost::whole(model_task, cell, &Device::Cpu, &Rates::nominal(model_task))
+            cost::whole(model_task, cell, &Device::CPU, &Rates::nominal(model_task))
         };
         let shards = self.shards(shard.count, cost);
         for model_task in &mut self.model_tasks {

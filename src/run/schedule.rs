@@ -186,7 +186,7 @@ mod tests {
         let hub = HubSettings::with_cache_dir("nowhere");
         let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
         let model_task = &prepared.model_tasks[0];
-        let model = model_task.files.load(WeightType::Auto, &Device::Cpu).unwrap();
+        let model = model_task.files.load(WeightType::Auto, &Device::CPU).unwrap();
         let jobs = || {
             let jobs = model_task.samples.batches().into_iter();
             let cells = |sample: usize| vec![(0, vec![sample]), (1, vec![sample])];

@@ -49,7 +49,7 @@ impl Work<'_> {
     pub fn measure<'a>(&self, jobs: impl ExactSizeIterator<Item = Job<'a>>, timed: bool) -> Result<()> {
         let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
             if model_task.task.is_timed() == timed {
-                whole(model_task, cell, &Device::Cpu, &Rates::nominal(model_task)).left(model_task, cell)
+                whole(model_task, cell, &Device::CPU, &Rates::nominal(model_task)).left(model_task, cell)
             } else {
                 Cost::default()
             }
@@ -247,7 +247,7 @@ impl Work<'_> {
         job: &Job<'_>,
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<Arc<LanguageModel>> {
-        let key = format!("{} {} {:?}", model_task.revision, model_task.model.dtype.name(), job.device.location());
+        let key = format!("{} {} {:?}", model_task.revision, model_task.model.dtype.name(), job.device.gpu());
         let model = self.models.take(&key, loaded, || {
             (self.observe)(Event::Loading(&model_task.model.to_string()));
             let mut model = model_task.files.load(model_task.model.dtype, job.device)?;

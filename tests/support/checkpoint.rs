@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use tova_bench::lm::{Device, LanguageModel, ModelShape, WeightType};
+use tova_bench::lm::{Device, DeviceChoice, LanguageModel, ModelShape, WeightType};
 
 /// A golden checkpoint, as committed. It has no tokenizer.
 pub fn golden(name: &str) -> PathBuf {
@@ -22,22 +22,13 @@ pub fn load_as(folder: &Path, config: &str) -> LanguageModel {
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).collect();
     files.sort();
     let shape = ModelShape::read(&folder.join(config)).unwrap();
-    on_device(LanguageModel::load(shape, &files, WeightType::Auto, &Device::Cpu).unwrap())
+    LanguageModel::load(shape, &files, WeightType::Auto, &device()).unwrap()
 }
 
-/// The model, whose attention is computed where `TOVA_BENCH_TEST_DEVICE` says: with the feature `emulate` by `emulated`, or by
-/// `emulated-backwards`, whose threads run in the opposite order.
-#[cfg_attr(not(feature = "emulate"), expect(unused_mut))]
-pub fn on_device(mut model: LanguageModel) -> LanguageModel {
-    match std::env::var("TOVA_BENCH_TEST_DEVICE").as_deref() {
-        #[cfg(feature = "emulate")]
-        Ok("emulated") => model.emulate(false).unwrap(),
-        #[cfg(feature = "emulate")]
-        Ok("emulated-backwards") => model.emulate(true).unwrap(),
-        Ok(device) => panic!("this build has no device {device}"),
-        Err(_) => {}
-    }
-    model
+/// The device that `TOVA_BENCH_TEST_DEVICE` says, or the processor.
+pub fn device() -> Device {
+    let choice = std::env::var("TOVA_BENCH_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    choice.parse::<DeviceChoice>().unwrap().open().unwrap()
 }
 
 /// The vocabulary of `yi-gqa`.

@@ -56,6 +56,7 @@ fn named_scores_are_formulas() {
     // The named score evicts the largest norm.
     assert_eq!(Score::new("(key_norm)", Pool::Mean).unwrap().name(), "(key_norm)");
     assert_eq!(Score::new("last_attention", Pool::Max).unwrap().name(), "pooled_max(attention)");
+    assert_eq!(Score::new("random", Pool::Max), Score::new("random", Pool::Mean));
 }
 
 /// What is refused names the characters in which it is wrong.

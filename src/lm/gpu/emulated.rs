@@ -1,51 +1,133 @@
 //! A device that is none: the kernels' own source, compiled for the host. See `kernels/emulation.h`.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, CString, OsString, c_char, c_int, c_uint, c_void};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::ptr;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::{Storage, Tensor};
+use sha2::{Digest, Sha256};
 
 use super::device::{Buffer, Factor, Gpu, Launch, Product, Rows};
 use super::params::{Address, Layer, Text};
 use crate::eviction::formula::LoweredInstruction;
 use crate::lm::product::{Right, product};
 
-#[expect(unsafe_code)]
-unsafe extern "C" {
-    fn emulate(
-        kernel: c_int,
-        grid_x: c_uint,
-        grid_y: c_uint,
-        threads: c_uint,
-        shared_bytes: usize,
-        layer: *const Layer,
-        texts: *const Text,
-        descending: c_int,
-    ) -> *const c_char;
-    fn emulated_sizes(layer: *mut usize, text: *mut usize, instruction: *mut usize);
+/// How the kernels are compiled and run.
+#[derive(Clone, Debug)]
+pub struct Emulation {
+    /// Folder of their sources.
+    pub kernels: PathBuf,
+    /// More flags for the compiler, such as `-fsanitize=address`.
+    pub flags: Vec<String>,
+    /// Runs the threads of a block from the last to the first: a missing barrier then gives other results.
+    pub descending: bool,
 }
+
+impl Default for Emulation {
+    fn default() -> Emulation {
+        let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lm/gpu/kernels");
+        Emulation { kernels: kernels.into(), flags: Vec::new(), descending: false }
+    }
+}
+
+type Emulate =
+    unsafe extern "C" fn(c_int, c_uint, c_uint, c_uint, usize, *const Layer, *const Text, c_int) -> *const c_char;
+type EmulatedSizes = unsafe extern "C" fn(*mut usize, *mut usize, *mut usize);
 
 /// Addresses are those of the host.
 #[derive(Debug)]
 pub(super) struct EmulatedGpu {
-    /// Runs the threads of a block from the last to the first: a missing barrier then gives other results.
+    emulate: Emulate,
     descending: bool,
 }
 
 impl EmulatedGpu {
-    pub fn new(descending: bool) -> Result<EmulatedGpu> {
-        let mut sizes = [0; 3];
-        let [layer, text, instruction] = &mut sizes;
+    /// Compiles and loads the kernels.
+    pub fn new(emulation: &Emulation) -> Result<EmulatedGpu> {
+        let library = compiled(emulation)?;
+        let path = CString::new(library.into_os_string().into_encoded_bytes())?;
+        // SAFETY: the library has no code that runs when it is loaded; it stays loaded.
+        #[expect(unsafe_code)]
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        ensure!(!handle.is_null(), "the emulated kernels {path:?} cannot be loaded: {}", loader_error());
+        let (emulate, sizes) = (symbol(handle, c"emulate")?, symbol(handle, c"emulated_sizes")?);
+        // SAFETY: emulation.cpp defines them with these types.
+        #[expect(unsafe_code)]
+        let (emulate, sizes) = unsafe {
+            (
+                std::mem::transmute::<*mut c_void, Emulate>(emulate),
+                std::mem::transmute::<*mut c_void, EmulatedSizes>(sizes),
+            )
+        };
+        let mut theirs = [0; 3];
+        let [layer, text, instruction] = &mut theirs;
         // SAFETY: writes three numbers.
         #[expect(unsafe_code)]
         unsafe {
-            emulated_sizes(layer, text, instruction);
+            sizes(layer, text, instruction);
         }
         let own = [size_of::<Layer>(), size_of::<Text>(), size_of::<LoweredInstruction>()];
-        ensure!(sizes == own, "the kernels' structs have {sizes:?} bytes, and the program's have {own:?}");
-        Ok(EmulatedGpu { descending })
+        ensure!(theirs == own, "the kernels' structs have {theirs:?} bytes, and the program's {own:?}");
+        Ok(EmulatedGpu { emulate, descending: emulation.descending })
     }
+}
+
+/// The library of the kernels, compiled if it is not there yet.
+fn compiled(emulation: &Emulation) -> Result<PathBuf> {
+    let Emulation { kernels, flags, .. } = emulation;
+    let folder = |path: &Path| format!("the kernels' folder {}", path.display());
+    let mut files: Vec<PathBuf> = fs::read_dir(kernels)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .with_context(|| folder(kernels))?;
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in &files {
+        digest.update(fs::read(file).with_context(|| folder(kernels))?);
+    }
+    flags.iter().for_each(|flag| digest.update(flag));
+    let name = format!("kernels-{:x}", digest.finalize());
+    let library = Path::new(env!("OUT_DIR")).join(&name[..24]).with_extension("so");
+    if !library.exists() {
+        let compiler = std::env::var_os("CXX").unwrap_or_else(|| OsString::from("c++"));
+        let own = library.with_extension(format!("{}.so", std::process::id()));
+        let output = Command::new(&compiler)
+            // Every operation rounds by itself, as on the host.
+            .args(["-std=c++17", "-O2", "-g", "-ffp-contract=off", "-fPIC", "-shared"])
+            .args(flags)
+            .arg(kernels.join("emulation.cpp"))
+            .arg("-o")
+            .arg(&own)
+            .output()
+            .with_context(|| format!("the C++ compiler {} cannot be run; set CXX", compiler.display()))?;
+        ensure!(
+            output.status.success(),
+            "the kernels do not compile:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        fs::rename(&own, &library).with_context(|| format!("cannot write {}", library.display()))?;
+    }
+    Ok(library)
+}
+
+fn symbol(handle: *mut c_void, name: &CStr) -> Result<*mut c_void> {
+    // SAFETY: the handle is of an open library.
+    #[expect(unsafe_code)]
+    let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    ensure!(!symbol.is_null(), "the emulated kernels have no {name:?}");
+    Ok(symbol)
+}
+
+fn loader_error() -> String {
+    // SAFETY: the text stays until the loader's next error on this thread.
+    #[expect(unsafe_code)]
+    let error = unsafe {
+        let error = libc::dlerror();
+        (!error.is_null()).then(|| CStr::from_ptr(error).to_string_lossy().into_owned())
+    };
+    error.unwrap_or_default()
 }
 
 /// Numbers at an address.
@@ -130,7 +212,16 @@ impl Gpu for EmulatedGpu {
         let error = unsafe {
             let [x, y] = grid.map(|blocks| blocks as c_uint);
             let order = c_int::from(self.descending);
-            emulate(kernel as c_int, x, y, threads as c_uint, shared_bytes, &layer, texts as *const Text, order)
+            (self.emulate)(
+                kernel as c_int,
+                x,
+                y,
+                threads as c_uint,
+                shared_bytes,
+                &layer,
+                texts as *const Text,
+                order,
+            )
         };
         if !error.is_null() {
             // SAFETY: the text ends with 0 and stays until this thread's next launch.

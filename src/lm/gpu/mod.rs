@@ -14,10 +14,11 @@ mod params;
 pub(super) use attend::{GpuAttention, GpuText};
 pub(super) use cache::GpuCache;
 
-use anyhow::Result;
-
-/// The device that emulates a GPU; `descending` runs the threads of a block in the opposite order.
 #[cfg(feature = "emulate")]
-pub(super) fn emulated(descending: bool) -> Result<GpuAttention> {
-    Ok(GpuAttention::new(Box::new(emulated::EmulatedGpu::new(descending)?)))
+pub use emulated::Emulation;
+
+/// Attention by an emulated GPU.
+#[cfg(feature = "emulate")]
+pub(super) fn emulated(emulation: &Emulation) -> anyhow::Result<GpuAttention> {
+    Ok(GpuAttention::new(Box::new(emulated::EmulatedGpu::new(emulation)?)))
 }
