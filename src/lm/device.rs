@@ -68,8 +68,10 @@ fn cuda(_ordinal: usize) -> Result<Device> {
 
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
+    // With one stream for all threads, as attention needs; `new_cuda` has one for each thread that asks for something, whose
+    // work has no order.
     // Depending on how the driver is linked, loading it panics if there is none.
-    match std::panic::catch_unwind(|| Device::new_cuda(ordinal)) {
+    match std::panic::catch_unwind(|| Device::new_cuda_with_stream(ordinal)) {
         Ok(Ok(device)) => Ok(device),
         Ok(Err(error)) => {
             // With RUST_BACKTRACE set, candle appends one to its message.

@@ -145,6 +145,13 @@ impl LanguageModel {
             .collect::<Result<Vec<_>>>()?;
         let norm = take_norm(&mut weights, "model.norm.weight", hidden, &shape, dtype, device)?;
         weights.finish()?;
+        #[cfg(feature = "cuda")]
+        let gpu = match device {
+            Device::Cuda(device) => Some(Arc::new(super::gpu::on_cuda(device)?)),
+            _ => None,
+        };
+        #[cfg(not(feature = "cuda"))]
+        let gpu = None;
         Ok(LanguageModel {
             ropes: shape.ropes.iter().map(Rope::new).collect(),
             embedding,
@@ -152,7 +159,7 @@ impl LanguageModel {
             norm,
             head: Linear::new(head, None),
             device: device.clone(),
-            gpu: None,
+            gpu,
             stored,
             dtype,
             stop: Arc::default(),

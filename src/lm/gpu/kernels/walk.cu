@@ -4,7 +4,7 @@
 // Grid: groups, texts. Shared memory: Scratch, and one byte for each column where `alive_is_shared`.
 #include "decide.h"
 
-extern "C" __global__ void walk(Layer layer, const Text *texts) {
+extern "C" __global__ void __launch_bounds__(1024) walk(Layer layer, const Text *texts) {
     extern __shared__ double shared[];
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;

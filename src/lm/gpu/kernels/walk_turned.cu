@@ -145,7 +145,7 @@ __device__ inline void close_gap(const Walk &walk, int row, float *cosines, floa
     __syncthreads();
 }
 
-extern "C" __global__ void walk_turned(Layer layer, const Text *texts) {
+extern "C" __global__ void __launch_bounds__(1024) walk_turned(Layer layer, const Text *texts) {
     extern __shared__ double shared[];
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;
