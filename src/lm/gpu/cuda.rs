@@ -39,7 +39,8 @@ const USUAL_SHARED: usize = 48 * 1024;
 pub(super) struct CudaGpu {
     stream: Arc<CudaStream>,
     blas: Arc<CudaBlas>,
-    kernels: [CudaFunction; 8],
+    /// With the most threads that a block of each may have.
+    kernels: [(CudaFunction, usize); 8],
     /// The most shared memory that a block may have, in bytes.
     most_shared: usize,
 }
@@ -84,7 +85,10 @@ impl CudaGpu {
         let module = context.load_module(PTX.into()).asked(|| "load the kernels of attention".into())?;
         let mut kernels = Vec::with_capacity(KERNELS.len());
         for (_, name) in KERNELS {
-            kernels.push(module.load_function(name).asked(|| format!("find the kernel {name}"))?);
+            let what = || format!("load the kernel {name}");
+            let function = module.load_function(name).asked(what)?;
+            let threads = function.max_threads_per_block().asked(what)?;
+            kernels.push((function, threads as usize));
         }
         // SAFETY: candle and attention use this context with this stream only, in whose order memory is used and freed.
         // Without this, two events would be made for each tensor, and recorded at each use.
@@ -241,7 +245,12 @@ impl Gpu for CudaGpu {
     fn launch(&self, launch: Launch) -> Result<()> {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
         let (_, name) = KERNELS[kernel as usize];
-        let function = &self.kernels[kernel as usize];
+        let (function, most_threads) = &self.kernels[kernel as usize];
+        let threads = match kernel {
+            // They do the same work with any number of threads.
+            Kernel::Walk | Kernel::WalkTurned => threads.min(most_threads / 32 * 32),
+            _ => threads,
+        };
         let [x, y] = grid;
         let what = || format!("run the kernel {name} with {x} * {y} blocks of {threads} threads");
         let int = |number: usize| c_uint::try_from(number).with_context(what);
