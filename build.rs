@@ -61,7 +61,7 @@ fn emulated_kernels() {
 fn cuda_kernels() {
     const KERNELS: &str = "src/lm/gpu/kernels";
     println!("cargo:rerun-if-changed={KERNELS}");
-    for variable in ["CUDA_HOME", "CUDA_COMPUTE_CAP", "PATH"] {
+    for variable in ["CUDA_HOME", "CUDA_COMPUTE_CAP"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
