@@ -9,6 +9,8 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    #[cfg(feature = "cuda")]
+    cuda_kernels();
     println!("cargo:rerun-if-env-changed=TOVA_BENCH_COMMIT");
     // In a worktree `.git` is a file, and git knows where they are; the log grows with every commit. A path that is not
     // there would make cargo build anew every time.
@@ -30,6 +32,42 @@ fn main() {
     ] {
         if let Some(value) = value {
             println!("cargo:rustc-env={name}={}", value.trim());
+        }
+    }
+}
+
+/// The kernels for an NVIDIA GPU, as PTX, which the driver compiles for its own GPU.
+#[cfg(feature = "cuda")]
+fn cuda_kernels() {
+    const KERNELS: &str = "src/lm/gpu/kernels";
+    println!("cargo:rerun-if-changed={KERNELS}");
+    for variable in ["CUDA_HOME", "CUDA_COMPUTE_CAP"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let nvcc = variable("CUDA_HOME").map(|home| Path::new(&home).join("bin/nvcc")).filter(|nvcc| nvcc.exists());
+    let nvcc = nvcc.unwrap_or_else(|| "nvcc".into());
+    // As candle reads it: 80, 8.0, sm_80 or 90a. Letters would bind the kernels to one generation of GPUs.
+    let asked = variable("CUDA_COMPUTE_CAP").unwrap_or_else(|| "80".into());
+    let capability: String = asked.chars().filter(char::is_ascii_digit).collect();
+    assert!(!capability.is_empty(), "CUDA_COMPUTE_CAP is {asked:?}, which is no compute capability; 80 is one");
+    let ptx = Path::new(&variable("OUT_DIR").unwrap_or_default()).join("kernels.ptx");
+    let output = Command::new(&nvcc)
+        // Without --fmad=false it would join products and sums, which are then rounded once; the host rounds each.
+        .args(["--ptx", "-O3", "-std=c++17", "--fmad=false", &format!("-arch=compute_{capability}")])
+        .arg(format!("{KERNELS}/kernels.cu"))
+        .arg("-o")
+        .arg(&ptx)
+        .output();
+    let hint = "scripts/cuda-toolkit.sh installs nvcc without root, and its header says how to build with it";
+    match output {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => {
+            let said = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+            panic!("{} does not compile {KERNELS}/kernels.cu:\n{}{}\n{hint}", nvcc.display(), said[0], said[1])
+        }
+        Err(error) => {
+            panic!("the feature `cuda` needs nvcc, and {} cannot be run: {error}\n{hint}", nvcc.display())
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 
+use anyhow::Result;
 use clap::Args;
 
-use crate::lm::DeviceChoice;
+use crate::lm::{Device, DeviceChoice};
 
 #[derive(Debug, Args)]
 pub(super) struct MachineArguments {
@@ -17,6 +18,10 @@ pub(super) struct MachineArguments {
 }
 
 impl MachineArguments {
+    pub(super) fn open(&self) -> Result<Device> {
+        open(self.device)
+    }
+
     pub(super) fn threads(&self) -> usize {
         self.threads.map_or_else(cores, usize::from)
     }
@@ -27,4 +32,13 @@ pub(super) fn cores() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let granted = std::env::var("SLURM_CPUS_PER_TASK").ok().and_then(|text| text.trim().parse::<usize>().ok());
     granted.filter(|granted| *granted > 0).map_or(cores, |granted| granted.min(cores))
+}
+
+/// Opens a device, and says aloud if it is a GPU whose attention runs on the host.
+pub(super) fn open(choice: DeviceChoice) -> Result<Device> {
+    let device = choice.open()?;
+    if let Some(why) = device.refused() {
+        eprintln!("warning: attention runs on the host, because the GPU's failed its check: {why}");
+    }
+    Ok(device)
 }

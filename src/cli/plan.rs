@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let selection = arguments.sweep.selection(&sweep)?;
     // Only timed cells depend on the machine; other plans do not need the GPU to be there.
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
-    let device = if timed { arguments.sweep.machine.device.open()? } else { Device::CPU };
+    let device = if timed { arguments.sweep.machine.open()? } else { Device::CPU };
     let name = machine_name(&device, threads);
     let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(), &name)?;
     if let Some(ledger) = &ledger {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::machine_args::open;
 use super::output::print;
 use super::progress::{Downloads, Progress};
 use super::report::say_where;
@@ -77,11 +78,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// A device for each job: GPUs counting up from the chosen one, or the CPU for all.
 fn devices(choice: DeviceChoice, jobs: usize) -> Result<Vec<Device>> {
-    let first = choice.open()?;
+    let first = open(choice)?;
     let Some(gpu) = first.gpu() else { return Ok(vec![first; jobs]) };
     let others = (gpu + 1..gpu + jobs).map(|ordinal| {
-        DeviceChoice::Cuda(ordinal)
-            .open()
+        open(DeviceChoice::Cuda(ordinal))
             .with_context(|| format!("--jobs {jobs} needs a GPU for each job\nhint: use no more jobs than GPUs"))
     });
     std::iter::once(Ok(first)).chain(others).collect()

@@ -67,7 +67,7 @@ impl TextArguments {
     }
 
     pub(super) fn load(&self, files: &ModelFiles) -> Result<LanguageModel> {
-        files.load(self.dtype, &self.machine.device.open()?)
+        files.load(self.dtype, &self.machine.open()?)
     }
 
     pub(super) fn thread_pool(&self) -> Result<ThreadPool> {

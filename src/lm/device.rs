@@ -23,10 +23,12 @@ pub struct Device {
     products: candle_core::Device,
     /// Attention, if not on the host.
     attention: Option<Arc<GpuAttention>>,
+    /// Why a GPU does not compute attention.
+    refused: Option<Arc<str>>,
 }
 
 impl Device {
-    pub const CPU: Device = Device { products: candle_core::Device::Cpu, attention: None };
+    pub const CPU: Device = Device { products: candle_core::Device::Cpu, attention: None, refused: None };
 
     /// The device of products with weights.
     pub(super) fn products(&self) -> &candle_core::Device {
@@ -36,6 +38,20 @@ impl Device {
     /// Computes attention, if the host does not.
     pub(super) fn attention(&self) -> Option<&GpuAttention> {
         self.attention.as_deref()
+    }
+
+    /// Why the GPU does not compute attention, which then runs on the host; `None` if it does, and without a GPU.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Compares attention on this device with the host's. Returns the number of cases; `None` where it is the host's.
+    ///
+    /// # Errors
+    /// The first case that differs.
+    pub fn check(&self) -> Result<Option<usize>> {
+        let on_host = Device { attention: None, ..self.clone() };
+        self.attention.as_ref().map(|_| super::gpu::check(self, &on_host)).transpose()
     }
 
     /// The number of the GPU.
@@ -123,9 +139,11 @@ fn cuda(_ordinal: usize) -> Result<Device> {
 
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
+    // With one stream for all threads, as attention needs; `new_cuda` has one for each thread that asks for something, whose
+    // work has no order.
     // Depending on how the driver is linked, loading it panics if there is none.
-    match std::panic::catch_unwind(|| candle_core::Device::new_cuda(ordinal)) {
-        Ok(Ok(products)) => Ok(Device { products, ..Device::CPU }),
+    match std::panic::catch_unwind(|| candle_core::Device::new_cuda_with_stream(ordinal)) {
+        Ok(Ok(products)) => checked(products),
         Ok(Err(error)) => {
             // With RUST_BACKTRACE set, candle appends one to its message.
             let message = error.to_string();
@@ -134,6 +152,19 @@ fn cuda(ordinal: usize) -> Result<Device> {
         }
         Err(_) => bail!("the CUDA driver cannot be loaded; install it, or use --device cpu"),
     }
+}
+
+/// A GPU that computes attention, if it decides as the host does.
+#[cfg(feature = "cuda")]
+fn checked(products: candle_core::Device) -> Result<Device> {
+    let attention = super::gpu::on_cuda(products.as_cuda_device()?);
+    let host = Device { products: products.clone(), ..Device::CPU };
+    let device = attention.and_then(|attention| {
+        let device = Device { attention: Some(Arc::new(attention)), ..host.clone() };
+        device.check()?;
+        Ok(device)
+    });
+    Ok(device.unwrap_or_else(|error| Device { refused: Some(format!("{error:#}").into()), ..host }))
 }
 
 /// Free and total bytes of the GPU that was opened last on this thread; `None` without one.

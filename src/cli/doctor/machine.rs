@@ -58,6 +58,22 @@ pub(super) fn device(choice: DeviceChoice) -> Finding {
     Finding::ok("device", value).problem_if(opened.is_err(), "choose another with --device")
 }
 
+/// Whether attention on the device decides as on the host; `None` where it is the host's.
+pub(super) fn attention(choice: DeviceChoice) -> Option<Finding> {
+    let device = choice.open().ok()?;
+    let refused = "attention runs on the host; please report this with the line above";
+    if let Some(why) = device.refused() {
+        return Some(Finding::ok("attention", why).problem(refused));
+    }
+    Some(match device.check() {
+        Ok(None) => return None,
+        Ok(Some(cases)) => {
+            Finding::ok("attention", format!("on the device; {} as on the host", counted(cases, "case")))
+        }
+        Err(error) => Finding::ok("attention", one_line(&error)).problem(refused),
+    })
+}
+
 /// `None` without a GPU.
 pub(super) fn card_memory() -> Option<Finding> {
     let (free, total) = lm::card_memory()?;

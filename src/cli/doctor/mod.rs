@@ -44,6 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let threads = arguments.machine.threads();
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let mut findings = vec![machine::version(), machine::build(), machine::device(arguments.machine.device)];
+    findings.extend(machine::attention(arguments.machine.device));
     findings.extend(machine::card_memory());
     findings.extend(machine::processor(threads)?);
     findings.push(machine::memory());

@@ -3,9 +3,17 @@
 //! The kernels are plain CUDA C++ (`kernels/`). Two devices run them: an NVIDIA GPU (feature `cuda`), and this machine, where a C++
 //! compiler takes the same files (feature `emulate`), so that all but the launch itself is tested without a GPU.
 
+#![cfg_attr(
+    not(any(feature = "cuda", feature = "emulate")),
+    expect(dead_code, reason = "without a device nothing is made for one")
+)]
+
 mod arena;
 mod attend;
 mod cache;
+mod check;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod device;
 #[cfg(feature = "emulate")]
 mod emulated;
@@ -13,6 +21,7 @@ mod params;
 
 pub(super) use attend::{GpuAttention, GpuText};
 pub(super) use cache::GpuCache;
+pub(super) use check::check;
 
 #[cfg(feature = "emulate")]
 pub use emulated::Emulation;
@@ -21,4 +30,13 @@ pub use emulated::Emulation;
 #[cfg(feature = "emulate")]
 pub(super) fn emulated(emulation: &Emulation) -> anyhow::Result<GpuAttention> {
     Ok(GpuAttention::new(Box::new(emulated::EmulatedGpu::new(emulation)?)))
+}
+
+/// Attention by an NVIDIA GPU.
+///
+/// # Errors
+/// Kernels that the GPU's driver cannot load, and a device that has a stream for each thread.
+#[cfg(feature = "cuda")]
+pub(super) fn on_cuda(device: &candle_core::CudaDevice) -> anyhow::Result<GpuAttention> {
+    Ok(GpuAttention::new(Box::new(cuda::CudaGpu::new(device)?)))
 }

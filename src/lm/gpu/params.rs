@@ -83,6 +83,13 @@ pub struct Text {
     pub pad: i32,
 }
 
+/// `params.h` checks the same numbers.
+const _: () = assert!(
+    size_of::<Layer>() == 24
+        && size_of::<Text>() == 376
+        && size_of::<crate::eviction::formula::LoweredInstruction>() == 80
+);
+
 /// Values of a slice as bytes.
 pub fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
     // SAFETY: `Plain` types have no padding, so all their bytes are initialised.

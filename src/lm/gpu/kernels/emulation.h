@@ -14,6 +14,7 @@
 #define __global__
 #define __device__
 #define __shared__ thread_local
+#define __launch_bounds__(threads)
 
 struct Index {
     unsigned x, y, z;

@@ -80,7 +80,7 @@ __device__ inline float gumbel(unsigned long long of_step, unsigned position) {
 
 // What new entries start with: what never changes of them, and nothing remembered.
 __device__ inline void begin_formula(const Layer &layer, const Text &text, int group) {
-    int members = layer.heads / text.groups, kv_members = layer.kv_heads / text.groups, dim = layer.dim;
+    int kv_members = layer.kv_heads / text.groups, dim = layer.dim;
     for (int index = 0; index < text.instructions; index++) {
         const Instruction &i = text.program[index];
         int word = i.operation;
@@ -110,7 +110,6 @@ __device__ inline void begin_formula(const Layer &layer, const Text &text, int g
                 total_list(text, group, i.totals + at / text.rows)[text.held + at % text.rows] = 0;
         }
     }
-    (void)members;
 }
 
 // The L2 distance of every value from the output of a query head. A warp takes one column.

@@ -91,3 +91,6 @@ struct Text {
     int total_lists, result_lists, kept_stride, alive_is_shared;
     int oldest, pad;                 // position of column 0 of an unbounded cache
 };
+
+// `params.rs` checks the same numbers.
+static_assert(sizeof(Layer) == 24 && sizeof(Text) == 376 && sizeof(Instruction) == 80, "the program has other structs");

@@ -4,7 +4,9 @@
 // Grid: groups, texts. Shared memory: Scratch, and one byte for each column where `alive_is_shared`.
 #include "decide.h"
 
-extern "C" __global__ void walk(Layer layer, const Text *texts) {
+// A thread needs 80 registers, of which a block has 65,536; with fewer for each thread some numbers would be kept in memory.
+// Where more threads are asked for, `cuda.rs` launches these.
+extern "C" __global__ void __launch_bounds__(768) walk(Layer layer, const Text *texts) {
     extern __shared__ double shared[];
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;

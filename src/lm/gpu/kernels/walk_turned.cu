@@ -145,7 +145,9 @@ __device__ inline void close_gap(const Walk &walk, int row, float *cosines, floa
     __syncthreads();
 }
 
-extern "C" __global__ void walk_turned(Layer layer, const Text *texts) {
+// A thread needs 96 registers, of which a block has 65,536; with fewer for each thread some numbers would be kept in memory.
+// Where more threads are asked for, `cuda.rs` launches these.
+extern "C" __global__ void __launch_bounds__(640) walk_turned(Layer layer, const Text *texts) {
     extern __shared__ double shared[];
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;

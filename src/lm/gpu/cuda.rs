@@ -1,0 +1,297 @@
+//! An NVIDIA GPU, through candle's device: everything is asked for on its stream, as candle's own work is, and so happens in the
+//! order in which it was asked for.
+
+use std::ffi::{c_int, c_longlong, c_uint, c_void};
+use std::fmt::Display;
+use std::ptr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use candle_core::{CudaDevice, Storage, Tensor};
+use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
+use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
+use cudarc::driver::sys::{
+    CUDA_MEMCPY2D, CUdevice_attribute, CUfunction_attribute, CUmemorytype, cuMemcpy2DAsync_v2,
+};
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
+
+use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product, Rows};
+use super::params::{Address, Layer};
+
+/// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
+const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
+/// The kernels' names in the order of [`Kernel`].
+const KERNELS: [(Kernel, &str); 8] = [
+    (Kernel::Place, "place"),
+    (Kernel::Softmax, "softmax"),
+    (Kernel::Received, "received"),
+    (Kernel::Walk, "walk"),
+    (Kernel::WalkTurned, "walk_turned"),
+    (Kernel::Outputs, "outputs"),
+    (Kernel::Loss, "loss"),
+    (Kernel::Compact, "compact"),
+];
+/// Shared memory that a block may have without being asked for, on every GPU.
+const USUAL_SHARED: usize = 48 * 1024;
+
+/// A GPU and its kernels.
+#[derive(Debug)]
+pub(super) struct CudaGpu {
+    stream: Arc<CudaStream>,
+    blas: Arc<CudaBlas>,
+    /// With the most threads that a block of each may have.
+    kernels: [(CudaFunction, usize); 8],
+    /// The most shared memory that a block may have, in bytes.
+    most_shared: usize,
+}
+
+/// Memory, which is freed in the stream's order.
+struct Owned {
+    memory: CudaSlice<u8>,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // It may be dropped by a thread that has not used the GPU yet. Errors are told by the next call.
+        let context = self.memory.context();
+        context.record_err(context.bind_to_thread());
+    }
+}
+
+/// The GPU's error, which names what was asked for.
+trait Asked<T> {
+    fn asked(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Display> Asked<T> for Result<T, E> {
+    fn asked(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| anyhow!("the GPU cannot {}: {error}", what()))
+    }
+}
+
+impl CudaGpu {
+    /// Loads the kernels.
+    ///
+    /// # Errors
+    /// A driver that is too old for them, or a device whose stream is another for each thread.
+    pub fn new(device: &CudaDevice) -> Result<CudaGpu> {
+        let stream = device.cuda_stream();
+        // CU_STREAM_PER_THREAD: work that two threads ask for would have no order.
+        ensure!(
+            stream.cu_stream() as usize != 2,
+            "attention needs a GPU that was opened with a stream of its own"
+        );
+        let context: &Arc<CudaContext> = stream.context();
+        let module = context.load_module(PTX.into()).asked(|| "load the kernels of attention".into())?;
+        let mut kernels = Vec::with_capacity(KERNELS.len());
+        for (_, name) in KERNELS {
+            let what = || format!("load the kernel {name}");
+            let function = module.load_function(name).asked(what)?;
+            let threads = function.max_threads_per_block().asked(what)?;
+            kernels.push((function, threads as usize));
+        }
+        // SAFETY: candle and attention use this context with this stream only, in whose order memory is used and freed.
+        // Without this, two events would be made for each tensor, and recorded at each use.
+        #[expect(unsafe_code)]
+        unsafe {
+            device.disable_event_tracking();
+        }
+        let Ok(kernels) = kernels.try_into() else { bail!("there are other kernels than expected") };
+        let most_shared = context
+            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+            .asked(|| "tell its shared memory".into())?;
+        Ok(CudaGpu { blas: device.cublas_handle(), kernels, most_shared: most_shared as usize, stream })
+    }
+
+    /// Makes this GPU the one that calls of this thread are for.
+    fn bind(&self) -> Result<()> {
+        // Errors of earlier work are told here.
+        self.stream.context().bind_to_thread().asked(|| "go on".into())
+    }
+}
+
+impl Gpu for CudaGpu {
+    fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        // SAFETY: any bytes are valid ones, and whoever asks for the memory writes what it reads.
+        #[expect(unsafe_code)]
+        let memory = unsafe { self.stream.alloc::<u8>(bytes.max(1)) };
+        let memory = memory.asked(|| format!("allocate {bytes} bytes"))?;
+        let (address, recorded) = memory.device_ptr(&self.stream);
+        drop(recorded);
+        Ok(Buffer { address, bytes, _owner: Box::new(Owned { memory }) })
+    }
+
+    fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.bind()?;
+        // SAFETY: callers give addresses of buffers with room for the bytes. These are in pageable memory, so the driver has
+        // taken a copy of them when it returns.
+        #[expect(unsafe_code)]
+        let copied = unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) };
+        copied.asked(|| format!("copy {} bytes from the host", bytes.len()))
+    }
+
+    fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        let len = bytes.len();
+        let what = || format!("copy {len} bytes to the host");
+        self.bind()?;
+        if len > 0 {
+            // SAFETY: callers give addresses of buffers with as many bytes, and it is waited for the copy below.
+            #[expect(unsafe_code)]
+            let copied = unsafe { result::memcpy_dtoh_async(bytes, from, self.stream.cu_stream()) };
+            copied.asked(what)?;
+        }
+        // Errors of kernels are told here too.
+        self.stream.synchronize().asked(|| format!("{}, or finish the kernels before", what()))
+    }
+
+    fn copy(&self, from: Rows, to: Rows, width: usize, rows: usize) -> Result<()> {
+        if width == 0 || rows == 0 {
+            return Ok(());
+        }
+        self.bind()?;
+        let stream = self.stream.cu_stream();
+        let is_one_piece = rows == 1 || (from.pitch == width && to.pitch == width);
+        // SAFETY: callers give tables with so many rows, in two buffers.
+        #[expect(unsafe_code)]
+        let copied = unsafe {
+            if is_one_piece {
+                result::memcpy_dtod_async(to.address, from.address, width * rows, stream)
+            } else {
+                let rectangle = CUDA_MEMCPY2D {
+                    srcXInBytes: 0,
+                    srcY: 0,
+                    srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                    srcHost: ptr::null(),
+                    srcDevice: from.address,
+                    srcArray: ptr::null_mut(),
+                    srcPitch: from.pitch,
+                    dstXInBytes: 0,
+                    dstY: 0,
+                    dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+                    dstHost: ptr::null_mut(),
+                    dstDevice: to.address,
+                    dstArray: ptr::null_mut(),
+                    dstPitch: to.pitch,
+                    WidthInBytes: width,
+                    Height: rows,
+                };
+                cuMemcpy2DAsync_v2(&rectangle, stream).result()
+            }
+        };
+        copied.asked(|| {
+            format!("copy {rows} rows of {width} bytes, {} bytes apart, to {} bytes apart", from.pitch, to.pitch)
+        })
+    }
+
+    fn address_of(&self, tensor: &Tensor) -> Result<Address> {
+        ensure!(tensor.is_contiguous(), "a tensor {:?} for the GPU is not contiguous", tensor.shape());
+        let (storage, layout) = tensor.storage_and_layout();
+        let Storage::Cuda(storage) = &*storage else { bail!("a tensor {:?} is not on the GPU", tensor.shape()) };
+        let numbers = storage.as_cuda_slice::<f32>()?;
+        let (address, recorded) = numbers.device_ptr(&self.stream);
+        // The memory is used and freed on one stream, so nothing else keeps the order.
+        drop(recorded);
+        Ok(address + (layout.start_offset() * size_of::<f32>()) as Address)
+    }
+
+    fn product(&self, asked: Product) -> Result<()> {
+        let Product { m, n, k, a, b, b_is_transposed, c, batches } = asked;
+        self.bind()?;
+        let what = || format!("multiply ({m}, {k}) by ({k}, {n}), {batches} times");
+        let int = |number: usize| c_int::try_from(number).with_context(what);
+        let stride = |factor: Factor| c_longlong::try_from(factor.batch).with_context(what);
+        // cuBLAS has columns where we have rows, so it sees every matrix transposed: c^T = b^T a^T.
+        let as_it_is = cublasOperation_t::CUBLAS_OP_N;
+        let b_operation = if b_is_transposed { cublasOperation_t::CUBLAS_OP_T } else { as_it_is };
+        let (alpha, beta) = (1.0_f32, 0.0_f32);
+        let number = cudaDataType_t::CUDA_R_32F;
+        // SAFETY: callers give tables of these sizes, and the result is in a buffer of its own. alpha and beta are read before
+        // the call returns, because the handle's pointers are to the host's memory.
+        #[expect(unsafe_code)]
+        let multiplied = unsafe {
+            gemm_strided_batched_ex(
+                *self.blas.handle(),
+                b_operation,
+                as_it_is,
+                int(n)?,
+                int(m)?,
+                int(k)?,
+                ptr::from_ref(&alpha).cast(),
+                b.address as *const c_void,
+                number,
+                int(b.stride)?,
+                stride(b)?,
+                a.address as *const c_void,
+                number,
+                int(a.stride)?,
+                stride(a)?,
+                ptr::from_ref(&beta).cast(),
+                c.address as *mut c_void,
+                number,
+                int(c.stride)?,
+                stride(c)?,
+                int(batches)?,
+                // The others may round factors to TF32, which has 10 bits, where the environment or the handle allow it.
+                cublasComputeType_t::CUBLAS_COMPUTE_32F_PEDANTIC,
+                cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+            )
+        };
+        multiplied.asked(what)
+    }
+
+    fn launch(&self, launch: Launch) -> Result<()> {
+        let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
+        let (_, name) = KERNELS[kernel as usize];
+        let (function, most_threads) = &self.kernels[kernel as usize];
+        let threads = match kernel {
+            // They do the same work with any number of threads.
+            Kernel::Walk | Kernel::WalkTurned => threads.min(most_threads / 32 * 32),
+            _ => threads,
+        };
+        let [x, y] = grid;
+        let what = || format!("run the kernel {name} with {x} * {y} blocks of {threads} threads");
+        let int = |number: usize| c_uint::try_from(number).with_context(what);
+        self.bind()?;
+        if shared_bytes > USUAL_SHARED {
+            let most = self.most_shared;
+            ensure!(
+                shared_bytes <= most,
+                "the kernel {name} needs {shared_bytes} bytes of shared memory, and the GPU has {most}"
+            );
+            function
+                .set_attribute(
+                    CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    shared_bytes as i32,
+                )
+                .asked(|| format!("give the kernel {name} {shared_bytes} bytes of shared memory"))?;
+        }
+        let mut parameters =
+            [ptr::from_ref::<Layer>(&layer).cast_mut().cast(), ptr::from_ref::<Address>(&texts).cast_mut().cast()];
+        // SAFETY: all kernels have these parameters, which are copied before the call returns. The texts' addresses are of
+        // buffers as large as the kernels need; the emulation checks it.
+        #[expect(unsafe_code)]
+        let launched = unsafe {
+            result::launch_kernel(
+                function.cu_function(),
+                (int(x)?, int(y)?, 1),
+                (int(threads)?, 1, 1),
+                int(shared_bytes)?,
+                self.stream.cu_stream(),
+                &mut parameters,
+            )
+        };
+        launched.asked(what)
+    }
+}
+
+/// The kernels' names are found by their index.
+const _: () = {
+    let mut index = 0;
+    while index < KERNELS.len() {
+        assert!(KERNELS[index].0 as usize == index);
+        index += 1;
+    }
+};
