@@ -1,8 +1,7 @@
-//! The device that products with weights run on, and the memory in use there.
+//! Where a model is computed, and the memory in use there.
 
 use std::fmt;
 use std::str::FromStr;
-
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
