@@ -189,11 +189,16 @@ pub fn device_name(device: &Device) -> String {
     }
 }
 
-/// The same with the processor and the number of threads, for results that are timings: attention always runs on
-/// the processor.
+/// The same with the processor and the number of threads, for results that are timings. Beside a GPU the processor still asks for
+/// everything, and computes attention if the GPU's was refused.
 pub fn machine_name(device: &Device, threads: usize) -> String {
     let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
-    let card = if device.products.is_cpu() { String::new() } else { format!("{} beside ", device_name(device)) };
+    let is_host = device.products.is_cpu() && device.attention.is_none();
+    let card = match (is_host, &device.refused) {
+        (true, _) => String::new(),
+        (false, None) => format!("{} beside ", device_name(device)),
+        (false, Some(_)) => format!("{} without attention beside ", device_name(device)),
+    };
     format!("{card}{processor} ({}), {}", vector::instruction_set(), counted(threads, "thread"))
 }
 
