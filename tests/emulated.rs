@@ -4,6 +4,7 @@
 //! The goldens run through it with `TOVA_BENCH_TEST_DEVICE=emulated`.
 #![cfg(feature = "emulate")]
 
+use std::cell::Cell;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,21 @@ use tova_bench::lm::{Device, Emulation, LanguageModel, Memory, MemoryPlan, Weigh
 
 const TOLERANCE: f32 = 1e-5;
 
-fn model(device: &Device) -> LanguageModel {
-    LanguageModel::random(tiny_shape(), 4.0, 5, WeightType::Auto, device).unwrap()
+/// What attention logits are multiplied by, so that attention is uneven.
+const SHARPNESS: f32 = 4.0;
+
+fn model(device: &Device, sharpness: f32) -> LanguageModel {
+    LanguageModel::random(tiny_shape(), sharpness, 5, WeightType::Auto, device).unwrap()
 }
 
 fn emulated(emulation: &Emulation) -> LanguageModel {
-    model(&Device::emulated(emulation).unwrap())
+    model(&Device::emulated(emulation).unwrap(), SHARPNESS)
+}
+
+/// The same model on the host, moved by a few roundings. A rule that evicts others there, as one that compares two almost
+/// equal numbers may do, is decided by how its machine rounds, which differs from processor to processor.
+fn moved() -> Vec<LanguageModel> {
+    [-3, -2, -1, 1, 2, 3].iter().map(|step| model(&Device::CPU, SHARPNESS + *step as f32 * 5e-7)).collect()
 }
 
 /// A formula of up to `depth` functions, one inside the other.
@@ -151,9 +161,11 @@ fn difference(got: &Reading, want: &Reading) -> Option<String> {
     far.map(|i| format!("number {i} of {} is {}, not {}", got.len(), got[i], want[i]))
 }
 
-/// Compares random rules with the host. Returns what differs.
+/// Compares random rules with the host. Returns what differs. At most one rule in a hundred may be decided by rounding.
 fn differing(emulation: &Emulation, cases: Range<u64>) -> Vec<String> {
-    let (host, device) = (model(&Device::CPU), emulated(emulation));
+    let (host, device, moved) = (model(&Device::CPU, SHARPNESS), emulated(emulation), moved());
+    let rounding = Cell::new(0);
+    let allowed = (cases.end - cases.start) / 100;
     let of_case = |case: u64| {
         let mut rng = Rng::with_seed(case);
         let (policy, size) = rule(&mut rng);
@@ -177,7 +189,14 @@ fn differing(emulation: &Emulation, cases: Range<u64>) -> Vec<String> {
             ..MemoryPlan::bounded(policy.at(size).unwrap())
         };
         let (got, want) = (read(&device, &tokens, &plan, &pieces), read(&host, &tokens, &plan, &pieces));
-        difference(&got, &want).map(|what| format!("rule {case}: {policy}, {size} entries, {positions:?}: {what}"))
+        let what = difference(&got, &want)?;
+        if got.log != want.log && moved.iter().any(|host| read(host, &tokens, &plan, &pieces).log != want.log) {
+            rounding.set(rounding.get() + 1);
+            if rounding.get() <= allowed {
+                return None;
+            }
+        }
+        Some(format!("rule {case}: {policy}, {size} entries, {positions:?}: {what}"))
     };
     cases.filter_map(of_case).collect()
 }
@@ -247,7 +266,7 @@ fn a_missing_barrier_changes_results_with_the_order_of_threads() {
     let line = "        if (lane() == 0) scratch.narrow[warp()] = score, scratch.column[warp()] = column;\n        __syncthreads();";
     let (_folder, emulation) = broken("block.h", line, line.trim_end_matches("        __syncthreads();"));
     let backwards = Emulation { descending: true, ..emulation.clone() };
-    let host = kept_by_tova(&model(&Device::CPU));
+    let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
     assert_eq!(kept_by_tova(&emulated(&Emulation::default())), host);
     assert!([emulation, backwards].iter().any(|broken| kept_by_tova(&emulated(broken)) != host));
 }
