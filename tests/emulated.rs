@@ -161,42 +161,55 @@ fn difference(got: &Reading, want: &Reading) -> Option<String> {
     far.map(|i| format!("number {i} of {} is {}, not {}", got.len(), got[i], want[i]))
 }
 
+/// A random rule, and a text that is read in pieces.
+struct Case {
+    name: String,
+    plan: MemoryPlan<'static>,
+    tokens: Vec<u32>,
+    pieces: Vec<usize>,
+}
+
+fn case(number: u64) -> Case {
+    let mut rng = Rng::with_seed(number);
+    let (policy, size) = rule(&mut rng);
+    let tokens: Vec<u32> = (0..rng.usize(60..300)).map(|_| rng.u32(1..257)).collect();
+    let positions =
+        [Positions::Absolute, Positions::Absolute, Positions::Slot, Positions::Squeezed][rng.usize(..4)];
+    let pieces = std::iter::repeat_with(|| rng.usize(1..150))
+        .take(300)
+        .scan(0, |read, piece| {
+            let left = tokens.len() - *read;
+            *read += piece.min(left);
+            (left > 0).then_some(piece)
+        })
+        .collect();
+    let plan = MemoryPlan {
+        positions,
+        seed: number,
+        log: true,
+        measure_loss: positions == Positions::Absolute && rng.bool(),
+        local_layers: LocalLayers::default(),
+        ..MemoryPlan::bounded(policy.at(size).unwrap())
+    };
+    Case { name: format!("rule {number}: {policy}, {size} entries, {positions:?}"), plan, tokens, pieces }
+}
+
 /// Compares random rules with the host. Returns what differs. At most one rule in a hundred may be decided by rounding.
 fn differing(emulation: &Emulation, cases: Range<u64>) -> Vec<String> {
     let (host, device, moved) = (model(&Device::CPU, SHARPNESS), emulated(emulation), moved());
     let rounding = Cell::new(0);
     let allowed = (cases.end - cases.start) / 100;
-    let of_case = |case: u64| {
-        let mut rng = Rng::with_seed(case);
-        let (policy, size) = rule(&mut rng);
-        let tokens: Vec<u32> = (0..rng.usize(60..300)).map(|_| rng.u32(1..257)).collect();
-        let positions =
-            [Positions::Absolute, Positions::Absolute, Positions::Slot, Positions::Squeezed][rng.usize(..4)];
-        let pieces: Vec<usize> = std::iter::repeat_with(|| rng.usize(1..150))
-            .take(300)
-            .scan(0, |read, piece| {
-                let left = tokens.len() - *read;
-                *read += piece.min(left);
-                (left > 0).then_some(piece)
-            })
-            .collect();
-        let plan = MemoryPlan {
-            positions,
-            seed: case,
-            log: true,
-            measure_loss: positions == Positions::Absolute && rng.bool(),
-            local_layers: LocalLayers::default(),
-            ..MemoryPlan::bounded(policy.at(size).unwrap())
-        };
-        let (got, want) = (read(&device, &tokens, &plan, &pieces), read(&host, &tokens, &plan, &pieces));
+    let of_case = |number: u64| {
+        let Case { name, plan, tokens, pieces } = &case(number);
+        let (got, want) = (read(&device, tokens, plan, pieces), read(&host, tokens, plan, pieces));
         let what = difference(&got, &want)?;
-        if got.log != want.log && moved.iter().any(|host| read(host, &tokens, &plan, &pieces).log != want.log) {
+        if got.log != want.log && moved.iter().any(|host| read(host, tokens, plan, pieces).log != want.log) {
             rounding.set(rounding.get() + 1);
             if rounding.get() <= allowed {
                 return None;
             }
         }
-        Some(format!("rule {case}: {policy}, {size} entries, {positions:?}: {what}"))
+        Some(format!("{name}: {what}"))
     };
     cases.filter_map(of_case).collect()
 }
@@ -211,6 +224,45 @@ fn random_rules_evict_the_same_as_on_the_host() {
 fn the_order_of_threads_changes_nothing() {
     let differing = differing(&Emulation { descending: true, ..Emulation::default() }, 500..600);
     assert!(differing.is_empty(), "{} of 100:\n{}", differing.len(), differing.join("\n"));
+}
+
+/// What H2O keeps of a text, and its states, where it continues from the full cache.
+fn forked(model: &LanguageModel, tokens: &[u32]) -> (Vec<Vec<Vec<u32>>>, Vec<u32>) {
+    let policy = presets::by_name("h2o").unwrap().at(30).unwrap();
+    let scopes = [Scope::Layer, Scope::Head];
+    let mut full = model.new_memory(&MemoryPlan {
+        fork_scopes: &scopes,
+        fork_points: &[30],
+        forks: true,
+        ..MemoryPlan::unbounded()
+    });
+    let mut states = model.read(tokens, &mut full).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let mut memory = full.fork(30, &MemoryPlan::bounded(policy)).unwrap();
+    let rest = model.read(&tokens[30..], &mut memory).unwrap();
+    states.extend(rest.flatten_all().unwrap().to_vec1::<f32>().unwrap());
+    (survivors(&memory), states.iter().map(|state| state.to_bits()).collect())
+}
+
+#[test]
+fn texts_that_are_read_at_the_same_time_have_the_bits_of_each_alone() {
+    let device = &emulated(&Emulation::default());
+    for cases in [600..607, 607..614, 614..621] {
+        let cases: Vec<Case> = cases.map(case).collect();
+        let of_case = |case: &Case| {
+            let Reading { nll, survivors, log, lost } = read(device, &case.tokens, &case.plan, &case.pieces);
+            let bits = nll.iter().chain(lost.iter().flatten()).map(|x| x.to_bits()).collect::<Vec<_>>();
+            (bits, survivors, log)
+        };
+        let alone: Vec<_> = cases.iter().map(of_case).collect();
+        let forked_alone = forked(device, &cases[0].tokens);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = cases.iter().map(|case| scope.spawn(move || of_case(case))).collect();
+            assert_eq!(forked(device, &cases[0].tokens), forked_alone);
+            for ((case, alone), thread) in cases.iter().zip(alone).zip(threads) {
+                assert!(thread.join().unwrap() == alone, "{} differs beside other texts", case.name);
+            }
+        });
+    }
 }
 
 /// The kernels with one line changed. The folder is deleted with the first of the two.

@@ -287,6 +287,11 @@ impl Memory {
         }
     }
 
+    /// Whether a device computes the attention of any layer.
+    pub(super) fn is_on_gpu(&self) -> bool {
+        self.layers.iter().any(|layer| matches!(layer.tables, Tables::Gpu(_)))
+    }
+
     /// The attention of the tokens read, by layer, if it was recorded.
     pub fn into_attention(self) -> Vec<Arc<RecordedAttention>> {
         self.layers.into_iter().filter_map(|layer| layer.entries.into_recorded()).map(Arc::new).collect()

@@ -212,6 +212,7 @@ impl LanguageModel {
         self.check_tokens(tokens)?;
         self.check_length(memory, tokens.len())?;
         let started = Instant::now();
+        let _reading = self.gpu().filter(|_| memory.is_on_gpu()).map(GpuAttention::reading);
         let states = self.read_parts(tokens, memory)?;
         memory.scratch.stats.total += started.elapsed();
         Ok(states)
@@ -300,6 +301,8 @@ impl LanguageModel {
         let angles: Vec<_> = angles.collect();
         let x = self.embed(tokens, compute)?; // (texts, hidden)
         let rows = Rows { x, first: 0, angles: &angles, compute_f64 };
+        let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
+        let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
         let attention = |layer: usize, tokens: LayerTokens<'_>| {
             let texts = memories.iter_mut().enumerate().map(|(first, memory)| {
                 let Memory { layers, scratch, .. } = &mut **memory;

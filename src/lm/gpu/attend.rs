@@ -11,18 +11,15 @@ use candle_core::{DType, Tensor};
 
 use super::arena::{Arena, Piece};
 use super::cache::{CacheAddresses, GpuCache};
-use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
+use super::device::{Buffer, Gpu, Kernel, Launch};
+use super::launch::{Block, COPY_THREADS, Call, SCRATCH, launch};
 use super::params::{Layer, Text, bytes_of};
+use super::readers::{Readers, Reading};
 use crate::eviction::{CacheEntries, Decided, Eviction, Positions, WalkRule};
 use crate::lm::attention::LayerTokens;
 use crate::lm::memory::BLOCK;
 use crate::vector;
 
-/// Room for what the threads of a block share but for a byte of each column, `kernels/block.h`.
-const SCRATCH: usize = 32 * (8 + 4 + 4);
-/// Threads of a block that copies, and of one that takes a row.
-const COPY_THREADS: usize = 256;
-const ROW_THREADS: usize = 128;
 /// Columns whose bytes are in shared memory, of which every device has 48 KiB for a block.
 const SHARED_COLUMNS: usize = 40 * 1024;
 
@@ -30,8 +27,9 @@ const SHARED_COLUMNS: usize = 40 * 1024;
 #[derive(Debug)]
 pub(in crate::lm) struct GpuAttention {
     pub(super) gpu: Box<dyn Gpu>,
-    /// The memory of the last call.
-    reused: Mutex<Option<Buffer>>,
+    /// The memory of earlier calls.
+    reused: Mutex<Vec<Buffer>>,
+    readers: Readers,
 }
 
 /// The tokens of one text among those of a call, and its cache in the layer.
@@ -88,7 +86,12 @@ struct Pieces {
 
 impl GpuAttention {
     pub fn new(gpu: Box<dyn Gpu>) -> GpuAttention {
-        GpuAttention { gpu, reused: Mutex::new(None) }
+        GpuAttention { gpu, reused: Mutex::default(), readers: Readers::default() }
+    }
+
+    /// Says that this thread is about to call `attend` for every layer, until the guard is dropped.
+    pub fn reading(&self) -> Reading<'_> {
+        self.readers.enter()
     }
 
     /// Reads the tokens of some texts into their caches. Returns the output of attention, (rows, heads * head_dim).
@@ -141,46 +144,25 @@ impl GpuAttention {
         let mut arena = Arena::default();
         let prepared = texts.into_iter().map(|text| self.prepare(tokens, text, &mut arena));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
-        let blocks: Vec<Vec<(usize, usize)>> = prepared.iter().map(|one| blocks(&one.text)).collect();
-        let rounds = blocks.iter().map(Vec::len).max().unwrap_or(0);
-        let launched: usize = prepared
-            .iter()
-            .zip(&blocks)
-            .map(|(one, blocks)| {
-                // Once for each scope that attention is kept for, and for each key-value head where lost attention is measured.
-                blocks.len()
-                    * (1 + one.pieces.received.len() + one.pieces.lost.map_or(0, |_| tokens.shape.heads.kv_heads))
-            })
-            .sum();
-        let table = arena.scratch::<u8>(launched * size_of::<Text>());
-        let mut reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner).pop();
         arena.place(gpu, &mut reused)?;
 
         let addresses = projections.each_ref().map(|tensor| gpu.address_of(tensor));
         let [queries, keys, values] = addresses;
         let addresses = [queries?, keys?, values?, gpu.address_of(out)?];
-        let mut all = Vec::with_capacity(launched);
-        let mut steps = Vec::new();
-        for round in 0..rounds {
-            let mut of_round = Vec::new();
-            for (one, blocks) in prepared.iter().zip(&blocks) {
-                if let Some(&(start, held)) = blocks.get(round) {
-                    let end = blocks.get(round + 1).map_or(one.text.rows, |(next, _)| *next);
-                    of_round.push(one.of_block(tokens, &arena, addresses, start..end, held));
-                }
-            }
-            steps.push(Round::new(of_round, &mut all));
-        }
-        let base = arena.at(table);
-        gpu.upload(base, bytes_of(&all))?;
-        let layer = layer_of(tokens);
-        for step in &steps {
-            self.launch(layer, tokens, step, base)?;
-        }
+        let blocks_of = |one: &Prepared<'_>| -> Vec<Block> {
+            let blocks = blocks(&one.text);
+            let ends = blocks.iter().skip(1).map(|(start, _)| *start).chain([one.text.rows]);
+            let ends = blocks.iter().zip(ends);
+            ends.map(|((start, held), end)| one.block(tokens, &arena, addresses, *start..end, *held)).collect()
+        };
+        let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
+        self.readers.launch(call, |calls, table| launch(gpu, calls, table))?;
         arena.read_back(gpu)?;
         for one in &mut prepared {
             one.take(&arena)?;
         }
+        self.reused.lock().unwrap_or_else(PoisonError::into_inner).extend(reused);
         Ok(())
     }
 
@@ -284,184 +266,18 @@ impl GpuAttention {
         // Its memory is freed now, so it waits.
         gpu.download(arena.at(table), &mut [0; 1])
     }
-
-    fn launch(&self, layer: Layer, tokens: &LayerTokens<'_>, round: &Round, base: u64) -> Result<()> {
-        let gpu = &*self.gpu;
-        let shape = tokens.shape;
-        let (heads, kv_heads, per_kv, dim) =
-            (shape.heads.heads, shape.heads.kv_heads, shape.heads.per_kv_head(), shape.head_dim);
-        let at = |index: usize| base + (index * size_of::<Text>()) as u64;
-        let rows = round.texts.iter().map(|text| text.rows as usize).max().unwrap_or(0);
-        let launch = |kernel, x: usize, texts: (usize, usize), threads, shared_bytes| {
-            let threads = gpu.threads(threads);
-            gpu.launch(Launch { kernel, grid: [x, texts.1], threads, shared_bytes, layer, texts: at(texts.0) })
-        };
-        let all = (round.first, round.texts.len());
-        launch(Kernel::Place, rows, all, COPY_THREADS, 0)?;
-        for text in round.texts.iter().filter(|text| text.positions_kind == 0) {
-            let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
-            gpu.product(Product {
-                m: per_kv * rows,
-                n: (text.held as usize) + rows,
-                k: dim,
-                a: Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim },
-                b: Factor { address: text.keys, stride: dim, batch: capacity * dim },
-                b_is_transposed: true,
-                c: Factor { address: text.logits, stride, batch: per_kv * rows * stride },
-                batches: kv_heads,
-            })?;
-        }
-        // The texts of a round are in the order of what they need.
-        for (kernel, part) in [
-            (Kernel::Softmax, round.unbounded.clone()),
-            (Kernel::Walk, round.walked.clone()),
-            (Kernel::WalkTurned, round.turned.clone()),
-        ] {
-            if part.is_empty() {
-                continue;
-            }
-            let texts = (round.first + part.start, part.len());
-            let of_part = &round.texts[part];
-            if kernel == Kernel::Softmax {
-                let most = of_part.iter().map(|text| text.rows as usize).max().unwrap_or(0);
-                launch(kernel, heads * most, texts, ROW_THREADS, SCRATCH)?;
-                continue;
-            }
-            let groups = of_part.iter().map(|text| text.groups as usize).max().unwrap_or(1);
-            let fewest = of_part.iter().map(|text| text.groups as usize).min().unwrap_or(1);
-            let columns = |text: &Text| {
-                if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
-            };
-            let bytes = of_part.iter().map(columns).max().unwrap_or(0);
-            let angles =
-                if kernel == Kernel::WalkTurned { 2 * size_of::<f32>() * layer.pairs as usize } else { 0 };
-            launch(kernel, groups, texts, (32 * heads / fewest).clamp(128, 1024), SCRATCH + bytes + angles)?;
-        }
-        for text in round.received.clone() {
-            let columns = round.extra[text].held as usize + round.extra[text].rows as usize;
-            launch(
-                Kernel::Received,
-                columns.div_ceil(gpu.threads(COPY_THREADS)),
-                (round.extra_first + text, 1),
-                COPY_THREADS,
-                0,
-            )?;
-        }
-        for text in &round.texts {
-            let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
-            gpu.product(Product {
-                m: per_kv * rows,
-                n: dim,
-                k: (text.held as usize) + rows,
-                a: Factor { address: text.logits, stride, batch: per_kv * rows * stride },
-                b: Factor { address: text.values, stride: dim, batch: capacity * dim },
-                b_is_transposed: false,
-                c: Factor { address: text.mixed, stride: dim, batch: per_kv * rows * dim },
-                batches: kv_heads,
-            })?;
-        }
-        launch(Kernel::Outputs, rows, all, COPY_THREADS, 0)?;
-        for index in round.losses.clone() {
-            let text = &round.extra[index];
-            let (rows, all_stride) = (text.rows as usize, text.all_stride as usize);
-            let (kv_head, seen) = (text.kv_head as usize, text.seen as usize + rows);
-            let float = size_of::<f32>();
-            gpu.product(Product {
-                m: per_kv * rows,
-                n: seen,
-                k: dim,
-                a: Factor {
-                    address: text.queries + (kv_head * per_kv * rows * dim * float) as u64,
-                    stride: dim,
-                    batch: 0,
-                },
-                b: Factor {
-                    address: text.all_keys + (kv_head * text.all_capacity as usize * dim * float) as u64,
-                    stride: dim,
-                    batch: 0,
-                },
-                b_is_transposed: true,
-                c: Factor { address: text.all_logits, stride: all_stride, batch: 0 },
-                batches: 1,
-            })?;
-            launch(Kernel::Loss, rows, (round.extra_first + index, 1), ROW_THREADS, SCRATCH)?;
-        }
-        let bounded = round.walked.start..round.turned.end;
-        if !bounded.is_empty() {
-            let groups = round.texts[bounded.clone()].iter().map(|text| text.groups as usize).max().unwrap_or(1);
-            let texts = (round.first + bounded.start, bounded.len());
-            launch(Kernel::Compact, kv_heads + groups, texts, COPY_THREADS, SCRATCH)?;
-        }
-        Ok(())
-    }
-}
-
-/// The launches of a block of every text.
-struct Round {
-    texts: Vec<Text>,
-    /// The first of them in the call's table.
-    first: usize,
-    unbounded: Range<usize>,
-    walked: Range<usize>,
-    turned: Range<usize>,
-    /// The same texts again: for each scope that attention is kept for, and for each key-value head where lost attention is
-    /// measured.
-    extra: Vec<Text>,
-    extra_first: usize,
-    received: Range<usize>,
-    losses: Range<usize>,
-}
-
-impl Round {
-    /// Adds the texts of a round to the table `all`, in the order of what they need.
-    fn new(of_round: Vec<OfBlock>, all: &mut Vec<Text>) -> Round {
-        let mut of_round = of_round;
-        let kind = |block: &OfBlock| match (block.is_bounded, block.text.positions_kind) {
-            (false, _) => 0,
-            (true, 0) => 1,
-            (true, _) => 2,
-        };
-        of_round.sort_by_key(kind);
-        let [unbounded, walked] = [1, 2].map(|end| of_round.partition_point(|block| kind(block) < end));
-        let texts: Vec<Text> = of_round.iter().map(|block| block.text).collect();
-        let mut extra: Vec<Text> = of_round.iter().flat_map(|block| block.received.clone()).collect();
-        let received = 0..extra.len();
-        extra.extend(of_round.iter().flat_map(|block| block.losses.clone()));
-        let first = all.len();
-        all.extend(&texts);
-        all.extend(&extra);
-        Round {
-            first,
-            extra_first: first + texts.len(),
-            unbounded: 0..unbounded,
-            walked: unbounded..walked,
-            turned: walked..texts.len(),
-            losses: received.end..extra.len(),
-            received,
-            texts,
-            extra,
-        }
-    }
-}
-
-/// A block of a text, and the same for what is launched once for each scope or head.
-struct OfBlock {
-    is_bounded: bool,
-    text: Text,
-    received: Vec<Text>,
-    losses: Vec<Text>,
 }
 
 impl Prepared<'_> {
     /// The rows `rows` of the text, before which its cache holds `held` entries.
-    fn of_block(
+    fn block(
         &self,
         tokens: &LayerTokens<'_>,
         arena: &Arena,
         [queries, keys, values, out]: [u64; 4],
         rows: Range<usize>,
         held: usize,
-    ) -> OfBlock {
+    ) -> Block {
         let Pieces { positions, alive, survivors, moved, priority, newest, .. } = self.pieces;
         let (pieces, shape, rule) = (&self.pieces, tokens.shape, self.rule.as_ref());
         let float = size_of::<f32>();
@@ -533,7 +349,7 @@ impl Prepared<'_> {
         };
         let of_scopes = of_scopes.into_iter().zip(&self.decided.received).filter(|_| rule.is_none());
         let of_head = |kv_head: usize| Text { kv_head: kv_head as i32, ..text };
-        OfBlock {
+        Block {
             is_bounded: rule.is_some(),
             received: of_scopes.map(|(text, sums)| Text { kept_lists: sums.len() as i32, ..text }).collect(),
             losses: pieces.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),

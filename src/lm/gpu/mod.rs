@@ -17,7 +17,9 @@ mod cuda;
 mod device;
 #[cfg(feature = "emulate")]
 mod emulated;
+mod launch;
 mod params;
+mod readers;
 
 pub(super) use attend::{GpuAttention, GpuText};
 pub(super) use cache::GpuCache;

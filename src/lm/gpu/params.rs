@@ -4,7 +4,7 @@
 pub type Address = u64;
 
 /// What a layer of the model and all texts of a launch have in common.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Layer {
     pub heads: i32,

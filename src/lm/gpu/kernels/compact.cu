@@ -10,15 +10,15 @@ template <typename T>
 __device__ inline void close_up(T *list, const unsigned *survivors, int start, int count, int width) {
     const int EACH = 4;
     T held[EACH];
-    size_t end = (size_t)count * width, step = (size_t)EACH * blockDim.x;
-    for (size_t tile = (size_t)start * width; tile < end; tile += step) {
+    unsigned end = count * width, step = EACH * blockDim.x;
+    for (unsigned tile = start * width; tile < end; tile += step) {
         for (int i = 0; i < EACH; i++) {
-            size_t to = tile + i * blockDim.x + threadIdx.x;
-            if (to < end) held[i] = list[(size_t)survivors[to / width] * width + to % width];
+            unsigned to = tile + i * blockDim.x + threadIdx.x;
+            if (to < end) held[i] = list[survivors[to / width] * width + to % width];
         }
         __syncthreads();
         for (int i = 0; i < EACH; i++) {
-            size_t to = tile + i * blockDim.x + threadIdx.x;
+            unsigned to = tile + i * blockDim.x + threadIdx.x;
             if (to < end) list[to] = held[i];
         }
         __syncthreads();

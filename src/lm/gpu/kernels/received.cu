@@ -1,21 +1,20 @@
 // Adds the attention of a block to what entries have received, summed over the query heads of each decision: an unbounded cache
 // keeps this for bounded ones that continue from it. `kept` has one list for each decision.
 //
-// Grid: columns / threads, texts.
+// Grid: lists * (columns / threads), texts.
 #include "params.h"
 
 extern "C" __global__ void received(Layer layer, const Text *texts) {
     const Text &text = texts[blockIdx.y];
-    int c = blockIdx.x * blockDim.x + threadIdx.x;
-    if (c >= text.held + text.rows) return;
+    int columns = text.held + text.rows, blocks = (columns + blockDim.x - 1) / blockDim.x;
+    int list = blockIdx.x / blocks, c = blockIdx.x % blocks * blockDim.x + threadIdx.x;
+    if (list >= text.kept_lists || c >= columns) return;
     int members = layer.heads / text.kept_lists;
-    for (int list = 0; list < text.kept_lists; list++) {
-        float sum = text.kept[(size_t)list * text.kept_stride + c];
-        for (int row = max(c - text.held, 0); row < text.rows; row++)
-            for (int head = list * members; head < (list + 1) * members; head++) {
-                size_t at = (size_t)head * text.rows + row;
-                sum += text.logits[at * text.stride + c] / text.sum[at];
-            }
-        text.kept[(size_t)list * text.kept_stride + c] = sum;
-    }
+    float sum = text.kept[(size_t)list * text.kept_stride + c];
+    for (int row = max(c - text.held, 0); row < text.rows; row++)
+        for (int head = list * members; head < (list + 1) * members; head++) {
+            size_t at = (size_t)head * text.rows + row;
+            sum += text.logits[at * text.stride + c] / text.sum[at];
+        }
+    text.kept[(size_t)list * text.kept_stride + c] = sum;
 }

@@ -1,0 +1,200 @@
+//! The kernels and products of a layer's attention, for all texts that are read at the same time.
+//!
+//! Each text has blocks of tokens, one after the other. A launch takes a block of every text, so that a GPU is busy although the rows
+//! of a block depend on each other. A text's bits do not depend on the texts beside it: products are its own, and texts that
+//! are walked together have as many threads.
+
+use std::ops::Range;
+
+use anyhow::Result;
+
+use super::arena::Arena;
+use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
+use super::params::{Address, Layer, Text};
+
+/// Room for what the threads of a block share but for a byte of each column, `kernels/block.h`.
+pub(super) const SCRATCH: usize = 32 * (8 + 4 + 4);
+/// Threads of a block that copies, and of one that takes a row.
+pub(super) const COPY_THREADS: usize = 256;
+const ROW_THREADS: usize = 128;
+
+/// A read of some texts into one layer.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub layer: Layer,
+    /// The blocks of each text.
+    pub texts: Vec<Vec<Block>>,
+}
+
+/// A block of a text, and the same for what is launched once for each scope or head.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub is_bounded: bool,
+    pub text: Text,
+    pub received: Vec<Text>,
+    pub losses: Vec<Text>,
+}
+
+/// The launches of a block of every text.
+struct Round {
+    texts: Vec<Text>,
+    /// The first of them in the table of all.
+    first: usize,
+    /// The kernels that decide, and their texts.
+    parts: Vec<(Kernel, Range<usize>)>,
+    /// The same texts again: for each scope that attention is kept for, and for each key-value head where lost attention is
+    /// measured.
+    extra: Vec<Text>,
+    extra_first: usize,
+    received: Range<usize>,
+    losses: Range<usize>,
+}
+
+impl Round {
+    /// Adds the texts of a round to the table `all`, in the order of what they need.
+    fn new(mut blocks: Vec<Block>, all: &mut Vec<Text>) -> Round {
+        // How many threads walk follows from the decisions, and some sums from the threads.
+        let kind = |block: &Block| match (block.is_bounded, block.text.positions_kind) {
+            (false, _) => (Kernel::Softmax, 0),
+            (true, 0) => (Kernel::Walk, block.text.groups),
+            (true, _) => (Kernel::WalkTurned, block.text.groups),
+        };
+        blocks.sort_by_key(|block| (kind(block).0 as i32, kind(block).1));
+        let mut parts: Vec<(Kernel, Range<usize>)> = Vec::new();
+        for same in blocks.chunk_by(|a, b| kind(a) == kind(b)) {
+            let start = parts.last().map_or(0, |(_, part)| part.end);
+            parts.push((kind(&same[0]).0, start..start + same.len()));
+        }
+        let texts: Vec<Text> = blocks.iter().map(|block| block.text).collect();
+        let mut extra: Vec<Text> = blocks.iter().flat_map(|block| block.received.clone()).collect();
+        let received = 0..extra.len();
+        extra.extend(blocks.iter().flat_map(|block| block.losses.clone()));
+        let first = all.len();
+        all.extend(&texts);
+        all.extend(&extra);
+        let losses = received.end..extra.len();
+        Round { first, extra_first: first + texts.len(), parts, losses, received, texts, extra }
+    }
+}
+
+/// Launches everything that calls of one layer need. `table` is memory for it.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn launch(gpu: &dyn Gpu, calls: Vec<Call>, table: &mut Option<Buffer>) -> Result<()> {
+    let mut calls = calls;
+    // Layers of a model may differ in how they rotate.
+    while let Some(layer) = calls.first().map(|call| call.layer) {
+        let (same, others) = calls.into_iter().partition::<Vec<_>, _>(|call| call.layer == layer);
+        calls = others;
+        let texts: Vec<Vec<Block>> = same.into_iter().flat_map(|call| call.texts).collect();
+        let rounds = texts.iter().map(Vec::len).max().unwrap_or(0);
+        let mut all = Vec::new();
+        let blocks = |round: usize| texts.iter().filter_map(|blocks| blocks.get(round).cloned()).collect();
+        let rounds: Vec<Round> = (0..rounds).map(|round| Round::new(blocks(round), &mut all)).collect();
+        let mut arena = Arena::default();
+        let all = arena.put(&all);
+        arena.place(gpu, table)?;
+        for round in &rounds {
+            launch_round(gpu, layer, round, arena.at(all))?;
+        }
+    }
+    Ok(())
+}
+
+fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> Result<()> {
+    let [heads, kv_heads, dim] = [layer.heads, layer.kv_heads, layer.dim].map(|count| count as usize);
+    let per_kv = heads / kv_heads;
+    let at = |index: usize| table + (index * size_of::<Text>()) as u64;
+    let rows = round.texts.iter().map(|text| text.rows as usize).max().unwrap_or(0);
+    let launch = |kernel, x: usize, texts: (usize, usize), threads, shared_bytes| {
+        let threads = gpu.threads(threads);
+        gpu.launch(Launch { kernel, grid: [x, texts.1], threads, shared_bytes, layer, texts: at(texts.0) })
+    };
+    let all = (round.first, round.texts.len());
+    launch(Kernel::Place, rows, all, COPY_THREADS, 0)?;
+    for text in round.texts.iter().filter(|text| text.positions_kind == 0) {
+        let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
+        gpu.product(Product {
+            m: per_kv * rows,
+            n: (text.held as usize) + rows,
+            k: dim,
+            a: Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim },
+            b: Factor { address: text.keys, stride: dim, batch: capacity * dim },
+            b_is_transposed: true,
+            c: Factor { address: text.logits, stride, batch: per_kv * rows * stride },
+            batches: kv_heads,
+        })?;
+    }
+    for (kernel, part) in &round.parts {
+        let texts = (round.first + part.start, part.len());
+        let of_part = &round.texts[part.clone()];
+        if *kernel == Kernel::Softmax {
+            let most = of_part.iter().map(|text| text.rows as usize).max().unwrap_or(0);
+            launch(*kernel, heads * most, texts, ROW_THREADS, SCRATCH)?;
+            continue;
+        }
+        let groups = of_part[0].groups as usize;
+        let columns = |text: &Text| {
+            if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
+        };
+        let bytes = of_part.iter().map(columns).max().unwrap_or(0);
+        let angles = if *kernel == Kernel::WalkTurned { 2 * size_of::<f32>() * layer.pairs as usize } else { 0 };
+        launch(*kernel, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes + angles)?;
+    }
+    if !round.received.is_empty() {
+        let of_round = &round.extra[round.received.clone()];
+        let columns = of_round.iter().map(|text| text.held as usize + text.rows as usize).max().unwrap_or(0);
+        let lists = of_round.iter().map(|text| text.kept_lists as usize).max().unwrap_or(0);
+        let blocks = columns.div_ceil(gpu.threads(ROW_THREADS)) * lists;
+        let texts = (round.extra_first + round.received.start, round.received.len());
+        launch(Kernel::Received, blocks, texts, ROW_THREADS, 0)?;
+    }
+    for text in &round.texts {
+        let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
+        gpu.product(Product {
+            m: per_kv * rows,
+            n: dim,
+            k: (text.held as usize) + rows,
+            a: Factor { address: text.logits, stride, batch: per_kv * rows * stride },
+            b: Factor { address: text.values, stride: dim, batch: capacity * dim },
+            b_is_transposed: false,
+            c: Factor { address: text.mixed, stride: dim, batch: per_kv * rows * dim },
+            batches: kv_heads,
+        })?;
+    }
+    launch(Kernel::Outputs, rows, all, COPY_THREADS, 0)?;
+    for index in round.losses.clone() {
+        let text = &round.extra[index];
+        let (rows, all_stride) = (text.rows as usize, text.all_stride as usize);
+        let (kv_head, seen) = (text.kv_head as usize, text.seen as usize + rows);
+        let float = size_of::<f32>();
+        gpu.product(Product {
+            m: per_kv * rows,
+            n: seen,
+            k: dim,
+            a: Factor {
+                address: text.queries + (kv_head * per_kv * rows * dim * float) as u64,
+                stride: dim,
+                batch: 0,
+            },
+            b: Factor {
+                address: text.all_keys + (kv_head * text.all_capacity as usize * dim * float) as u64,
+                stride: dim,
+                batch: 0,
+            },
+            b_is_transposed: true,
+            c: Factor { address: text.all_logits, stride: all_stride, batch: 0 },
+            batches: 1,
+        })?;
+        launch(Kernel::Loss, rows, (round.extra_first + index, 1), ROW_THREADS, SCRATCH)?;
+    }
+    let bounded = round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax);
+    let bounded = bounded.map(|(_, part)| part.clone()).reduce(|first, last| first.start..last.end);
+    if let Some(bounded) = bounded {
+        let groups = round.texts[bounded.clone()].iter().map(|text| text.groups as usize).max().unwrap_or(1);
+        let texts = (round.first + bounded.start, bounded.len());
+        launch(Kernel::Compact, kv_heads + groups, texts, COPY_THREADS, SCRATCH)?;
+    }
+    Ok(())
+}
