@@ -329,6 +329,12 @@ fn a_wrong_order_of_ties_evicts_others() {
     let (_folder, emulation) =
         broken("block.h", line, "other < score || (other == score && other_column > column)");
     assert!(!differing(&emulation, 0..40).is_empty());
+
+    // A device with such kernels is not used: attention runs on the host, and the reason is there to be told.
+    let device = Device::emulated(&emulation).unwrap().checked();
+    let refused = device.refused().unwrap();
+    assert!(refused.contains("other entries survive"), "{refused}");
+    assert_eq!(kept_by_tova(&model(&device, SHARPNESS)), kept_by_tova(&model(&Device::CPU, SHARPNESS)));
 }
 
 /// Runs a test of this file again, in a process with the sanitizers' library. `None` where the compiler has none.

@@ -53,12 +53,34 @@ impl Device {
         self.attention.as_ref().map(|_| super::gpu::check(self, &on_host)).transpose()
     }
 
+    /// The same device if it computes attention as the host does, which is compared once for each card, driver and build of this
+    /// program; otherwise with attention on the host.
+    #[must_use]
+    pub fn checked(self) -> Device {
+        let Some(attention) = &self.attention else { return self };
+        let folder = dirs::cache_dir().map(|folder| folder.join("tova-bench").join("checked-gpus"));
+        let check = || self.check().map(Option::unwrap_or_default);
+        let checked =
+            attention.identity().and_then(|device| super::gpu::check_once(&device, folder.as_deref(), check));
+        match checked {
+            Ok(()) => self,
+            Err(error) => {
+                Device { attention: None, refused: Some(format!("{error:#}").into()), products: self.products }
+            }
+        }
+    }
+
     /// The number of the GPU.
     pub fn gpu(&self) -> Option<usize> {
         match self.products.location() {
             DeviceLocation::Cuda { gpu_id } => Some(gpu_id),
             _ => None,
         }
+    }
+
+    /// The number of the GPU that computes attention and holds the caches; `None` where the host does.
+    pub fn gpu_of_caches(&self) -> Option<usize> {
+        self.attention.as_ref().and(self.gpu())
     }
 
     /// The processor, with attention by GPU kernels that run there.
@@ -142,7 +164,15 @@ fn cuda(ordinal: usize) -> Result<Device> {
     // work has no order.
     // Depending on how the driver is linked, loading it panics if there is none.
     match std::panic::catch_unwind(|| candle_core::Device::new_cuda_with_stream(ordinal)) {
-        Ok(Ok(products)) => checked(products),
+        Ok(Ok(products)) => {
+            let attention = super::gpu::on_cuda(products.as_cuda_device()?);
+            Ok(match attention {
+                Ok(attention) => {
+                    Device { products, attention: Some(Arc::new(attention)), refused: None }.checked()
+                }
+                Err(error) => Device { products, attention: None, refused: Some(format!("{error:#}").into()) },
+            })
+        }
         Ok(Err(error)) => {
             // With RUST_BACKTRACE set, candle appends one to its message.
             let message = error.to_string();
@@ -153,20 +183,7 @@ fn cuda(ordinal: usize) -> Result<Device> {
     }
 }
 
-/// A GPU that computes attention, if it decides as the host does.
-#[cfg(feature = "cuda")]
-fn checked(products: candle_core::Device) -> Result<Device> {
-    let attention = super::gpu::on_cuda(products.as_cuda_device()?);
-    let host = Device { products: products.clone(), ..Device::CPU };
-    let device = attention.and_then(|attention| {
-        let device = Device { attention: Some(Arc::new(attention)), ..host.clone() };
-        device.check()?;
-        Ok(device)
-    });
-    Ok(device.unwrap_or_else(|error| Device { refused: Some(format!("{error:#}").into()), ..host }))
-}
-
-/// Free and total bytes of the GPU that was opened last on this thread; `None` without one.
+/// Free and total bytes of the GPU that was used last on this thread; `None` without one.
 pub fn card_memory() -> Option<(usize, usize)> {
     #[cfg(feature = "cuda")]
     return cudarc::driver::result::mem_get_info().ok();

@@ -61,7 +61,7 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
             costs.push(vec![Cost::default(); model_task.cells.len()]);
             continue;
         }
-        let (workers, each) = workers(model_task, threads, 1);
+        let (workers, each) = workers(model_task, &Device::CPU, threads, 1);
         let device = if model_task.task.is_timed() { device } else { &Device::CPU };
         let is_known = found.as_ref().is_some_and(|(other, split, _)| {
             other.model == model_task.model

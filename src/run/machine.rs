@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::{CacheRule, RecordedAttention};
 use crate::format::Bytes;
-use crate::lm::{BLOCK, Device, LanguageModel, available_memory};
+use crate::lm::{BLOCK, Device, LanguageModel, available_memory, card_memory};
 use crate::task::CHUNK;
 
 /// Settings of a run that change no result.
@@ -27,8 +27,8 @@ pub struct Machine {
 pub(super) struct Job<'a> {
     pub device: &'a Device,
     pub threads: usize,
-    /// The number of jobs, which share the memory.
-    pub jobs: usize,
+    /// The number of jobs whose caches share a memory with this one's.
+    pub jobs_on_device: usize,
     pub stop: &'a Arc<AtomicBool>,
 }
 
@@ -37,7 +37,9 @@ impl Machine {
     pub(super) fn jobs(&self, jobs: usize) -> impl ExactSizeIterator<Item = Job<'_>> {
         self.devices[..jobs].iter().enumerate().map(move |(index, device)| {
             let threads = self.threads * (index + 1) / jobs - self.threads * index / jobs;
-            Job { device, threads: threads.max(1), jobs, stop: &self.stop }
+            let on_device =
+                self.devices[..jobs].iter().filter(|other| other.gpu_of_caches() == device.gpu_of_caches());
+            Job { device, threads: threads.max(1), jobs_on_device: on_device.count(), stop: &self.stop }
         })
     }
 }
@@ -56,20 +58,37 @@ pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Res
     }
 }
 
-/// The number of workers of a job, and the threads of each: as many texts side by side as cores and memory allow. Timed tasks have
-/// one worker.
-pub(super) fn workers(model_task: &ModelTask, threads: usize, jobs: usize) -> (usize, usize) {
+/// The most texts side by side on a GPU, where the walk through a few dozen takes as long as their products.
+const MOST_ON_GPU: usize = 64;
+
+/// The number of workers of a job, and the threads of each: as many texts side by side as cores and memory allow, or the memory of a
+/// GPU. Timed tasks have one worker.
+pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, jobs: usize) -> (usize, usize) {
     if model_task.task.is_timed() {
         return (1, threads);
     }
     let side_by_side = model_task.samples.largest_batch() as u64;
-    let room = available_memory().map_or(u64::MAX, |bytes| bytes * 8 / 10);
-    let fits = |workers: &usize| {
-        let per_worker = bytes_per_worker(model_task, threads.div_ceil(*workers));
-        per_worker * side_by_side * (jobs * workers) as u64 <= room
+    let most = |most: usize, free: Option<u64>, threads_of: &dyn Fn(usize) -> usize| {
+        let room = free.map_or(u64::MAX, |bytes| bytes * 8 / 10);
+        let fits = |workers: &usize| {
+            let per_worker = bytes_per_worker(model_task, threads_of(*workers));
+            per_worker * side_by_side * (jobs * workers) as u64 <= room
+        };
+        (1..=most).rev().find(fits).unwrap_or(1)
     };
-    let workers = (1..=threads).rev().find(fits).unwrap_or(1);
-    (workers, (threads / workers).max(1))
+    let mut rules = model_task.cells.iter().map(|cell| cell.cell.rule);
+    match device.gpu_of_caches().and_then(|_| card_memory()) {
+        // Caches of policies that know the future are on the host.
+        Some(_) if rules.any(|rule| rule.knows_the_future().is_some()) => {
+            (most(threads, available_memory(), &|_| 1), 1)
+        }
+        // One thread of the host asks for a text's work and waits.
+        Some((free, _)) => (most(MOST_ON_GPU, Some(free as u64), &|_| 1), 1),
+        None => {
+            let workers = most(threads, available_memory(), &|workers| threads.div_ceil(workers));
+            (workers, (threads / workers).max(1))
+        }
+    }
 }
 
 /// The most bytes that a worker of some threads holds while it measures a task: the needed part of the full cache, a bounded

@@ -179,7 +179,13 @@ impl Work<'_> {
             }
             if job.stop.load(Ordering::Relaxed) { Err(None) } else { Ok(()) }
         };
-        schedule::work(&model, model_task, jobs, workers(model_task, job.threads, job.jobs), &report)
+        schedule::work(
+            &model,
+            model_task,
+            jobs,
+            workers(model_task, job.device, job.threads, job.jobs_on_device),
+            &report,
+        )
     }
 
     fn count(&self, change: impl FnOnce(&mut Outcome)) {

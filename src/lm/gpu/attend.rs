@@ -89,6 +89,11 @@ impl GpuAttention {
         GpuAttention { gpu, reused: Mutex::default(), readers: Readers::default() }
     }
 
+    /// As of [`Gpu::identity`].
+    pub fn identity(&self) -> Result<String> {
+        self.gpu.identity()
+    }
+
     /// Says that this thread is about to call `attend` for every layer, until the guard is dropped.
     pub fn reading(&self) -> Reading<'_> {
         self.readers.enter()

@@ -11,9 +11,10 @@ use candle_core::{CudaDevice, Storage, Tensor};
 use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUdevice_attribute, CUfunction_attribute, CUmemorytype, cuMemcpy2DAsync_v2,
+    CUDA_MEMCPY2D, CUdevice_attribute, CUfunction_attribute, CUmemorytype, cuDriverGetVersion, cuMemcpy2DAsync_v2,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
+use sha2::{Digest, Sha256};
 
 use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product, Rows};
 use super::params::{Address, Layer};
@@ -111,6 +112,18 @@ impl CudaGpu {
 }
 
 impl Gpu for CudaGpu {
+    fn identity(&self) -> Result<String> {
+        let context = self.stream.context();
+        let name = context.name().asked(|| "tell its name".into())?;
+        let (major, minor) = context.compute_capability().asked(|| "tell its compute capability".into())?;
+        let mut driver = 0;
+        // SAFETY: writes a number.
+        #[expect(unsafe_code)]
+        let asked = unsafe { cuDriverGetVersion(&raw mut driver) };
+        asked.result().asked(|| "tell its driver's version".into())?;
+        Ok(format!("{name} {major}.{minor} driver {driver} kernels {:x}", Sha256::digest(PTX)))
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
         // SAFETY: any bytes are valid ones, and whoever asks for the memory writes what it reads.
         #[expect(unsafe_code)]

@@ -77,6 +77,8 @@ pub struct Launch {
 
 /// A device with kernels.
 pub trait Gpu: Debug + Send + Sync {
+    /// What its results follow from: the card, its driver, the kernels.
+    fn identity(&self) -> Result<String>;
     /// Memory with any contents.
     fn allocate(&self, bytes: usize) -> Result<Buffer>;
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<()>;

@@ -40,6 +40,8 @@ type EmulatedSizes = unsafe extern "C" fn(*mut usize, *mut usize, *mut usize);
 /// Addresses are those of the host.
 #[derive(Debug)]
 pub(super) struct EmulatedGpu {
+    /// The library of the kernels, named after a digest of them.
+    library: PathBuf,
     emulate: Emulate,
     descending: bool,
 }
@@ -48,7 +50,7 @@ impl EmulatedGpu {
     /// Compiles and loads the kernels.
     pub fn new(emulation: &Emulation) -> Result<EmulatedGpu> {
         let library = compiled(emulation)?;
-        let path = CString::new(library.into_os_string().into_encoded_bytes())?;
+        let path = CString::new(library.clone().into_os_string().into_encoded_bytes())?;
         // SAFETY: the library has no code that runs when it is loaded; it stays loaded.
         #[expect(unsafe_code)]
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -71,7 +73,7 @@ impl EmulatedGpu {
         }
         let own = [size_of::<Layer>(), size_of::<Text>(), size_of::<LoweredInstruction>()];
         ensure!(theirs == own, "the kernels' structs have {theirs:?} bytes, and the program's {own:?}");
-        Ok(EmulatedGpu { emulate, descending: emulation.descending })
+        Ok(EmulatedGpu { library, emulate, descending: emulation.descending })
     }
 }
 
@@ -141,6 +143,10 @@ unsafe fn floats<'a>(address: Address, len: usize) -> &'a [f32] {
 }
 
 impl Gpu for EmulatedGpu {
+    fn identity(&self) -> Result<String> {
+        Ok(format!("emulated {}", self.library.display()))
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
         // What nobody has written is not a number. In whole words for their alignment, and none too many: sanitizers see what
         // is read or written behind them.

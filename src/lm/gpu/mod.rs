@@ -23,7 +23,7 @@ mod readers;
 
 pub(super) use attend::{GpuAttention, GpuText};
 pub(super) use cache::GpuCache;
-pub(super) use check::check;
+pub(super) use check::{check, check_once};
 
 #[cfg(feature = "emulate")]
 pub use emulated::Emulation;
