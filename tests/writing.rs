@@ -26,11 +26,10 @@ struct Case {
     written: Vec<u32>,
 }
 
-fn greedy(max_new_tokens: usize) -> GenerationSettings {
+fn greedy() -> GenerationSettings {
     GenerationSettings {
         sampling: Sampling::Greedy,
         repetition_penalty: 1.0,
-        max_new_tokens,
         stop_tokens: Vec::new(),
         stop_strings: Vec::new(),
     }
@@ -41,7 +40,13 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> T {
 }
 
 /// A prompt read `chunk` tokens at a time.
-fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed: u64) -> PrefilledPrompt {
+fn start(
+    model: &LanguageModel,
+    prompt: &[u32],
+    case: &Case,
+    chunk: usize,
+    (seed, max_new_tokens): (u64, usize),
+) -> PrefilledPrompt {
     let policy = presets::by_name(&case.policy).map(|policy| policy.at(case.size.unwrap()).unwrap());
     assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
     let plan = MemoryPlan { policy, one_shot: case.one_shot, ..MemoryPlan::unbounded() };
@@ -55,7 +60,7 @@ fn start(model: &LanguageModel, prompt: &[u32], case: &Case, chunk: usize, seed:
         memory.cut();
         assert!(memory.survivors().iter().flatten().all(|born| born.len() == case.size.unwrap()));
     }
-    PrefilledPrompt { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed }
+    PrefilledPrompt { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed, max_new_tokens }
 }
 
 /// Every case of a golden, its prompt read in pieces of several lengths, alone and side by side.
@@ -67,9 +72,11 @@ fn check(golden: &Path, checkpoint: &Path, tokenizer: &Tokenizer) -> (usize, usi
     let mut tokens = 0;
     for case in &cases {
         let name = format!("{} {} {:?} {}", golden.display(), case.policy, case.size, case.one_shot);
-        let writing = greedy(case.written.len());
+        let writing = greedy();
         let starts = [1, 7, usize::MAX]
-            .map(|chunk| start(&model, &text[..case.prompt], case, chunk.min(case.prompt), 0))
+            .map(|chunk| {
+                start(&model, &text[..case.prompt], case, chunk.min(case.prompt), (0, case.written.len()))
+            })
             .into_iter()
             .collect();
         for written in model.generate(starts, &writing, &|tokens| tokenizer.decode(tokens)).unwrap() {
@@ -79,18 +86,14 @@ fn check(golden: &Path, checkpoint: &Path, tokenizer: &Tokenizer) -> (usize, usi
         tokens += case.written.len();
     }
     // All at once: different policies, sizes and prompts.
-    let starts = cases.iter().map(|case| start(&model, &text[..case.prompt], case, usize::MAX >> 1, 0)).collect();
-    let most = cases.iter().map(|case| case.written.len()).max().unwrap();
+    let starts = cases
+        .iter()
+        .map(|case| start(&model, &text[..case.prompt], case, usize::MAX >> 1, (0, case.written.len())))
+        .collect();
     for (written, case) in
-        model.generate(starts, &greedy(most), &|tokens| tokenizer.decode(tokens)).unwrap().iter().zip(&cases)
+        model.generate(starts, &greedy(), &|tokens| tokenizer.decode(tokens)).unwrap().iter().zip(&cases)
     {
-        assert_eq!(
-            written.tokens[..case.written.len()],
-            case.written,
-            "side by side: {} {}",
-            case.policy,
-            case.prompt
-        );
+        assert_eq!(written.tokens, case.written, "side by side: {} {}", case.policy, case.prompt);
     }
     (cases.len(), tokens)
 }
@@ -148,12 +151,14 @@ fn drawn(seed: u64, threads: usize, beside: usize) -> Vec<Generated> {
     let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let sampling = Sampling::Drawn { temperature: 0.8, top_k: Some(30), top_p: Some(0.9) };
-    let writing = GenerationSettings { sampling, repetition_penalty: 1.1, ..greedy(50) };
+    let writing = GenerationSettings { sampling, repetition_penalty: 1.1, ..greedy() };
     let bytes = Tokenizer::bytes().unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
         let starts = (0..beside as u64)
-            .map(|n| start(&model, &text[..40 + n as usize], &plain("tova", Some(12)), 11 + n as usize, seed + n))
+            .map(|n| {
+                start(&model, &text[..40 + n as usize], &plain("tova", Some(12)), 11 + n as usize, (seed + n, 50))
+            })
             .collect();
         model.generate(starts, &writing, &|tokens| bytes.decode(tokens)).unwrap()
     })
@@ -175,18 +180,18 @@ fn tokens_and_strings_end_a_text() {
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let bytes = Tokenizer::bytes().unwrap();
     let write = |writing: &GenerationSettings| {
-        let starts = vec![start(&model, &text[..40], &plain("full", None), 40, 0)];
+        let starts = vec![start(&model, &text[..40], &plain("full", None), 40, (0, 30))];
         model.generate(starts, writing, &|tokens| bytes.decode(tokens)).unwrap().remove(0)
     };
-    let free = write(&greedy(30));
+    let free = write(&greedy());
     assert_eq!((free.tokens.len(), free.ended), (30, false));
     let stop = free.tokens[12];
     let first = free.tokens.iter().position(|token| *token == stop).unwrap();
-    let stopped = write(&GenerationSettings { stop_tokens: vec![stop], ..greedy(30) });
+    let stopped = write(&GenerationSettings { stop_tokens: vec![stop], ..greedy() });
     assert_eq!((stopped.tokens.as_slice(), stopped.ended), (&free.tokens[..first], true));
     let letters: Vec<char> = free.text.chars().collect();
     let word: String = letters[5..8].iter().collect();
-    let stopped = write(&GenerationSettings { stop_strings: vec!["no such".into(), word.clone()], ..greedy(30) });
+    let stopped = write(&GenerationSettings { stop_strings: vec!["no such".into(), word.clone()], ..greedy() });
     assert_eq!((stopped.text.as_str(), stopped.ended), (&free.text[..free.text.find(&word).unwrap()], true));
     assert!(stopped.tokens.len() <= 8 && free.tokens.starts_with(&stopped.tokens));
 }
@@ -198,8 +203,8 @@ fn a_bounded_cache_does_not_grow_while_generating() {
     let model = load(&folder);
     let text: Vec<u32> = json(&folder.join("tokens.json"));
     let bytes = |case: &Case, new: usize| {
-        let starts = vec![start(&model, &text, case, 50, 0)];
-        model.generate(starts, &greedy(new), &|_| Ok(String::new())).unwrap().remove(0).cache_bytes
+        let starts = vec![start(&model, &text, case, 50, (0, new))];
+        model.generate(starts, &greedy(), &|_| Ok(String::new())).unwrap().remove(0).cache_bytes
     };
     assert_eq!(bytes(&plain("tova", Some(12)), 2), bytes(&plain("tova", Some(12)), 300));
     assert!(bytes(&plain("full", None), 300) > bytes(&plain("full", None), 2));

@@ -74,7 +74,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = GenerationSettings {
         sampling,
         repetition_penalty: arguments.repetition_penalty,
-        max_new_tokens: arguments.max_new_tokens.get(),
         stop_tokens: if arguments.ignore_eos { Vec::new() } else { files.stop_tokens()? },
         stop_strings: arguments.stop.clone(),
     };
@@ -116,6 +115,7 @@ fn continuations(
         state: state.clone(),
         prompt: prompt.to_vec(),
         seed: arguments.text.seed.wrapping_add(number as u64),
+        max_new_tokens: arguments.max_new_tokens.get(),
     };
     let prompts = (0..arguments.batch.get()).map(prefilled).collect();
     let decode = |tokens: &[u32]| tokenizer.map_or(Ok(String::new()), |tokenizer| tokenizer.decode(tokens));

@@ -29,7 +29,6 @@ pub struct GenerationSettings {
     /// Logits of tokens in the prompt or in the text are divided by this if positive and multiplied if negative
     /// (CTRL, arXiv 1909.05858); 1 changes nothing.
     pub repetition_penalty: f32,
-    pub max_new_tokens: usize,
     /// Tokens that end a text; not part of it.
     pub stop_tokens: Vec<u32>,
     /// Strings that end a text; not part of it.
@@ -44,6 +43,8 @@ pub struct PrefilledPrompt {
     pub prompt: Vec<u32>,
     /// Seed of the draws.
     pub seed: u64,
+    /// The most tokens to write after it.
+    pub max_new_tokens: usize,
 }
 
 /// A generated text.
@@ -71,6 +72,7 @@ struct Sequence {
     /// Length of the text in bytes, if a stop string ended it.
     cut: Option<usize>,
     ended: bool,
+    max_new_tokens: usize,
 }
 
 impl LanguageModel {
@@ -89,24 +91,24 @@ impl LanguageModel {
         let mut logits = self.logits(&Tensor::cat(&states, 0)?)?;
         let sequence = |mut prompt: PrefilledPrompt| {
             // The last token is not read any more.
-            prompt.memory.shrink_to_fit(settings.max_new_tokens.saturating_sub(1));
+            prompt.memory.shrink_to_fit(prompt.max_new_tokens.saturating_sub(1));
             Sequence::new(prompt, settings)
         };
         let mut sequences: Vec<Sequence> = prompts.into_iter().map(sequence).collect();
-        for count in 1..=settings.max_new_tokens {
+        loop {
             let mut next = Vec::with_capacity(sequences.len());
-            let open = sequences.iter_mut().filter(|sequence| !sequence.ended);
+            let open = sequences.iter_mut().filter(|sequence| sequence.is_open());
             for (sequence, logits) in open.zip(&logits) {
                 let token = sequence.choose(logits, settings)?;
                 sequence.push(token, settings, decode)?;
-                if !sequence.ended {
+                if sequence.is_open() {
                     next.push(token);
                 }
             }
-            if next.is_empty() || count == settings.max_new_tokens {
+            if next.is_empty() {
                 break;
             }
-            let open = sequences.iter_mut().filter(|sequence| !sequence.ended);
+            let open = sequences.iter_mut().filter(|sequence| sequence.is_open());
             let mut memories: Vec<&mut Memory> = open.map(|sequence| &mut sequence.memory).collect();
             let states = self.step(&next, &mut memories)?; // (texts, hidden)
             logits = self.logits(&states)?;
@@ -117,7 +119,7 @@ impl LanguageModel {
 
 impl Sequence {
     fn new(prompt: PrefilledPrompt, settings: &GenerationSettings) -> Sequence {
-        let PrefilledPrompt { memory, prompt: tokens, seed, .. } = prompt;
+        let PrefilledPrompt { memory, prompt: tokens, seed, max_new_tokens, .. } = prompt;
         let sampler = match settings.sampling {
             Sampling::Greedy => None,
             Sampling::Drawn { temperature, top_k, top_p } => Some(match (top_k, top_p) {
@@ -128,7 +130,12 @@ impl Sequence {
             }),
         };
         let sampler = sampler.map(|sampling| LogitsProcessor::from_sampling(seed, sampling));
-        Sequence { memory, prompt: tokens.len(), tokens, sampler, cut: None, ended: false }
+        Sequence { memory, prompt: tokens.len(), tokens, sampler, cut: None, ended: false, max_new_tokens }
+    }
+
+    /// Whether another token is to be written.
+    fn is_open(&self) -> bool {
+        !self.ended && self.tokens.len() - self.prompt < self.max_new_tokens
     }
 
     fn choose(&mut self, logits: &[f32], settings: &GenerationSettings) -> Result<u32> {

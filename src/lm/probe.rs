@@ -141,27 +141,23 @@ impl Probe {
     ) -> Result<f64> {
         let model = self.writer()?;
         let prompt = self.text(tokens);
-        let until = |most| GenerationSettings {
-            max_new_tokens: most,
-            stop_tokens: Vec::new(),
-            stop_strings: Vec::new(),
-            ..settings.clone()
-        };
+        let endless = GenerationSettings { stop_tokens: Vec::new(), stop_strings: Vec::new(), ..settings.clone() };
         let name = format!("generate {plan:?} {texts} {tokens} {:?}", settings.sampling);
         let [seconds, _] = self.time(&name, || {
             let mut memory = model.new_memory(plan);
             let states = model.read(&prompt, &mut memory)?;
             let state = states.narrow(0, tokens - 1, 1)?;
-            let start = |text: usize| PrefilledPrompt {
+            let start = |text: usize, max_new_tokens: usize| PrefilledPrompt {
                 memory: Memory::clone(&memory),
                 state: state.clone(),
                 prompt: prompt.clone(),
                 seed: text as u64,
+                max_new_tokens,
             };
             let write = |most: usize| -> Result<f64> {
-                let prompts = (0..texts).map(start).collect();
+                let prompts = (0..texts).map(|text| start(text, most)).collect();
                 let started = Instant::now();
-                model.generate(prompts, &until(most), &|_| Ok(String::new()))?;
+                model.generate(prompts, &endless, &|_| Ok(String::new()))?;
                 Ok(started.elapsed().as_secs_f64())
             };
             // The first token comes from the state of the prompt.

@@ -46,10 +46,15 @@ impl Samples for EncodedPrompts {
     }
 
     fn content(&self, sample: usize) -> Option<String> {
-        let EncodedPrompt { request, tokens, document } = &self.prompts[sample];
-        // The trivial answer may follow from all requests together, and is scored anew.
-        let request = Request { trivial: String::new(), ..request.clone() };
-        Some(format!("{request:?} {tokens:?} {document}"))
+        let EncodedPrompt { request, tokens, document, .. } = &self.prompts[sample];
+        // The trivial answer may follow from all requests together, and is scored anew. How prompts are cut and framed shows in
+        // their tokens.
+        let Request { name, cluster, prompt, references, slices, length, seed, max_new_tokens, .. } = request;
+        let own = max_new_tokens.map_or(String::new(), |most| format!(" max_new_tokens={most}"));
+        Some(format!(
+            "Request {{ name: {name:?}, cluster: {cluster:?}, prompt: {prompt:?}, references: {references:?}, \
+             trivial: \"\", slices: {slices:?}, length: {length}, seed: {seed} }} {tokens:?} {document}{own}"
+        ))
     }
 
     fn rescored(&self, sample: usize, text: &str) -> Vec<MetricSum> {
@@ -57,7 +62,7 @@ impl Samples for EncodedPrompts {
     }
 
     fn tokens(&self, sample: usize) -> usize {
-        self.prompts[sample].tokens.len() + self.writing.max_new_tokens
+        self.prompts[sample].tokens.len() + self.prompts[sample].max_new_tokens
     }
 
     /// The tokens of a prompt that no other of its batch shares, its part of the shared ones, and the tokens that may be
@@ -107,7 +112,7 @@ impl Samples for EncodedPrompts {
         let count = batch.samples.len();
         let lengths = batch.samples.iter().map(|sample| self.prompts[*sample].tokens.len());
         let all: usize = lengths.clone().sum();
-        let steps = self.writing.max_new_tokens;
+        let steps = batch.samples.iter().map(|sample| self.prompts[*sample].max_new_tokens).max().unwrap_or(0);
         let mean = all / count.max(1);
         // What all prompts begin with is read once, then the rest of each.
         let (parts, entries): (Vec<Range<usize>>, f64) = match config.rule {
@@ -224,8 +229,7 @@ impl Generation<'_> {
         let Generation { model, config, .. } = *self;
         let common = self.prompts.common(batch.clone());
         let all = &self.prompts.prompts[batch];
-        let longest = all.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
-        let expect = longest + self.prompts.writing.max_new_tokens;
+        let expect = all.iter().map(|prompt| prompt.tokens.len() + prompt.max_new_tokens).max().unwrap_or(0);
         // The same for every prompt of a task, so that no text depends on the others of its batch.
         let text = all.iter().map(|prompt| prompt.request.length).max().unwrap_or(0);
         let (mut memory, start) = match (config.rule, config.sized()) {
@@ -271,7 +275,7 @@ impl Generation<'_> {
         let mut memory = match common {
             Some(memory) => memory.clone(),
             None => {
-                let expect = tokens.len() + self.prompts.writing.max_new_tokens;
+                let expect = tokens.len() + prompt.max_new_tokens;
                 let text =
                     if let CacheRule::Truncate { size } = config.rule { size } else { prompt.request.length };
                 model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() })
@@ -293,7 +297,7 @@ impl Generation<'_> {
             memory.cut();
         }
         peak = peak.max(memory.bytes());
-        Ok((PrefilledPrompt { memory, state, prompt: tokens, seed }, peak))
+        Ok((PrefilledPrompt { memory, state, prompt: tokens, seed, max_new_tokens: prompt.max_new_tokens }, peak))
     }
 
     /// The metrics of one text. The first is always the number of its tokens, and carries the text itself.

@@ -9,7 +9,7 @@ mod scorer;
 mod settings;
 
 pub use generate::prepare;
-pub use prompt::Prompt;
+pub use prompt::{Cut, Prompt};
 pub use prompts::Request;
 pub use scorer::{F1, ROUGE, Scorer};
 pub use settings::{GenerationConfig, Prefill, WriteYaml};

@@ -19,6 +19,16 @@ pub struct Prompt {
     pub header: usize,
 }
 
+/// What a document loses that does not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cut {
+    /// Its end, as in ZeroSCROLLS.
+    #[default]
+    End,
+    /// Its middle, as in LongBench (`pred.py`): as many tokens stay at its beginning as at its end.
+    Middle,
+}
+
 /// Bytes of a token in English, roughly. Only decides which text is tokenised first.
 const BYTES_PER_TOKEN: usize = 4;
 
@@ -43,11 +53,11 @@ impl Prompt {
     ///
     /// If the whole prompt has more, the separator and the text after the document are tokenised by themselves, and the
     /// first tokens of the text before them fill the rest of the room. `encode` adds no BOS. The document is tokenised
-    /// once, unless it nearly fits.
+    /// once, unless it nearly fits. A document that loses its middle is tokenised by itself, and there is no separator.
     ///
     /// # Errors
     /// What `encode` reports, or a prompt that must be cut but whose question leaves no room for the document.
-    pub fn fit(&self, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
+    pub fn fit(&self, cut: Cut, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
         let fitting = || -> Result<Option<Vec<u32>>> {
             let tokens = encode(&self.whole())?;
             Ok((tokens.len() <= room).then_some(tokens))
@@ -56,6 +66,12 @@ impl Prompt {
         let seems_long = bytes / BYTES_PER_TOKEN > room;
         if !seems_long && let Some(fitted) = fitting()? {
             return Ok(fitted);
+        }
+        if cut == Cut::Middle {
+            if seems_long && let Some(fitted) = fitting()? {
+                return Ok(fitted);
+            }
+            return self.without_middle(room, encode);
         }
         let mut tokens = encode(&[self.before.as_str(), &self.document].concat())?;
         // If this is too long by itself, it is too long with a question after it.
@@ -66,16 +82,33 @@ impl Prompt {
             return Ok(fitted);
         }
         let suffix = encode(&[self.separator.as_str(), &self.after].concat())?;
-        ensure!(
-            suffix.len() < room,
-            "no room for the document: the prompt alone needs {} tokens and {room} are left; use a larger length \
-             or cache size",
-            suffix.len()
-        );
+        check_room(suffix.len(), room)?;
         tokens.truncate(room - suffix.len());
         tokens.extend(suffix);
         Ok(tokens)
     }
+
+    fn without_middle(&self, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
+        let (before, document, after) = (encode(&self.before)?, encode(&self.document)?, encode(&self.after)?);
+        check_room(before.len() + after.len() + 1, room)?;
+        let half = (room - before.len() - after.len()) / 2;
+        // The parts may have fewer tokens than the whole.
+        let (head, tail) = if document.len() > 2 * half {
+            (&document[..half], &document[document.len() - half..])
+        } else {
+            (&document[..], &[][..])
+        };
+        Ok([&before, head, tail, &after].concat())
+    }
+}
+
+fn check_room(needed: usize, room: usize) -> Result<()> {
+    ensure!(
+        needed < room,
+        "no room for the document: the prompt alone needs {needed} tokens and {room} are left; use a larger length or \
+         cache size"
+    );
+    Ok(())
 }
 
 #[cfg(test)]
@@ -116,11 +149,27 @@ mod tests {
             (suffix + 1, "R[cut]\n\nWho?\n\nAnswer:"),
         ];
         for (room, expected) in cases {
-            assert_eq!(prompt.fit(room, &bytes).unwrap(), bytes(expected).unwrap());
+            assert_eq!(prompt.fit(Cut::End, room, &bytes).unwrap(), bytes(expected).unwrap());
         }
-        let message = prompt.fit(suffix, &bytes).unwrap_err().to_string();
+        let message = prompt.fit(Cut::End, suffix, &bytes).unwrap_err().to_string();
         let (needs, left) = (format!("needs {suffix} tokens"), format!("and {suffix} are left"));
         assert!(message.contains(&needs) && message.contains(&left), "{message}");
+    }
+
+    #[test]
+    fn a_document_that_does_not_fit_loses_its_middle() {
+        let fit = |document: &str, room| {
+            Prompt { document: document.into(), ..prompt("") }.fit(Cut::Middle, room, &bytes)
+        };
+        let (before, after) = ("Read. Tale:\n", "\n\nWho?\n\nAnswer:");
+        let others = before.len() + after.len();
+        for (room, kept) in [(10, "A fox ran."), (9, "A foran."), (8, "A foran."), (3, "A."), (2, "A.")] {
+            let expected = [before, kept, after].concat();
+            assert_eq!(fit("A fox ran.", others + room).unwrap(), bytes(&expected).unwrap(), "{room}");
+        }
+        let long = "A fox ran. ".repeat(500);
+        assert_eq!(fit(&long, 1000).unwrap().len(), others + (1000 - others) / 2 * 2);
+        assert!(fit(&long, others + 1).unwrap_err().to_string().contains("no room"));
     }
 
     #[test]
@@ -131,9 +180,9 @@ mod tests {
             documents.set(documents.get() + usize::from(text.contains("A fox ran.")));
             bytes(text)
         };
-        assert_eq!(long.fit(100, &count).unwrap().len(), 100);
+        assert_eq!(long.fit(Cut::End, 100, &count).unwrap().len(), 100);
         assert_eq!(documents.take(), 1);
-        assert_eq!(long.fit(10_000, &count).unwrap().len(), long.whole().len());
+        assert_eq!(long.fit(Cut::End, 10_000, &count).unwrap().len(), long.whole().len());
         assert_eq!(documents.take(), 1);
     }
 
@@ -151,7 +200,7 @@ mod tests {
             let prompt = Prompt { before, document, after, separator, header: 0 };
             let whole = encode(&prompt.whole()).unwrap();
             let suffix = encode(&[prompt.separator.as_str(), &prompt.after].concat()).unwrap();
-            match prompt.fit(room, encode) {
+            match prompt.fit(Cut::End, room, encode) {
                 Ok(fitted) => {
                     prop_assert!(fitted.len() <= room);
                     if whole.len() <= room {

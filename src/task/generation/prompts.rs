@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 
-use super::prompt::Prompt;
+use super::prompt::{Cut, Prompt};
 use super::scorer::Scorer;
 use super::settings::GenerationConfig;
 use crate::lm::{BLOCK, ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
@@ -28,6 +28,12 @@ pub struct Request {
     pub length: usize,
     /// Added to the sweep's seed.
     pub seed: u64,
+    /// The most tokens to write, where it is not the task's `max_new_tokens`.
+    pub max_new_tokens: Option<usize>,
+    /// What a document loses that is too long.
+    pub cut: Cut,
+    /// Never inside a chat template.
+    pub is_plain: bool,
 }
 
 /// A request in a model's tokens.
@@ -38,6 +44,8 @@ pub struct EncodedPrompt {
     pub tokens: Vec<u32>,
     /// Tokens before the question begins.
     pub document: usize,
+    /// The most tokens to write.
+    pub max_new_tokens: usize,
 }
 
 /// The prompts of a task for one model.
@@ -73,9 +81,9 @@ impl EncodedPrompts {
         let template = if config.chat_template { files.chat_template()? } else { None };
         let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
         let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
-        let most = writing.max_new_tokens;
         let encode = |mut request: Request| -> Result<EncodedPrompt> {
-            if let Some(frame) = &frame {
+            let most = request.max_new_tokens.unwrap_or(config.max_new_tokens);
+            if let Some(frame) = frame.as_ref().filter(|_| !request.is_plain) {
                 request.prompt = framed(&request.prompt, frame);
             }
             ensure!(
@@ -84,18 +92,23 @@ impl EncodedPrompts {
                 request.name,
                 request.length
             );
-            let tokens = fit(&request.prompt, request.length - most, &tokenizer, bos)
+            let tokens = fit(&request.prompt, request.cut, request.length - most, &tokenizer, bos)
                 .with_context(|| request.name.clone())?;
             let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
             let document = tokenizer.encode(&before)?.ids;
             let document = shared(&tokens[usize::from(tokens.first().copied() == bos)..], &document);
             let document = document + tokens.len().min(1) * usize::from(bos.is_some());
-            Ok(EncodedPrompt { request, tokens, document })
+            Ok(EncodedPrompt { request, tokens, document, max_new_tokens: most })
         };
         let prompts: Vec<EncodedPrompt> = requests.into_par_iter().map(encode).collect::<Result<_>>()?;
         let mut batches = Vec::new();
         let mut start = 0;
-        for document in prompts.chunk_by(|a, b| a.request.cluster == b.request.cluster || a.tokens == b.tokens) {
+        // Where most of the work is writing, prompts need not begin alike.
+        let is_short = |prompt: &EncodedPrompt| prompt.tokens.len() < prompt.max_new_tokens;
+        let together = |a: &EncodedPrompt, b: &EncodedPrompt| {
+            a.request.cluster == b.request.cluster || a.tokens == b.tokens || is_short(a) && is_short(b)
+        };
+        for document in prompts.chunk_by(together) {
             for batch in document.chunks(MOST_SIDE_BY_SIDE) {
                 batches.push(start..start + batch.len());
                 start += batch.len();
@@ -120,14 +133,14 @@ impl EncodedPrompts {
         if prompt.tokens.len() <= size {
             return Ok(prompt.tokens.clone());
         }
-        fit(&prompt.request.prompt, size, &self.tokenizer, self.bos)
+        fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)
     }
 }
 
 /// BOS, if there is one, and a prompt in at most `room` tokens together.
-fn fit(prompt: &Prompt, room: usize, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<u32>> {
+fn fit(prompt: &Prompt, cut: Cut, room: usize, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<u32>> {
     let encode = |text: &str| Ok(tokenizer.encode(text)?.ids);
-    let tokens = prompt.fit(room.saturating_sub(usize::from(bos.is_some())), &encode)?;
+    let tokens = prompt.fit(cut, room.saturating_sub(usize::from(bos.is_some())), &encode)?;
     // A chat template may have written it already.
     let bos = bos.filter(|bos| tokens.first() != Some(bos));
     Ok(bos.into_iter().chain(tokens).collect())

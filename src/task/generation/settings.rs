@@ -90,7 +90,6 @@ impl GenerationConfig {
         GenerationSettings {
             sampling,
             repetition_penalty: self.repetition_penalty.0 as f32,
-            max_new_tokens: self.max_new_tokens,
             stop_tokens,
             stop_strings: self.stop.clone(),
         }
