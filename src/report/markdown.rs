@@ -50,6 +50,9 @@ fn file(report: &Report<'_>) -> String {
         for (parts, _) in report.breakdowns_of(panel) {
             sheets::of_parts(parts).iter().for_each(|(_, sheet)| push_sheet(&mut file, "####", sheet));
         }
+        let is_last = report.panels.get(i + 1).is_none_or(|next| next.key != panel.key);
+        let evicted = of_key.and_then(|at| report.evicted[at].as_ref()).filter(|_| is_last);
+        evicted.into_iter().for_each(|sheet| push_sheet(&mut file, "###", sheet));
     }
     report.enough.iter().for_each(|sheet| push_sheet(&mut file, "##", sheet));
     push_list(&mut file, &report.unmeasured);

@@ -14,6 +14,7 @@ mod distance;
 mod distinct;
 mod enough;
 pub mod escape;
+mod evicted;
 mod export;
 mod figure_title;
 #[cfg(test)]

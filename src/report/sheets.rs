@@ -19,7 +19,8 @@ pub(super) const POLICY: &str = "policy";
 pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
     let mut all: Vec<(Option<String>, Vec<Sheet>)> = Vec::new();
     let reference = report.reference.as_deref();
-    for (of_key, enough) in report.panels.chunk_by(|a, b| a.key == b.key).zip(&report.enough_of) {
+    let of_keys = report.enough_of.iter().zip(&report.evicted);
+    for (of_key, (enough, evicted)) in report.panels.chunk_by(|a, b| a.key == b.key).zip(of_keys) {
         let key = &of_key[0].key;
         let mut sheets: Vec<Sheet> = report.timing(key).map(of_timing).into_iter().collect();
         for (place, panel) in of_key.iter().enumerate() {
@@ -31,6 +32,7 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
                 report.breakdowns_of(panel).flat_map(|(parts, _)| of_parts(parts)).map(|(_, sheet)| sheet),
             );
         }
+        sheets.extend(evicted.clone());
         all.push((Some(key.title(&report.keys)), sheets));
     }
     all.extend(report.enough.iter().map(|sheet| (None, vec![sheet.clone()])));

@@ -23,7 +23,7 @@ use super::series_key::SeriesKey;
 use super::series_style::SeriesStyles;
 use super::table::Sheet;
 use super::throughput::{self, Throughput};
-use super::{figure_title, summary, within};
+use super::{evicted, figure_title, summary, within};
 use crate::ledger::{Row, Text, write_derived};
 
 #[derive(Clone)]
@@ -83,6 +83,8 @@ pub(super) struct Report<'a> {
     /// How much cache is enough: of each key, and of all together where there are several.
     pub(super) enough_of: Vec<Option<Sheet>>,
     pub(super) enough: Option<Sheet>,
+    /// What was evicted, of each key.
+    pub(super) evicted: Vec<Option<Sheet>>,
     /// The same in a line for each key.
     pub(super) enough_in_short: Vec<String>,
     /// Distances asked for that nothing was measured in, a sentence each.
@@ -124,6 +126,7 @@ impl<'a> Report<'a> {
             asked: Asked::of(results.rows, &panels, &keys),
             enough: within::sheet(&panels, &keys, distances).filter(|_| several),
             enough_of,
+            evicted: keys.iter().map(|key| evicted::sheet(&results.series, key)).collect(),
             enough_in_short: within::in_short(&panels, &keys, distances),
             unmeasured: within::unmeasured(&panels, &options.within),
             reference: options.reference.clone(),

@@ -170,6 +170,7 @@ impl Page<'_> {
                     (self.panel(panel, figure, enough, first))
                 }
                 @if let Some((section, figures)) = kept { (self.kept(section, figures)) }
+                @if let Some(sheet) = &self.report.evicted[at] { (fold(&sheet.title, false, self.sheet(sheet, None))) }
                 details.fold {
                     summary { "All settings of these numbers" }
                     dl.facts {
