@@ -5,6 +5,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use support::checkpoint::{configure, copy, cut_short, golden, write_tokenizer};
@@ -847,16 +848,53 @@ fn a_closed_pipe_is_no_error() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+/// The commands that `--help` lists.
+fn commands(folder: &Path) -> Vec<String> {
+    let help = run(folder, &["--help"]).with_code(0).stdout;
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let commands = commands.lines().map_while(|line| line.split_whitespace().next());
+    let commands: Vec<String> = commands.filter(|command| *command != "help").map(str::to_owned).collect();
+    assert_eq!(commands.len(), 17, "{commands:?}");
+    commands
+}
+
 /// Every command has help: a first line about itself, and a line for each argument.
 #[test]
 fn every_command_has_help() {
     let folder = tempfile::tempdir().unwrap();
-    let help = run(folder.path(), &["--help"]).with_code(0).stdout;
-    let (_, commands) = help.split_once("Commands:\n").unwrap();
-    let commands: Vec<&str> = commands.lines().map_while(|line| line.split_whitespace().next()).collect();
-    assert_eq!(commands.len(), 16, "{commands:?}");
-    for command in commands.into_iter().filter(|command| *command != "help") {
-        let help = run(folder.path(), &[command, "--help"]).with_code(0).stdout;
+    for command in commands(folder.path()) {
+        let help = run(folder.path(), &[&command, "--help"]).with_code(0).stdout;
         assert!(!help.starts_with("Usage:") && help.contains("\nUsage: tova-bench"), "{help}");
+    }
+}
+
+#[test]
+fn bash_completes_commands_and_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = run(folder.path(), &["completions", "bash"]).with_code(0).stdout;
+    let function = script.split_once("()").unwrap().0.trim().to_owned();
+    let completed = |words: &[&str]| {
+        let words = words.join(" ");
+        let (before, last) = words.rsplit_once(' ').unwrap();
+        let previous = before.rsplit(' ').next().unwrap();
+        let ask = format!(
+            "{script}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+             {function} tova-bench '{last}' '{previous}'; echo \"${{COMPREPLY[@]}}\""
+        );
+        let output = Command::new("bash").args(["-c", &ask]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(completed(&["tova-bench", "pl"]), "plan");
+    assert_eq!(completed(&["tova-bench", "score", "--cache-s"]), "--cache-size");
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = commands(folder.path());
+    run(folder.path(), &["manual", "pages"]).with_code(0);
+    for command in &commands {
+        let page = std::fs::read_to_string(folder.path().join(format!("pages/tova-bench-{command}.1"))).unwrap();
+        assert!(page.starts_with(".ie") && page.contains(".SH SYNOPSIS"), "{command}");
     }
 }

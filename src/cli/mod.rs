@@ -5,11 +5,13 @@
 
 mod baseline;
 mod compare;
+mod completions;
 mod doctor;
 mod export;
 mod fetch;
 mod judge;
 mod list;
+mod manual;
 mod merge;
 mod plan;
 mod report;
@@ -82,6 +84,8 @@ commands! {
     Export => export,
     List => list,
     Schema => schema,
+    Completions => completions,
+    Manual => manual,
     Worlds => worlds,
     Doctor => doctor,
 }

@@ -1,0 +1,26 @@
+//! `completions`: what a shell completes after `tova-bench`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, CommandFactory};
+use clap_complete::{Shell, generate};
+
+use super::Program;
+use super::output::print;
+
+/// Print completions of commands and options for a shell
+///
+/// bash: `tova-bench completions bash > ~/.local/share/bash-completion/completions/tova-bench`. zsh: write it as `_tova-bench`
+/// into a folder of `$fpath`. fish: `tova-bench completions fish > ~/.config/fish/completions/tova-bench.fish`.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The shell
+    shell: Shell,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    generate(arguments.shell, &mut Program::command(), "tova-bench", &mut script);
+    print(&String::from_utf8(script)?)
+}
