@@ -22,5 +22,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut script = Vec::new();
     generate(arguments.shell, &mut Program::command(), "tova-bench", &mut script);
-    print(&String::from_utf8(script)?)
+    // clap_complete spells the hyphen of the program's name in two ways, so that bash finds no option of a command
+    // (clap-rs/clap#6421). Other shells' scripts do not have the word.
+    print(&String::from_utf8(script)?.replace("tova__subcmd__bench", "tova__bench"))
 }
