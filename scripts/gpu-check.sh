@@ -67,6 +67,16 @@ YAML
 step table1 "$program" run "$work/table1.yaml" --device "$device" --results "$work/table1" --no-report &&
     step table1-rows "$program" report "$work/table1" --out "$work/table1-report"
 
+# As many texts side by side as the GPU has memory for; the seconds of the step are those of 3 x 16 texts.
+cat > "$work/side-by-side.yaml" << YAML
+models: [{source: $shape, dtype: $dtype}]
+policies: [tova, h2o, window]
+cache_sizes: [${sizes[0]}]
+tasks:
+  - perplexity: {dataset: random-words, length: $length, books: 16, chunks_per_book: 1}
+YAML
+step side-by-side "$program" run "$work/side-by-side.yaml" --device "$device" --results "$work/side-by-side" --no-report
+
 if [ "$feature" = cuda ] && command -v compute-sanitizer > /dev/null; then
     for tool in memcheck racecheck synccheck initcheck; do
         step "sanitizer-$tool" compute-sanitizer --tool $tool --error-exitcode 9 "$program" doctor --device "$device" --offline
