@@ -134,7 +134,7 @@ fn chosen(names: &[Spanned<String>], version: Version) -> Result<Vec<&'static Su
             return yaml::refuse(
                 place,
                 format!("`{}` is Chinese, and scores of Chinese text are not supported", name.value),
-                "remove it: its measure counts words as the Python package jieba splits them",
+                "remove it: most of their measures count words as the Python package jieba splits them",
             );
         }
         let Some(at) = SUBSETS.iter().position(|subset| subset.name == name.value) else {

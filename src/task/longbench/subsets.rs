@@ -42,7 +42,7 @@ impl Subset {
     }
 }
 
-/// Those whose measures split Chinese words.
+/// Those in Chinese. The measures of most split Chinese words.
 pub const CHINESE: [&str; 5] = ["multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh"];
 
 /// The prompt of the three subsets whose questions need several passages.
