@@ -93,6 +93,7 @@ use Property::{Clock, Detail, Judge, Memory, NoDifference, SampleTable, Uncounta
 
 const BY_VALUES: &str = "a guess among the values named so far";
 const BY_COMMONEST: &str = "the commonest answer";
+const BY_CHOICES: &str = "a guess among the four choices";
 const BY_FIRST_WORDS: &str = "the document's first words";
 
 /// All metrics but those of guesses, which are in [`Metric::guess`].
@@ -114,6 +115,13 @@ pub static METRICS: &[Metric] = &[
         .title("recall of facts by {model} in {data}"),
     new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare).guess("rouge_trivial", BY_FIRST_WORDS),
     new("f1", "F1 (%)", Higher, Share).guess("f1_trivial", BY_COMMONEST),
+    new("longbench", "LongBench score (%)", Higher, Share)
+        .guess("longbench_trivial", BY_COMMONEST)
+        .title("LongBench score of {model} on {data}"),
+    new("accuracy", "right choices (%)", Higher, Share)
+        .guess("accuracy_chance", BY_CHOICES)
+        .range(0.0, 100.0)
+        .title("right choices of {model} in {data}"),
     new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
     new("exact_match", "exact match (%)", Higher, Share).with(&[Detail]),
     new("f1_ascii", "F1, ASCII (%)", Higher, Share).with(&[Detail]),

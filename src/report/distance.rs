@@ -20,13 +20,15 @@ pub(super) struct Unit {
 
 const NATS: &str = "nats";
 
-const UNITS: [Unit; 6] = [
+const UNITS: [Unit; 8] = [
     Unit { name: NATS, shown: NATS, metric: "nll" },
     Unit { name: "ppl", shown: "PPL", metric: "nll" },
     Unit { name: "f1", shown: "F1", metric: "f1" },
     Unit { name: "rouge", shown: "ROUGE", metric: "rouge" },
     Unit { name: "recall", shown: "percentage points of recall", metric: "recall" },
     Unit { name: "found", shown: "percentage points of needles found", metric: "found" },
+    Unit { name: "longbench", shown: "percentage points of LongBench's score", metric: "longbench" },
+    Unit { name: "accuracy", shown: "percentage points of right choices", metric: "accuracy" },
 ];
 
 impl Unit {
@@ -156,7 +158,7 @@ mod tests {
     fn the_usual_distances_have_one_of_each_metric() {
         let usual = Distance::usual();
         let metrics: Vec<&str> = usual.iter().map(|distance| distance.unit.unwrap().metric).collect();
-        assert_eq!(metrics, ["nll", "f1", "rouge", "recall", "found"]);
+        assert_eq!(metrics, ["nll", "f1", "rouge", "recall", "found", "longbench", "accuracy"]);
         // 7.56 / 7.16 = 1.055866.
         assert!((usual[0].amount.exp() - 1.055866).abs() < 1e-6, "{:?}", usual[0]);
     }

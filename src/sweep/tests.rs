@@ -237,6 +237,9 @@ fn write_has_the_expected_defaults() {
     assert_eq!(generation("{squality: {dataset: ./s}}"), GenerationConfig::greedy(512));
     assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), GenerationConfig::greedy(128));
     assert_eq!(generation("{needle: {dataset: ./texts}}"), GenerationConfig::greedy(32));
+    assert_eq!(generation("{longbench: {dataset: ./l}}"), GenerationConfig::greedy(512));
+    assert_eq!(generation("{longbench: {dataset: ./l, subsets: [trec, musique]}}"), GenerationConfig::greedy(64));
+    assert_eq!(generation("{longbench: {dataset: ./l, version: v2}}"), GenerationConfig::greedy(128));
     assert!(generation("story: {}").samples());
     assert!(generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
@@ -253,6 +256,9 @@ fn write_has_the_expected_defaults() {
         temperature: 1, top_k: 5; temperature: 1, top_p: 0.5; repetition_penalty: 2; chat_template: false; stop: [a]";
     let needle = "dataset: ./q; dataset: ./q, depths: [50]; dataset: ./q, lengths: [128]; dataset: ./q, texts: 2; \
         dataset: ./q, fact: {needle: a, question: b, answer: c}";
+    // A limit of the sweep is not the subsets' own, also if it is the largest of them.
+    let longbench = "dataset: ./q; dataset: ./q, version: e; dataset: ./q, version: v2; dataset: ./q, samples: 1; \
+        dataset: ./q, subsets: [trec]; dataset: ./q, subsets: [lcc, trec]; dataset: ./q, write: {max_new_tokens: 512}";
     let write = write.split("; ").map(|setting| format!("dataset: ./q, write: {{{setting}}}"));
     let ids = [
         with("qasper", questions),
@@ -260,9 +266,10 @@ fn write_has_the_expected_defaults() {
         with("squality", "dataset: ./q"),
         with("needle", needle),
         with("story", "stories: 2"),
+        with("longbench", longbench),
     ]
     .concat();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 21);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 28);
 }
 
 #[test]
@@ -276,6 +283,14 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {query_aware: false}"), "false", "read in one shot", "prefill: one_shot");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
+    let longbench = |rest: &str| writes(&format!("{{longbench: {{dataset: ./q, {rest}}}}}"), "");
+    refused(&longbench("subsets: [qasper, lsht]"), "lsht", "is Chinese", "remove it");
+    refused(&longbench("subsets: [qaspr]"), "qaspr", "no subset `qaspr`", "did you mean `qasper`?");
+    refused(&longbench("subsets: [musique], version: e"), "musique", "LongBench-E has no", "remove");
+    refused(&longbench("subsets: [lcc, lcc]"), "lcc]", "listed twice", "remove");
+    refused(&longbench("subsets: [lcc], version: v2"), "lcc]", "v2 has no subsets", "remove");
+    refused(&longbench("write: {prefill: one_shot, query_aware: false}"), "false", "one text", "remove");
+    refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "nothing of LongBench", "THUDM");
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
     let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
     refused(&slot, "{qasper", "needs `positions: absolute`", "stream");

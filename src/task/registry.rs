@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
-use super::{needle, perplexity, qasper, retention, squality, story, timing};
+use super::{longbench, needle, perplexity, qasper, retention, squality, story, timing};
 use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
@@ -45,6 +45,7 @@ registry! {
     "qasper" => Qasper(QuestionsYaml, qasper::QASPER),
     "story" => Story(story::StoryYaml),
     "needle" => Needle(needle::NeedleYaml),
+    "longbench" => LongBench(longbench::LongBenchYaml),
     "timing" => Timing(timing::TimingYaml),
 }
 
@@ -75,6 +76,7 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use crate::task::data::Tail;
+    use crate::task::longbench::Version;
     use crate::task::{Prefill, PromptStyle, Split};
     use crate::yaml::schema::{Named, assert_words};
 
@@ -90,5 +92,6 @@ mod tests {
         check(Tail::WORDS, Tail::name);
         check(Split::WORDS, Split::name);
         check(PromptStyle::WORDS, PromptStyle::name);
+        check(Version::WORDS, Version::name);
     }
 }

@@ -203,8 +203,8 @@ impl TaskSpec {
     }
 }
 
-/// The settings of prompts and of timing that the column `generation` shows; `length` has a column of its own.
-const SHOWN_SETTINGS: [&str; 4] = ["prompt", "memory", "repeats", "warm_up"];
+/// The settings of prompts, limits and timing that the column `generation` shows; `length` has a column of its own.
+const SHOWN_SETTINGS: [&str; 6] = ["prompt", "version", "limits", "memory", "repeats", "warm_up"];
 
 /// The setting whose value `auto` stands for what the model does.
 pub(super) const BOS: &str = "bos";

@@ -123,20 +123,28 @@ pub fn question_sources(_: &mut SchemaGenerator) -> Schema {
     )])
 }
 
+/// The schema of a data set of which the program has none of its own.
+pub fn published_sources(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": elsewhere()})
+}
+
 fn data_sources(named: &[Named]) -> Schema {
-    json_schema!({
-        "anyOf": [
-            one_of(named),
-            {
-                "type": "string",
-                "description": "a file or folder",
-                "pattern": r"^(\./|\.\./|/|~/)|^\.\.?$|\.(parquet|jsonl?|zip)$",
-            },
-            {
-                "type": "string",
-                "description": "a data set of the hub",
-                "pattern": format!("^{HUB_PART}/{HUB_PART}$"),
-            },
-        ],
-    })
+    let all: Vec<Schema> = std::iter::once(one_of(named)).chain(elsewhere()).collect();
+    json_schema!({"anyOf": all})
+}
+
+/// Files, folders and data sets of the hub.
+fn elsewhere() -> [Schema; 2] {
+    [
+        json_schema!({
+            "type": "string",
+            "description": "a file or folder",
+            "pattern": r"^(\./|\.\./|/|~/)|^\.\.?$|\.(parquet|jsonl?|zip)$",
+        }),
+        json_schema!({
+            "type": "string",
+            "description": "a data set of the hub",
+            "pattern": format!("^{HUB_PART}/{HUB_PART}$"),
+        }),
+    ]
 }

@@ -20,6 +20,8 @@ pub struct Request {
     pub prompt: Prompt,
     /// Correct answers; empty if none are published.
     pub references: Vec<String>,
+    /// The classes that an answer may name, where the benchmark lists them.
+    pub classes: Vec<String>,
     /// An answer that needs no reading, for comparison; empty if there is none.
     pub trivial: String,
     /// The slices that the answer counts for, such as `kind:yes_no` or `depth:50`.

@@ -15,8 +15,7 @@ pub const MOST_UNPACKED: u64 = 1 << 29;
 /// An archive that is damaged, has none of the files, or whose file is larger than `most` bytes.
 pub fn unpack(archive: &Path, wanted: &[String], most: u64) -> Result<(String, Vec<u8>)> {
     let cannot = || format!("cannot read the archive {}", archive.display());
-    let file = BufReader::new(File::open(archive).with_context(cannot)?);
-    let mut zip = zip::ZipArchive::new(file).with_context(cannot)?;
+    let mut zip = open(archive)?;
     let Some(name) = wanted.iter().find(|name| zip.index_for_name(name).is_some()) else {
         let names: Vec<String> =
             zip.file_names().take(10).filter_map(|name| Some(name.ok()?.into_owned())).collect();
@@ -32,6 +31,20 @@ pub fn unpack(archive: &Path, wanted: &[String], most: u64) -> Result<(String, V
         archive.display()
     );
     Ok((name.clone(), bytes))
+}
+
+/// The names of the files in an archive.
+///
+/// # Errors
+/// An archive that is damaged.
+pub fn names(archive: &Path) -> Result<Vec<String>> {
+    Ok(open(archive)?.file_names().filter_map(|name| Some(name.ok()?.into_owned())).collect())
+}
+
+fn open(archive: &Path) -> Result<zip::ZipArchive<BufReader<File>>> {
+    let cannot = || format!("cannot read the archive {}", archive.display());
+    let file = BufReader::new(File::open(archive).with_context(cannot)?);
+    zip::ZipArchive::new(file).with_context(cannot)
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ mod splits;
 mod task;
 mod zeroscrolls;
 
+#[cfg(test)]
+pub use archive::tests;
+pub use archive::{names, unpack};
 pub use benchmark::{Benchmark, PromptStyle, Release, Split, Wording, questions_digest};
 pub use files::{json_lines, read_questions};
 pub use task::QuestionsYaml;

@@ -1,0 +1,240 @@
+//! LongBench's scores, prompts and letters against its own code (`scripts/longbench_goldens.py`), and files that are wrong.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::subsets::{CHINESE, SUBSETS, Subset};
+use super::*;
+use crate::task::generation::{Cut, Prompt};
+
+#[derive(Deserialize)]
+struct Goldens {
+    scores: Vec<(String, String, String, Vec<String>, f64)>,
+    best: Vec<(String, String, Vec<String>, Vec<String>, f64)>,
+    letters: Vec<(String, Option<String>)>,
+    row: Map<String, Value>,
+    prompts: BTreeMap<String, (String, usize)>,
+    v2_row: Map<String, Value>,
+    v2: String,
+}
+
+fn goldens() -> Goldens {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/longbench.json");
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// A row of LongBench with some keys changed; null removes a key.
+fn row(changes: &Value) -> Value {
+    let row = json!({
+        "_id": "r1", "input": "Who ran?", "context": "A fox ran.", "answers": ["A fox", "the fox"], "length": 3999,
+        "dataset": "qasper", "language": "en", "all_classes": null,
+    });
+    changed(row, changes)
+}
+
+fn v2_row(changes: &Value) -> Value {
+    let row = json!({
+        "_id": "w1", "domain": "Code", "sub_domain": "x", "difficulty": "hard", "length": "short", "question": "Who?",
+        "choice_A": "a", "choice_B": "b", "choice_C": "c", "choice_D": "d", "answer": "C", "context": "A fox ran.",
+    });
+    changed(row, changes)
+}
+
+fn changed(mut row: Value, changes: &Value) -> Value {
+    let keys = row.as_object_mut().unwrap();
+    for (key, value) in changes.as_object().unwrap() {
+        keys.insert(key.clone(), value.clone());
+    }
+    keys.retain(|key, value| !value.is_null() || key == "all_classes");
+    row
+}
+
+fn folder(files: &[(&str, &[Value])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rows) in files {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+        std::fs::write(file, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn scores_are_those_of_longbench() {
+    let Goldens { scores, best, .. } = goldens();
+    assert!(scores.len() > 300 && best.len() > 50);
+    for (name, answer, reference, classes, expected) in scores {
+        let found = Subset::of(&name).unwrap().measure.score(&answer, &reference, &classes);
+        assert!(
+            (found - expected).abs() < 1e-9,
+            "{name}: {answer:?} {reference:?} {classes:?}: {found}, not {expected}"
+        );
+    }
+    for (name, answer, references, classes, percent) in best {
+        let found = 100.0 * Subset::of(&name).unwrap().score(&answer, &references, &classes);
+        assert!(
+            (found - percent).abs() < 0.005 + 1e-9,
+            "{name}: {answer:?} {references:?}: {found}, not {percent}"
+        );
+    }
+}
+
+#[test]
+fn prompts_and_limits_are_those_of_longbench() {
+    let Goldens { row, prompts, v2_row: of_v2, v2, letters, .. } = goldens();
+    let text = |row: &Map<String, Value>, key: &str| row[key].as_str().unwrap().to_owned();
+    let filled = |subset: &Subset| subset.filled(&text(&row, "context"), &text(&row, "input"));
+    let found: BTreeMap<_, _> = SUBSETS
+        .iter()
+        .map(|subset| (subset.name.to_owned(), (digest_of([filled(subset)]), subset.max_new_tokens)))
+        .collect();
+    assert_eq!(found, prompts);
+    let requests = v2::requests(&v2_row(&of_v2.into()).to_string(), "f", 9).unwrap();
+    assert_eq!(digest_of([requests[0].prompt.whole()]), v2);
+    for (answer, letter) in letters {
+        for right in ["A", "B", "C", "D"] {
+            let request = Request { references: vec![right.to_owned()], ..Request::default() };
+            let expected = f64::from(u8::from(letter.as_deref() == Some(right)));
+            assert_eq!(
+                v2::score(&answer, &request),
+                [("accuracy", expected), ("accuracy_chance", 0.25)],
+                "{answer}"
+            );
+        }
+    }
+    // The lists in pred.py and eval.py.
+    let named = |is: fn(&Subset) -> bool| {
+        SUBSETS.iter().filter(|subset| is(subset)).map(|subset| subset.name).collect::<Vec<_>>()
+    };
+    assert_eq!(named(|subset| subset.is_plain), ["trec", "triviaqa", "samsum", "lcc", "repobench-p"]);
+    assert_eq!(named(|subset| subset.takes_first_line), ["trec", "triviaqa", "samsum"]);
+    assert_eq!(named(|subset| !subset.in_e), ["narrativeqa", "musique", "qmsum"]);
+    assert!(CHINESE.iter().all(|name| Subset::of(name).is_none()));
+}
+
+#[test]
+fn a_long_prompt_loses_its_middle_wherever_that_is() {
+    let lcc = Subset::of("lcc").unwrap();
+    let rows = row(&json!({"context": "int fox;\n".repeat(50)})).to_string();
+    let request = rows::requests(lcc, &rows, "f", false, 9).unwrap().remove(0);
+    assert!(request.is_plain && request.cut == Cut::Middle && request.max_new_tokens == Some(64));
+    let bytes = |text: &str| Ok(text.bytes().map(u32::from).collect());
+    // The first 29 and the last 29, also where this cuts into the instruction.
+    let expected = [&"Please complete the code given"[..], "\nint fox;\nNext line of code:\n"];
+    let expected: Vec<u32> = expected.concat().bytes().map(u32::from).collect();
+    assert_eq!(expected.len(), 59);
+    for room in [58, 59] {
+        let fitted = request.prompt.fit(request.cut, room, &bytes).unwrap();
+        assert_eq!(fitted, [&expected[..29], &expected[30..]].concat());
+    }
+    let Prompt { before, after, .. } = request.prompt;
+    assert!(before.is_empty() && after.is_empty(), "the instruction is cut like the rest");
+}
+
+#[test]
+fn rows_become_requests_by_context() {
+    let other = json!({"_id": "r2", "context": "An owl sat.", "answers": ["owl"], "length": 8000});
+    let third = json!({"_id": "r3", "length": 4000, "input": "Why?", "answers": ["owl", "the fox"]});
+    let rows: String = [json!({}), other, third].iter().map(|changes| format!("{}\n\n", row(changes))).collect();
+    let mut requests = rows::requests(&SUBSETS[1], &rows, "f", true, 9).unwrap();
+    rows::gather(&mut requests);
+    add_trivial(&mut requests);
+    let found: Vec<_> =
+        requests.iter().map(|request| [&*request.name, &request.cluster, &request.trivial]).collect();
+    // "owl" and "the fox" have two rows each; the first in the alphabet is taken.
+    let expected =
+        [["qasper/r1", "qasper/r1", "owl"], ["qasper/r3", "qasper/r1", "owl"], ["qasper/r2", "qasper/r2", "owl"]];
+    assert_eq!(found, expected);
+    let slices: Vec<_> = requests.iter().map(|request| request.slices[1..].join(", ")).collect();
+    let of = |class: &str| format!("length:{class}, subset and length:qasper {class}");
+    assert_eq!(slices, [of("0-4k"), of("4-8k"), of("8k+")]);
+    assert_eq!(score("The fox.", &requests[0]), [("longbench", 1.0), ("longbench_trivial", 0.0)]);
+    assert_eq!(score("An owl.\nThe fox.", &requests[2]), [("longbench", 2.0 / 3.0), ("longbench_trivial", 1.0)]);
+    assert_eq!(rows::requests(&SUBSETS[1], &rows, "f", false, 2).unwrap().len(), 2);
+    // The digest depends on all that a score depends on.
+    let digest_with = |change: fn(&mut Request)| {
+        let mut requests = requests.clone();
+        change(&mut requests[0]);
+        digest(&requests)
+    };
+    let changes: [fn(&mut Request); 5] = [
+        |_| (),
+        |request| request.classes.push("x".into()),
+        |request| request.slices.truncate(2),
+        |request| request.references.truncate(1),
+        |request| request.prompt.document.push('!'),
+    ];
+    assert_eq!(changes.map(digest_with).into_iter().collect::<BTreeSet<_>>().len(), 5);
+}
+
+#[test]
+fn files_are_found_under_their_published_names() {
+    let found = |path: &Path, version, wanted: &[&str]| -> Result<String> {
+        let wanted: Vec<_> = wanted.iter().map(|name| Subset::of(name).unwrap()).collect();
+        let files = files::subsets(path, version, &wanted)?;
+        Ok(files.iter().map(|(subset, ..)| subset.name).collect::<Vec<_>>().join(" "))
+    };
+    let rows = [row(&json!({}))];
+    let files = ["data/qasper.jsonl", "trec.jsonl", "qasper_e.jsonl", "lsht.jsonl", "musique_e.jsonl"];
+    let there = folder(&files.map(|name| (name, &rows[..])));
+    assert_eq!(found(there.path(), Version::V1, &[]).unwrap(), "qasper trec");
+    assert_eq!(found(there.path(), Version::V1, &["trec"]).unwrap(), "trec");
+    assert_eq!(found(there.path(), Version::E, &[]).unwrap(), "qasper");
+    assert_eq!(found(&there.path().join("trec.jsonl"), Version::V1, &[]).unwrap(), "trec");
+    let packed = tempfile::tempdir().unwrap();
+    let zip = packed.path().join("data.zip");
+    std::fs::write(&zip, crate::task::questions::tests::archive("data/lcc.jsonl", &rows[0].to_string())).unwrap();
+    for path in [packed.path(), &zip] {
+        assert_eq!(found(path, Version::V1, &[]).unwrap(), "lcc");
+    }
+    let wrong = [
+        (there.path().into(), Version::V1, &["trec", "lcc"][..], "no lcc.jsonl for the subset lcc"),
+        (zip.clone(), Version::V1, &["qasper"], "no qasper.jsonl for the subset qasper"),
+        (zip, Version::E, &[], "none of LongBench's files, such as qasper_e.jsonl"),
+        (there.path().join("lsht.jsonl"), Version::V1, &[], "not named after a subset"),
+        (there.path().join("trec.jsonl"), Version::V1, &["lcc"], "the file of trec alone"),
+        (there.path().join("no"), Version::V1, &[], "none of LongBench's files"),
+    ];
+    for (path, version, wanted, expected) in wrong {
+        let message = format!("{:#}", found(&path, version, wanted).unwrap_err());
+        assert!(message.contains(expected) && message.contains(path.to_str().unwrap()), "{expected}: {message}");
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_used_are_named() {
+    let v1 = |name: &str, changes: &Value| {
+        let text = format!("{}\n\n{}\n", row(&json!({"answers": [], "all_classes": ["x"]})), row(changes));
+        rows::requests(Subset::of(name).unwrap(), &text, "f.jsonl", true, 9)
+    };
+    let cases = [
+        ("qasper", json!({"context": null}), "missing field `context`"),
+        ("qasper", json!({"answers": "fox"}), "invalid type: string \"fox\""),
+        ("qasper", json!({"length": null}), "`length` is missing"),
+        ("trec", json!({}), "`all_classes` is empty"),
+        ("passage_retrieval_en", json!({}), "names no `Paragraph`"),
+    ];
+    for (name, changes, expected) in cases {
+        let message = format!("{:#}", v1(name, &changes).unwrap_err());
+        assert!(message.contains("f.jsonl, line 3: ") && message.contains(expected), "{message}");
+    }
+    let broken = format!("{}\n{{\"_id\"\n", row(&json!({})));
+    let message = format!("{:#}", rows::requests(&SUBSETS[1], &broken, "f.jsonl", false, 9).unwrap_err());
+    assert!(message.contains("f.jsonl, line 2: EOF"), "{message}");
+    let rows = [v2_row(&json!({})), v2_row(&json!({"_id": "w2", "answer": "E"}))];
+    let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    let array = json!(rows).to_string();
+    for (text, place) in [(&lines, "f, line 2"), (&array, "f, row w2")] {
+        let message = format!("{:#}", v2::requests(text, "f", 9).unwrap_err());
+        assert!(message.contains(&format!("{place}: the answer is \"E\"")), "{message}");
+        let found = v2::requests(text, "f", 1).unwrap();
+        assert_eq!(found[0].slices, ["difficulty:hard", "length:short", "domain:Code"]);
+    }
+    let array = json!([v2_row(&json!({"choice_B": null}))]).to_string();
+    let message = format!("{:#}", v2::requests(&array, "f", 9).unwrap_err());
+    assert!(message.contains("f: missing field `choice_B` at line 1"), "{message}");
+}
