@@ -115,6 +115,7 @@ pub static METRICS: &[Metric] = &[
     new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare).guess("rouge_trivial", BY_FIRST_WORDS),
     new("f1", "F1 (%)", Higher, Share).guess("f1_trivial", BY_COMMONEST),
     new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
+    new("pass_at_1", "pass@1 (%)", Higher, Share).title("problems solved by {model} in {data}"),
     new("exact_match", "exact match (%)", Higher, Share).with(&[Detail]),
     new("f1_ascii", "F1, ASCII (%)", Higher, Share).with(&[Detail]),
     new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).with(&[Detail]),
@@ -125,6 +126,7 @@ pub static METRICS: &[Metric] = &[
         .with(&[VaryingWeights])
         .title("perplexity of what {model} wrote"),
     new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
+    new("cut_off", "cut off at the limit (%)", Lower, Share).with(&[Detail]),
     new("distinct_1", "distinct words (%)", Unknown, Share).with(&[Detail]),
     new("distinct_2", "distinct word pairs (%)", Unknown, Share).with(&[Detail]),
     new("distinct_3", "distinct word triples (%)", Unknown, Share).with(&[Detail]),

@@ -8,6 +8,7 @@ mod cache;
 mod data;
 pub(crate) mod embedded;
 mod generation;
+mod math;
 mod needle;
 mod perplexity;
 mod prepared;

@@ -15,6 +15,8 @@ pub use samples::{TextSample, cut, resolve_bos};
 pub use settings::Texts;
 pub(super) use settings::{Bos, Tail, TextKeys, length};
 pub use source::DataSource;
-pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, question_sources, text_sources};
+pub(super) use source::{
+    EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, problem_sources, question_sources, text_sources,
+};
 pub use texts::{Book, digest, digest_of, read_books};
 pub(super) use texts::{note_fewer, utf8};

@@ -123,6 +123,11 @@ pub fn question_sources(_: &mut SchemaGenerator) -> Schema {
     )])
 }
 
+/// The schema of a data set of problems with an answer each.
+pub fn problem_sources(_: &mut SchemaGenerator) -> Schema {
+    data_sources(&[(EMBEDDED, "arithmetic word problems made in the program")])
+}
+
 fn data_sources(named: &[Named]) -> Schema {
     json_schema!({
         "anyOf": [
