@@ -237,6 +237,13 @@ fn write_has_the_expected_defaults() {
     assert_eq!(generation("{squality: {dataset: ./s}}"), GenerationConfig::greedy(512));
     assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), GenerationConfig::greedy(128));
     assert_eq!(generation("{needle: {dataset: ./texts}}"), GenerationConfig::greedy(32));
+    // Room for a prompt of 1,024 tokens, or for one as long as the answer.
+    assert_eq!(generation("{math: {dataset: ./m}}"), GenerationConfig::greedy(3072));
+    assert_eq!(generation("{math: {dataset: ./m, length: 101}}"), GenerationConfig::greedy(50));
+    assert_eq!(
+        generation("{math: {dataset: ./m, write: {max_new_tokens: 4000}}}"),
+        GenerationConfig::greedy(4000)
+    );
     assert!(generation("story: {}").samples());
     assert!(generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
@@ -259,10 +266,12 @@ fn write_has_the_expected_defaults() {
         with("qasper", &write.collect::<Vec<_>>().join("; ")),
         with("squality", "dataset: ./q"),
         with("needle", needle),
+        with("math", "dataset: ./q; dataset: ./q, problems: 2; dataset: ./q, length: 99; dataset: ./q, write: {temperature: 1}; \
+            dataset: ./q, write: {temperature: 1}, draws: 2"),
         with("story", "stories: 2"),
     ]
     .concat();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 21);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 26);
 }
 
 #[test]
@@ -276,6 +285,14 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {query_aware: false}"), "false", "read in one shot", "prefill: one_shot");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
+    refused(
+        &writes("{math: {dataset: ./q, draws: 4}}", ""),
+        "4}",
+        "at temperature 0 all 4 draws",
+        "`temperature` above 0",
+    );
+    refused(&writes("{math: {dataset: ./q, draws: 10001}}", ""), "10001", "too many", "1 to 10000");
+    refused(&writes("{math: {dataset: random-words}}", ""), "random-words", "holds no problems", "embedded");
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
     let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
     refused(&slot, "{qasper", "needs `positions: absolute`", "stream");

@@ -53,8 +53,10 @@ fn normal(answer: &str) -> String {
     if let Some(letter) = choice(&text) {
         return letter.to_string();
     }
-    let words = text.len() > 1 && text.chars().all(|c| c.is_alphabetic());
-    if words { text.to_lowercase() } else { elements(&text) }
+    // A word may be capitalised; `AB` and `ab` may be two segments.
+    let mut rest = text.chars().skip(1).peekable();
+    let is_word = rest.peek().is_some() && rest.all(char::is_lowercase);
+    if is_word { text.to_lowercase() } else { elements(&text) }
 }
 
 /// The right side of `x=5` and of `x\in[0,1]`, where the left side has at most two letters. One equation only.
@@ -62,13 +64,15 @@ fn without_name(text: &str) -> String {
     let is_name = |left: &str| {
         left.chars().next().is_some_and(char::is_alphabetic) && left.chars().count() <= 2 && !left.contains('\\')
     };
-    for sign in ["=", "\\in "] {
+    for sign in ["=", "\\in"] {
         if let Some((left, right)) = text.split_once(sign)
             && is_name(left)
             && !right.contains(sign)
             && !right.is_empty()
+            // `\infty` and `\int` are others.
+            && !(sign == "\\in" && right.starts_with(|c: char| c.is_ascii_alphabetic()))
         {
-            return right.to_owned();
+            return right.trim_start().to_owned();
         }
     }
     text.to_owned()

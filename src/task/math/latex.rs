@@ -53,8 +53,12 @@ const MOST_DEPTH: usize = 50;
 pub fn canonical(text: &str) -> String {
     let text: String = text.chars().filter(|c| !WORDS.contains(c)).collect();
     let written = Reader { rest: text.chars().peekable(), depth: 0 }.group(false);
-    let result = without_unit(&written).replace(WORDS, "");
-    result.trim_start_matches('+').replace("bmatrix", "pmatrix").replace("+\\infty", "\\infty")
+    let written = without_unit(&written).replace(WORDS, "");
+    let written = written.trim_start_matches('+').replace("bmatrix", "pmatrix").replace("+\\infty", "\\infty");
+    // Only before a letter does a space end a command's name: `\pi r`.
+    let next = written.chars().skip(1).chain(['.']);
+    let needed = written.chars().zip(next).filter(|(c, next)| *c != ' ' || next.is_ascii_alphabetic());
+    needed.map(|(c, _)| c).collect()
 }
 
 /// A text without the words at its end, with an exponent or not, if there is something before them.
@@ -186,6 +190,11 @@ impl Reader<'_> {
                 }
             }
             name if LAYOUT.contains(&name) => {}
+            // On a line of its own, apart from the first and last elements.
+            "begin" | "end" => {
+                let kind = self.argument();
+                written.push_str(&format!("\n\\{name}{{{kind}}}\n"));
+            }
             "{" | "}" => written.extend(["\\", name]),
             // A space ends the name, so that `\pi r` is not `\pir`.
             name => written.extend(["\\", name, " "]),
