@@ -126,6 +126,7 @@ pub static METRICS: &[Metric] = &[
         .with(&[VaryingWeights])
         .title("perplexity of what {model} wrote"),
     new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
+    new("answered", "answers in a box (%)", Higher, Share).with(&[Detail]),
     new("cut_off", "cut off at the limit (%)", Lower, Share).with(&[Detail]),
     new("distinct_1", "distinct words (%)", Unknown, Share).with(&[Detail]),
     new("distinct_2", "distinct word pairs (%)", Unknown, Share).with(&[Detail]),

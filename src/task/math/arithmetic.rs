@@ -12,7 +12,8 @@ pub fn problems(count: usize) -> Vec<Problem> {
 }
 
 fn problem(number: usize) -> Problem {
-    let mut rng = Rng::with_seed(number as u64 + 1);
+    // Seeds far apart, as the first draws of neighbours are alike.
+    let mut rng = Rng::with_seed((number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let name = NAMES[rng.usize(..NAMES.len())];
     let (subject, level, text, answer) = match number % 5 {
         0 => sum(&mut rng, name),
@@ -34,7 +35,7 @@ fn problem(number: usize) -> Problem {
 type Parts = (&'static str, &'static str, String, String);
 
 fn sum(rng: &mut Rng, name: &str) -> Parts {
-    let (own, bags, each) = (rng.u32(2..20), rng.u32(2..6), rng.u32(3..10));
+    let (own, bags, each) = (rng.u32(2..40), rng.u32(2..6), rng.u32(3..10));
     let text = format!(
         "{name} has {own} apples and buys {bags} bags with {each} apples each. How many apples does {name} have now?"
     );
@@ -42,7 +43,7 @@ fn sum(rng: &mut Rng, name: &str) -> Parts {
 }
 
 fn change(rng: &mut Rng, name: &str) -> Parts {
-    let (books, price) = (rng.u32(2..7), rng.u32(3..9));
+    let (books, price) = (rng.u32(2..10), rng.u32(3..10));
     let paid = books * price + rng.u32(1..15);
     let text = format!(
         "{name} buys {books} books for {price} dollars each and pays with {paid} dollars. How many dollars of change \
@@ -52,8 +53,8 @@ fn change(rng: &mut Rng, name: &str) -> Parts {
 }
 
 fn distance(rng: &mut Rng) -> Parts {
-    let (fast, hours) = (10 * rng.u32(4..10), rng.u32(2..5));
-    let (slow, more) = (10 * rng.u32(1..4), rng.u32(1..4));
+    let (fast, hours) = (5 * rng.u32(8..20), rng.u32(2..7));
+    let (slow, more) = (5 * rng.u32(2..8), rng.u32(2..7));
     let text = format!(
         "A train runs {hours} hours at {fast} kilometres an hour, and then {more} more hours at {slow} kilometres an \
          hour. How many kilometres is that?"
@@ -71,7 +72,7 @@ fn border(rng: &mut Rng, name: &str) -> Parts {
 }
 
 fn rest(rng: &mut Rng, name: &str) -> Parts {
-    let (a, b) = (rng.u32(2..5), rng.u32(5..9));
+    let (a, b) = (rng.u32(2..7), rng.u32(7..20));
     let text = format!(
         "{name} eats $\\frac{{1}}{{{a}}}$ of a cake, and a friend eats $\\frac{{1}}{{{b}}}$ of the whole cake. What \
          fraction of the cake is left?"

@@ -107,9 +107,11 @@ impl Task for Math {
     }
 }
 
-/// Whether the answer in the box is the reference. No box is no answer.
+/// Whether the answer in the box is the reference, and whether there is a box at all. No box is no answer.
 fn right(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
-    let is_right = answer::boxed(text)
-        .is_some_and(|answer| request.references.iter().any(|reference| answer::equal(answer, reference)));
-    vec![("pass_at_1", f64::from(u8::from(is_right)))]
+    let answer = answer::boxed(text);
+    let is_right =
+        answer.is_some_and(|answer| request.references.iter().any(|reference| answer::equal(answer, reference)));
+    let share = |is_so: bool| f64::from(u8::from(is_so));
+    vec![("pass_at_1", share(is_right)), ("answered", share(answer.is_some()))]
 }
