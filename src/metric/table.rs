@@ -123,6 +123,7 @@ pub static METRICS: &[Metric] = &[
         .range(0.0, 100.0)
         .title("right choices of {model} in {data}"),
     new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
+    new("pass_at_1", "pass@1 (%)", Higher, Share).title("problems solved by {model} in {data}"),
     new("exact_match", "exact match (%)", Higher, Share).with(&[Detail]),
     new("f1_ascii", "F1, ASCII (%)", Higher, Share).with(&[Detail]),
     new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).with(&[Detail]),
@@ -133,6 +134,8 @@ pub static METRICS: &[Metric] = &[
         .with(&[VaryingWeights])
         .title("perplexity of what {model} wrote"),
     new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
+    new("answered", "answers in a box (%)", Higher, Share).with(&[Detail]),
+    new("cut_off", "cut off at the limit (%)", Lower, Share).with(&[Detail]),
     new("distinct_1", "distinct words (%)", Unknown, Share).with(&[Detail]),
     new("distinct_2", "distinct word pairs (%)", Unknown, Share).with(&[Detail]),
     new("distinct_3", "distinct word triples (%)", Unknown, Share).with(&[Detail]),

@@ -240,6 +240,13 @@ fn write_has_the_expected_defaults() {
     assert_eq!(generation("{longbench: {dataset: ./l}}"), GenerationConfig::greedy(512));
     assert_eq!(generation("{longbench: {dataset: ./l, subsets: [trec, musique]}}"), GenerationConfig::greedy(64));
     assert_eq!(generation("{longbench: {dataset: ./l, version: v2}}"), GenerationConfig::greedy(128));
+    // Room for a prompt of 1,024 tokens, or for one as long as the answer.
+    assert_eq!(generation("{math: {dataset: ./m}}"), GenerationConfig::greedy(3072));
+    assert_eq!(generation("{math: {dataset: ./m, length: 101}}"), GenerationConfig::greedy(50));
+    assert_eq!(
+        generation("{math: {dataset: ./m, write: {max_new_tokens: 4000}}}"),
+        GenerationConfig::greedy(4000)
+    );
     assert!(generation("story: {}").samples());
     assert!(generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
@@ -265,11 +272,13 @@ fn write_has_the_expected_defaults() {
         with("qasper", &write.collect::<Vec<_>>().join("; ")),
         with("squality", "dataset: ./q"),
         with("needle", needle),
+        with("math", "dataset: ./q; dataset: ./q, problems: 2; dataset: ./q, length: 99; dataset: ./q, write: {temperature: 1}; \
+            dataset: ./q, write: {temperature: 1}, draws: 2"),
         with("story", "stories: 2"),
         with("longbench", longbench),
     ]
     .concat();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 28);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 33);
 }
 
 #[test]
@@ -291,6 +300,14 @@ fn mistakes_under_write_are_reported() {
     refused(&longbench("subsets: [lcc], version: v2"), "lcc]", "v2 has no subsets", "remove");
     refused(&longbench("write: {prefill: one_shot, query_aware: false}"), "false", "one text", "remove");
     refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "nothing of LongBench", "THUDM");
+    refused(
+        &writes("{math: {dataset: ./q, draws: 4}}", ""),
+        "4}",
+        "at temperature 0 all 4 draws",
+        "`temperature` above 0",
+    );
+    refused(&writes("{math: {dataset: ./q, draws: 10001}}", ""), "10001", "too many", "1 to 10000");
+    refused(&writes("{math: {dataset: random-words}}", ""), "random-words", "holds no problems", "embedded");
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
     let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
     refused(&slot, "{qasper", "needs `positions: absolute`", "stream");

@@ -9,6 +9,7 @@ mod data;
 pub(crate) mod embedded;
 mod generation;
 mod longbench;
+mod math;
 mod needle;
 mod perplexity;
 mod prepared;

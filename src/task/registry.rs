@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
-use super::{longbench, needle, perplexity, qasper, retention, squality, story, timing};
+use super::{longbench, math, needle, perplexity, qasper, retention, squality, story, timing};
 use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
@@ -46,6 +46,7 @@ registry! {
     "story" => Story(story::StoryYaml),
     "needle" => Needle(needle::NeedleYaml),
     "longbench" => LongBench(longbench::LongBenchYaml),
+    "math" => Math(math::MathYaml),
     "timing" => Timing(timing::TimingYaml),
 }
 

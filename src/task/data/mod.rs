@@ -16,7 +16,8 @@ pub use settings::Texts;
 pub(super) use settings::{Bos, Tail, TextKeys, length};
 pub use source::DataSource;
 pub(super) use source::{
-    EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, published_sources, question_sources, text_sources,
+    EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, problem_sources, published_sources, question_sources,
+    text_sources,
 };
 pub use texts::{Book, digest, digest_of, read_books};
 pub(super) use texts::{note_fewer, utf8};

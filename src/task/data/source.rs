@@ -123,6 +123,11 @@ pub fn question_sources(_: &mut SchemaGenerator) -> Schema {
     )])
 }
 
+/// The schema of a data set of problems with an answer each.
+pub fn problem_sources(_: &mut SchemaGenerator) -> Schema {
+    data_sources(&[(EMBEDDED, "arithmetic word problems made in the program")])
+}
+
 /// The schema of a data set of which the program has none of its own.
 pub fn published_sources(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": elsewhere()})

@@ -309,6 +309,9 @@ impl Generation<'_> {
             let nll = self.full_cache_nll(prompt, &written.tokens, request.length)?;
             sums.push(MetricSum::new("nll_written", nll, tokens));
         }
+        if self.prompts.scorer.counts_cut_off {
+            sums.push(MetricSum::new("cut_off", f64::from(u8::from(!written.ended)), 1.0));
+        }
         sums.extend(self.prompts.scores(request, &written.text));
         Ok(sums)
     }

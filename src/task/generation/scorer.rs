@@ -15,13 +15,15 @@ pub struct Scorer {
     pub needs_references: bool,
     /// Whether the model with the full cache reads the text again, for the metric `nll_written`.
     pub rescore: bool,
+    /// Whether the metric `cut_off` says that a text reached its limit of tokens without an end.
+    pub counts_cut_off: bool,
 }
 
 /// ROUGE against summaries, and that of the request's trivial answer.
-pub const ROUGE: Scorer = Scorer { score: rouge, needs_references: true, rescore: false };
+pub const ROUGE: Scorer = Scorer { score: rouge, needs_references: true, rescore: false, counts_cut_off: false };
 
 /// Token F1 and exact match against short answers, and the F1 of the request's trivial answer.
-pub const F1: Scorer = Scorer { score: f1, needs_references: true, rescore: false };
+pub const F1: Scorer = Scorer { score: f1, needs_references: true, rescore: false, counts_cut_off: false };
 
 fn rouge(text: &str, request: &Request) -> Values {
     let rouge = metric::best_rouge(text, &request.references);

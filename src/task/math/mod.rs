@@ -1,0 +1,117 @@
+//! Problems with a known answer, reasoned about in writing: MATH-500, AIME, or arithmetic made in the program.
+
+mod answer;
+mod arithmetic;
+mod latex;
+mod number;
+mod problems;
+
+use anyhow::Result;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::data::{self, DataSource, Texts, check_source, limit_embedded, problem_sources};
+use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
+use super::prepared::PreparedTask;
+use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
+use crate::yaml::{self, ConfigError, Spanned};
+
+/// Problems with a known answer, such as MATH-500 and AIME: reasoned about in writing, with the answer in a box.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MathYaml {
+    /// The problems: `embedded`, a `.jsonl` file or a folder of them (starting with `./`, `../` or `/`), or a hub data
+    /// set with such files.
+    #[schemars(schema_with = "problem_sources")]
+    dataset: Spanned<String>,
+    /// Only the first problems; null: all of them. At most 64 of the embedded ones.
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    problems: Option<Spanned<u64>>,
+    /// Answers to each problem, each from a seed of its own; more than 1 needs a temperature above 0.
+    #[schemars(range(min = 1, max = 10_000), extend("default" = 1))]
+    draws: Option<Spanned<u64>>,
+    /// Tokens of prompt and answer together.
+    #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
+    length: Option<Spanned<u64>>,
+    /// How answers are written; by default greedily, and as long as `length` leaves room beside a prompt of 1,024 tokens.
+    #[serde(default)]
+    write: WriteYaml,
+}
+
+/// Tokens that are left to a prompt unless the sweep sets `max_new_tokens`. Most problems are far shorter.
+const PROMPT_TOKENS: usize = 1024;
+/// The most draws of one problem.
+const MOST_DRAWS: u64 = 10_000;
+/// Problems of `embedded` unless the sweep asks for another number.
+const EMBEDDED_PROBLEMS: usize = 16;
+
+impl MathYaml {
+    /// Checks every value.
+    pub fn check(self) -> Result<TaskSpec, ConfigError> {
+        let forms = "embedded, a .jsonl file or a folder of them (starting with ./, ../ or /), or a hub data set such as \
+                     HuggingFaceH4/MATH-500";
+        let dataset = check_source(&self.dataset, forms)?;
+        if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
+            let message = format!("`{dataset}` holds no problems");
+            return yaml::refuse(self.dataset.referenced, message, format!("use {forms}"));
+        }
+        let length = data::length(&self.length)?;
+        let is_open = self.write.max_new_tokens.is_none();
+        let mut generation = self.write.check(length, GenerationConfig::greedy(length / 2))?;
+        if is_open {
+            generation.max_new_tokens = length - PROMPT_TOKENS.min(length.div_ceil(2));
+        }
+        let draws = match &self.draws {
+            Some(draws) if draws.value > MOST_DRAWS => {
+                let message = format!("{} draws of each problem are too many", draws.value);
+                return yaml::refuse(draws.referenced, message, format!("write a number from 1 to {MOST_DRAWS}"));
+            }
+            Some(draws) => yaml::count("`draws`", draws, 1)?,
+            None => 1,
+        };
+        if let Some(several) = self.draws.as_ref().filter(|_| draws > 1 && !generation.samples()) {
+            return yaml::refuse(
+                several.referenced,
+                format!("at temperature 0 all {draws} draws of a problem are the same"),
+                "write a `temperature` above 0 under `write`, or leave out `draws`",
+            );
+        }
+        let task = Math { problems: limit_embedded(&dataset, "`problems`", &self.problems)?, dataset, draws };
+        let settings = vec![("length", length.to_string())];
+        let selection = vec![("problems", limit_text(task.problems)), ("draws", draws.to_string())];
+        let spec = TaskSpec::new("math", task.dataset.clone(), length, settings, task);
+        Ok(TaskSpec { generation: Some(generation), selection, ..spec })
+    }
+}
+
+/// Problems, and how many answers each gets.
+#[derive(Debug)]
+struct Math {
+    dataset: DataSource,
+    problems: Option<usize>,
+    draws: usize,
+}
+
+impl Task for Math {
+    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
+        let mut problems = match &self.dataset {
+            DataSource::Embedded => arithmetic::problems(self.problems.unwrap_or(EMBEDDED_PROBLEMS)),
+            source => problems::read(source, context)?,
+        };
+        data::note_fewer(context.progress, &self.dataset, "problems", self.problems.unwrap_or(0), problems.len());
+        problems.truncate(self.problems.unwrap_or(usize::MAX));
+        let digest = problems::digest(&problems);
+        let requests = problems::requests(&problems, self.draws, spec.length);
+        let scorer = Scorer { score: right, needs_references: true, rescore: false, counts_cut_off: true };
+        generation::prepare(spec, context, requests, digest, scorer)
+    }
+}
+
+/// Whether the answer in the box is the reference, and whether there is a box at all. No box is no answer.
+fn right(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
+    let answer = answer::boxed(text);
+    let is_right =
+        answer.is_some_and(|answer| request.references.iter().any(|reference| answer::equal(answer, reference)));
+    let share = |is_so: bool| f64::from(u8::from(is_so));
+    vec![("pass_at_1", share(is_right)), ("answered", share(answer.is_some()))]
+}
