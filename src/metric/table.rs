@@ -115,6 +115,7 @@ pub static METRICS: &[Metric] = &[
     new("rouge", "ROUGE (geometric mean)", Higher, GeometricShare).guess("rouge_trivial", BY_FIRST_WORDS),
     new("f1", "F1 (%)", Higher, Share).guess("f1_trivial", BY_COMMONEST),
     new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
+    new("ruler", "RULER score (%)", Higher, Share).title("RULER score of {model} on {data}"),
     new("exact_match", "exact match (%)", Higher, Share).with(&[Detail]),
     new("f1_ascii", "F1, ASCII (%)", Higher, Share).with(&[Detail]),
     new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).with(&[Detail]),

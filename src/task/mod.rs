@@ -15,6 +15,7 @@ mod qasper;
 mod questions;
 mod registry;
 mod retention;
+mod ruler;
 mod spec;
 mod squality;
 mod story;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
-use super::{needle, perplexity, qasper, retention, squality, story, timing};
+use super::{needle, perplexity, qasper, retention, ruler, squality, story, timing};
 use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
@@ -45,6 +45,7 @@ registry! {
     "qasper" => Qasper(QuestionsYaml, qasper::QASPER),
     "story" => Story(story::StoryYaml),
     "needle" => Needle(needle::NeedleYaml),
+    "ruler" => Ruler(ruler::RulerYaml),
     "timing" => Timing(timing::TimingYaml),
 }
 
