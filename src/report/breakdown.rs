@@ -297,6 +297,36 @@ mod tests {
     }
 
     #[test]
+    fn tasks_are_lines_and_lengths_columns() {
+        let at = |policy: &str, size, slice: &str, value| {
+            changed(cell("ruler", policy, size, &[("a", value, 1.0)]), |row| row.slice = Some(slice.into()))
+        };
+        let rows = [
+            at("full", None, "task:vt length:8192", 0.8),
+            at("full", None, "task:vt length:512", 1.0),
+            at("full", None, "task:cwe length:512", 0.4),
+            at("tova", Some(32), "task:vt length:512", 0.5),
+            at("full", None, "task:vt", 0.9),
+            at("full", None, "length:512", 0.7),
+        ];
+        let panels = panels(&rows.concat());
+        let breakdowns = breakdowns(&panels);
+        assert_eq!(
+            breakdowns.iter().map(|parts| parts.by).collect::<Vec<_>>(),
+            ["task and length", "length", "task"]
+        );
+        let shown = table::text_under("policy", &breakdowns[0].grid(32));
+        let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        let expected = [
+            &["policy", "512", "8192"][..],
+            &["full,", "cwe", "40.00", "-"],
+            &["full,", "vt", "100.0", "80.00"],
+            &["tova,", "vt", "50.00", "-"],
+        ];
+        assert_eq!(words, expected, "{shown}");
+    }
+
+    #[test]
     fn many_sizes_are_thinned() {
         let rows: Vec<Row> = recalls().into_iter().filter(|row| row.cache_size == Some(32)).collect();
         let all = (1..=20).flat_map(|n| changed(rows.clone(), |row| row.cache_size = Some(n * 8)));

@@ -253,6 +253,8 @@ fn write_has_the_expected_defaults() {
         temperature: 1, top_k: 5; temperature: 1, top_p: 0.5; repetition_penalty: 2; chat_template: false; stop: [a]";
     let needle = "dataset: ./q; dataset: ./q, depths: [50]; dataset: ./q, lengths: [128]; dataset: ./q, texts: 2; \
         dataset: ./q, fact: {needle: a, question: b, answer: c}";
+    let ruler = "samples: 2; seed: 1; tasks: [vt]; lengths: [1024]; haystack: ./q; squad: ./q.json; \
+        write: {max_new_tokens: 128}; write: {max_new_tokens: 64}";
     let write = write.split("; ").map(|setting| format!("dataset: ./q, write: {{{setting}}}"));
     let ids = [
         with("qasper", questions),
@@ -260,9 +262,10 @@ fn write_has_the_expected_defaults() {
         with("squality", "dataset: ./q"),
         with("needle", needle),
         with("story", "stories: 2"),
+        with("ruler", ruler),
     ]
     .concat();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 21);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 28);
 }
 
 #[test]
@@ -276,6 +279,11 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {query_aware: false}"), "false", "read in one shot", "prefill: one_shot");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
+    refused(&writes("{ruler: {tasks: [vt, qa_1]}}", ""), "qa_1", "not part of the program", "`squad`");
+    refused(&writes("{ruler: {tasks: [vtt]}}", ""), "vtt", "none of RULER's tasks", "vt");
+    refused(&writes("{ruler: {tasks: [vt], haystack: ./q}}", ""), "./q", "running text", "niah_single_2");
+    refused(&writes("{ruler: {tasks: [vt], squad: ./q.json}}", ""), "./q.json", "no task reads", "qa_1");
+    refused(&writes("{ruler: {lengths: [512]}}", ""), "512", "cannot be a length", "from 1024");
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
     let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
     refused(&slot, "{qasper", "needs `positions: absolute`", "stream");

@@ -131,7 +131,7 @@ impl Documents {
 }
 
 fn read<T: serde::de::DeserializeOwned>(file: &Path, what: &str) -> Result<T> {
-    bounded_read::json(file, MOST_BYTES).with_context(|| format!("cannot read {} as {what}", file.display()))
+    bounded_read::json(file, MOST_BYTES).with_context(|| format!("expected {what}"))
 }
 
 /// Different documents in the order of their text, and the number of each.
