@@ -124,6 +124,7 @@ pub static METRICS: &[Metric] = &[
         .title("right choices of {model} in {data}"),
     new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
     new("pass_at_1", "pass@1 (%)", Higher, Share).title("problems solved by {model} in {data}"),
+    new("ruler", "RULER score (%)", Higher, Share).title("RULER score of {model} on {data}"),
     new("exact_match", "exact match (%)", Higher, Share).with(&[Detail]),
     new("f1_ascii", "F1, ASCII (%)", Higher, Share).with(&[Detail]),
     new("rouge1", "ROUGE-1", Higher, Share).guess("rouge1_trivial", BY_FIRST_WORDS).with(&[Detail]),

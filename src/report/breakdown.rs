@@ -44,7 +44,7 @@ pub(crate) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
             }
         }
         // What is known by both says more than what is known by each.
-        breakdowns[first..].sort_by_key(|breakdown| breakdown.by != LENGTH_AND_DEPTH);
+        breakdowns[first..].sort_by_key(|breakdown| ![LENGTH_AND_DEPTH, TASK_AND_LENGTH].contains(&breakdown.by));
     }
     breakdowns
 }
@@ -52,11 +52,15 @@ pub(crate) fn breakdowns(panels: &[Panel]) -> Vec<Breakdown<'_>> {
 /// The kind of slices such as `length:512 depth:25`.
 pub(crate) const LENGTH_AND_DEPTH: &str = "length and depth";
 
+/// The kind of slices such as `task:vt length:4096`.
+pub(crate) const TASK_AND_LENGTH: &str = "task and length";
+
 /// `distance:16-31` as kind and name.
 fn split(panel: &Panel) -> (&str, &str) {
     let slice = panel.slice.as_deref().unwrap_or_default();
     match slice.split_once(':') {
         Some(("length", name)) if name.contains(" depth:") => (LENGTH_AND_DEPTH, name),
+        Some(("task", name)) if name.contains(" length:") => (TASK_AND_LENGTH, name),
         Some(parts) => parts,
         None => (slice, ""),
     }
@@ -100,8 +104,21 @@ impl Breakdown<'_> {
 
     /// Policies down, slices across, at one cache size; below them what a guess would reach, and how much was measured.
     pub(crate) fn grid(&self, size: u32) -> Grid {
-        if self.by == LENGTH_AND_DEPTH {
-            return self.needle_grid(size);
+        match self.by {
+            LENGTH_AND_DEPTH => {
+                let mut places = self.needle_places();
+                places.sort_by_key(|(_, depth, _)| *depth);
+                let named = places.into_iter().map(|(length, depth, panel)| (length, format!("{depth} %"), panel));
+                return self.grid_by_length(size, &named.collect::<Vec<_>>());
+            }
+            TASK_AND_LENGTH => {
+                let named = self.panels.iter().filter_map(|&panel| {
+                    let (task, length) = split(panel).1.split_once(" length:")?;
+                    Some((length.parse().ok()?, task.to_owned(), panel))
+                });
+                return self.grid_by_length(size, &named.collect::<Vec<_>>());
+            }
+            _ => {}
         }
         let columns: Vec<(&Panel, Option<u32>)> =
             self.columns().into_iter().map(|panel| (panel, Some(size))).collect();
@@ -122,23 +139,21 @@ impl Breakdown<'_> {
         Grid { columns: columns.iter().map(|(panel, _)| split(panel).1.to_owned()).collect(), lines }
     }
 
-    /// Policies and depths down, lengths across.
-    fn needle_grid(&self, size: u32) -> Grid {
-        let places = self.needle_places();
-        let numbers = |number: fn(&Place<'_>) -> u32| places.iter().map(number).collect::<BTreeSet<u32>>();
-        let (lengths, depths) = (numbers(|place| place.0), numbers(|place| place.1));
-        let at = |length: u32, depth: u32| places.iter().find(|place| (place.0, place.1) == (length, depth));
+    /// Policies with depths or tasks down, lengths across. Each place has a length and the name of its line.
+    fn grid_by_length(&self, size: u32, places: &[(u32, String, &Panel)]) -> Grid {
+        let lengths: BTreeSet<u32> = places.iter().map(|(length, ..)| *length).collect();
+        let names: IndexSet<&str> = places.iter().map(|(_, name, _)| name.as_str()).collect();
         let mut lines = Vec::new();
         for policy in self.policies() {
-            for &depth in &depths {
+            for &name in &names {
                 let cell = |length: &u32| {
-                    let panel = at(*length, depth)?.2;
+                    let panel = places.iter().find(|place| (place.0, place.1.as_str()) == (*length, name))?.2;
                     let point = panel.shown_at(policy, Some(size))?;
                     let number = Entry::plain(panel.metric.show(point.estimate.value));
                     Some(Entry { partial: !point.complete, ..number })
                 };
                 let cells: Vec<Option<Entry>> = lengths.iter().map(cell).collect();
-                let name = format!("{policy}, {depth} %");
+                let name = format!("{policy}, {name}");
                 lines.extend(cells.iter().any(Option::is_some).then_some(table::Line { name, cells }));
             }
         }
@@ -279,6 +294,36 @@ mod tests {
         assert!(chart.full.is_some() && chart.chance.is_some());
         assert_eq!((chart.shown("tova"), chart.shown("h2o")), (Some(chart::Shown::All), None));
         assert!(kind.chart(32).is_none());
+    }
+
+    #[test]
+    fn tasks_are_lines_and_lengths_columns() {
+        let at = |policy: &str, size, slice: &str, value| {
+            changed(cell("ruler", policy, size, &[("a", value, 1.0)]), |row| row.slice = Some(slice.into()))
+        };
+        let rows = [
+            at("full", None, "task:vt length:8192", 0.8),
+            at("full", None, "task:vt length:512", 1.0),
+            at("full", None, "task:cwe length:512", 0.4),
+            at("tova", Some(32), "task:vt length:512", 0.5),
+            at("full", None, "task:vt", 0.9),
+            at("full", None, "length:512", 0.7),
+        ];
+        let panels = panels(&rows.concat());
+        let breakdowns = breakdowns(&panels);
+        assert_eq!(
+            breakdowns.iter().map(|parts| parts.by).collect::<Vec<_>>(),
+            ["task and length", "length", "task"]
+        );
+        let shown = table::text_under("policy", &breakdowns[0].grid(32));
+        let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        let expected = [
+            &["policy", "512", "8192"][..],
+            &["full,", "cwe", "40.00", "-"],
+            &["full,", "vt", "100.0", "80.00"],
+            &["tova,", "vt", "50.00", "-"],
+        ];
+        assert_eq!(words, expected, "{shown}");
     }
 
     #[test]

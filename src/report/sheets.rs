@@ -2,7 +2,7 @@
 //!
 //! Titles and explanations are written here; `table` decides what a cell holds.
 
-use super::breakdown::{Breakdown, LENGTH_AND_DEPTH};
+use super::breakdown::{Breakdown, LENGTH_AND_DEPTH, TASK_AND_LENGTH};
 use super::floor_to_ceiling;
 use super::pairing;
 use super::points::{self, Panel, Point};
@@ -68,7 +68,11 @@ pub(super) fn of_timing(timed: &Throughput) -> Sheet {
 pub(super) fn of_parts(parts: &Breakdown<'_>) -> Vec<(u32, Sheet)> {
     let sheet = |size: u32| {
         let title = format!("{}, cache size {size}", title_of_parts(parts));
-        let corner = if parts.by == LENGTH_AND_DEPTH { "policy, depth" } else { "policy by part" };
+        let corner = match parts.by {
+            LENGTH_AND_DEPTH => "policy, depth",
+            TASK_AND_LENGTH => "policy, task",
+            _ => "policy by part",
+        };
         Sheet::new(title, about_parts(parts), corner, parts.grid(size))
     };
     let sheets = parts.sizes().into_iter().map(|size| (size, sheet(size)));
@@ -92,6 +96,8 @@ pub(super) fn about_parts(parts: &Breakdown<'_>) -> &'static str {
         LENGTH_AND_DEPTH => {
             "Columns are lengths of the text in tokens; lines are policies, and the place of the fact in percent of the text."
         }
+        TASK_AND_LENGTH => "Columns are lengths in tokens; lines are policies and tasks.",
+        "task" => "Columns are tasks, over all lengths.",
         "layer" => "Columns are layers of the model.",
         points::RUNNING => "Columns are tokens read; each number is over all of them.",
         _ => "",

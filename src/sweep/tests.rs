@@ -266,6 +266,8 @@ fn write_has_the_expected_defaults() {
     // A limit of the sweep is not the subsets' own, also if it is the largest of them.
     let longbench = "dataset: ./q; dataset: ./q, version: e; dataset: ./q, version: v2; dataset: ./q, samples: 1; \
         dataset: ./q, subsets: [trec]; dataset: ./q, subsets: [lcc, trec]; dataset: ./q, write: {max_new_tokens: 512}";
+    let ruler = "samples: 2; seed: 1; tasks: [vt]; lengths: [1024]; haystack: ./q; squad: ./q.json; \
+        write: {max_new_tokens: 128}; write: {max_new_tokens: 64}";
     let write = write.split("; ").map(|setting| format!("dataset: ./q, write: {{{setting}}}"));
     let ids = [
         with("qasper", questions),
@@ -276,9 +278,10 @@ fn write_has_the_expected_defaults() {
             dataset: ./q, write: {temperature: 1}, draws: 2"),
         with("story", "stories: 2"),
         with("longbench", longbench),
+        with("ruler", ruler),
     ]
     .concat();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 33);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 40);
 }
 
 #[test]
@@ -308,6 +311,11 @@ fn mistakes_under_write_are_reported() {
     );
     refused(&writes("{math: {dataset: ./q, draws: 10001}}", ""), "10001", "too many", "1 to 10000");
     refused(&writes("{math: {dataset: random-words}}", ""), "random-words", "holds no problems", "embedded");
+    refused(&writes("{ruler: {tasks: [vt, qa_1]}}", ""), "qa_1", "not part of the program", "`squad`");
+    refused(&writes("{ruler: {tasks: [vtt]}}", ""), "vtt", "none of RULER's tasks", "vt");
+    refused(&writes("{ruler: {tasks: [vt], haystack: ./q}}", ""), "./q", "running text", "niah_single_2");
+    refused(&writes("{ruler: {tasks: [vt], squad: ./q.json}}", ""), "./q.json", "no task reads", "qa_1");
+    refused(&writes("{ruler: {lengths: [512]}}", ""), "512", "cannot be a length", "from 1024");
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
     let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
     refused(&slot, "{qasper", "needs `positions: absolute`", "stream");

@@ -17,6 +17,7 @@ mod qasper;
 mod questions;
 mod registry;
 mod retention;
+mod ruler;
 mod spec;
 mod squality;
 mod story;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
-use super::{longbench, math, needle, perplexity, qasper, retention, squality, story, timing};
+use super::{longbench, math, needle, perplexity, qasper, retention, ruler, squality, story, timing};
 use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
@@ -47,6 +47,7 @@ registry! {
     "needle" => Needle(needle::NeedleYaml),
     "longbench" => LongBench(longbench::LongBenchYaml),
     "math" => Math(math::MathYaml),
+    "ruler" => Ruler(ruler::RulerYaml),
     "timing" => Timing(timing::TimingYaml),
 }
 

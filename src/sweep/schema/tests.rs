@@ -157,7 +157,7 @@ fn defaults_in_the_schema_are_those_of_the_program() {
     compare(&whole, &|line| format!("models: [a/b]\npolicies: [full]\ntasks: [{{story: {{}}}}]\n{line}\n"));
     for (task, schema) in whole["properties"]["tasks"]["items"]["properties"].as_object().unwrap() {
         let needed = match task.as_str() {
-            "story" => "",
+            "story" | "ruler" => "",
             "timing" => "memory: 8 GiB, ",
             _ => "dataset: ./t, ",
         };

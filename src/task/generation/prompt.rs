@@ -43,6 +43,11 @@ impl Prompt {
         self.after[..self.after.len() - self.header].trim()
     }
 
+    /// The answer's header, with the blank line before it.
+    pub fn header(&self) -> &str {
+        &self.after[self.after.len() - self.header..]
+    }
+
     /// The prompt without the answer's header, for chat models, whose template opens the answer.
     pub fn without_header(&self) -> Prompt {
         let end = self.after.len() - self.header;

@@ -36,6 +36,8 @@ pub struct Request {
     pub cut: Cut,
     /// Never inside a chat template.
     pub is_plain: bool,
+    /// Whether the answer's header begins the answer inside a chat template too, instead of being left out.
+    pub keeps_header: bool,
 }
 
 /// A request in a model's tokens.
@@ -86,7 +88,11 @@ impl EncodedPrompts {
         let encode = |mut request: Request| -> Result<EncodedPrompt> {
             let most = request.max_new_tokens.unwrap_or(config.max_new_tokens);
             if let Some(frame) = frame.as_ref().filter(|_| !request.is_plain) {
+                let header = request.prompt.header().to_owned();
                 request.prompt = framed(&request.prompt, frame);
+                if request.keeps_header {
+                    request.prompt.after.push_str(&header);
+                }
             }
             ensure!(
                 most < request.length,

@@ -1,0 +1,71 @@
+//! Plain English words, for keys such as `calm-river` and for lists of words.
+//!
+//! RULER takes them from the Python package wonderwords and from a file of its own. Here they are a list of about 2,100 words;
+//! where a list needs more, it is made of pairs of an adjective and a noun.
+
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
+
+/// The words of `words.txt`.
+pub struct Words {
+    adjectives: Vec<&'static str>,
+    nouns: Vec<&'static str>,
+    verbs: Vec<&'static str>,
+}
+
+impl Words {
+    /// The words in the program: sections that begin with `# name`.
+    pub fn read() -> Words {
+        let text = include_str!("words.txt");
+        let section = |name: &str| {
+            let lines = text.lines().skip_while(|line| line.strip_prefix("# ") != Some(name)).skip(1);
+            lines.take_while(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect()
+        };
+        Words { adjectives: section("adjectives"), nouns: section("nouns"), verbs: section("verbs") }
+    }
+
+    /// A key: an adjective and a noun.
+    pub fn pair(&self, rng: &mut Rng) -> String {
+        let (adjective, noun) = (rng.usize(..self.adjectives.len()), rng.usize(..self.nouns.len()));
+        format!("{}-{}", self.adjectives[adjective], self.nouns[noun])
+    }
+
+    /// Different words in random order; pairs, if there are not as many words.
+    pub fn different(&self, count: usize, rng: &mut Rng) -> Vec<String> {
+        let all = || [&self.adjectives, &self.nouns, &self.verbs].into_iter().flatten();
+        let mut found: Vec<String> = if count <= all().count() {
+            rng.choose_multiple(all(), count).into_iter().map(|word| (*word).to_owned()).collect()
+        } else {
+            let mut pairs = BTreeSet::new();
+            while pairs.len() < count.min(self.adjectives.len() * self.nouns.len() / 2) {
+                pairs.insert(self.pair(rng));
+            }
+            pairs.into_iter().collect()
+        };
+        rng.shuffle(&mut found);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_is_there_twice_and_lists_have_different_words() {
+        let words = Words::read();
+        let counts = [&words.adjectives, &words.nouns, &words.verbs].map(|list| list.len());
+        assert!(counts[0] >= 300 && counts[1] >= 900 && counts[2] >= 300, "{counts:?}");
+        let all: BTreeSet<&str> =
+            [&words.adjectives, &words.nouns, &words.verbs].into_iter().flatten().copied().collect();
+        assert_eq!(all.len(), counts.iter().sum::<usize>());
+        assert!(all.iter().all(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())));
+        let mut rng = Rng::with_seed(1);
+        for count in [1, 50, all.len(), all.len() + 1, 9000] {
+            let found = words.different(count, &mut rng);
+            assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), count);
+            assert_eq!(found.iter().all(|word| word.contains('-')), count > all.len());
+        }
+    }
+}
