@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tova_bench::lm::Tokenizer;
 use tova_bench::task::{
-    Benchmark, Prompt, PromptStyle, QASPER, Request, SQUALITY, Split, questions_digest, read_questions,
+    Benchmark, Cut, Prompt, PromptStyle, QASPER, Request, SQUALITY, Split, questions_digest, read_questions,
 };
 
 /// The folder of data sets, or `None` and a line that says what is skipped.
@@ -185,7 +185,7 @@ fn real_prompts_are_cut_as_zeroscrolls_cuts_them() {
             let prompt: &Prompt = &question.prompt;
             let length = encode(&prompt.whole()).unwrap().len();
             for room in [256, 512, 2048, 4096, length - 1, length, length + 1] {
-                let fitted = prompt.fit(room, &encode).unwrap();
+                let fitted = prompt.fit(Cut::End, room, &encode).unwrap();
                 assert_eq!(fitted, cut(&row, room, &encode), "{} in {room} tokens", question.name);
                 *(if length > room { &mut cuts } else { &mut wholes }) += 1;
             }

@@ -10,10 +10,13 @@ use super::subsets::{CHINESE, SUBSETS, Subset};
 use super::*;
 use crate::task::generation::{Cut, Prompt};
 
+/// A subset, an answer, the references, the classes, and the score.
+type Best = (String, String, Vec<String>, Vec<String>, f64);
+
 #[derive(Deserialize)]
 struct Goldens {
     scores: Vec<(String, String, String, Vec<String>, f64)>,
-    best: Vec<(String, String, Vec<String>, Vec<String>, f64)>,
+    best: Vec<Best>,
     letters: Vec<(String, Option<String>)>,
     row: Map<String, Value>,
     prompts: BTreeMap<String, (String, usize)>,
@@ -124,7 +127,7 @@ fn a_long_prompt_loses_its_middle_wherever_that_is() {
     assert!(request.is_plain && request.cut == Cut::Middle && request.max_new_tokens == Some(64));
     let bytes = |text: &str| Ok(text.bytes().map(u32::from).collect());
     // The first 29 and the last 29, also where this cuts into the instruction.
-    let expected = [&"Please complete the code given"[..], "\nint fox;\nNext line of code:\n"];
+    let expected = ["Please complete the code given", "\nint fox;\nNext line of code:\n"];
     let expected: Vec<u32> = expected.concat().bytes().map(u32::from).collect();
     assert_eq!(expected.len(), 59);
     for room in [58, 59] {

@@ -88,7 +88,7 @@ const PROMPT: &str = "Please read the following text and answer the question bel
 
 /// The metric of an answer, and what a guess among the four choices would reach.
 pub fn score(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
-    let is_right = letter(text).is_some_and(|letter| request.references.iter().any(|right| *right == letter));
+    let is_right = letter(text).is_some_and(|letter| request.references.contains(&letter));
     vec![("accuracy", f64::from(u8::from(is_right))), ("accuracy_chance", 0.25)]
 }
 
