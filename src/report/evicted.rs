@@ -164,6 +164,6 @@ mod tests {
         ];
         assert_eq!(lines, expected);
         assert_eq!(sheet.notes.len(), 1);
-        assert!(sheet.notes[0].contains("120 tokens") && sheet.notes[0].contains("at 256"), "{:?}", sheet.notes);
+        assert!(sheet.notes[0].contains("110 tokens") && sheet.notes[0].contains("at 256"), "{:?}", sheet.notes);
     }
 }

@@ -281,7 +281,7 @@ fn write_has_the_expected_defaults() {
         with("ruler", ruler),
     ]
     .concat();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 40);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 41);
 }
 
 #[test]

@@ -252,7 +252,13 @@ fn prompts_have_the_structure_of_rulers() {
             let place = format!("{} {field}: {ours} here, {theirs} in RULER", request.name);
             match (NEARLY.contains(&field.as_str()), ours.as_f64(), theirs.as_f64()) {
                 (true, Some(a), Some(b)) => {
-                    assert!(is_near(a, b, if field == "tokens" { tokens } else { units }), "{place}");
+                    let step = match field.as_str() {
+                        "tokens" => tokens,
+                        // A line of these texts has ten.
+                        "words" if ["niah_multikey_2", "niah_multikey_3"].contains(&task) => 10.0 * units,
+                        _ => units,
+                    };
+                    assert!(is_near(a, b, step), "{place}");
                 }
                 // The words of a list: as often, but not as many.
                 (true, ..) => {
