@@ -34,6 +34,11 @@ impl Generator for VariableGenerator {
         VARIABLES
     }
 
+    /// Enough for the answered example, which is part of every prompt, not to hide what a sentence takes.
+    fn probe(&self) -> usize {
+        25
+    }
+
     fn make(&self, size: usize, _sample: usize, rng: &mut Rng) -> Example {
         let shown = chain(self.shown, SHOWN_LETTERS, rng);
         let asked = chain(size, LETTERS, rng);
