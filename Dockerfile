@@ -15,11 +15,12 @@ WORKDIR /src
 # file changes.
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY models/pocket/worlds/Cargo.toml models/pocket/worlds/
-RUN mkdir src benches models/pocket/worlds/src \
+COPY python/Cargo.toml python/
+RUN mkdir src benches models/pocket/worlds/src python/src \
     && echo 'fn main() {}' > src/main.rs \
     && cp src/main.rs benches/read.rs \
     && cp src/main.rs models/pocket/worlds/src/ \
-    && touch src/lib.rs \
+    && touch src/lib.rs python/src/lib.rs \
     && cargo build --release --locked --bin tova-bench
 COPY . .
 # The commit named in result rows; .git is not in the build context.

@@ -4,7 +4,7 @@
 #     scripts/release.sh check TAG            checks that tag, Cargo.toml and CHANGELOG.md have the same version, with a date
 #     scripts/release.sh notes                prints this version's entry in CHANGELOG.md
 #     scripts/release.sh pack BINARY TARGET OUT    OUT/tova-bench-VERSION-TARGET.tar.gz: the stripped program, licences, README
-#     scripts/release.sh sums FOLDER          FOLDER/SHA256SUMS of the archives in it
+#     scripts/release.sh sums FOLDER          FOLDER/SHA256SUMS of the archives and wheels in it
 set -euo pipefail
 repo=$(cd "$(dirname "$0")/.." && pwd)
 fail() { echo "release: $*" >&2; exit 1; }
@@ -53,7 +53,8 @@ pack)
     ;;
 sums)
     cd "${2:?release: sums FOLDER}"
-    sha256sum -- *.tar.gz > SHA256SUMS
+    shopt -s nullglob
+    sha256sum -- *.tar.gz *.whl > SHA256SUMS
     cat SHA256SUMS
     ;;
 *)

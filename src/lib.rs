@@ -20,5 +20,6 @@ pub mod report;
 pub mod run;
 pub mod sweep;
 pub mod task;
+pub mod text;
 pub mod vector;
 pub mod yaml;

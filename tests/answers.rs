@@ -7,10 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use support::checkpoint::copy;
+use support::checkpoint::{copy, load};
 use support::program::{Ended, run};
 use support::rows::{assert_same, measured};
+use tova_bench::eviction::presets;
 use tova_bench::ledger::Row;
+use tova_bench::lm::{MemoryPlan, Tokenizer};
 use tova_bench::metric::{Letters, best_f1, best_rouge};
 use tova_bench::task::{PromptStyle, QASPER, SQUALITY, STORY_REQUEST, Split, read_questions};
 
@@ -276,4 +278,72 @@ fn the_paper_s_story_request_uses_the_template_that_there_is() {
     let told = story("told", ", chat_template: false");
     assert_eq!((told.0, &told.1), (framed, &base.1));
     assert!(chat.2 != base.2 && chat.2 != told.2);
+}
+
+/// LongBench v2 by the likelihood of the letter, against prompts and answers that are read one token at a time.
+#[test]
+fn the_likeliest_letter_is_that_of_whole_readings() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let parts = ["The garden", "A ship", "Her brother", "Some rain"];
+    let row = |number: usize| {
+        let context: Vec<String> =
+            (0..12).map(|n| format!("{} came on day {n}.", parts[(n * number) % 4])).collect();
+        json!({"_id": format!("q{number}"), "domain": "d", "sub_domain": "s", "difficulty": "easy", "length": "short",
+            "question": format!("What came on day {number}?"), "choice_A": parts[number % 4], "choice_B": parts[1],
+            "choice_C": parts[(number + 2) % 4], "choice_D": "Nobody", "answer": (["A", "B", "C", "D"][number % 4]),
+            "context": context.join(" ")})
+    };
+    let rows: Vec<_> = (1..7).map(row).collect();
+    fs::write(folder.join("v2.jsonl"), rows.iter().map(|row| format!("{row}\n")).collect::<String>()).unwrap();
+    let task = "longbench: {dataset: ./v2.jsonl, version: v2, length: 1500, write: {max_new_tokens: 4, chat_template: false}}";
+    sweep(folder, "[24]", "", &[task]);
+    answer(folder, "out", &[]).with_code(0);
+    let mut measured = measured(&folder.join("out"));
+    measured.retain(|row| row.metric == "accuracy_likelihood" && row.slice.is_none());
+
+    let pocket = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/pocket");
+    let (model, tokenizer) = (load(&pocket), Tokenizer::read(&pocket.join("tokenizer.json"), None, None).unwrap());
+    let text = |row: &serde_json::Value, key: &str| row[key].as_str().unwrap().to_owned();
+    let mut right = 0;
+    for policy in ["full", "tova", "window+4", "h2o"] {
+        for row in &rows {
+            let prompt = format!(
+                "Please read the following text and answer the question below.\n\n<text>\n{}\n</text>\n\nWhat is the \
+                 correct answer to this question: {}\nChoices:\n(A) {}\n(B) {}\n(C) {}\n(D) {}\n\nFormat your \
+                 response as follows: \"The correct answer is (insert answer here)\".",
+                text(row, "context"),
+                text(row, "question"),
+                text(row, "choice_A"),
+                text(row, "choice_B"),
+                text(row, "choice_C"),
+                text(row, "choice_D"),
+            );
+            let bos = tokenizer.adds_bos().then(|| tokenizer.bos().unwrap());
+            let policy_of = presets::by_name(policy).map(|policy| policy.at(24).unwrap());
+            let mut memory = model.new_memory(&MemoryPlan { policy: policy_of, ..MemoryPlan::unbounded() });
+            let prompt = tokenizer.encode(&prompt).unwrap().ids;
+            let mut state = None;
+            for token in bos.into_iter().chain(prompt) {
+                state = Some(model.read(&[token], &mut memory).unwrap());
+            }
+            let nll = |letter: &str| -> f32 {
+                let answer = tokenizer.encode(&format!("The correct answer is ({letter}")).unwrap().ids;
+                let (mut memory, mut state) = (memory.clone(), state.clone().unwrap());
+                let nlls = answer.iter().map(|token| {
+                    let nll = model.nll(&state, &[*token]).unwrap()[0];
+                    state = model.read(&[*token], &mut memory).unwrap();
+                    nll
+                });
+                nlls.sum()
+            };
+            let likeliest = ["A", "B", "C", "D"].into_iter().min_by(|a, b| nll(a).total_cmp(&nll(b))).unwrap();
+            let is_right = likeliest == text(row, "answer");
+            right += usize::from(is_right);
+            let name = text(row, "_id");
+            let found = measured.iter().find(|row| row.policy == policy && row.sample == name);
+            assert_eq!(found.map(|row| row.value), Some(f64::from(u8::from(is_right))), "{policy} {name}");
+        }
+    }
+    assert!((1..24).contains(&right), "{right} of 24 decide nothing");
 }

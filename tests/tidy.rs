@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// The modules, lowest first, and those each may use; all of them stand above it.
-const MODULES: [(&str, &[&str]); 17] = [
+const MODULES: [(&str, &[&str]); 18] = [
     ("format", &[]),
     ("bounded_read", &[]),
     ("yaml", &["bounded_read", "format"]),
@@ -20,6 +20,7 @@ const MODULES: [(&str, &[&str]); 17] = [
     ("ledger", &["columns", "bounded_read", "format"]),
     ("lm", &["eviction", "vector", "bounded_read", "format"]),
     ("task", &["lm", "metric", "eviction", "columns", "vector", "yaml", "bounded_read", "format"]),
+    ("text", &["task", "lm", "eviction"]),
     ("sweep", &["ledger", "task", "lm", "eviction", "yaml", "format"]),
     ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
     ("judge", &["ledger", "task"]),
@@ -35,6 +36,7 @@ const MODULES: [(&str, &[&str]); 17] = [
             "judge",
             "run",
             "sweep",
+            "text",
             "task",
             "lm",
             "ledger",

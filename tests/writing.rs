@@ -9,7 +9,7 @@ use serde::Deserialize;
 use support::checkpoint::load;
 use tova_bench::eviction::presets;
 use tova_bench::lm::{
-    Generated, GenerationSettings, LanguageModel, MemoryPlan, PrefilledPrompt, Sampling, Tokenizer,
+    Generated, GenerationSettings, Generator, LanguageModel, MemoryPlan, PrefilledPrompt, Sampling, Tokenizer,
 };
 
 #[derive(Deserialize)]
@@ -194,6 +194,39 @@ fn tokens_and_strings_end_a_text() {
     let stopped = write(&GenerationSettings { stop_strings: vec!["no such".into(), word.clone()], ..greedy() });
     assert_eq!((stopped.text.as_str(), stopped.ended), (&free.text[..free.text.find(&word).unwrap()], true));
     assert!(stopped.tokens.len() <= 8 && free.tokens.starts_with(&stopped.tokens));
+}
+
+#[test]
+fn texts_that_join_later_are_those_of_each_alone() {
+    let folder = golden().join("llama-mha");
+    let model = load(&folder);
+    let text: Vec<u32> = json(&folder.join("tokens.json"));
+    let bytes = Tokenizer::bytes().unwrap();
+    let decode = |tokens: &[u32]| bytes.decode(tokens);
+    let writing = greedy();
+    let lengths = [30, 3, 17, 1, 25];
+    let prompt =
+        |key: usize| start(&model, &text[..30 + 7 * key], &plain("tova", Some(12)), 100, (0, lengths[key]));
+    let mut generator = Generator::new(&model, &writing, &decode);
+    let (mut waiting, mut texts) = (0..lengths.len(), vec![None; lengths.len()]);
+    loop {
+        while generator.open() < 2
+            && let Some(key) = waiting.next()
+        {
+            generator.add(key, prompt(key)).unwrap();
+        }
+        if generator.open() == 0 {
+            break;
+        }
+        for ended in generator.step().unwrap() {
+            assert!(texts[ended.key].replace(ended.text.unwrap()).is_none());
+        }
+    }
+    for (key, written) in texts.into_iter().enumerate() {
+        let alone = model.generate(vec![prompt(key)], &writing, &decode).unwrap().remove(0);
+        assert_eq!(alone.tokens.len(), lengths[key]);
+        assert_eq!(written, Some(alone), "text {key}");
+    }
 }
 
 /// A bounded cache is as large at the end as at the start.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::judge::NothingSelected;
 use crate::ledger::OnlyError;
+use crate::text::InvalidSettings;
 use crate::yaml::ConfigError;
 
 /// A mistake on the command line: typing something else mends it.
@@ -34,6 +35,7 @@ pub(super) fn show(error: &anyhow::Error) -> ExitCode {
     }
     let is_usage = error.chain().any(|cause| {
         cause.is::<UsageError>()
+            || cause.is::<InvalidSettings>()
             || cause.is::<ConfigError>()
             || cause.is::<OnlyError>()
             || cause.is::<NothingSelected>()

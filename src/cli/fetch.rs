@@ -8,12 +8,11 @@ use clap::Args;
 
 use super::output::print;
 use super::progress::Downloads;
-use super::sweep_args::read_sweep;
 use crate::format::{Bytes, counted};
 use crate::ledger::Only;
 use crate::lm::source::HubSettings;
 use crate::run;
-use crate::sweep::Selection;
+use crate::sweep::{Selection, Sweep};
 
 /// Fetch the models and texts of a sweep, so that `run` needs no network
 ///
@@ -31,7 +30,7 @@ pub(super) struct Arguments {
 
 /// Prepares the sweep as `run` does, which fetches and checks everything. Exit code 4 if something cannot be had.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let sweep = read_sweep(&arguments.sweep)?;
+    let sweep = Sweep::read(&arguments.sweep, &[])?;
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
     selection.of(sweep.expand())?;
     let hub = HubSettings::from_env()?;

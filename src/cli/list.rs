@@ -7,10 +7,9 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::output::print;
-use super::sweep_args::BUILT_IN;
 use crate::eviction::formula::{FUNCTIONS, WORDS};
 use crate::eviction::{SCORES, presets::PRESETS};
-use crate::sweep::json_schema;
+use crate::sweep::{BUILT_IN, json_schema};
 
 /// List what sweeps can name
 #[derive(Debug, Args)]

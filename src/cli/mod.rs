@@ -25,11 +25,13 @@ mod error;
 mod machine_args;
 mod output;
 mod progress;
+mod requests;
 mod results;
 mod signals;
 mod sweep_args;
 mod text_args;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -92,12 +94,19 @@ commands! {
 
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
-    match Program::try_parse() {
+    ExitCode::from(run(std::env::args_os()))
+}
+
+/// Runs the program with these arguments, its own name first. Returns the exit code.
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let code = match Program::try_parse_from(arguments) {
         Ok(program) => program.command.run().unwrap_or_else(|error| error::show(&error)),
         Err(error) => {
             // Requests for help and for the version arrive here too.
             let _ = error.print();
             ExitCode::from(if error.use_stderr() { 2 } else { 0 })
         }
-    }
+    };
+    // The standard library does not tell its number.
+    (0..=u8::MAX).find(|number| ExitCode::from(*number) == code).unwrap_or(1)
 }

@@ -6,13 +6,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::machine_args::cores;
-use super::sweep_args::read_sweep;
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Manifest, Row, Wanted};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, machine_name};
 use crate::run;
-use crate::sweep::Selection;
+use crate::sweep::{Selection, Sweep};
 
 /// Whose cells of a results folder are read.
 #[derive(Debug, Args)]
@@ -65,7 +64,7 @@ fn note(folder: &Path, current: &Current, hint: &str) {
 fn manifest(sweep: &Path) -> Result<Manifest> {
     let hub = HubSettings { offline: true, ..HubSettings::from_env()? };
     let machine = machine_name(&Device::CPU, cores());
-    let prepared = run::prepare(&read_sweep(sweep)?, &Selection::default(), None, &hub, &(), &machine)?;
+    let prepared = run::prepare(&Sweep::read(sweep, &[])?, &Selection::default(), None, &hub, &(), &machine)?;
     if let Some(unavailable) = prepared.unavailable.into_iter().next() {
         let what = format!("the cells of {} with {} are not known", unavailable.task, unavailable.model);
         return Err(unavailable.error).context(what);

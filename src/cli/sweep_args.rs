@@ -1,7 +1,7 @@
 //! The arguments of commands that work on a sweep: which sweep, which of its cells, and where its results are.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
@@ -10,10 +10,6 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use crate::ledger::Only;
 use crate::sweep::{Selection, Shard, Sweep};
-
-/// The sweeps that need no file, by name.
-pub(super) const BUILT_IN: [(&str, &str); 2] =
-    [("pocket", include_str!("../../configs/pocket.yaml")), ("smoke", include_str!("../../configs/smoke.yaml"))];
 
 #[derive(Debug, Args)]
 pub(super) struct SweepArguments {
@@ -40,7 +36,7 @@ pub(super) struct SweepArguments {
 
 impl SweepArguments {
     pub(super) fn sweep(&self) -> Result<Sweep> {
-        read_sweep(&self.sweep)
+        Ok(Sweep::read(&self.sweep, &[])?)
     }
 
     pub(super) fn results_folder(&self, sweep: &Sweep) -> PathBuf {
@@ -67,13 +63,4 @@ impl SweepArguments {
         }
         Ok(selection)
     }
-}
-
-/// Reads a sweep by path or built-in name.
-pub(super) fn read_sweep(named: &Path) -> Result<Sweep> {
-    // A built-in name wins over a file of that name: results must not depend on the current folder.
-    Ok(match BUILT_IN.iter().find(|(built_in, _)| named.as_os_str() == *built_in) {
-        Some((name, text)) => Sweep::parse(text, &format!("{name}.yaml"))?,
-        None => Sweep::read(named)?,
-    })
 }

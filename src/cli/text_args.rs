@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -10,10 +10,12 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Downloads;
 use crate::bounded_read;
-use crate::eviction::{LocalLayers, Positions, presets};
+use crate::eviction::{LocalLayers, Policy, Positions};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{LanguageModel, MemoryPlan, ModelFiles, Tokenizer, WeightType};
+use crate::lm::{ModelFiles, WeightType};
+use crate::sweep::read_definitions;
 use crate::task::{CHUNK, read_text};
+use crate::text::{CacheSettings, TextModel};
 
 /// The most bytes a file of token ids may have.
 const TOKENS_LIMIT: u64 = 256 << 20;
@@ -28,11 +30,18 @@ pub(super) struct TextArguments {
     #[arg(long, value_name = "SOURCE")]
     tokenizer: Option<String>,
     /// The text as a JSON list of token ids; nothing is added
-    #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
-    pub(super) tokens: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["text", "stream"], conflicts_with = "text")]
+    tokens: Option<PathBuf>,
     /// A UTF-8 text for the model's tokenizer, with BOS if the tokenizer adds it
     #[arg(long, value_name = "FILE")]
-    pub(super) text: Option<PathBuf>,
+    text: Option<PathBuf>,
+    /// Answer requests, one JSON object a line on stdin, with one line each: {"text": "..."} or {"tokens": [1, 2]}, and in
+    /// place of the options "policy", "cache_size", "positions", "local_layers" and "seed"; "id" comes back with the answer
+    #[arg(long, conflicts_with_all = ["tokens", "text"])]
+    pub(super) stream: bool,
+    /// A sweep, or its `define:` alone, whose policies can be asked for by name
+    #[arg(long, value_name = "FILE")]
+    define: Option<PathBuf>,
     /// full, truncate, or a policy such as tova, h2o or window+4 (see `tova-bench list policies`)
     #[arg(long, default_value = "full")]
     policy: String,
@@ -41,7 +50,7 @@ pub(super) struct TextArguments {
     cache_size: Option<usize>,
     /// Positions at which keys are rotated after evictions: absolute, slot or squeezed
     #[arg(long, default_value = "absolute", value_parser = parse_positions)]
-    pub(super) positions: Positions,
+    positions: Positions,
     /// Layers with a window of their own: bounded by the policy too, or exempt from it
     #[arg(long, default_value = "bounded", value_parser = parse_local_layers)]
     local_layers: LocalLayers,
@@ -53,7 +62,7 @@ pub(super) struct TextArguments {
     dtype: WeightType,
     /// Seed of the policy `random`, and of sampled tokens
     #[arg(long, default_value_t = 0)]
-    pub(super) seed: u64,
+    seed: u64,
     #[command(flatten)]
     machine: MachineArguments,
 }
@@ -66,8 +75,8 @@ impl TextArguments {
         ModelFiles::find(&source, tokenizer.as_ref(), &HubSettings::from_env()?, &Downloads::new())
     }
 
-    pub(super) fn load(&self, files: &ModelFiles) -> Result<LanguageModel> {
-        files.load(self.dtype, &self.machine.open()?)
+    pub(super) fn load(&self, files: ModelFiles) -> Result<TextModel> {
+        TextModel::load(files, self.dtype, &self.machine.open()?)
     }
 
     pub(super) fn thread_pool(&self) -> Result<ThreadPool> {
@@ -78,61 +87,46 @@ impl TextArguments {
         self.chunk as usize
     }
 
-    /// The tokens of the text, at least one.
-    pub(super) fn tokens(&self, files: &ModelFiles) -> Result<Vec<u32>> {
-        let tokens: Vec<u32> = if let Some(path) = &self.tokens {
-            bounded_read::json(path, TOKENS_LIMIT)
-                .context("--tokens takes a JSON list of token ids such as [1, 15, 9]")?
-        } else {
-            let path = self.text.as_ref().context("either --tokens or --text is needed")?;
-            with_bos(&files.tokenizer()?, &read_text(path)?)?
-        };
-        ensure!(!tokens.is_empty(), "there is no token to read");
-        Ok(tokens)
-    }
-
-    /// Whether the tokens begin with the model's BOS.
-    pub(super) fn begins_with_bos(&self, files: &ModelFiles, tokens: &[u32]) -> bool {
-        // Token ids can be read without a tokenizer; config.json may name BOS.
-        let bos = files.tokenizer().and_then(|tokenizer| tokenizer.bos()).ok().or(files.shape.bos);
-        bos.is_some() && tokens.first() == bos.as_ref()
-    }
-
-    /// The memory under the cache rule, and for `truncate` how many tokens it holds.
-    pub(super) fn plan(&self) -> Result<(MemoryPlan<'static>, Option<usize>)> {
-        let hint = "add --cache-size K, such as 64";
-        let size = || {
-            self.cache_size.ok_or_else(|| UsageError::new(format!("policy {} needs a size", self.policy), hint))
-        };
-        let (policy, truncated) = match self.policy.as_str() {
-            "full" if self.cache_size.is_some() => bail!(UsageError::new(
-                "--cache-size has no meaning for the policy full, whose cache is unbounded",
-                "leave out --cache-size, or choose another policy, such as --policy tova"
-            )),
-            "full" => (None, None),
-            "truncate" => (None, Some(size()?)),
-            name => {
-                let policy = presets::by_name(name).ok_or_else(|| {
-                    UsageError::new(format!("there is no policy {name:?}"), "see `tova-bench list policies`")
-                })?;
-                (Some(policy.at(size()?).map_err(UsageError::from_error)?), None)
-            }
-        };
-        if let Some(size @ 0..2) = truncated {
-            let message = format!("with truncate to {size} tokens there is nothing to predict");
-            bail!(UsageError::new(message, "sizes start at 2"));
+    /// The text, which is not a stream's.
+    pub(super) fn source(&self) -> Result<Source> {
+        if let Some(path) = &self.tokens {
+            let tokens = bounded_read::json(path, TOKENS_LIMIT);
+            return tokens
+                .map(Source::Tokens)
+                .context("--tokens takes a JSON list of token ids such as [1, 15, 9]");
         }
+        let path = self.text.as_ref().context("either --tokens or --text is needed")?;
+        read_text(path).map(Source::Text)
+    }
+
+    /// The policies of `--define`.
+    pub(super) fn definitions(&self) -> Result<Vec<(String, Policy)>> {
+        Ok(self.define.as_deref().map(read_definitions).transpose()?.unwrap_or_default())
+    }
+
+    /// The cache, unless a request of a stream asks for another.
+    pub(super) fn cache(&self) -> CacheSettings {
+        let (policy, cache_size) = (self.policy.clone(), self.cache_size);
         let (positions, local_layers, seed) = (self.positions, self.local_layers, self.seed);
-        let plan = MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() };
-        Ok((plan, truncated))
+        CacheSettings { policy, cache_size, positions, local_layers, seed }
     }
 }
 
-/// A text's tokens, after BOS if the tokenizer adds it and the text does not begin with it.
-pub(super) fn with_bos(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
-    let ids = tokenizer.encode(text)?.ids;
-    let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
-    Ok(bos.filter(|bos| ids.first() != Some(bos)).into_iter().chain(ids).collect())
+/// What is read.
+pub(super) enum Source {
+    Text(String),
+    /// Nothing is added to them.
+    Tokens(Vec<u32>),
+}
+
+impl Source {
+    /// The tokens, at least one.
+    pub(super) fn tokens(self, model: &TextModel) -> Result<Vec<u32>> {
+        match self {
+            Source::Text(text) => model.tokens(&text),
+            Source::Tokens(tokens) => Ok(tokens),
+        }
+    }
 }
 
 fn parse_local_layers(text: &str) -> Result<LocalLayers, String> {
@@ -144,8 +138,5 @@ fn parse_positions(text: &str) -> Result<Positions, String> {
 }
 
 fn parse_dtype(text: &str) -> Result<WeightType, String> {
-    [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16]
-        .into_iter()
-        .find(|dtype| dtype.name() == text)
-        .ok_or_else(|| "dtypes are auto, f32, f16 and bf16".to_string())
+    WeightType::from_name(text).ok_or_else(|| "dtypes are auto, f32, f16 and bf16".to_string())
 }

@@ -274,6 +274,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
                 (Score::KeyNorm, Scope::Head) => -norm(group, i),
                 (Score::KeyNorm, Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),
                 (Score::Random, _) => draw(group, cache[i].position),
+                (Score::Custom(_), _) => unreachable!("a function has no definition"),
                 (Score::Formula(_), _) => {
                     let (expr, pool) = case.formula.as_ref().unwrap();
                     let score = past[group].pooled(expr, *pool, cache[i].position, t);

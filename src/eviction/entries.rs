@@ -85,6 +85,7 @@ pub struct CacheEntries {
     pub(super) saved: Vec<(usize, Vec<Received>)>,
     /// Seeds the priorities of [`Score::Random`].
     pub(super) salt: u64,
+    pub(super) layer: usize,
 }
 
 impl CacheEntries {
@@ -107,6 +108,7 @@ impl CacheEntries {
             fork_points: fork_points.to_vec(),
             saved: Vec::new(),
             salt: 0,
+            layer: 0,
         }
     }
 
@@ -115,6 +117,12 @@ impl CacheEntries {
     #[must_use]
     pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
         CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
+    }
+
+    /// The same cache as that of a layer, which functions that score entries are told.
+    #[must_use]
+    pub fn of_layer(self, layer: usize) -> CacheEntries {
+        CacheEntries { layer, ..self }
     }
 
     /// The same cache, empty, with the attention of the text that it will read.
@@ -160,7 +168,7 @@ impl CacheEntries {
     /// A cache that evicts nothing until [`cut`](Self::cut): for a prompt that is read in one shot.
     pub fn one_shot(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let bounded = CacheEntries::bounded(heads, policy, salt);
-        let ranks_by_newest = matches!(policy.score, Score::LastAttention | Score::Formula(_));
+        let ranks_by_newest = matches!(policy.score, Score::LastAttention | Score::Formula(_) | Score::Custom(_));
         let newest = if ranks_by_newest { bounded.groups.len() } else { 0 };
         CacheEntries { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
     }
@@ -258,6 +266,7 @@ impl CacheEntries {
             limit: policy.map_or(usize::MAX, |policy| policy.size),
             seen: len,
             salt,
+            layer: self.layer,
             ..CacheEntries::unbounded(self.heads, &[], &[])
         };
         let positions = &self.groups[0].positions[columns];

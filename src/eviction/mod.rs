@@ -5,6 +5,7 @@
 //! out. Nothing fails after [`Policy::at`] has accepted the settings.
 
 mod budget;
+mod custom;
 #[cfg(test)]
 mod definition;
 mod elsewhere;
@@ -20,6 +21,7 @@ mod settings;
 mod tests;
 
 pub use budget::{Budget, Share};
+pub use custom::{CustomScore, ScoreFunction, Step};
 pub use elsewhere::{Decided, WalkRule};
 pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};

@@ -12,6 +12,7 @@ use std::ops::Range;
 use super::entries::{CacheEntries, Heads};
 use super::formula;
 use super::policy::SizedPolicy;
+use super::scoring::Score;
 use super::settings::Scope;
 use crate::vector;
 
@@ -168,16 +169,28 @@ impl<'a> BlockScan<'a> {
         let is_last = row + 1 == rows && !self.entries.newest.is_empty();
         self.score(&attention, vectors, is_last);
         if is_last {
-            let scope = self.entries.policy.map_or(Scope::Layer, |policy| policy.scope);
-            for (group, newest) in self.entries.newest.iter_mut().enumerate() {
-                *newest = vec![0.0; width];
-                match &self.entries.scorer {
-                    Some(scorer) => *newest = scorer.scores(group, 0..column + 1).collect(),
-                    None => attention.add_to(newest, scope, group),
-                }
-            }
+            self.keep_newest(&attention, column + 1);
         }
         self.evict(&attention, &passed, log);
+    }
+
+    /// Keeps the scores of a prompt's last row, by which a prompt that was read in one shot is cut.
+    fn keep_newest(&mut self, attention: &Attention<'_>, columns: usize) {
+        let (scope, score) = self.entries.policy.map_or((Scope::Layer, None), |p| (p.scope, Some(p.score)));
+        for group in 0..self.entries.newest.len() {
+            self.entries.newest[group] = match (&self.entries.scorer, score) {
+                (Some(scorer), _) => scorer.scores(group, 0..columns).collect(),
+                (None, Some(Score::Custom(score))) => {
+                    let scores = self.entries.custom_scores(score, group, &self.masks[group], attention);
+                    scores.map_or_else(|| vec![0.0; columns], |s| s[..columns].iter().map(|s| *s as f32).collect())
+                }
+                (None, _) => {
+                    let mut newest = vec![0.0; attention.width];
+                    attention.add_to(&mut newest, scope, group);
+                    newest
+                }
+            };
+        }
     }
 
     /// Computes the formula of the policy, if that has one.
@@ -248,8 +261,9 @@ impl<'a> BlockScan<'a> {
     fn victim(&mut self, group: usize, attention: &Attention<'_>) -> Option<usize> {
         let policy = self.entries.policy?;
         let candidates = self.candidates(policy, group, attention.row);
-        let mask = &self.masks[group][candidates.clone()];
-        let lowest = self.entries.lowest(policy, group, &candidates, mask, attention, &mut self.newest);
+        let living = &self.masks[group];
+        let lowest = self.entries.lowest(policy, group, &candidates, living, attention, &mut self.newest);
+        let mask = &living[candidates.clone()];
         // If every score is NaN, the oldest leaves, and the NaN shows in the results.
         lowest.or_else(|| mask.iter().position(|m| *m == 0.0).map(|offset| candidates.start + offset))
     }

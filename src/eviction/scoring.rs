@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::custom::{CustomScore, Step};
 use super::entries::CacheEntries;
 use super::formula::{Formula, FormulaError, Pool};
 use super::policy::SizedPolicy;
@@ -27,6 +28,8 @@ pub enum Score {
     Random,
     /// Any other formula.
     Formula(Formula),
+    /// What a function computes.
+    Custom(CustomScore),
 }
 
 /// The scores that have a name.
@@ -72,11 +75,12 @@ impl Score {
             // The name of the score that evicts the largest norm.
             Score::Formula(formula) if formula.text() == Score::KeyNorm.name() => "(key_norm)",
             Score::Formula(formula) => formula.text(),
+            Score::Custom(score) => score.id(),
             _ => name_of(SCORES, self),
         }
     }
 
-    /// What it computes, as a formula.
+    /// What it computes, as a formula; the id of a function.
     pub fn formula(self) -> &'static str {
         match self {
             Score::Recency => "position",
@@ -85,6 +89,7 @@ impl Score {
             Score::KeyNorm => "-key_norm",
             Score::Random => "random",
             Score::Formula(formula) => formula.text(),
+            Score::Custom(score) => score.id(),
         }
     }
 
@@ -131,17 +136,18 @@ impl CacheEntries {
         }
     }
 
-    /// The column of a group to evict: the lowest score among the `candidates` whose `mask` is 0. `newest` is
-    /// scratch space for one row of attention. `None` if every score is NaN.
+    /// The column of a group to evict: the lowest score among the `candidates` that are `living`, which is 0 for them. `newest`
+    /// is scratch space for one row of attention. `None` if every score is NaN.
     pub(super) fn lowest(
         &self,
         policy: SizedPolicy,
         group: usize,
         candidates: &Range<usize>,
-        mask: &[f32],
+        living: &[f32],
         attention: &Attention<'_>,
         newest: &mut [f32],
     ) -> Option<usize> {
+        let mask = &living[candidates.clone()];
         let offset = match policy.score {
             Score::Recency => mask.iter().position(|m| *m == 0.0),
             Score::LastAttention => {
@@ -155,8 +161,36 @@ impl CacheEntries {
             Score::KeyNorm => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, SAME_NORM),
             Score::Random => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, 0.0),
             Score::Formula(_) => self.scorer.as_ref()?.lowest(group, candidates.clone(), mask),
+            Score::Custom(score) => {
+                let scores = self.custom_scores(score, group, living, attention)?;
+                lowest_priority(&scores[candidates.clone()], mask, 0.0)
+            }
         };
         offset.map(|offset| candidates.start + offset)
+    }
+
+    /// The scores of a function, by column: NaN for columns that are not `living`. `None` if it has none.
+    pub(super) fn custom_scores(
+        &self,
+        score: CustomScore,
+        group: usize,
+        living: &[f32],
+        attention: &Attention<'_>,
+    ) -> Option<Vec<f64>> {
+        let policy = self.policy?;
+        let columns: Vec<usize> = (0..living.len()).filter(|column| living[*column] == 0.0).collect();
+        let positions: Vec<u32> = columns.iter().map(|column| self.groups[group].positions[*column]).collect();
+        let heads = self.heads.of_group(policy.scope, group).flat_map(|head| {
+            let (weights, scale) = attention.of_head(head);
+            columns.iter().map(move |column| weights[*column] * scale)
+        });
+        let attention: Vec<f32> = heads.collect();
+        let step = Step { layer: self.layer, group, positions: &positions, attention: &attention };
+        let mut scores = vec![f64::NAN; living.len()];
+        for (column, value) in columns.iter().zip(score.scores(&step)?) {
+            scores[*column] = value;
+        }
+        Some(scores)
     }
 
     /// The score of one column when a whole prompt is cut at once. `newest` is the attention of the prompt's last
@@ -170,7 +204,7 @@ impl CacheEntries {
     ) -> f64 {
         match policy.score {
             Score::Recency => column as f64,
-            Score::LastAttention | Score::Formula(_) => f64::from(newest[group][column]),
+            Score::LastAttention | Score::Formula(_) | Score::Custom(_) => f64::from(newest[group][column]),
             Score::AccumulatedAttention => f64::from(self.received[0].sums[group][column]),
             Score::KeyNorm | Score::Random => self.groups[group].priority[column],
         }

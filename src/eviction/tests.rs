@@ -237,7 +237,12 @@ fn formulas() -> impl Strategy<Value = String> {
 }
 
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
-    let mut entries = CacheEntries::bounded(case.heads, case.policy, SALT).with_window(case.window, false);
+    agrees_under(case, case.policy)
+}
+
+/// Whether the scan under `policy` does what the definition does under the case's own.
+fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
+    let mut entries = CacheEntries::bounded(case.heads, policy, SALT).with_window(case.window, false);
     if case.policy.score.knows_the_future() {
         let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(case.window, true);
         unbounded = unbounded.recording(Some(case.policy.scope));
@@ -292,6 +297,26 @@ proptest! {
             smallest: 1e-3,
             ..case.clone()
         })?;
+    }
+
+    /// A function that computes a score of the program decides as that does.
+    #[test]
+    fn functions_decide_as_the_scores_they_compute(case in cases(false), by_age in any::<bool>()) {
+        let heads = case.heads.of_group(case.policy.scope, 0).len();
+        let score = move |step: &Step<'_>| -> Option<Vec<f64>> {
+            let entries = step.positions.len();
+            assert_eq!(step.attention.len(), heads * entries);
+            let attention = |entry: usize| (0..heads).map(|head| f64::from(step.attention[head * entries + entry])).sum();
+            Some(if by_age { step.positions.iter().map(|at| f64::from(*at)).collect() } else { (0..entries).map(attention).collect() })
+        };
+        let custom = CustomScore::new(format!("{by_age}"), Box::new(score));
+        let same = if by_age { Score::Recency } else { Score::LastAttention };
+        let SizedPolicy { scope, size, .. } = case.policy;
+        let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
+        let policy = |score| Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }.at(size).unwrap();
+        // The oldest leaves in every group alike.
+        prop_assume!(!by_age || scope == Scope::Layer);
+        agrees_under(&Case { policy: policy(same), ..case }, policy(Score::Custom(custom)))?;
     }
 
     /// A bounded cache forked from an unbounded one equals a cache that was bounded from the start, and so does each of

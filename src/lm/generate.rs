@@ -3,6 +3,8 @@
 //! Several texts are generated together, with one product per matrix. A text depends on its own prompt, seed and
 //! settings only, not on the other texts, nor on how its prompt was split into reads.
 
+use std::time::Instant;
+
 use anyhow::{Context, Result, ensure};
 use candle_core::{Device, Tensor};
 use candle_transformers::generation::{LogitsProcessor, Sampling as Sampler};
@@ -64,7 +66,10 @@ pub type Decode<'a> = &'a dyn Fn(&[u32]) -> Result<String>;
 
 /// A text being generated.
 struct Sequence {
+    key: usize,
     memory: Memory,
+    /// Of the next token.
+    logits: Vec<f32>,
     /// The prompt, then the text.
     tokens: Vec<u32>,
     prompt: usize,
@@ -73,10 +78,82 @@ struct Sequence {
     cut: Option<usize>,
     ended: bool,
     max_new_tokens: usize,
+    seconds: f64,
+}
+
+/// Texts that are generated side by side. Others can join whenever some have ended (continuous batching).
+pub struct Generator<'a> {
+    model: &'a LanguageModel,
+    settings: &'a GenerationSettings,
+    decode: Decode<'a>,
+    open: Vec<Sequence>,
+}
+
+/// A text that has ended.
+pub struct Ended {
+    /// As it was added under.
+    pub key: usize,
+    pub text: Result<Generated>,
+    /// Its share of the time of all steps.
+    pub seconds: f64,
+}
+
+impl<'a> Generator<'a> {
+    pub fn new(model: &'a LanguageModel, settings: &'a GenerationSettings, decode: Decode<'a>) -> Generator<'a> {
+        Generator { model, settings, decode, open: Vec::new() }
+    }
+
+    /// The number of texts that are being generated.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Adds a text under a key.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn add(&mut self, key: usize, mut prompt: PrefilledPrompt) -> Result<()> {
+        let logits = self.model.logits(&prompt.state)?.swap_remove(0);
+        // The last token is not read any more.
+        prompt.memory.shrink_to_fit(prompt.max_new_tokens.saturating_sub(1));
+        self.open.push(Sequence::new(key, prompt, logits, self.settings));
+        Ok(())
+    }
+
+    /// Writes a token of every text. Returns those that have ended, also where a text's logits are not numbers.
+    ///
+    /// # Errors
+    /// What [`step`](LanguageModel::step) reports; no text can go on then.
+    pub fn step(&mut self) -> Result<Vec<Ended>> {
+        let started = Instant::now();
+        let texts = self.open.len() as f64;
+        let (mut ended, mut next) = (Vec::new(), Vec::new());
+        for mut sequence in std::mem::take(&mut self.open) {
+            match sequence.advance(self.settings, self.decode) {
+                Ok(Some(token)) => {
+                    next.push(token);
+                    self.open.push(sequence);
+                }
+                Ok(None) => ended.push(sequence.finish(self.decode)),
+                Err(error) => ended.push(Ended { key: sequence.key, text: Err(error), seconds: sequence.seconds }),
+            }
+        }
+        if !next.is_empty() {
+            let mut memories: Vec<&mut Memory> = self.open.iter_mut().map(|text| &mut text.memory).collect();
+            let states = self.model.step(&next, &mut memories)?; // (texts, hidden)
+            for (sequence, logits) in self.open.iter_mut().zip(self.model.logits(&states)?) {
+                sequence.logits = logits;
+            }
+        }
+        let share = started.elapsed().as_secs_f64() / texts;
+        self.open.iter_mut().for_each(|sequence| sequence.seconds += share);
+        ended.iter_mut().for_each(|text| text.seconds += share);
+        Ok(ended)
+    }
 }
 
 impl LanguageModel {
-    /// Generates a text after each prompt.
+    /// Generates a text after each prompt, all side by side.
     ///
     /// # Errors
     /// What [`step`](Self::step) reports, or logits that are not numbers.
@@ -87,38 +164,21 @@ impl LanguageModel {
         decode: Decode<'_>,
     ) -> Result<Vec<Generated>> {
         ensure!(!prompts.is_empty(), "there is nothing to generate");
-        let states: Vec<&Tensor> = prompts.iter().map(|prompt| &prompt.state).collect();
-        let mut logits = self.logits(&Tensor::cat(&states, 0)?)?;
-        let sequence = |mut prompt: PrefilledPrompt| {
-            // The last token is not read any more.
-            prompt.memory.shrink_to_fit(prompt.max_new_tokens.saturating_sub(1));
-            Sequence::new(prompt, settings)
-        };
-        let mut sequences: Vec<Sequence> = prompts.into_iter().map(sequence).collect();
-        loop {
-            let mut next = Vec::with_capacity(sequences.len());
-            let open = sequences.iter_mut().filter(|sequence| sequence.is_open());
-            for (sequence, logits) in open.zip(&logits) {
-                let token = sequence.choose(logits, settings)?;
-                sequence.push(token, settings, decode)?;
-                if sequence.is_open() {
-                    next.push(token);
-                }
-            }
-            if next.is_empty() {
-                break;
-            }
-            let open = sequences.iter_mut().filter(|sequence| sequence.is_open());
-            let mut memories: Vec<&mut Memory> = open.map(|sequence| &mut sequence.memory).collect();
-            let states = self.step(&next, &mut memories)?; // (texts, hidden)
-            logits = self.logits(&states)?;
+        let mut generator = Generator::new(self, settings, decode);
+        for (key, prompt) in prompts.into_iter().enumerate() {
+            generator.add(key, prompt)?;
         }
-        sequences.into_iter().map(|sequence| sequence.finish(decode)).collect()
+        let mut texts = Vec::new();
+        while generator.open() > 0 {
+            texts.append(&mut generator.step()?);
+        }
+        texts.sort_by_key(|text| text.key);
+        texts.into_iter().map(|ended| ended.text).collect()
     }
 }
 
 impl Sequence {
-    fn new(prompt: PrefilledPrompt, settings: &GenerationSettings) -> Sequence {
+    fn new(key: usize, prompt: PrefilledPrompt, logits: Vec<f32>, settings: &GenerationSettings) -> Sequence {
         let PrefilledPrompt { memory, prompt: tokens, seed, max_new_tokens, .. } = prompt;
         let sampler = match settings.sampling {
             Sampling::Greedy => None,
@@ -130,7 +190,9 @@ impl Sequence {
             }),
         };
         let sampler = sampler.map(|sampling| LogitsProcessor::from_sampling(seed, sampling));
-        Sequence { memory, prompt: tokens.len(), tokens, sampler, cut: None, ended: false, max_new_tokens }
+        let prompt = tokens.len();
+        let (cut, ended, seconds) = (None, false, 0.0);
+        Sequence { key, memory, logits, tokens, prompt, sampler, cut, ended, max_new_tokens, seconds }
     }
 
     /// Whether another token is to be written.
@@ -138,16 +200,25 @@ impl Sequence {
         !self.ended && self.tokens.len() - self.prompt < self.max_new_tokens
     }
 
-    fn choose(&mut self, logits: &[f32], settings: &GenerationSettings) -> Result<u32> {
+    /// Chooses the next token. Returns it if it is to be read because another follows.
+    fn advance(&mut self, settings: &GenerationSettings, decode: Decode<'_>) -> Result<Option<u32>> {
+        if self.is_open() {
+            let token = self.choose(settings)?;
+            self.push(token, settings, decode)?;
+        }
+        Ok(self.tokens.last().copied().filter(|_| self.is_open()))
+    }
+
+    fn choose(&mut self, settings: &GenerationSettings) -> Result<u32> {
         let what = || format!("token {} of the text", self.tokens.len() - self.prompt);
         let row = |logits: &[f32]| Tensor::from_slice(logits, logits.len(), &Device::Cpu);
         let penalised = if settings.repetition_penalty == 1.0 {
             None
         } else {
-            let penalised = apply_repeat_penalty(&row(logits)?, settings.repetition_penalty, &self.tokens)?;
+            let penalised = apply_repeat_penalty(&row(&self.logits)?, settings.repetition_penalty, &self.tokens)?;
             Some(penalised.to_vec1::<f32>()?)
         };
-        let logits = penalised.as_deref().unwrap_or(logits);
+        let logits = penalised.as_deref().unwrap_or(&self.logits);
         let likeliest = vector::argmax(logits).with_context(what).context("the model's logits are not numbers")?;
         match &mut self.sampler {
             None => Ok(likeliest as u32),
@@ -170,12 +241,14 @@ impl Sequence {
         Ok(())
     }
 
-    fn finish(mut self, decode: Decode<'_>) -> Result<Generated> {
+    fn finish(mut self, decode: Decode<'_>) -> Ended {
         let tokens = self.tokens.split_off(self.prompt);
-        let mut text = decode(&tokens)?;
-        if let Some(cut) = self.cut {
-            text.truncate(cut);
-        }
-        Ok(Generated { text, tokens, ended: self.ended, cache_bytes: self.memory.bytes() })
+        let text = decode(&tokens).map(|mut text| {
+            if let Some(cut) = self.cut {
+                text.truncate(cut);
+            }
+            Generated { text, tokens, ended: self.ended, cache_bytes: self.memory.bytes() }
+        });
+        Ended { key: self.key, text, seconds: self.seconds }
     }
 }

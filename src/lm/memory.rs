@@ -246,7 +246,7 @@ impl Memory {
                 }
                 Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size + BLOCK),
             };
-            let entries = entries.with_window(window, plan.forks).recording(plan.record);
+            let entries = entries.of_layer(index).with_window(window, plan.forks).recording(plan.record);
             let entries = match plan.future {
                 Some(future) => entries.with_future(future[index].clone()),
                 None => entries,

@@ -40,7 +40,7 @@ pub use chat::{ChatFormat, ChatTemplate};
 pub use config::{Activation, AttentionTemperature, HeadNorms, LayerAttention, LayerNorms, ModelShape};
 pub use cpu_peak::{Peak, Processor, peak};
 pub use device::{Device, DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
-pub use generate::{Decode, Generated, GenerationSettings, PrefilledPrompt, Sampling};
+pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
 #[cfg(feature = "emulate")]
 pub use gpu::Emulation;
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};

@@ -85,6 +85,12 @@ impl WeightType {
         self.dtype().map_or("auto", |dtype| dtype.as_str())
     }
 
+    pub fn from_name(name: &str) -> Option<WeightType> {
+        [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16]
+            .into_iter()
+            .find(|own| own.name() == name)
+    }
+
     /// The type of that name; `Auto` for types that weights are never rounded to.
     pub(super) fn of(dtype: DType) -> WeightType {
         match dtype {

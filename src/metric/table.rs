@@ -122,6 +122,10 @@ pub static METRICS: &[Metric] = &[
         .guess("accuracy_chance", BY_CHOICES)
         .range(0.0, 100.0)
         .title("right choices of {model} in {data}"),
+    new("accuracy_likelihood", "right choices by likelihood (%)", Higher, Share)
+        .guess("accuracy_chance", BY_CHOICES)
+        .range(0.0, 100.0)
+        .title("right choices of {model} in {data}, by likelihood"),
     new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
     new("pass_at_1", "pass@1 (%)", Higher, Share).title("problems solved by {model} in {data}"),
     new("ruler", "RULER score (%)", Higher, Share).title("RULER score of {model} on {data}"),
@@ -137,6 +141,7 @@ pub static METRICS: &[Metric] = &[
     new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
     new("answered", "answers in a box (%)", Higher, Share).with(&[Detail]),
     new("cut_off", "cut off at the limit (%)", Lower, Share).with(&[Detail]),
+    new("held_bytes", "cache bytes while writing", Lower, Mean).with(&[VaryingWeights, Detail]),
     new("distinct_1", "distinct words (%)", Unknown, Share).with(&[Detail]),
     new("distinct_2", "distinct word pairs (%)", Unknown, Share).with(&[Detail]),
     new("distinct_3", "distinct word triples (%)", Unknown, Share).with(&[Detail]),

@@ -1,10 +1,11 @@
 //! Estimates the run time of cells: the tokens that a task counts, at measured or nominal rates.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use anyhow::Result;
 
-use super::machine::workers;
+use super::machine::{MOST_SIDE_BY_SIDE, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use super::rates::{CacheRates, Rates};
 use crate::eviction::CacheRule;
@@ -61,30 +62,31 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
             costs.push(vec![Cost::default(); model_task.cells.len()]);
             continue;
         }
-        let (workers, each) = workers(model_task, &Device::CPU, threads, 1);
+        let machine = workers(model_task, &Device::CPU, threads, 1);
         let device = if model_task.task.is_timed() { device } else { &Device::CPU };
         let is_known = found.as_ref().is_some_and(|(other, split, _)| {
             other.model == model_task.model
                 && other.task.is_timed() == model_task.task.is_timed()
-                && *split == (workers, each)
+                && *split == (machine.workers, machine.threads)
         });
         if !is_known {
             // Two models are not in memory at once.
             drop(found.take());
             let files = &model_task.files;
             let bytes = files.held_bytes(model_task.model.dtype, device) / files.shape.parameters().max(1);
-            found = Some((model_task, (workers, each), Probe::new(&files.shape, bytes, device, (workers, each))?));
+            let split = (machine.workers, machine.threads);
+            found = Some((model_task, split, Probe::new(&files.shape, bytes, device, split)?));
         }
         let Some((.., probe)) = &found else { continue };
         let rates = Rates::measured(model_task, probe)?;
         let written = share_written(model_task, &rates);
-        // Workers measure the cells of a batch side by side once one of them has read its prefix.
-        let batches = model_task.samples.batches().len();
-        let parallel = |pieces: usize| workers.min(pieces).max(1) as f64;
+        // Workers measure the cells of a batch side by side once one of them has read its prefix. Batches are split where there
+        // are too few.
+        let parallel = |pieces: usize| machine.workers.min(pieces).max(1) as f64;
         let of_cell = |cell: &NamedCell| {
             let Cost { own, shared } = cost_of(model_task, cell, device, (&rates, written));
-            let own = own / parallel(batches * model_task.cells.len());
-            Cost { own, shared: shared / parallel(batches) }
+            let own = own / parallel(model_task.samples.len() * model_task.cells.len());
+            Cost { own, shared: shared / parallel(model_task.samples.batches().len()) }
         };
         costs.push(model_task.cells.iter().map(of_cell).collect());
     }
@@ -95,7 +97,7 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
 const WRITING: f64 = 0.15;
 
 /// The part of the tokens that a task may write which its texts have, on average: models may end their texts earlier. The
-/// first sample of some batches is written with the full cache, if that is a matter of moments; otherwise all tokens count.
+/// first samples are written with the full cache, if that is a matter of moments; otherwise all tokens count.
 fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
     let (Some(generation), Some(cell)) = (&model_task.task.generation, model_task.cells.first()) else {
         return 1.0;
@@ -114,13 +116,19 @@ fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
     let (mut written, mut most) = (0, 0);
     for all in batches.into_iter().take_while(|_| started.elapsed().as_secs_f64() < WRITING) {
         let Ok(prefix) = samples.read_prefix(&model, all.clone(), &[config]) else { break };
-        let batch = Batch { samples: &[all.start], all, config };
-        for (_, result) in samples.measure(&model, &batch, prefix.as_ref()) {
+        let some: Vec<usize> = all.clone().collect();
+        let batch = Batch { all, samples: &some, config, side_by_side: 1 };
+        let _ = samples.measure(&model, &batch, prefix.as_ref(), &mut |_, result| {
             if let Ok(result) = result {
                 written += result.new_tokens;
                 most += generation.max_new_tokens;
             }
-        }
+            if started.elapsed().as_secs_f64() < WRITING {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
     }
     if most > 0 { written as f64 / most as f64 } else { 1.0 }
 }
@@ -137,7 +145,9 @@ fn cost_of(model_task: &ModelTask, cell: &NamedCell, device: &Device, (rates, wr
     let mut cost = Cost { own: FILE, shared: 0.0 };
     for batch in model_task.samples.batches() {
         let samples: Vec<usize> = batch.clone().collect();
-        let mut counts = model_task.samples.cost(&Batch { all: batch, samples: &samples, config });
+        // The same on every machine, because shards depend on it.
+        let side_by_side = MOST_SIDE_BY_SIDE;
+        let mut counts = model_task.samples.cost(&Batch { all: batch, samples: &samples, config, side_by_side });
         if written < 1.0 {
             counts = counts.with_steps((written * counts.steps as f64).ceil() as usize);
         }

@@ -58,35 +58,53 @@ pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Res
     }
 }
 
-/// The most texts side by side on a GPU, where the walk through a few dozen takes as long as their products.
+/// The workers of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Workers {
+    pub workers: usize,
+    /// Of each worker.
+    pub threads: usize,
+    /// The most texts that a worker generates at the same time.
+    pub side_by_side: usize,
+}
+
+/// The most texts at once on a GPU, where the walk through a few dozen takes as long as their products.
 const MOST_ON_GPU: usize = 64;
 
-/// The number of workers of a job, and the threads of each: as many texts side by side as cores and memory allow, or the memory of a
-/// GPU. Timed tasks have one worker.
-pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, jobs: usize) -> (usize, usize) {
+/// The most texts that a worker of the CPU generates at once. More share hardly more of the work of reading a weight.
+pub(super) const MOST_SIDE_BY_SIDE: usize = 16;
+
+/// As many workers as cores and memory allow, or the memory of a GPU, and as many texts as each has memory for. Timed tasks have
+/// one worker.
+pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, jobs: usize) -> Workers {
     if model_task.task.is_timed() {
-        return (1, threads);
+        return Workers { workers: 1, threads, side_by_side: 1 };
     }
-    let side_by_side = model_task.samples.largest_batch() as u64;
-    let most = |most: usize, free: Option<u64>, threads_of: &dyn Fn(usize) -> usize| {
+    let largest = model_task.samples.largest_batch();
+    let most = |most: usize, side_by_side: usize, free: Option<u64>, threads_of: &dyn Fn(usize) -> usize| {
         let room = free.map_or(u64::MAX, |bytes| bytes * 8 / 10);
-        let fits = |workers: &usize| {
-            let per_worker = bytes_per_worker(model_task, threads_of(*workers));
-            per_worker * side_by_side * (jobs * workers) as u64 <= room
+        let fits = |workers: usize, texts: usize| {
+            let per_text = bytes_per_worker(model_task, threads_of(workers));
+            per_text * (texts * jobs * workers) as u64 <= room
         };
-        (1..=most).rev().find(fits).unwrap_or(1)
+        let side_by_side = (1..=side_by_side).rev().find(|texts| fits(1, *texts)).unwrap_or(1);
+        let workers = (1..=most).rev().find(|workers| fits(*workers, side_by_side)).unwrap_or(1);
+        Workers { workers, threads: threads_of(workers), side_by_side }
     };
     let mut rules = model_task.cells.iter().map(|cell| cell.cell.rule);
     match device.gpu_of_caches().and_then(|_| card_memory()) {
         // Caches of policies that know the future are on the host.
         Some(_) if rules.any(|rule| rule.knows_the_future().is_some()) => {
-            (most(threads, available_memory(), &|_| 1), 1)
+            most(threads, largest.min(MOST_SIDE_BY_SIDE), available_memory(), &|_| 1)
         }
         // One thread of the host asks for a text's work and waits.
-        Some((free, _)) => (most(MOST_ON_GPU, Some(free as u64), &|_| 1), 1),
+        Some((free, _)) => {
+            let side_by_side = largest.min(MOST_ON_GPU);
+            most(MOST_ON_GPU / side_by_side, side_by_side, Some(free as u64), &|_| 1)
+        }
         None => {
-            let workers = most(threads, available_memory(), &|workers| threads.div_ceil(workers));
-            (workers, (threads / workers).max(1))
+            let threads_of = |workers: usize| (threads / workers).max(1);
+            most(threads, largest.min(MOST_SIDE_BY_SIDE), available_memory(), &threads_of)
         }
     }
 }

@@ -219,8 +219,9 @@ impl Kind {
     fn of(cell: &NamedCell) -> Option<Kind> {
         match cell.cell.rule {
             CacheRule::Evict { policy: Policy { score, scope, .. }, .. } => {
-                // Knowing the future takes hardly longer than TOVA, once it is known.
-                let score = if score.knows_the_future() { Score::LastAttention } else { score };
+                // Knowing the future takes hardly longer than TOVA, once it is known. What a function takes nobody knows.
+                let is_like_tova = score.knows_the_future() || matches!(score, Score::Custom(_));
+                let score = if is_like_tova { Score::LastAttention } else { score };
                 Some(Kind { score, scope, positions: cell.cell.positions })
             }
             _ => None,

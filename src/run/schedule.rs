@@ -4,11 +4,12 @@
 //! before new batches, so no more batches are in memory than there are workers.
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use anyhow::{Error, Result};
 
+use super::machine::Workers;
 use super::prepare::ModelTask;
 use crate::lm::{LanguageModel, clone_error};
 use crate::task::{Batch, CacheConfig, FullCachePrefix, SampleResult};
@@ -25,6 +26,35 @@ pub(super) type GoOn = Result<(), Option<Error>>;
 
 /// Receives each result, with its cell and sample.
 pub(super) type Report<'a> = &'a (dyn Fn(usize, usize, Result<SampleResult>) -> GoOn + Sync);
+
+impl BatchJob {
+    /// Two jobs with about half of the samples each.
+    fn split(self) -> [BatchJob; 2] {
+        let middle = self.samples.start + self.samples.len() / 2;
+        [self.samples.start..middle, middle..self.samples.end].map(|samples| {
+            let lacking =
+                |of_cell: &[usize]| of_cell.iter().copied().filter(|sample| samples.contains(sample)).collect();
+            let cells = self.cells.iter().map(|(cell, of_cell)| (*cell, lacking(of_cell)));
+            let cells = cells.filter(|(_, lacking): &(usize, Vec<usize>)| !lacking.is_empty()).collect();
+            BatchJob { samples, cells }
+        })
+    }
+}
+
+/// Splits the largest batches until every worker has a cell of one to measure. Their prefix is then read more than once, by
+/// workers that would have waited.
+fn split(mut jobs: Vec<BatchJob>, workers: usize) -> Vec<BatchJob> {
+    while jobs.iter().map(|job| job.cells.len()).sum::<usize>() < workers {
+        let Some(largest) = (0..jobs.len()).max_by_key(|job| jobs[*job].samples.len()) else { break };
+        if jobs[largest].samples.len() < 2 {
+            break;
+        }
+        let halves = jobs.swap_remove(largest).split();
+        jobs.extend(halves.into_iter().filter(|half| !half.cells.is_empty()));
+    }
+    jobs.sort_by_key(|job| job.samples.start);
+    jobs
+}
 
 struct Queue {
     batches: VecDeque<BatchJob>,
@@ -57,9 +87,11 @@ pub(super) fn work(
     model: &LanguageModel,
     model_task: &ModelTask,
     jobs: Vec<BatchJob>,
-    (workers, threads): (usize, usize),
+    workers: Workers,
     report: Report<'_>,
 ) -> Result<()> {
+    let Workers { workers, threads, side_by_side } = workers;
+    let jobs = split(jobs, workers);
     let queue = Queue { batches: jobs.into(), cells: VecDeque::new(), busy: 0, ended: false, error: None };
     let queue = Mutex::new(queue);
     let changed = Condvar::new();
@@ -69,7 +101,7 @@ pub(super) fn work(
             pools.push(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
         }
         for pool in pools {
-            let worker = Worker { model, model_task, queue: &queue, changed: &changed, report };
+            let worker = Worker { model, model_task, side_by_side, queue: &queue, changed: &changed, report };
             scope.spawn(move || pool.install(|| worker.run()));
         }
         anyhow::Ok(())
@@ -81,6 +113,7 @@ pub(super) fn work(
 struct Worker<'a> {
     model: &'a LanguageModel,
     model_task: &'a ModelTask,
+    side_by_side: usize,
     queue: &'a Mutex<Queue>,
     changed: &'a Condvar,
     report: Report<'a>,
@@ -163,9 +196,14 @@ impl Worker<'_> {
 
     fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> GoOn {
         let (all, prefix) = &**batch;
-        let batch = Batch { all: all.clone(), samples, config: self.config(*cell) };
-        let results = self.model_task.samples.measure(self.model, &batch, prefix.as_ref());
-        results.into_iter().try_for_each(|(sample, result)| (self.report)(*cell, sample, result))
+        let (config, side_by_side) = (self.config(*cell), self.side_by_side);
+        let batch = Batch { all: all.clone(), samples, config, side_by_side };
+        let mut outcome = Ok(());
+        let _ = self.model_task.samples.measure(self.model, &batch, prefix.as_ref(), &mut |sample, result| {
+            outcome = (self.report)(*cell, sample, result);
+            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        outcome
     }
 }
 
@@ -177,6 +215,34 @@ mod tests {
     use crate::lm::source::HubSettings;
     use crate::lm::{Device, WeightType};
     use crate::sweep::{Selection, Sweep};
+
+    #[test]
+    fn batches_are_split_until_every_worker_has_a_cell() {
+        let job = |samples: Range<usize>, cells: &[(usize, &[usize])]| {
+            let cells = cells.iter().map(|(cell, lacking)| (*cell, lacking.to_vec())).collect();
+            BatchJob { samples, cells }
+        };
+        let of = |jobs: Vec<BatchJob>, workers: usize| -> Vec<(Range<usize>, Vec<(usize, Vec<usize>)>)> {
+            split(jobs, workers).into_iter().map(|job| (job.samples, job.cells)).collect()
+        };
+        let jobs = || vec![job(0..6, &[(0, &[0, 1, 4, 5]), (2, &[5])]), job(6..7, &[(0, &[6])])];
+        let whole = vec![(0..6, vec![(0, vec![0, 1, 4, 5]), (2, vec![5])]), (6..7, vec![(0, vec![6])])];
+        assert_eq!(of(jobs(), 3), whole);
+        // Cell 2 lacks nothing of the first half.
+        let halves = vec![
+            (0..3, vec![(0, vec![0, 1])]),
+            (3..6, vec![(0, vec![4, 5]), (2, vec![5])]),
+            (6..7, vec![(0, vec![6])]),
+        ];
+        assert_eq!(of(jobs(), 4), halves);
+        // No sample is lost or doubled, and single samples end it.
+        let mut all: Vec<_> = of(jobs(), 100).into_iter().flat_map(|(_, cells)| cells).collect();
+        all.sort();
+        assert_eq!(
+            all,
+            [0, 1, 4, 5, 6].map(|sample| (0, vec![sample])).into_iter().chain([(2, vec![5])]).collect::<Vec<_>>()
+        );
+    }
 
     #[test]
     fn a_panic_in_one_worker_ends_them_all() {
@@ -192,9 +258,10 @@ mod tests {
             let cells = |sample: usize| vec![(0, vec![sample]), (1, vec![sample])];
             jobs.map(|samples| BatchJob { cells: cells(samples.start), samples }).collect()
         };
+        let workers = Workers { workers: 3, threads: 1, side_by_side: 1 };
         let seen = AtomicUsize::new(0);
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            work(&model, model_task, jobs(), (3, 1), &|_, _, measured| {
+            work(&model, model_task, jobs(), workers, &|_, _, measured| {
                 measured.unwrap();
                 assert!(seen.fetch_add(1, Ordering::Relaxed) != 3, "the panic of this test, which is fine to see");
                 Ok(())
@@ -203,7 +270,7 @@ mod tests {
         assert!(ended.is_err());
 
         seen.store(10, Ordering::Relaxed);
-        work(&model, model_task, jobs(), (3, 1), &|_, _, measured| {
+        work(&model, model_task, jobs(), workers, &|_, _, measured| {
             seen.fetch_add(1, Ordering::Relaxed);
             measured.map(drop).map_err(Some)
         })

@@ -22,8 +22,9 @@ use crate::yaml::{self, ConfigError, Location, Spanned};
 /// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
 
-/// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own.
-pub(super) fn check(shape: SweepYaml, file: &str) -> Result<Sweep, ConfigError> {
+/// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own. `own` policies come from
+/// the program, and follow those of the file unless that places them.
+pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
     check_size(&shape)?;
     let name = match shape.name {
         Some(name) if name.value.trim().is_empty() => {
@@ -33,8 +34,21 @@ pub(super) fn check(shape: SweepYaml, file: &str) -> Result<Sweep, ConfigError> 
         None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(shape.models)?;
-    let defined = definitions(shape.define)?;
-    let policies = policies(&shape.policies, &defined, (shape.positions, shape.local_layers))?;
+    let mut defined = definitions(shape.define)?;
+    for (name, _) in own {
+        check_policy_name(name, shape.policies.referenced)?;
+    }
+    defined.extend(own.iter().cloned());
+    let of_sweep = (shape.positions, shape.local_layers);
+    let mut policies = policies(&shape.policies, &defined, of_sweep)?;
+    let placed: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
+    let others = own.iter().filter(|(name, _)| !placed.contains(name));
+    policies.extend(others.map(|(name, policy)| NamedPolicy {
+        name: name.clone(),
+        rule: Rule::Policy(*policy),
+        positions: of_sweep.0,
+        local_layers: of_sweep.1,
+    }));
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies)?;
     Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
@@ -117,26 +131,12 @@ fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigE
     })
 }
 
-fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(String, Policy)>, ConfigError> {
+pub(super) fn definitions(
+    define: IndexMap<Spanned<String>, PolicyYaml>,
+) -> Result<Vec<(String, Policy)>, ConfigError> {
     let mut defined = Vec::new();
     for (Spanned { value: name, referenced, .. }, shape) in define {
-        // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
-        let base = name.split('+').next().unwrap_or_default();
-        if fixed_policies().contains(&base) {
-            return yaml::refuse(
-                referenced,
-                format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
-                format!("choose another name, for example `my-{base}`"),
-            );
-        }
-        let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
-        if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
-            return yaml::refuse(
-                referenced,
-                format!("`{name}` is not a name for a policy"),
-                "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
-            );
-        }
+        check_policy_name(&name, referenced)?;
         let PolicyYaml { score, pool, scope, keep_first, keep_recent, budget } = shape;
         let score = match Score::new(&score.value, pool) {
             Ok(score) => score,
@@ -150,6 +150,28 @@ fn definitions(define: IndexMap<Spanned<String>, PolicyYaml>) -> Result<Vec<(Str
         defined.push((name, policy));
     }
     Ok(defined)
+}
+
+/// Refuses a name that a policy cannot have.
+fn check_policy_name(name: &str, place: Location) -> Result<(), ConfigError> {
+    // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
+    let base = name.split('+').next().unwrap_or_default();
+    if fixed_policies().contains(&base) {
+        return yaml::refuse(
+            place,
+            format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
+            format!("choose another name, for example `my-{base}`"),
+        );
+    }
+    let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
+    if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
+        return yaml::refuse(
+            place,
+            format!("`{name}` is not a name for a policy"),
+            "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
+        );
+    }
+    Ok(())
 }
 
 fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
@@ -244,11 +266,12 @@ fn sizes(
     for size in sizes {
         checked.push((yaml::count("a cache size", size, 1)?, size.referenced));
     }
-    let bounded = policies.iter().zip(&names.value).filter(|(policy, _)| policy.rule != Rule::Full);
+    let places = names.value.iter().map(|name| name.referenced).chain(std::iter::repeat(names.referenced));
+    let bounded = policies.iter().zip(places).filter(|(policy, _)| policy.rule != Rule::Full);
     for (policy, place) in bounded {
         if checked.is_empty() {
             return yaml::refuse(
-                place.referenced,
+                place,
                 format!("policy `{}` needs cache sizes, and there are none", policy.name),
                 "add them, for example `cache_sizes: [64, 128, 256]`",
             );

@@ -63,6 +63,13 @@ pub(super) struct SweepYaml {
     pub seed: u64,
 }
 
+/// The definitions of a sweep, whatever else it has.
+#[derive(Debug, Deserialize)]
+pub(super) struct DefineYaml {
+    #[serde(default)]
+    pub define: IndexMap<Spanned<String>, PolicyYaml>,
+}
+
 /// A source alone, or `{source: ..., name: ..., ...}`.
 #[derive(Debug)]
 pub(super) struct ModelYaml(pub ModelMap);

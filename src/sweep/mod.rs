@@ -20,7 +20,8 @@ pub use select::{Selection, Shard, ShardError};
 
 use crate::eviction::{CacheRule, LocalLayers, Policy, Positions};
 use crate::task::TaskSpec;
-use crate::yaml::{ConfigError, parse_yaml, read_file};
+use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
+use keys::DefineYaml;
 
 /// A checked sweep: every combination of its parts is a valid cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +73,44 @@ impl Rule {
     }
 }
 
+/// The sweeps that need no file, by name.
+pub const BUILT_IN: [(&str, &str); 2] =
+    [("pocket", include_str!("../../configs/pocket.yaml")), ("smoke", include_str!("../../configs/smoke.yaml"))];
+
+/// The policies that a file defines: a sweep, or its `define:` alone.
+///
+/// # Errors
+/// A file without definitions, or the first thing wrong with them.
+pub fn read_definitions(path: &Path) -> Result<Vec<(String, Policy)>, ConfigError> {
+    parse_definitions(&read_file(path)?, &path.display().to_string())
+}
+
+/// The same for a text, which errors call `file`.
+///
+/// # Errors
+/// As [`read_definitions`].
+pub fn parse_definitions(text: &str, file: &str) -> Result<Vec<(String, Policy)>, ConfigError> {
+    let DefineYaml { define } = parse_yaml(text, file)?;
+    let defined = if define.is_empty() {
+        refuse(Location::UNKNOWN, "defines no policy", "write one under `define:`")
+    } else {
+        check::definitions(define)
+    };
+    defined.map_err(|error| error.in_file(file))
+}
+
 impl Sweep {
-    /// Reads and checks a sweep file.
+    /// Reads and checks a sweep file, or one of [`BUILT_IN`] by its name, with policies of the program's own. Those that the
+    /// sweep does not name come after its own.
     ///
     /// # Errors
-    /// The first thing wrong with the file, with its line, its column and a hint.
-    pub fn read(path: &Path) -> Result<Sweep, ConfigError> {
-        Sweep::parse(&read_file(path)?, &path.display().to_string())
+    /// The first thing wrong with the file, with its line, its column and a hint, or a name that a policy cannot have.
+    pub fn read(path: &Path, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
+        // A built-in name wins over a file of that name: results must not depend on the current folder.
+        match BUILT_IN.iter().find(|(built_in, _)| path.as_os_str() == *built_in) {
+            Some((name, text)) => Sweep::parse_with(text, &format!("{name}.yaml"), own),
+            None => Sweep::parse_with(&read_file(path)?, &path.display().to_string(), own),
+        }
     }
 
     /// Checks the text of a sweep file. Errors call it `file`, which also names the sweep if the text does not.
@@ -86,7 +118,11 @@ impl Sweep {
     /// # Errors
     /// As [`Sweep::read`].
     pub fn parse(text: &str, file: &str) -> Result<Sweep, ConfigError> {
-        check::check(parse_yaml(text, file)?, file).map_err(|error| error.in_file(file))
+        Sweep::parse_with(text, file, &[])
+    }
+
+    fn parse_with(text: &str, file: &str, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
+        check::check(parse_yaml(text, file)?, file, own).map_err(|error| error.in_file(file))
     }
 
     /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same

@@ -629,7 +629,7 @@ fn every_committed_sweep_is_valid() {
         if path.extension().is_none_or(|extension| extension != "yaml") {
             continue;
         }
-        let sweep = Sweep::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let sweep = Sweep::read(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("# yaml-language-server: $schema=sweep.schema.json\n"), "{}", path.display());
         assert!(!sweep.expand().is_empty(), "{}", path.display());

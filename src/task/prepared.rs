@@ -1,6 +1,6 @@
 //! The samples of a task for one model: what they cost, and how they are measured.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use anyhow::Result;
 
@@ -79,15 +79,21 @@ pub trait Samples: Send + Sync {
         Ok(None)
     }
 
-    /// Measures some samples of a batch. Each succeeds or fails by itself.
-    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured;
+    /// Measures some samples of a batch, and reports each as soon as it is done. Each succeeds or fails by itself.
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        prefix: Option<&FullCachePrefix>,
+        report: Report<'_>,
+    ) -> ControlFlow<()>;
 
     /// What measuring some samples of a batch costs; of a timed task, one repeat of a single sequence.
     fn cost(&self, batch: &Batch<'_>) -> TokenCost;
 }
 
-/// Samples by number, each with what was measured.
-pub type Measured = Vec<(usize, Result<SampleResult>)>;
+/// Receives each sample's number and what was measured; may end the work.
+pub type Report<'a> = &'a mut dyn FnMut(usize, Result<SampleResult>) -> ControlFlow<()>;
 
 /// Some samples of a batch, and the cache under which they are measured.
 pub struct Batch<'a> {
@@ -96,6 +102,8 @@ pub struct Batch<'a> {
     /// Those to be measured.
     pub samples: &'a [usize],
     pub config: CacheConfig,
+    /// The most texts generated at the same time.
+    pub side_by_side: usize,
 }
 
 /// Tokens that the samples of one batch take under one cache configuration.

@@ -112,6 +112,7 @@ pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<Lo
             }
             lowered
         }
+        Score::Custom(_) => return None,
     })
 }
 

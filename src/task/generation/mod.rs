@@ -3,6 +3,7 @@
 //! Tasks bring their prompts as [`Request`]s, and their metrics as a [`Scorer`].
 
 mod generate;
+mod measure;
 mod prompt;
 mod prompts;
 mod scorer;

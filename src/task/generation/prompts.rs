@@ -55,7 +55,7 @@ pub struct EncodedPrompt {
 /// The prompts of a task for one model.
 pub struct EncodedPrompts {
     pub prompts: Vec<EncodedPrompt>,
-    /// Ranges of prompts that begin alike and are answered side by side.
+    /// Ranges of prompts that begin alike, or are short, and are answered together.
     pub batches: Vec<Range<usize>>,
     pub writing: GenerationSettings,
     /// Digest of the chat template around every prompt.
@@ -65,9 +65,6 @@ pub struct EncodedPrompts {
     pub bos: Option<u32>,
     pub scorer: Scorer,
 }
-
-/// The most prompts answered side by side, as each holds a cache of its own.
-const MOST_SIDE_BY_SIDE: usize = 8;
 
 impl EncodedPrompts {
     /// Frames, cuts and tokenises requests. Those about one document must follow each other.
@@ -116,11 +113,9 @@ impl EncodedPrompts {
         let together = |a: &EncodedPrompt, b: &EncodedPrompt| {
             a.request.cluster == b.request.cluster || a.tokens == b.tokens || is_short(a) && is_short(b)
         };
-        for document in prompts.chunk_by(together) {
-            for batch in document.chunks(MOST_SIDE_BY_SIDE) {
-                batches.push(start..start + batch.len());
-                start += batch.len();
-            }
+        for batch in prompts.chunk_by(together) {
+            batches.push(start..start + batch.len());
+            start += batch.len();
         }
         let template = template.as_ref().map(ChatTemplate::digest);
         Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer, bos, scorer })
@@ -170,6 +165,6 @@ fn framed(prompt: &Prompt, frame: &ChatFormat) -> Prompt {
 }
 
 /// Tokens that two texts begin with alike.
-fn shared(a: &[u32], b: &[u32]) -> usize {
+pub(super) fn shared(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -15,15 +15,25 @@ pub struct Scorer {
     pub needs_references: bool,
     /// Whether the model with the full cache reads the text again, for the metric `nll_written`.
     pub rescore: bool,
-    /// Whether the metric `cut_off` says that a text reached its limit of tokens without an end.
-    pub counts_cut_off: bool,
+    /// Whether long texts are the point: the metric `cut_off` says that one reached its limit of tokens without an end, and
+    /// `held_bytes` what the cache held meanwhile.
+    pub is_long: bool,
+    /// After these words the likeliest of a request's classes is found, for the metric `accuracy_likelihood`.
+    pub likelihood_after: Option<&'static str>,
+}
+
+impl Scorer {
+    /// Texts that are compared with references, and nothing else.
+    pub const fn new(score: fn(&str, &Request) -> Values) -> Scorer {
+        Scorer { score, needs_references: true, rescore: false, is_long: false, likelihood_after: None }
+    }
 }
 
 /// ROUGE against summaries, and that of the request's trivial answer.
-pub const ROUGE: Scorer = Scorer { score: rouge, needs_references: true, rescore: false, counts_cut_off: false };
+pub const ROUGE: Scorer = Scorer::new(rouge);
 
 /// Token F1 and exact match against short answers, and the F1 of the request's trivial answer.
-pub const F1: Scorer = Scorer { score: f1, needs_references: true, rescore: false, counts_cut_off: false };
+pub const F1: Scorer = Scorer::new(f1);
 
 fn rouge(text: &str, request: &Request) -> Values {
     let rouge = metric::best_rouge(text, &request.references);

@@ -48,13 +48,7 @@ impl Task for LongBench {
         }
         let digest = digest(&requests);
         add_trivial(&mut requests);
-        let is_v2 = self.version == Version::V2;
-        let scorer = Scorer {
-            score: if is_v2 { v2::score } else { score },
-            needs_references: true,
-            rescore: false,
-            counts_cut_off: false,
-        };
+        let scorer = if self.version == Version::V2 { v2::SCORER } else { Scorer::new(score) };
         generation::prepare(spec, context, requests, digest, scorer)
     }
 }

@@ -103,7 +103,7 @@ fn prompts_and_limits_are_those_of_longbench() {
             let request = Request { references: vec![right.to_owned()], ..Request::default() };
             let expected = f64::from(u8::from(letter.as_deref() == Some(right)));
             assert_eq!(
-                v2::score(&answer, &request),
+                (v2::SCORER.score)(&answer, &request),
                 [("accuracy", expected), ("accuracy_chance", 0.25)],
                 "{answer}"
             );

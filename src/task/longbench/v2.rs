@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::rows::request;
-use crate::task::generation::{Prompt, Request};
+use crate::task::generation::{Prompt, Request, Scorer};
 use crate::task::questions::json_lines;
 
 /// The most tokens of an answer.
@@ -61,7 +61,8 @@ fn of_row(row: Row, place: &str) -> Result<Request> {
         format!("domain:{}", row.domain),
     ];
     let prompt = Prompt { document: filled(&row), ..Prompt::default() };
-    Ok(Request { references: vec![row.answer], slices, ..request(row.id, &row.context, prompt) })
+    let classes = LETTERS.map(str::to_owned).to_vec();
+    Ok(Request { references: vec![row.answer], classes, slices, ..request(row.id, &row.context, prompt) })
 }
 
 /// The prompt of a row. Each mark is replaced after the ones before it, also in what these brought, as the original does.
@@ -86,8 +87,14 @@ const PROMPT: &str = "Please read the following text and answer the question bel
                       What is the correct answer to this question: $Q$\nChoices:\n(A) $C_A$\n(B) $C_B$\n(C) $C_C$\n\
                       (D) $C_D$\n\nFormat your response as follows: \"The correct answer is (insert answer here)\".";
 
+/// By the letter that a text names, and by the likelihood of the letter after the words of the format.
+pub const SCORER: Scorer = Scorer { likelihood_after: Some(OPENING), ..Scorer::new(score) };
+
+/// How an answer of the format begins.
+const OPENING: &str = "The correct answer is (";
+
 /// The metric of an answer, and what a guess among the four choices would reach.
-pub fn score(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
+fn score(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
     let is_right = letter(text).is_some_and(|letter| request.references.contains(&letter));
     vec![("accuracy", f64::from(u8::from(is_right))), ("accuracy_chance", 0.25)]
 }
@@ -104,5 +111,5 @@ fn letter(answer: &str) -> Option<String> {
         };
         rests.into_iter().find_map(letter)
     };
-    named("The correct answer is (", ")").or_else(|| named("The correct answer is ", ""))
+    named(OPENING, ")").or_else(|| named("The correct answer is ", ""))
 }

@@ -102,7 +102,7 @@ impl Task for Math {
         problems.truncate(self.problems.unwrap_or(usize::MAX));
         let digest = problems::digest(&problems);
         let requests = problems::requests(&problems, self.draws, spec.length);
-        let scorer = Scorer { score: right, needs_references: true, rescore: false, counts_cut_off: true };
+        let scorer = Scorer { is_long: true, ..Scorer::new(right) };
         generation::prepare(spec, context, requests, digest, scorer)
     }
 }

@@ -111,7 +111,7 @@ impl Task for Needle {
         let books = data::read_books(&self.dataset, Some(self.texts), context.hub, context.progress)?;
         data::note_fewer(context.progress, &self.dataset, "texts", self.texts, books.len());
         let requests = requests::requests(self, &books, &tokenizer, spec.generation()?.max_new_tokens)?;
-        let scorer = Scorer { score: found, needs_references: true, rescore: false, counts_cut_off: false };
+        let scorer = Scorer::new(found);
         generation::prepare(spec, context, requests, data::digest(&books), scorer)
     }
 }

@@ -3,7 +3,7 @@
 mod measure;
 mod pieces;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use anyhow::Result;
 use schemars::JsonSchema;
@@ -14,7 +14,7 @@ pub use pieces::{Piece, pieces};
 
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
-use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
+use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::{CacheRule, Positions};
 use crate::lm::LanguageModel;
@@ -113,9 +113,15 @@ impl Samples for PerplexitySamples {
         FullCachePrefix::read(model, &self.0[batch.start].tokens, configs)
     }
 
-    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, prefix: Option<&FullCachePrefix>) -> Measured {
-        let samples = batch.samples.iter();
-        samples.map(|sample| (*sample, measure(model, &self.0[*sample], &batch.config, prefix))).collect()
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        prefix: Option<&FullCachePrefix>,
+        report: Report<'_>,
+    ) -> ControlFlow<()> {
+        let mut samples = batch.samples.iter();
+        samples.try_for_each(|sample| report(*sample, measure(model, &self.0[*sample], &batch.config, prefix)))
     }
 
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {

@@ -6,6 +6,8 @@ mod lifetimes;
 mod measure;
 mod parts_of_speech;
 
+use std::ops::ControlFlow;
+
 use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +17,7 @@ pub use lifetimes::Lifetimes;
 use self::labels::LabelledSamples;
 use super::cache::FullCachePrefix;
 use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
-use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
+use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::lm::LanguageModel;
 use crate::yaml::{self, ConfigError, Spanned};
@@ -132,9 +134,15 @@ impl Samples for RetentionSamples {
     }
 
     // There is no full-cache prefix: evictions do not depend on it, and long texts have no room for it.
-    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, _: Option<&FullCachePrefix>) -> Measured {
-        let samples = batch.samples.iter();
-        samples.map(|sample| (*sample, self.measure_sample(model, *sample, &batch.config))).collect()
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        _: Option<&FullCachePrefix>,
+        report: Report<'_>,
+    ) -> ControlFlow<()> {
+        let mut samples = batch.samples.iter();
+        samples.try_for_each(|sample| report(*sample, self.measure_sample(model, *sample, &batch.config)))
     }
 
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {

@@ -225,7 +225,7 @@ impl Task for Ruler {
         let of_books = data::digest(&books);
         let documents = [&sources.squad, &sources.hotpot].into_iter().flatten().flat_map(Documents::parts);
         let digest = data::digest_of(std::iter::once(&of_books).chain(documents));
-        let scorer = Scorer { score: score::score, needs_references: true, rescore: false, counts_cut_off: false };
+        let scorer = Scorer::new(score::score);
         generation::prepare(spec, context, requests, digest, scorer)
     }
 }

@@ -85,12 +85,8 @@ impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let has_template = spec.generation()?.chat_template && context.files.chat_template()?.is_some();
         let (requests, digest) = requests::requests(spec, self.stories, has_template);
-        let scorer = Scorer {
-            score: |text, _| metric::diversity(text),
-            needs_references: false,
-            rescore: true,
-            counts_cut_off: false,
-        };
+        let diversity = Scorer::new(|text, _| metric::diversity(text));
+        let scorer = Scorer { needs_references: false, rescore: true, ..diversity };
         generation::prepare(spec, context, requests, digest, scorer)
     }
 }

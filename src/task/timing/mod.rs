@@ -4,13 +4,15 @@
 
 mod decoding;
 
+use std::ops::ControlFlow;
+
 use anyhow::{Context, Result};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::cache::FullCachePrefix;
 use super::data::{self, RANDOM_TOKENS, Texts};
-use super::prepared::{Batch, Measured, PreparedTask, Samples, TokenCost};
+use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::format::Bytes;
 use crate::lm::LanguageModel;
@@ -161,9 +163,15 @@ impl Samples for Repeats {
         self.timing.length
     }
 
-    fn measure(&self, model: &LanguageModel, batch: &Batch<'_>, _: Option<&FullCachePrefix>) -> Measured {
-        let samples = batch.samples.iter();
-        samples.map(|sample| (*sample, decoding::measure(model, &self.timing, &batch.config))).collect()
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        _: Option<&FullCachePrefix>,
+        report: Report<'_>,
+    ) -> ControlFlow<()> {
+        let mut samples = batch.samples.iter();
+        samples.try_for_each(|sample| report(*sample, decoding::measure(model, &self.timing, &batch.config)))
     }
 
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {

@@ -1,0 +1,186 @@
+"""The Python module against the command, against formulas, and against plain NumPy. Needs pytest and polars:
+
+    pip install .[test] && pytest python/tests
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import tova_bench as tb
+
+TEXT = "Mara Fenwick lived in Oakford. The ship came in the night, and nobody knew why it had come. " * 6
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tb.load("pocket", threads=1)
+
+
+def command(*arguments, **settings):
+    program = [sys.executable, "-c", "import tova_bench; tova_bench.main()", *arguments]
+    return subprocess.run(program, capture_output=True, text=True, **settings)
+
+
+def test_scores_are_those_of_the_command(model, tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    for policy, size in [("full", None), ("tova", 24), ("h2o", 16), ("truncate", 20)]:
+        more = ["--policy", policy] + (["--cache-size", str(size)] if size else [])
+        ended = command("score", "--model", "pocket", "--text", "a.txt", *more, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+        expected = json.loads(ended.stdout)
+        score = model.score(TEXT, policy, size)
+        nll = np.array([np.nan if one is None else one for one in expected["nll"]], np.float32)
+        np.testing.assert_array_equal(score.nll, nll)
+        assert [layer.tolist() for layer in score.survivors] == expected["survivors"]
+        assert len(score.tokens) == len(score.nll) + 1 == len(score.pieces)
+    assert "".join(score.pieces[1:]) == TEXT
+
+
+@pytest.mark.parametrize("scope", ["layer", "head"])
+@pytest.mark.parametrize("protected", [{}, {"keep_first": 2, "keep_recent": "25%"}])
+@pytest.mark.parametrize(
+    "formula, function",
+    [
+        ("attention", lambda step: step.attention.mean(0)),
+        ("position - attention", lambda step: step.positions - step.attention.mean(0)),
+        ("-abs(age - 10)", lambda step: -abs(float(step.positions[-1]) - step.positions.astype(float) - 10)),
+    ],
+)
+def test_a_function_decides_as_its_formula(model, formula, function, scope, protected):
+    mine = tb.Policy(function, identity=formula, scope=scope, **protected)
+    written = tb.Policy(formula, scope=scope, **protected)
+    for size in [8, 33]:
+        a, b = (model.score(TEXT, policy, size, evictions=True) for policy in (mine, written))
+        np.testing.assert_array_equal(a.evictions, b.evictions)
+        np.testing.assert_array_equal(a.nll, b.nll)
+        for layers in zip(a.survivors, b.survivors):
+            np.testing.assert_array_equal(*layers)
+
+
+def test_what_a_function_is_told(model):
+    """Every step against the evictions before it: nothing else is in the cache."""
+    size, seen = 12, {}
+
+    def record(step):
+        seen.setdefault((step.layer, step.head), []).append(step)
+        np.testing.assert_allclose(step.attention.sum(1), 1, atol=1e-5)
+        return step.attention.sum(0)
+
+    score = model.score(TEXT, tb.Policy(record, scope="head"), size, evictions=True)
+    assert len(seen) == sum(len(layer) for layer in score.survivors)
+    for (layer, head), steps in seen.items():
+        own = score.evictions[(score.evictions[:, 1] == layer) & (score.evictions[:, 2] == head)]
+        living = set(range(size))
+        for step, (at, _, _, position) in zip(steps, own, strict=True):
+            living.add(int(at))
+            assert step.positions.tolist() == sorted(living)
+            living.remove(int(position))
+            lowest = step.attention.astype(np.float64).sum(0)
+            assert position == step.positions[np.argmin(lowest)]
+        assert sorted(living) == score.survivors[layer][head].tolist()
+
+
+def test_errors_are_exceptions(model):
+    for call, error, words in [
+        (lambda: model.score(TEXT, "toba", 8), ValueError, "toba"),
+        (lambda: model.score(TEXT, "tova"), ValueError, "cache size"),
+        (lambda: model.score([]), tb.Error, "no token"),
+        (lambda: model.score([10**6]), tb.Error, "vocabulary"),
+        (lambda: tb.load("./nowhere"), tb.Error, "nowhere"),
+        (lambda: tb.Policy("atention"), ValueError, "atention"),
+        (lambda: tb.Policy("attention", scope="all"), ValueError, "layer, head"),
+        (lambda: model.score(TEXT, tb.Policy(lambda step: [0.0]), 8), ValueError, "shape"),
+        (lambda: model.score(TEXT, tb.Policy(lambda step: {}[1]), 8), KeyError, "1"),
+        (lambda: model.write("a", temperature=-1), ValueError, "temperature"),
+        (lambda: tb.run("nowhere.yaml"), ValueError, "nowhere.yaml"),
+        (lambda: tb.load_results("nowhere"), tb.Error, "rows.parquet"),
+    ]:
+        with pytest.raises(error, match=words):
+            call()
+    # The model is as before.
+    assert np.isfinite(model.score(TEXT, "tova", 8).nll).all()
+
+
+def test_texts_are_those_of_the_command(model):
+    settings = ["--temperature", "0.9", "--seed", "4", "--batch", "2", "--max-new-tokens", "9"]
+    tokens = model.tokens("Once upon a time").tolist()
+    ended = command("write", "--model", "pocket", "--stream", *settings, input=json.dumps({"tokens": tokens}))
+    expected = json.loads(ended.stdout)["texts"]
+    texts = model.write("Once upon a time", temperature=0.9, seed=4, n=2, max_new_tokens=9)
+    assert [text.tokens.tolist() for text in texts] == [text["tokens"] for text in expected]
+    assert [text.text for text in texts] == [text["text"] for text in expected]
+
+
+SWEEP = """
+models: [pocket]
+policies: [full, mine, tova]
+cache_sizes: [16, 64]
+tasks: [{perplexity: {dataset: embedded, length: 256, books: 2, chunks_per_book: 1}}]
+"""
+
+
+def test_a_sweep_with_policies_of_ones_own(tmp_path):
+    sweep = tmp_path / "own.yaml"
+    sweep.write_text(SWEEP)
+    mine = tb.Policy(lambda step: step.attention.mean(0), identity="as TOVA")
+    oldest = tb.Policy(lambda step: step.positions, identity="as a window")
+    events = []
+    results = tmp_path / "out"
+    folder = tb.run(
+        sweep, {"mine": mine, "oldest": oldest}, results=results, threads=1, report=False, progress=lambda *e: events.append(e)
+    )
+    rows = tb.load_results(folder)
+    nll = {}
+    for row in rows.filter(rows["metric"] == "nll", rows["slice"].is_null()).iter_rows(named=True):
+        nll.setdefault((row["policy"], row["cache_size"]), []).append(row["value"])
+    assert sorted({policy for policy, _ in nll}) == ["full", "mine", "oldest", "tova"]
+    for size in [16, 64]:
+        assert nll["mine", size] == nll["tova", size]
+        assert nll["oldest", size] != nll["tova", size]
+    assert len(events) == 14, "two samples of seven cells"
+    # Another identity is another cell; the same is there already.
+    again = []
+    tb.run(sweep, {"mine": mine, "oldest": oldest}, results=results, report=False, progress=lambda *e: again.append(e))
+    assert again == []
+    other = tb.Policy(lambda step: step.attention.mean(0), identity="as TOVA, again")
+    tb.run(sweep, {"mine": other}, results=results, report=False, progress=lambda *e: again.append(e))
+    assert {event[1] for event in again} == {"mine"}
+
+
+def test_the_interpreter_is_free_meanwhile(model):
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.monotonic())
+            time.sleep(0.001)
+
+    clock = threading.Thread(target=tick)
+    clock.start()
+    try:
+        began = time.monotonic()
+        model.score(TEXT * 12, "tova", 64)
+        ended = time.monotonic()
+    finally:
+        done.set()
+        clock.join()
+    assert sum(began < at < ended for at in ticks) >= 3
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_ctrl_c_ends_a_read(model):
+    tokens = model.tokens(TEXT * 400)
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        model.score(tokens, tb.Policy(lambda step: step.attention.mean(0)), 64)
+    timer.join()
+    assert np.isfinite(model.score(TEXT, "tova", 8).nll).all()

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Builds the Python wheel, then tries it in a fresh virtual environment where no Rust is found: the module's tests, and the
+# command.
+#
+#     scripts/wheel.sh [FOLDER]     where the wheel goes; by default dist/
+#
+# Needs Rust, and Python 3.10 or newer as $PYTHON (by default python3). Packages come from PyPI.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+dist=${1:-dist}
+mkdir -p "$dist"
+dist=$(cd "$dist" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$python" -m venv "$work/build"
+"$work/build/bin/pip" install --quiet 'maturin>=1.9,<2'
+"$work/build/bin/maturin" build --quiet --release --locked --out "$work/wheel"
+wheel=$(echo "$work"/wheel/*.whl)
+
+"$python" -m venv "$work/try"
+"$work/try/bin/pip" install --quiet "$wheel[test]"
+tests=$PWD/python/tests
+(
+    cd "$work"
+    export PATH="$work/try/bin:/usr/bin:/bin"
+    tova-bench --version
+    tova-bench run smoke --results "$work/smoke" > /dev/null
+    python -m pytest --quiet -p no:cacheprovider "$tests"
+)
+cp "$wheel" "$dist/"
+ls -lh "$dist/$(basename "$wheel")"

@@ -1,0 +1,278 @@
+//! The texts of a batch under one cache configuration.
+//!
+//! The prompts of a batch share their beginning. It is read once for each configuration, and the cache is then copied
+//! for every prompt. The texts are generated side by side; whenever one has ended, the next prompt is read and joins.
+
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::time::Instant;
+
+use anyhow::{Context, Error, Result};
+
+use super::generate::by_slice;
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request, shared};
+use super::scorer::Scorer;
+use super::settings::Prefill;
+use crate::eviction::CacheRule;
+use crate::lm::{
+    BLOCK, Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error,
+};
+use crate::metric::MetricSum;
+use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::prepared::{Batch, Report, SampleResult};
+
+/// What generating under one cache configuration needs.
+pub(super) struct Generation<'a> {
+    pub model: &'a LanguageModel,
+    pub prompts: &'a EncodedPrompts,
+    pub config: &'a CacheConfig,
+    pub prefix: Option<&'a FullCachePrefix>,
+}
+
+/// What is known of a text while it is being generated.
+struct Open {
+    prompt: Vec<u32>,
+    /// Largest size of the cache so far, in bytes.
+    peak: u64,
+    /// The likeliest of the request's classes, if that is measured.
+    likeliest: Option<String>,
+    /// Of reading the prompt, its part of what all prompts begin with included.
+    seconds: f64,
+}
+
+impl Generation<'_> {
+    pub(super) fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
+        let started = Instant::now();
+        let (memory, common) = match self.common_cache(batch.all.clone()) {
+            Ok(common) => common,
+            Err(error) => return all_fail(batch.samples.iter(), &error, report),
+        };
+        let shared_seconds =
+            (started.elapsed().as_secs_f64() + self.prefix_seconds()) / batch.samples.len() as f64;
+        let decode = |tokens: &[u32]| self.prompts.tokenizer.decode(tokens);
+        let mut generator = Generator::new(self.model, &self.prompts.writing, &decode);
+        let mut waiting = batch.samples.iter();
+        let mut open: BTreeMap<usize, Open> = BTreeMap::new();
+        loop {
+            while generator.open() < batch.side_by_side.max(1)
+                && let Some(&sample) = waiting.next()
+            {
+                let started = Instant::now();
+                let begun = self.begin(&self.prompts.prompts[sample], memory.as_ref(), common);
+                let added = begun.and_then(|(prompt, of_text)| {
+                    generator.add(sample, prompt)?;
+                    Ok(Open { seconds: shared_seconds + started.elapsed().as_secs_f64(), ..of_text })
+                });
+                match added {
+                    Ok(of_text) => drop(open.insert(sample, of_text)),
+                    Err(error) => report(sample, Err(error))?,
+                }
+            }
+            if open.is_empty() {
+                return ControlFlow::Continue(());
+            }
+            let ended = match generator.step() {
+                Ok(ended) => ended,
+                Err(error) => return all_fail(open.keys().chain(waiting), &error, report),
+            };
+            for text in ended {
+                let Some(mut of_text) = open.remove(&text.key) else { continue };
+                of_text.seconds += text.seconds;
+                report(text.key, text.text.and_then(|written| self.result(text.key, of_text, &written)))?;
+            }
+        }
+    }
+
+    /// What is measured of a text.
+    fn result(&self, sample: usize, of_text: Open, written: &Generated) -> Result<SampleResult> {
+        let Open { prompt, peak, likeliest, seconds } = of_text;
+        // A cache that never evicts has all tokens; how much it has allocated depends on the other prompts.
+        let peak_cache_bytes = match self.config.rule {
+            CacheRule::Evict { .. } => peak.max(written.cache_bytes),
+            _ => self.model.shape().cache_bytes(prompt.len() + written.tokens.len()),
+        };
+        let request = &self.prompts.prompts[sample].request;
+        Ok(SampleResult {
+            sums: self.score(request, &prompt, written, likeliest.as_deref())?,
+            seconds,
+            peak_cache_bytes,
+            prompt_tokens: prompt.len(),
+            new_tokens: written.tokens.len(),
+            side_files: Vec::new(),
+        })
+    }
+
+    /// The time of the shared prefix counts for the full cache only, which the prefix belongs to.
+    fn prefix_seconds(&self) -> f64 {
+        let own = self.config.rule == CacheRule::Unbounded;
+        self.prefix.filter(|_| own).map_or(0.0, |prefix| prefix.seconds)
+    }
+
+    /// A cache that has read what all prompts of a batch begin with, and the number of these tokens. There is none if
+    /// nothing is shared.
+    fn common_cache(&self, batch: Range<usize>) -> Result<(Option<Memory>, usize)> {
+        let Generation { model, config, .. } = *self;
+        let common = self.prompts.common(batch.clone());
+        let all = &self.prompts.prompts[batch];
+        let expect = all.iter().map(|prompt| prompt.tokens.len() + prompt.max_new_tokens).max().unwrap_or(0);
+        // The same for every prompt of a task, so that no text depends on the others of its batch.
+        let text = all.iter().map(|prompt| prompt.request.length).max().unwrap_or(0);
+        let (mut memory, start) = match (config.rule, config.sized()) {
+            // Each of its prompts is cut by itself.
+            (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
+            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, text, None)?,
+            _ if common > 0 => {
+                return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
+            }
+            _ => (model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() }), 0),
+        };
+        // A cache that is cut before the question is cut at the end of the shortest document at the latest.
+        let shortest = all.iter().map(|prompt| prompt.document).min().unwrap_or(0);
+        let common = if self.cuts_at_document() { common.min(shortest) / BLOCK * BLOCK } else { common };
+        if common > start {
+            model.read(&all[0].tokens[start..common], &mut memory)?;
+        }
+        Ok((Some(memory), common))
+    }
+
+    /// Whether a prompt that is read whole is cut at its document's end.
+    fn cuts_at_document(&self) -> bool {
+        self.cuts_prompt() && !self.config.query_aware
+    }
+
+    fn cuts_prompt(&self) -> bool {
+        self.config.prefill == Prefill::OneShot && self.config.sized().is_some()
+    }
+
+    /// Reads the rest of a prompt after the tokens that `common` has read.
+    fn begin(
+        &self,
+        prompt: &EncodedPrompt,
+        common: Option<&Memory>,
+        mut read: usize,
+    ) -> Result<(PrefilledPrompt, Open)> {
+        let Generation { model, config, .. } = *self;
+        let seed = config.seed.wrapping_add(prompt.request.seed);
+        let tokens = match config.rule {
+            CacheRule::Truncate { size } => self.prompts.truncated(prompt, size)?,
+            _ => prompt.tokens.clone(),
+        };
+        let mut memory = match common {
+            Some(memory) => memory.clone(),
+            None => {
+                let expect = tokens.len() + prompt.max_new_tokens;
+                let text =
+                    if let CacheRule::Truncate { size } = config.rule { size } else { prompt.request.length };
+                model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() })
+            }
+        };
+        let mut peak = 0;
+        if self.cuts_at_document() {
+            if prompt.document > read {
+                model.read(&tokens[read..prompt.document], &mut memory)?;
+                read = prompt.document;
+            }
+            peak = model.shape().cache_bytes(read);
+            memory.cut();
+        }
+        let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
+        let state = states.narrow(0, tokens.len() - read - 1, 1)?;
+        if self.cuts_prompt() && config.query_aware {
+            peak = model.shape().cache_bytes(tokens.len());
+            memory.cut();
+        }
+        peak = peak.max(memory.bytes());
+        let opening = self.prompts.scorer.likelihood_after;
+        let likeliest = opening.map(|opening| self.likeliest(&memory, &state, opening, &prompt.request.classes));
+        let likeliest = likeliest.transpose()?;
+        let of_text = Open { prompt: tokens.clone(), peak, likeliest, seconds: 0.0 };
+        let max_new_tokens = prompt.max_new_tokens;
+        Ok((PrefilledPrompt { memory, state, prompt: tokens, seed, max_new_tokens }, of_text))
+    }
+
+    /// The class with the largest probability, its tokens' product, after an opening that is read into a copy of the cache.
+    fn likeliest(&self, memory: &Memory, state: &Tensor, opening: &str, classes: &[String]) -> Result<String> {
+        let encode = |class: &String| Ok(self.prompts.tokenizer.encode(&[opening, class].concat())?.ids);
+        let answers: Vec<Vec<u32>> = classes.iter().map(encode).collect::<Result<_>>()?;
+        let first = answers.first().context("the request has no classes")?;
+        let shortest = answers.iter().map(Vec::len).min().unwrap_or(0);
+        let common = answers.iter().map(|answer| shared(first, answer)).min().unwrap_or(0);
+        let common = common.min(shortest.saturating_sub(1));
+        let (mut memory, mut state) = (memory.clone(), state.clone());
+        if common > 0 {
+            state = self.model.read(&first[..common], &mut memory)?.narrow(0, common - 1, 1)?;
+        }
+        let nll = |answer: &[u32]| -> Result<f32> {
+            let rest = &answer[common..];
+            let mut states = state.clone();
+            if let [begin @ .., _] = rest
+                && !begin.is_empty()
+            {
+                states = Tensor::cat(&[&states, &self.model.read(begin, &mut memory.clone())?], 0)?;
+            }
+            Ok(self.model.nll(&states, rest)?.into_iter().sum())
+        };
+        let nlls: Vec<f32> = answers.iter().map(|answer| nll(answer)).collect::<Result<_>>()?;
+        let likeliest = (0..nlls.len()).min_by(|a, b| nlls[*a].total_cmp(&nlls[*b]));
+        likeliest.map(|class| classes[class].clone()).context("the request has no classes")
+    }
+
+    /// The metrics of one text. The first is always the number of its tokens, and carries the text itself.
+    fn score(
+        &self,
+        request: &Request,
+        prompt: &[u32],
+        written: &Generated,
+        likeliest: Option<&str>,
+    ) -> Result<Vec<MetricSum>> {
+        let Scorer { rescore, is_long, .. } = self.prompts.scorer;
+        let tokens = written.tokens.len() as f64;
+        let output = Some(written.text.clone());
+        let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
+        if rescore && !written.tokens.is_empty() {
+            let nll = self.full_cache_nll(prompt, &written.tokens, request.length)?;
+            sums.push(MetricSum::new("nll_written", nll, tokens));
+        }
+        if is_long {
+            sums.push(MetricSum::new("cut_off", f64::from(u8::from(!written.ended)), 1.0));
+            sums.push(MetricSum::new("held_bytes", self.held_bytes(prompt.len(), written.tokens.len()), tokens));
+        }
+        if let Some(class) = likeliest {
+            let is_right = request.references.iter().any(|reference| reference == class);
+            sums.extend(by_slice(request, "accuracy_likelihood", f64::from(u8::from(is_right))));
+        }
+        sums.extend(self.prompts.scores(request, &written.text));
+        Ok(sums)
+    }
+
+    /// Bytes of the keys and values that the cache holds while each token of a text is chosen, summed.
+    fn held_bytes(&self, prompt: usize, written: usize) -> f64 {
+        let shape = self.model.shape();
+        let sizes = self.config.sized().map(|policy| policy.sizes(shape.layers));
+        let sizes = sizes.unwrap_or_else(|| vec![usize::MAX; shape.layers]);
+        let held = |entries: usize| {
+            let layers: Vec<usize> = sizes.iter().map(|size| entries.min(*size)).collect();
+            shape.cache_bytes_by_layer(&layers) as f64
+        };
+        (prompt..prompt + written).map(held).sum()
+    }
+
+    /// NLL in nats of a generated text under the model with the full cache.
+    fn full_cache_nll(&self, prompt: &[u32], written: &[u32], text: usize) -> Result<f64> {
+        let tokens = [prompt, written].concat();
+        let plan = MemoryPlan { expect: tokens.len(), text, ..MemoryPlan::unbounded() };
+        let mut memory = self.model.new_memory(&plan);
+        let states = self.model.read(&tokens[..tokens.len() - 1], &mut memory)?;
+        let states = states.narrow(0, prompt.len() - 1, written.len())?;
+        Ok(self.model.nll(&states, written)?.into_iter().map(f64::from).sum())
+    }
+}
+
+/// Samples that fail for the same reason.
+fn all_fail<'a>(
+    mut samples: impl Iterator<Item = &'a usize>,
+    error: &Error,
+    report: Report<'_>,
+) -> ControlFlow<()> {
+    samples.try_for_each(|sample| report(*sample, Err(clone_error(error))))
+}

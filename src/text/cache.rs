@@ -1,0 +1,69 @@
+//! The cache under which a single text is read.
+
+use std::fmt::Display;
+
+use crate::eviction::{LocalLayers, Policy, Positions, presets};
+use crate::lm::MemoryPlan;
+
+/// Settings that exclude each other or have no meaning, with a hint on a line of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSettings(String);
+
+impl InvalidSettings {
+    pub fn new(message: impl Display, hint: impl Display) -> InvalidSettings {
+        InvalidSettings(format!("{message}\nhint: {hint}"))
+    }
+}
+
+/// A cache rule by its name, and what else a cache depends on.
+#[derive(Clone, Debug)]
+pub struct CacheSettings {
+    /// `full`, `truncate`, a preset, or a policy of one's own.
+    pub policy: String,
+    /// Entries that survive each step, per layer and key-value head; for `truncate` the tokens of a piece.
+    pub cache_size: Option<usize>,
+    pub positions: Positions,
+    pub local_layers: LocalLayers,
+    pub seed: u64,
+}
+
+impl CacheSettings {
+    /// The memory that these settings ask for, and for `truncate` how many tokens it holds. `own` policies go before presets.
+    ///
+    /// # Errors
+    /// An unknown policy, or a size that it cannot have.
+    pub fn plan(&self, own: &[(String, Policy)]) -> Result<(MemoryPlan<'static>, Option<usize>), InvalidSettings> {
+        let CacheSettings { policy: name, cache_size, positions, local_layers, seed } = self;
+        let size = || {
+            let needs = format!("policy {name} needs a cache size");
+            cache_size.ok_or_else(|| InvalidSettings::new(needs, "add a cache size, such as 64"))
+        };
+        let (policy, truncated) = match name.as_str() {
+            "full" if cache_size.is_some() => {
+                return Err(InvalidSettings::new(
+                    "a cache size has no meaning for the policy full, whose cache is unbounded",
+                    "leave out the cache size, or choose another policy, such as tova",
+                ));
+            }
+            "full" => (None, None),
+            "truncate" => (None, Some(size()?)),
+            name => {
+                let own = own.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
+                let policy = own.or_else(|| presets::by_name(name)).ok_or_else(|| {
+                    InvalidSettings::new(
+                        format!("there is no policy {name:?}"),
+                        "see `tova-bench list policies`, or define it",
+                    )
+                })?;
+                (Some(policy.at(size()?).map_err(|error| InvalidSettings(error.to_string()))?), None)
+            }
+        };
+        if let Some(size @ 0..2) = truncated {
+            let message = format!("with truncate to {size} tokens there is nothing to predict");
+            return Err(InvalidSettings::new(message, "sizes start at 2"));
+        }
+        let (positions, local_layers, seed) = (*positions, *local_layers, *seed);
+        Ok((MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated))
+    }
+}

@@ -1,0 +1,137 @@
+//! Texts that continue a prompt.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{InvalidSettings, TextModel};
+use crate::eviction::Positions;
+use crate::lm::{Generated, GenerationSettings, MemoryPlan, PrefilledPrompt, Sampling};
+
+/// How texts are written.
+#[derive(Clone, Debug)]
+pub struct WriteSettings {
+    /// The most tokens of a text.
+    pub max_new_tokens: usize,
+    /// 0: always the most likely token.
+    pub temperature: f64,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f64>,
+    /// 1 changes nothing.
+    pub repetition_penalty: f32,
+    /// Strings that end a text.
+    pub stop: Vec<String>,
+    /// Whether texts go on after the model's own end-of-text tokens.
+    pub ignore_eos: bool,
+    /// Whether the prompt is read whole and the cache cut once.
+    pub one_shot: bool,
+    /// Texts, with consecutive seeds.
+    pub batch: usize,
+}
+
+/// Texts, and the time they took.
+pub struct Written {
+    pub prompt_tokens: usize,
+    pub texts: Vec<Generated>,
+    pub read_seconds: f64,
+    pub write_seconds: f64,
+}
+
+impl WriteSettings {
+    /// How tokens are chosen.
+    ///
+    /// # Errors
+    /// Numbers that mean nothing.
+    pub fn sampling(&self) -> Result<Sampling, InvalidSettings> {
+        let WriteSettings { temperature, top_k, top_p, .. } = *self;
+        let check = |ok, what: &str, hint: &str| if ok { Ok(()) } else { Err(InvalidSettings::new(what, hint)) };
+        check(self.max_new_tokens > 0 && self.batch > 0, "there is nothing to write", "numbers start at 1")?;
+        check(
+            temperature >= 0.0 && temperature.is_finite(),
+            "the temperature must be a number from 0 up",
+            "try 0.7",
+        )?;
+        let is_share = top_p.is_none_or(|p| p > 0.0 && p <= 1.0);
+        check(is_share, "top_p must be a probability", "write a number above 0, up to 1")?;
+        check(top_k != Some(0), "top_k must be at least 1", "leave it out to sample from all tokens")?;
+        check(self.repetition_penalty > 0.0, "the repetition penalty must be above 0", "1 changes nothing")?;
+        let is_drawn = temperature > 0.0;
+        check(
+            is_drawn || (top_k, top_p) == (None, None),
+            "nothing is sampled at temperature 0",
+            "add a temperature",
+        )?;
+        Ok(if is_drawn { Sampling::Drawn { temperature, top_k, top_p } } else { Sampling::Greedy })
+    }
+}
+
+impl WriteSettings {
+    /// Checks the settings, also beside those of the cache.
+    ///
+    /// # Errors
+    /// Numbers that mean nothing, or a one-shot prompt whose keys would move.
+    pub fn check(&self, plan: &MemoryPlan<'_>) -> Result<(), InvalidSettings> {
+        if self.one_shot && plan.positions != Positions::Absolute {
+            let message = "a prompt that is read in one shot needs absolute positions";
+            return Err(InvalidSettings::new(message, "leave out the positions"));
+        }
+        self.sampling().map(|_| ())
+    }
+}
+
+impl TextModel {
+    /// Reads the prompt once, at most `chunk` tokens at a time, and writes all texts from there. With `truncated` only so many
+    /// last tokens of it are read.
+    ///
+    /// # Errors
+    /// Settings that mean nothing, a prompt that the model cannot read, or an interruption.
+    pub fn write(
+        &self,
+        prompt: &[u32],
+        plan: &MemoryPlan<'_>,
+        truncated: Option<usize>,
+        settings: &WriteSettings,
+        chunk: usize,
+    ) -> Result<Written> {
+        let writing = GenerationSettings {
+            sampling: settings.sampling()?,
+            repetition_penalty: settings.repetition_penalty,
+            stop_tokens: if settings.ignore_eos { Vec::new() } else { self.files.stop_tokens()? },
+            stop_strings: settings.stop.clone(),
+        };
+        settings.check(plan)?;
+        // Token ids can be continued without a tokenizer.
+        let tokenizer = self.tokenizer();
+        ensure!(tokenizer.is_ok() || settings.stop.is_empty(), "strings that end a text need a tokenizer");
+        let decode =
+            |tokens: &[u32]| tokenizer.as_ref().map_or(Ok(String::new()), |tokenizer| tokenizer.decode(tokens));
+        // The paper cuts prompts too, but keeps the question; here there is none, so the last tokens are kept.
+        let prompt = &prompt[prompt.len().saturating_sub(truncated.unwrap_or(prompt.len()))..];
+        let length = prompt.len() + settings.max_new_tokens;
+        let plan = MemoryPlan { one_shot: settings.one_shot, expect: length, text: length, ..*plan };
+
+        let started = Instant::now();
+        let mut memory = self.model.new_memory(&plan);
+        let mut state = None;
+        for chunk in prompt.chunks(chunk.max(1)) {
+            state = Some(self.model.read(chunk, &mut memory)?.narrow(0, chunk.len() - 1, 1)?);
+        }
+        let state = state.context("there is no token to read")?;
+        if settings.one_shot && plan.policy.is_some() {
+            memory.cut();
+        }
+        let read_seconds = started.elapsed().as_secs_f64();
+        let prefilled = |number: usize| PrefilledPrompt {
+            memory: memory.clone(),
+            state: state.clone(),
+            prompt: prompt.to_vec(),
+            seed: plan.seed.wrapping_add(number as u64),
+            max_new_tokens: settings.max_new_tokens,
+        };
+        let prompts = (0..settings.batch).map(prefilled).collect();
+        let started = Instant::now();
+        let texts = self.model.generate(prompts, &writing, &decode)?;
+        let write_seconds = started.elapsed().as_secs_f64();
+        Ok(Written { prompt_tokens: prompt.len(), texts, read_seconds, write_seconds })
+    }
+}
