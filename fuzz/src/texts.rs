@@ -8,7 +8,7 @@ use super::scratch;
 pub fn sweep(input: &[u8]) {
     let path = scratch::folder("sweep").join("sweep.yaml");
     scratch::write(&path, Some(input));
-    match Sweep::read(&path) {
+    match Sweep::read(&path, &[]) {
         Ok(sweep) => {
             let cells = sweep.expand();
             assert!(!cells.is_empty(), "a sweep has cells");
