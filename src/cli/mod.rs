@@ -21,12 +21,15 @@ mod score;
 mod worlds;
 mod write;
 
+mod downloads;
 mod error;
 mod machine_args;
 mod output;
 mod progress;
 mod results;
+mod run_progress;
 mod signals;
+mod stream;
 mod sweep_args;
 mod text_args;
 

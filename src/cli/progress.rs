@@ -1,22 +1,52 @@
 //! Progress on stderr: a bar on a terminal, elsewhere a line now and then.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::format::{Bytes, duration};
-use crate::lm::source::DownloadProgress;
+use super::stream;
+use crate::format::duration;
 
 /// Without a terminal, the time between two lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 const TEMPLATE: &str = "[{wide_bar}] {percent:>3} %  {prefix}\n{spinner} {wide_msg}";
 
+/// How a command shows its progress on stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// A bar on a terminal, lines elsewhere
+    #[default]
+    Auto,
+    /// A line every 10 seconds
+    Lines,
+    /// One JSON object a line for each event; nothing else is on stderr
+    Json,
+    /// Only warnings, failures and the summary
+    None,
+}
+
+impl Mode {
+    pub(super) fn note(self, message: &str) {
+        match self {
+            Mode::Json => stream::Line::Note { message }.write(),
+            _ => eprintln!("note: {message}"),
+        }
+    }
+
+    pub(super) fn warn(self, message: &str) {
+        match self {
+            Mode::Json => stream::Line::Warning { message }.write(),
+            _ => eprintln!("warning: {message}"),
+        }
+    }
+}
+
 pub(super) struct Progress {
-    /// Hidden without a terminal.
-    bar: ProgressBar,
+    mode: Mode,
+    /// Hidden without a terminal, and in every other mode.
+    pub(super) bar: ProgressBar,
     /// What was done after so many seconds, from the beginning on.
     history: Vec<(f64, u64)>,
     last_line: Instant,
@@ -24,15 +54,16 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Work of which nothing is known yet; [`Progress::start`] begins it.
-    pub(super) fn new() -> Progress {
-        Progress { bar: ProgressBar::hidden(), history: Vec::new(), last_line: Instant::now() }
+    pub(super) fn new(mode: Mode) -> Progress {
+        Progress { mode, bar: ProgressBar::hidden(), history: Vec::new(), last_line: Instant::now() }
     }
 
     /// Work of which `before` was done before this process began.
     pub(super) fn start(&mut self, total: u64, before: u64) {
-        *self = Progress { history: vec![(0.0, before)], ..Progress::new() };
+        *self = Progress { history: vec![(0.0, before)], ..Progress::new(self.mode) };
         self.bar.set_length(total);
-        if total > before {
+        self.bar.set_position(before);
+        if total > before && self.mode == Mode::Auto {
             let style = ProgressStyle::with_template(TEMPLATE).expect("the template is a constant");
             self.bar = ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_position(before);
             if !self.bar.is_hidden() {
@@ -43,24 +74,48 @@ impl Progress {
 
     /// `done` of the total, with a summary; details are shown on a terminal only.
     pub(super) fn update(&mut self, done: u64, summary: String, details: String) {
-        self.bar.set_position(done);
-        self.history.push((self.seconds(), done));
-        let is_line_due = self.bar.is_hidden() && self.last_line.elapsed() >= BETWEEN_LINES;
+        self.advance(done);
+        self.display(summary, details);
+    }
+
+    /// Shows what was done so far.
+    pub(super) fn display(&mut self, summary: String, details: String) {
+        let is_line_due = self.is_line_due();
         if self.bar.is_hidden() && !is_line_due {
             return;
         }
-        let total = self.bar.length().unwrap_or(done);
-        let summary = match seconds_left(&self.history, total) {
+        let summary = match self.seconds_left() {
             Some(left) => format!("{summary}, {} left", duration(left)),
             None => summary,
         };
         if is_line_due {
-            self.last_line = Instant::now();
+            let (done, total) = (self.bar.position(), self.bar.length().unwrap_or_default());
             eprintln!("{:.0} %, {summary}", 100.0 * done as f64 / total.max(1) as f64);
         } else {
             self.bar.set_prefix(summary);
             self.bar.set_message(details);
         }
+    }
+
+    /// Notes that `done` of the total is done now, and shows nothing.
+    pub(super) fn advance(&mut self, done: u64) {
+        self.bar.set_position(done);
+        self.history.push((self.seconds(), done));
+    }
+
+    /// Whether the time of the next line has come; if so, it is counted as printed.
+    pub(super) fn is_line_due(&mut self) -> bool {
+        let is_wanted = self.bar.is_hidden() && self.mode != Mode::None;
+        let is_due = is_wanted && self.last_line.elapsed() >= BETWEEN_LINES;
+        if is_due {
+            self.last_line = Instant::now();
+        }
+        is_due
+    }
+
+    /// The seconds that the rest takes; `None` as long as that is not known well.
+    pub(super) fn seconds_left(&self) -> Option<f64> {
+        seconds_left(&self.history, self.bar.length().unwrap_or_default())
     }
 
     pub(super) fn seconds(&self) -> f64 {
@@ -96,59 +151,13 @@ fn seconds_left(history: &[(f64, u64)], total: u64) -> Option<f64> {
     is_known.then(|| total.saturating_sub(done) as f64 / speed(now - begin, done.saturating_sub(before)))
 }
 
-/// Downloads, one file after the other, and what there is to say about them and the texts.
-pub(super) struct Downloads {
-    /// The name of the current file, and its progress.
-    current: Mutex<(String, Progress)>,
-    /// The notes so far. A text that several models read is noted once.
-    notes: Mutex<HashSet<String>>,
-}
-
-impl Downloads {
-    pub(super) fn new() -> Downloads {
-        Downloads { current: Mutex::new((String::new(), Progress::new())), notes: Mutex::default() }
-    }
-
-    fn current(&self) -> MutexGuard<'_, (String, Progress)> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl DownloadProgress for Downloads {
-    fn start(&self, name: &str, bytes: u64) {
-        let (current, progress) = &mut *self.current();
-        name.clone_into(current);
-        progress.start(bytes, 0);
-        if progress.bar.is_hidden() {
-            eprintln!("fetching {name} ({})", Bytes(bytes));
-        }
-    }
-
-    fn advance(&self, bytes: u64) {
-        let (name, progress) = &mut *self.current();
-        let done = progress.bar.position() + bytes;
-        let total = Bytes(progress.bar.length().unwrap_or(done));
-        progress.update(done, format!("{name}: {} of {total}", Bytes(done)), String::new());
-    }
-
-    fn finish(&self) {
-        self.current().1.finish();
-    }
-
-    fn note(&self, message: &str) {
-        if self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(message.to_owned()) {
-            eprintln!("note: {message}");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_bar_begins_with_what_was_done_before() {
-        let mut progress = Progress::new();
+        let mut progress = Progress::new(Mode::Auto);
         progress.start(100, 40);
         assert_eq!((progress.bar.position(), progress.bar.length()), (40, Some(100)));
     }

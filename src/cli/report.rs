@@ -115,8 +115,7 @@ const MOST_FILES: usize = 24;
 
 /// Says on stderr where the page is, or which files were written where there is none.
 pub(super) fn say_where(written: &Written, out: &Path) {
-    let page = written.files.iter().find(|file| file.ends_with("report.html"));
-    match page {
+    match written.page() {
         Some(page) => eprintln!("\nwritten to {}; open {}", out.display(), page.display()),
         None if written.files.len() > MOST_FILES => {
             eprintln!("\n{} files written to {}", written.files.len(), out.display());

@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 
+use super::progress::Mode;
+
 /// Ctrl-C, `kill`, and what Slurm sends before a pre-emption or time limit.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
 
@@ -31,8 +33,11 @@ impl Interrupt {
     }
 
     /// Says that the work was interrupted; the exit code names the signal, as in a shell.
-    pub(super) fn exit_code(&self) -> ExitCode {
-        eprintln!("interrupted; run the same command again to continue");
+    pub(super) fn exit_code(&self, mode: Mode) -> ExitCode {
+        // The last object of a stream says so too.
+        if mode != Mode::Json {
+            eprintln!("interrupted; run the same command again to continue");
+        }
         ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
     }
 }
