@@ -28,6 +28,7 @@ mod output;
 mod progress;
 mod results;
 mod run_progress;
+mod serve;
 mod signals;
 mod stream;
 mod sweep_args;

@@ -1,9 +1,9 @@
 //! `run`: measures what a sweep still lacks, then draws the report.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -15,15 +15,16 @@ use super::output::print;
 use super::progress::Mode;
 use super::report::say_where;
 use super::run_progress::RunProgress;
+use super::serve::{Address, Site, Source};
 use super::signals::Interrupt;
 use super::stream::Line;
 use super::sweep_args::SweepArguments;
-use crate::ledger::{Current, Ledger};
+use crate::ledger::{Current, Ledger, Status, Wanted};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
-use crate::report::{Options, distinct};
-use crate::run::{self, Machine};
+use crate::report::{Options, Written, distinct};
+use crate::run::{self, Event, Machine, Prepared};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
@@ -36,6 +37,11 @@ pub(super) struct Arguments {
     /// Measure only, draw nothing
     #[arg(long)]
     no_report: bool,
+    /// Serve the report to browsers on this machine while the sweep runs, at a port or an address such as 127.0.0.1:8080, and
+    /// draw it again as results come [default address: a free port]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    #[arg(conflicts_with = "no_report")]
+    serve: Option<Address>,
     /// What to show on stderr meanwhile
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     progress: Mode,
@@ -72,16 +78,29 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
-    let progress = Mutex::new(RunProgress::new(mode));
+    let progress = Arc::new(Mutex::new(RunProgress::new(mode)));
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
+    let mut site = arguments.serve.map(|address| serve(address, &ledger, &progress, mode)).transpose()?;
+    let pause = |is_timed| site.iter().for_each(|site| site.pause(is_timed));
+    pause(has_timed_work(&prepared));
+    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| {
+        if let Event::Sample { cell, .. } = &event {
+            pause(cell.cell.task.is_timed());
+        }
+        lock().show(&event);
+    });
     lock().progress.finish();
+    // A drawing in progress would replace the last report by an older one.
+    site.iter_mut().for_each(Site::settle);
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
     let current = ledger.write_current()?;
     let drawn = if arguments.no_report { Ok(None) } else { draw(current, &folder, mode) };
-    let page = drawn.as_ref().ok().and_then(Option::as_deref);
-    lock().finish(&outcome, prepared.elsewhere, &folder, page);
+    let written = drawn.as_ref().ok().and_then(Option::as_ref);
+    lock().finish(&outcome, prepared.elsewhere, &folder, written.and_then(Written::page));
+    if let Some(site) = site {
+        site.close(written);
+    }
     drawn.with_context(|| {
         format!("the results are kept, but not drawn; `tova-bench report {}` draws them", folder.display())
     })?;
@@ -102,15 +121,40 @@ fn devices(choice: DeviceChoice, jobs: usize, mode: Mode) -> Result<Vec<Device>>
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
-/// Draws what is measured, and returns the page.
-fn draw(Current { rows, unfinished, .. }: Current, folder: &Path, mode: Mode) -> Result<Option<PathBuf>> {
+/// Whether timed cells are to be measured, which other work of the machine would slow down.
+fn has_timed_work(prepared: &Prepared) -> bool {
+    let timed = prepared.model_tasks.iter().filter(|model_task| model_task.task.is_timed());
+    timed.flat_map(|model_task| &model_task.cells).any(|cell| cell.status != Status::Done)
+}
+
+/// Draws what is measured, and prints the tables.
+fn draw(current: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
+    let written = write(current, folder)?;
+    if let Some(written) = &written {
+        print(&written.terminal)?;
+        if mode != Mode::Json {
+            say_where(written, folder);
+        }
+    }
+    Ok(written)
+}
+
+fn write(Current { rows, unfinished, .. }: Current, folder: &Path) -> Result<Option<Written>> {
     if rows.is_empty() {
         return Ok(None);
     }
-    let written = paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) })?;
-    print(&written.terminal)?;
-    if mode != Mode::Json {
-        say_where(&written, folder);
-    }
-    Ok(written.page().map(Path::to_path_buf))
+    paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) }).map(Some)
+}
+
+/// Serves the report of a folder while it is measured.
+fn serve(address: Address, ledger: &Ledger, progress: &Arc<Mutex<RunProgress>>, mode: Mode) -> Result<Site> {
+    let (watched, read) = (ledger.clone(), ledger.clone());
+    let state = move || Ok(vec![watched.state()?]);
+    let draw = move || write(read.current(Wanted::Measured)?, read.folder());
+    let progress = Arc::clone(progress);
+    let warn = move |message: &str| {
+        progress.lock().unwrap_or_else(PoisonError::into_inner).show(&Event::Warning(message.to_owned()));
+    };
+    let source = Source { state: Box::new(state), draw: Box::new(draw), warn: Box::new(warn), drawn: None };
+    Site::open(address, source, None, mode)
 }

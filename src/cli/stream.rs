@@ -26,6 +26,9 @@ pub(super) enum Line<'a> {
         cells_skipped: usize,
         run: Totals,
     },
+    Serving {
+        url: &'a str,
+    },
     Loading {
         model: &'a str,
     },
