@@ -89,3 +89,13 @@ fn a_stream_has_failures_and_errors() {
     assert_eq!((lines.len(), &lines[0]["event"], &lines[0]["exit_code"]), (1, &"error".into(), &2.into()));
     assert!(lines[0]["message"].as_str().unwrap().contains("nowhere.yaml"), "{lines:?}");
 }
+
+#[test]
+fn a_quiet_run_says_only_what_became_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    SMALL.write(folder.path());
+    let command = ["run", "sweep.yaml", "--results", "r", "--no-report", "--progress", "none"];
+    let ended = run(folder.path(), &command).with_code(0);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    ended.says(&["2 cells measured"]);
+}

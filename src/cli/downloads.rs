@@ -46,7 +46,7 @@ impl DownloadProgress for Downloads {
         let total = progress.bar.length().unwrap_or(done);
         if self.mode != Mode::Json {
             let summary = format!("{name}: {} of {}", Bytes(done), Bytes(total));
-            return progress.update(done, summary, String::new());
+            return progress.update(done, summary, &[]);
         }
         progress.advance(done);
         if progress.is_line_due() || done == total {

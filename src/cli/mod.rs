@@ -21,6 +21,7 @@ mod score;
 mod worlds;
 mod write;
 
+mod cells;
 mod downloads;
 mod error;
 mod machine_args;
@@ -32,6 +33,7 @@ mod serve;
 mod signals;
 mod stream;
 mod sweep_args;
+mod terminal;
 mod text_args;
 
 use std::process::ExitCode;

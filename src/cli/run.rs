@@ -80,6 +80,8 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
     let progress = Arc::new(Mutex::new(RunProgress::new(mode)));
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown = Arc::clone(&progress);
+    interrupt.on_first(move || shown.lock().unwrap_or_else(PoisonError::into_inner).stop())?;
     let mut site = arguments.serve.map(|address| serve(address, &ledger, &progress, mode)).transpose()?;
     let pause = |is_timed| site.iter().for_each(|site| site.pause(is_timed));
     pause(has_timed_work(&prepared));

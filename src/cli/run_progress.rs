@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::cells::Cells;
 use super::progress::{Mode, Progress};
 use super::stream::{Cell, Line, Totals, rounded};
 use crate::format::counted;
@@ -17,12 +18,15 @@ pub(super) struct RunProgress {
     samples: usize,
     seconds: f64,
     cells_done: usize,
+    /// Those that have a line below the bar.
+    cells: Cells,
 }
 
 impl RunProgress {
     pub(super) fn new(mode: Mode) -> RunProgress {
         let (progress, started) = (Progress::new(mode), Started::default());
-        RunProgress { mode, progress, started, tokens: 0, samples: 0, seconds: 0.0, cells_done: 0 }
+        let cells = Cells::default();
+        RunProgress { mode, progress, started, tokens: 0, samples: 0, seconds: 0.0, cells_done: 0, cells }
     }
 
     /// Shows an event.
@@ -42,6 +46,13 @@ impl RunProgress {
             _ => {}
         }
         if self.mode == Mode::Json { self.write(event) } else { self.say(event) }
+    }
+
+    /// The first signal came. A second one ends the program at once, so that nothing may be on the terminal.
+    pub(super) fn stop(&mut self) {
+        if self.progress.remove() {
+            eprintln!("stopping; another signal ends the program at once");
+        }
     }
 
     /// Shows what became of the run; the page was written to `report`.
@@ -83,18 +94,22 @@ impl RunProgress {
             }
             Event::Loading(_) if self.mode == Mode::None => {}
             Event::Loading(model) => print(&format!("loading {model}")),
-            Event::Sample { cell, sample, samples_left, .. } => {
+            Event::Sample { cell, tokens: moved, samples_left, samples: all, .. } => {
                 let Totals { samples_done, samples, cells_done, cells, tokens, seconds, .. } = self.totals();
                 let rate = tokens as f64 / seconds / 1e3;
                 let summary =
                     format!("{samples_done}/{samples} samples, {cells_done}/{cells} cells, {rate:.1} k tokens/s");
-                let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
-                let details = format!("{}{size}: {sample}, {samples_left} samples left", cell.cell.policy);
-                self.progress.display(summary, details);
+                if self.progress.has_bar() {
+                    self.cells.moved(cell, all - samples_left, *all, *moved, seconds);
+                }
+                self.progress.display(summary, &self.cells.lines());
             }
-            Event::CellDone(_) => {}
-            // The error names the cell.
-            Event::CellFailed { error, .. } => print(&format!("failed: {error:#}")),
+            Event::CellDone(cell) => self.cells.ended(cell, true),
+            Event::CellFailed { cell, error } => {
+                // The error names the cell.
+                print(&format!("failed: {error:#}"));
+                self.cells.ended(cell, false);
+            }
             Event::CellsFailed { model, task, count, error, .. } => {
                 print(&format!("failed: {} of {task} with {model}: {error:#}", counted(*count, "cell")));
             }

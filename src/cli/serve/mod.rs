@@ -173,19 +173,17 @@ impl Shared {
         while !self.is_over.load(Ordering::Relaxed) {
             if !self.is_paused.load(Ordering::Relaxed) && last.elapsed() >= rest {
                 let begun = Instant::now();
-                match self.draw(&mut source) {
-                    Ok(true) => rest = BETWEEN_DRAWINGS.max(REST * begun.elapsed()),
-                    Ok(false) => rest = Duration::ZERO,
-                    Err(error) => {
-                        rest = BETWEEN_DRAWINGS;
-                        if !has_failed {
-                            (source.warn)(&format!(
-                                "the report is served as it was, because it cannot be drawn: {error:#}"
-                            ));
-                        }
-                        has_failed = true;
-                    }
+                let drawn = self.draw(&mut source);
+                rest = match drawn {
+                    Ok(false) => Duration::ZERO,
+                    _ => BETWEEN_DRAWINGS.max(REST * begun.elapsed()),
+                };
+                if let (Err(error), false) = (&drawn, has_failed) {
+                    (source.warn)(&format!(
+                        "the served report stays as it was, because it cannot be drawn: {error:#}"
+                    ));
                 }
+                has_failed |= drawn.is_err();
                 last = Instant::now();
             }
             thread::park_timeout(BETWEEN_LOOKS);
