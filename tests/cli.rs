@@ -700,7 +700,11 @@ fn a_broken_model_does_not_stop_the_others() {
     let task = ["dataset: ./texts, length: 64, chunks_per_book: 2"];
     let sweep = Sweep { models: "[./broken, ./missing, ./model, random-tiny]", tasks: &task, ..SMALL };
     let ended = setup.run(&sweep, &[]).with_code(4);
-    ended.says(&["failed: 2 cells with ./broken", "truncated", "failed: 2 cells of perplexity with ./missing"]);
+    ended.says(&[
+        "failed: 2 cells of perplexity with ./broken",
+        "truncated",
+        "failed: 2 cells of perplexity with ./missing",
+    ]);
     ended.says(&["4 cells measured, 0 were there already, 4 failed"]);
     let models: BTreeSet<Text> = measured(&setup.path().join("r")).into_iter().map(|row| row.model).collect();
     assert_eq!(models.into_iter().collect::<Vec<_>>(), ["./model", "random-tiny"]);

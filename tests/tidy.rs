@@ -51,7 +51,7 @@ const MODULES: [(&str, &[&str]); 18] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 26] = [
+const CRATES: [(&str, &[&str]); 27] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -77,6 +77,7 @@ const CRATES: [(&str, &[&str]); 26] = [
     ("schemars", &["yaml", "task", "sweep"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
+    ("tiny_http", &["cli"]),
     ("rayon", &["lm", "task", "run", "cli"]),
 ];
 

@@ -1,10 +1,11 @@
 //! Sweeps with policies of the program's own.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tova_bench::eviction;
+use tova_bench::format::counted;
 use tova_bench::ledger::Ledger;
 use tova_bench::lm::source::HubSettings;
 use tova_bench::lm::{DeviceChoice, machine_name};
@@ -45,11 +46,12 @@ pub fn run(
         ledger.set_manifest(prepared.manifest.clone())?;
         let machine = Machine { devices: vec![device], threads, stop: stop() };
         let failed: Mutex<Vec<String>> = Mutex::default();
+        let keep = |message| failed.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         let outcome = engine::run(&sweep.name, &prepared, &ledger, &machine, &|event| match event {
-            Event::CellFailed { cell, error } => {
-                if let Ok(mut failed) = failed.lock() {
-                    failed.push(format!("{cell}: {error:#}"));
-                }
+            // The error names the cell.
+            Event::CellFailed { error, .. } => keep(format!("{error:#}")),
+            Event::CellsFailed { model, task, count, error, .. } => {
+                keep(format!("{} of {task} with {model}: {error:#}", counted(count, "cell")));
             }
             Event::Sample { cell, sample, samples_left, .. } => {
                 let cell = (cell.cell.policy.as_str(), cell.cell.size(), cell.name.stem());

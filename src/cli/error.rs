@@ -24,6 +24,18 @@ impl UsageError {
     }
 }
 
+/// The exit code of an error.
+pub(super) fn code(error: &anyhow::Error) -> u8 {
+    let is_usage = error.chain().any(|cause| {
+        cause.is::<UsageError>()
+            || cause.is::<InvalidSettings>()
+            || cause.is::<ConfigError>()
+            || cause.is::<OnlyError>()
+            || cause.is::<NothingSelected>()
+    });
+    if is_usage { 2 } else { 1 }
+}
+
 /// Prints an error with its causes, hints last, and gives the exit code.
 pub(super) fn show(error: &anyhow::Error) -> ExitCode {
     // Any cause may carry a hint.
@@ -33,12 +45,5 @@ pub(super) fn show(error: &anyhow::Error) -> ExitCode {
     for hint in hints {
         eprintln!("{hint}");
     }
-    let is_usage = error.chain().any(|cause| {
-        cause.is::<UsageError>()
-            || cause.is::<InvalidSettings>()
-            || cause.is::<ConfigError>()
-            || cause.is::<OnlyError>()
-            || cause.is::<NothingSelected>()
-    });
-    ExitCode::from(if is_usage { 2 } else { 1 })
+    ExitCode::from(code(error))
 }

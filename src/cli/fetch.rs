@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
+use super::downloads::Downloads;
 use super::output::print;
-use super::progress::Downloads;
+use super::progress::Mode;
 use crate::format::{Bytes, counted};
 use crate::ledger::Only;
 use crate::lm::source::HubSettings;
@@ -34,7 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
     selection.of(sweep.expand())?;
     let hub = HubSettings::from_env()?;
-    let prepared = run::prepare(&sweep, &selection, None, &hub, &Downloads::new(), "")?;
+    let prepared = run::prepare(&sweep, &selection, None, &hub, &Downloads::new(Mode::Auto), "")?;
     let mut text = String::new();
     let mut model = None;
     for group in &prepared.model_tasks {

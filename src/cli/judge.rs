@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::error::UsageError;
 use super::output::{columns, print};
-use super::progress::Progress;
+use super::progress::{Mode, Progress};
 use super::signals::Interrupt;
 use crate::judge::{self, CellSummary, Endpoint, Event, Key, Outcome, Settings, wilson};
 use crate::ledger::{Ledger, Only};
@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         eprintln!("warning: the key goes to {} without encryption", settings.endpoint.host());
     }
     let interrupt = Interrupt::listen()?;
-    let progress = Progress::new();
+    let progress = Progress::new(Mode::Auto);
     let progress =
         Mutex::new(JudgeProgress { progress, last_wait: None, calls: 0, done: 0, tokens: 0, unreadable: 0 });
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     eprintln!("{}", summary(&outcome, &arguments.results));
     if outcome.interrupted {
-        return Ok(interrupt.exit_code());
+        return Ok(interrupt.exit_code(Mode::Auto));
     }
     Ok(ExitCode::from(if outcome.failed + outcome.unpaired > 0 { 4 } else { 0 }))
 }
@@ -210,7 +210,7 @@ impl JudgeProgress {
                 let JudgeProgress { done, calls, tokens, unreadable, .. } = self;
                 let summary = format!("{done} of {calls} calls, {tokens} tokens, {unreadable} unreadable");
                 let size = cell.cache_size.map_or(String::new(), |size| format!(" {size}"));
-                self.progress.update(self.done as u64, summary, format!("{}{size}", cell.policy));
+                self.progress.update(self.done as u64, summary, &[format!("  {}{size}", cell.policy)]);
             }
             Event::Waiting(cause, wait) => {
                 if self.last_wait.is_none_or(|last| last.elapsed() >= BETWEEN_WAITS) {

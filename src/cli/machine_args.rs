@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use anyhow::Result;
 use clap::Args;
 
+use super::progress::Mode;
 use crate::lm::{Device, DeviceChoice};
 
 #[derive(Debug, Args)]
@@ -19,7 +20,7 @@ pub(super) struct MachineArguments {
 
 impl MachineArguments {
     pub(super) fn open(&self) -> Result<Device> {
-        open(self.device)
+        open(self.device, Mode::Auto)
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -35,10 +36,10 @@ pub(super) fn cores() -> usize {
 }
 
 /// Opens a device, and says aloud if it is a GPU whose attention runs on the host.
-pub(super) fn open(choice: DeviceChoice) -> Result<Device> {
+pub(super) fn open(choice: DeviceChoice, mode: Mode) -> Result<Device> {
     let device = choice.open()?;
     if let Some(why) = device.refused() {
-        eprintln!("warning: attention runs on the host, because the GPU's failed its check: {why}");
+        mode.warn(&format!("attention runs on the host, because the GPU's failed its check: {why}"));
     }
     Ok(device)
 }

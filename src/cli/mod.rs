@@ -21,14 +21,20 @@ mod score;
 mod worlds;
 mod write;
 
+mod cells;
+mod downloads;
 mod error;
+mod events;
 mod machine_args;
 mod output;
 mod progress;
 mod requests;
 mod results;
+mod run_progress;
+mod serve;
 mod signals;
 mod sweep_args;
+mod terminal;
 mod text_args;
 
 use std::ffi::OsString;

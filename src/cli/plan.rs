@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
+use super::downloads::Downloads;
 use super::output::print;
-use super::progress::Downloads;
+use super::progress::Mode;
 use super::sweep_args::SweepArguments;
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
@@ -34,12 +35,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let is_offline = hub.offline;
     // A plan fetches nothing.
     let hub = HubSettings { offline: true, ..hub };
-    let selection = arguments.sweep.selection(&sweep)?;
+    let selection = arguments.sweep.selection(&sweep, Mode::Auto)?;
     // Only timed cells depend on the machine; other plans do not need the GPU to be there.
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.open()? } else { Device::CPU };
     let name = machine_name(&device, threads);
-    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(), &name)?;
+    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(Mode::Auto), &name)?;
     if let Some(ledger) = &ledger {
         for warning in run::changed_models(&prepared, ledger)? {
             eprintln!("warning: {warning}");

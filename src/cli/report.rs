@@ -11,13 +11,15 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::UsageError;
 use super::output::print;
+use super::progress::Mode;
 use super::results::CellArguments;
-use crate::ledger::{Only, Row, Wanted, select};
+use super::serve::{Address, Site, Source};
+use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select};
 use crate::paper::{self, Exhibit};
 use crate::report::{Distance, FORMATS, Format, Options, Written, distinct, label};
 
 /// Draw tables and curves from results; no model is needed
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
     /// Results folders to draw together
     #[arg(required = true, value_name = "RESULTS")]
@@ -53,6 +55,11 @@ pub(super) struct Arguments {
     /// Columns of a paper that a figure spans: 1 (3.3 inches) or 2 (6.9 inches) [default: what its panels need]
     #[arg(long, requires = "figure", value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     columns: Option<u8>,
+    /// Serve the page to browsers on this machine until Ctrl-C, at a port or an address such as 127.0.0.1:8080, and draw it
+    /// again when results change [default address: a free port]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    #[arg(conflicts_with = "figure")]
+    serve: Option<Address>,
 }
 
 /// A format of a report, by its name.
@@ -63,32 +70,90 @@ fn format() -> impl TypedValueParser<Value = &'static Format> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let exhibits = exhibits(&arguments.figure)?;
-    // Figures of the paper have no place for a number of samples.
-    let wanted = if exhibits.is_empty() { Wanted::Measured } else { Wanted::Complete };
+    if !exhibits.is_empty() {
+        // Figures of the paper have no place for a number of samples.
+        let (rows, _) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Complete))?;
+        redraw(arguments, &exhibits, &some(rows, arguments)?, arguments.out())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(address) = arguments.serve {
+        return serve(arguments, address);
+    }
+    let (rows, unfinished) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Measured))?;
+    show(&draw(arguments, &some(rows, arguments)?, unfinished)?, arguments.out())
+}
+
+impl Arguments {
+    fn out(&self) -> &Path {
+        self.out.as_ref().unwrap_or(&self.results[0])
+    }
+}
+
+/// The rows of all folders, and how many samples the cells that are not complete are to have.
+fn rows(
+    arguments: &Arguments,
+    read: impl Fn(&Path) -> Result<Current>,
+) -> Result<(Vec<Row>, BTreeMap<Text, usize>)> {
     let (mut rows, mut unfinished) = (Vec::new(), BTreeMap::new());
     for folder in &arguments.results {
-        let mut current = arguments.cells.read(folder, wanted)?;
+        let mut current = read(folder)?;
         rows.append(&mut current.rows);
         unfinished.append(&mut current.unfinished);
     }
+    Ok((rows, unfinished))
+}
+
+/// The rows that were asked for, at least one.
+fn some(rows: Vec<Row>, arguments: &Arguments) -> Result<Vec<Row>> {
     if rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
         bail!("nothing is measured in {}\nhint: `tova-bench run SWEEP` measures it", folders.join(", "));
     }
-    let rows = distinct(select(rows, &arguments.only)?);
-    let out = arguments.out.as_ref().unwrap_or(&arguments.results[0]);
-    if !exhibits.is_empty() {
-        redraw(arguments, &exhibits, &rows, out)?;
-        return Ok(ExitCode::SUCCESS);
-    }
+    Ok(distinct(select(rows, &arguments.only)?))
+}
+
+fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) -> Result<Written> {
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
     let reference = arguments.reference.clone();
-    check_reference(reference.as_deref(), &rows)?;
-    let (within, all) = (arguments.within.clone(), arguments.cells.all);
-    let options = Options { out: out.clone(), formats, within, reference, all, unfinished };
-    let written = paper::write_report(&rows, &options)?;
+    check_reference(reference.as_deref(), rows)?;
+    let (within, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
+    paper::write_report(rows, &Options { out, formats, within, reference, all, unfinished })
+}
+
+fn show(written: &Written, out: &Path) -> Result<ExitCode> {
     print(&written.terminal)?;
-    say_where(&written, out);
+    say_where(written, out);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the report until a signal ends the program. Folders may have no rows yet.
+fn serve(arguments: &Arguments, address: Address) -> Result<ExitCode> {
+    if !arguments.format.is_empty() && !arguments.format.iter().any(|format| format.name == "html") {
+        return Err(UsageError::new("--serve needs the page", "add html to --format").into());
+    }
+    let folders = arguments.results.iter().map(|folder| Ledger::existing(folder));
+    let ledgers = folders.collect::<Result<Vec<Ledger>>>()?;
+    let state = move || ledgers.iter().map(Ledger::state).collect();
+    let drawn = Some(state()?);
+    let (rows_now, unfinished) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Measured))?;
+    let written = match rows_now.is_empty() {
+        true => None,
+        false => Some(draw(arguments, &some(rows_now, arguments)?, unfinished)?),
+    };
+    if let Some(written) = &written {
+        show(written, arguments.out())?;
+    }
+    let own = arguments.clone();
+    let again = move || -> Result<Option<Written>> {
+        let (rows, unfinished) = rows(&own, |folder| own.cells.read_quietly(folder, Wanted::Measured))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        draw(&own, &some(rows, &own)?, unfinished).map(Some)
+    };
+    let warn = |message: &str| Mode::Auto.warn(message);
+    let source = Source { state: Box::new(state), draw: Box::new(again), warn: Box::new(warn), drawn };
+    Site::open(address, source, written.as_ref(), Mode::Auto)?.stay();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -115,8 +180,7 @@ const MOST_FILES: usize = 24;
 
 /// Says on stderr where the page is, or which files were written where there is none.
 pub(super) fn say_where(written: &Written, out: &Path) {
-    let page = written.files.iter().find(|file| file.ends_with("report.html"));
-    match page {
+    match written.page() {
         Some(page) => eprintln!("\nwritten to {}; open {}", out.display(), page.display()),
         None if written.files.len() > MOST_FILES => {
             eprintln!("\n{} files written to {}", written.files.len(), out.display());

@@ -14,7 +14,7 @@ use crate::run;
 use crate::sweep::{Selection, Sweep};
 
 /// Whose cells of a results folder are read.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct CellArguments {
     /// Everything: every table in the terminal, and the cells of the folder that the sweep run last does not have
     #[arg(long)]
@@ -28,13 +28,17 @@ pub(super) struct CellArguments {
 impl CellArguments {
     /// The rows of a folder. Notes on stderr say what is left out.
     pub(super) fn read(&self, folder: &Path, wanted: Wanted) -> Result<Current> {
-        let ledger = Ledger::existing(folder)?;
-        let current = match &self.sweep {
-            Some(sweep) => ledger.rows_of_sweep(&manifest(sweep)?, wanted)?,
-            None => ledger.current(if self.all { Wanted::All } else { wanted })?,
-        };
+        let current = self.read_quietly(folder, wanted)?;
         note(folder, &current, "; --all takes them in");
         Ok(current)
+    }
+
+    pub(super) fn read_quietly(&self, folder: &Path, wanted: Wanted) -> Result<Current> {
+        let ledger = Ledger::existing(folder)?;
+        match &self.sweep {
+            Some(sweep) => ledger.rows_of_sweep(&manifest(sweep)?, wanted),
+            None => ledger.current(if self.all { Wanted::All } else { wanted }),
+        }
     }
 }
 

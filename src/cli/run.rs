@@ -3,24 +3,28 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::downloads::Downloads;
+use super::error;
+use super::events::Line;
 use super::machine_args::open;
 use super::output::print;
-use super::progress::{Downloads, Progress};
+use super::progress::Mode;
 use super::report::say_where;
+use super::run_progress::RunProgress;
+use super::serve::{Address, Site, Source};
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
-use crate::format::counted;
-use crate::ledger::{Current, Ledger};
+use crate::ledger::{Current, Ledger, Status, Wanted};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
-use crate::report::{Options, distinct};
-use crate::run::{self, Event, Machine, Outcome, Started};
+use crate::report::{Options, Written, distinct};
+use crate::run::{self, Event, Machine, Prepared};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
@@ -33,142 +37,126 @@ pub(super) struct Arguments {
     /// Measure only, draw nothing
     #[arg(long)]
     no_report: bool,
+    /// Serve the report to browsers on this machine while the sweep runs, at a port or an address such as 127.0.0.1:8080, and
+    /// draw it again as results come [default address: a free port]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    #[arg(conflicts_with = "no_report")]
+    serve: Option<Address>,
+    /// What to show on stderr meanwhile
+    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
+    progress: Mode,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let ended = measure(arguments);
+    match ended {
+        Err(error) if arguments.progress == Mode::Json => {
+            let exit_code = error::code(&error);
+            Line::Error { message: format!("{error:#}"), exit_code }.write();
+            Ok(ExitCode::from(exit_code))
+        }
+        ended => ended,
+    }
+}
+
+fn measure(arguments: &Arguments) -> Result<ExitCode> {
+    let mode = arguments.progress;
     let sweep = arguments.sweep.sweep()?;
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
-    let devices = devices(arguments.sweep.machine.device, arguments.jobs.get())?;
+    let devices = devices(arguments.sweep.machine.device, arguments.jobs.get(), mode)?;
     // Checked before the results folder is made.
-    let selection = arguments.sweep.selection(&sweep)?;
+    let selection = arguments.sweep.selection(&sweep, mode)?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
-    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(), &name)?;
+    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(mode), &name)?;
     for warning in run::changed_models(&prepared, &ledger)? {
-        eprintln!("warning: {warning}");
+        mode.warn(&warning);
     }
     ledger.set_manifest(prepared.manifest.clone())?;
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
-    let progress = Mutex::new(RunProgress::new());
+    let progress = Arc::new(Mutex::new(RunProgress::new(mode)));
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
+    let shown = Arc::clone(&progress);
+    interrupt.on_first(move || shown.lock().unwrap_or_else(PoisonError::into_inner).stop())?;
+    let mut site = arguments.serve.map(|address| serve(address, &ledger, &progress, mode)).transpose()?;
+    let pause = |is_timed| site.iter().for_each(|site| site.pause(is_timed));
+    pause(has_timed_work(&prepared));
+    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| {
+        if let Event::Sample { cell, .. } = &event {
+            pause(cell.cell.task.is_timed());
+        }
+        lock().show(&event);
+    });
     lock().progress.finish();
+    // A drawing in progress would replace the last report by an older one.
+    site.iter_mut().for_each(Site::settle);
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
     let current = ledger.write_current()?;
-    let drawn = if arguments.no_report { Ok(()) } else { draw(current, &folder) };
-    if outcome.interrupted {
-        eprintln!("{}", lock().kept());
-    }
-    if !outcome.interrupted || outcome.done + outcome.skipped + outcome.failed > 0 {
-        eprintln!("{}", summary(&outcome, prepared.elsewhere));
+    let drawn = if arguments.no_report { Ok(None) } else { draw(current, &folder, mode) };
+    let written = drawn.as_ref().ok().and_then(Option::as_ref);
+    lock().finish(&outcome, prepared.elsewhere, &folder, written.and_then(Written::page));
+    if let Some(site) = site {
+        site.close(written);
     }
     drawn.with_context(|| {
         format!("the results are kept, but not drawn; `tova-bench report {}` draws them", folder.display())
     })?;
     if outcome.interrupted {
-        return Ok(interrupt.exit_code());
+        return Ok(interrupt.exit_code(mode));
     }
     Ok(ExitCode::from(if outcome.failed > 0 { 4 } else { 0 }))
 }
 
 /// A device for each job: GPUs counting up from the chosen one, or the CPU for all.
-fn devices(choice: DeviceChoice, jobs: usize) -> Result<Vec<Device>> {
-    let first = open(choice)?;
+fn devices(choice: DeviceChoice, jobs: usize, mode: Mode) -> Result<Vec<Device>> {
+    let first = open(choice, mode)?;
     let Some(gpu) = first.gpu() else { return Ok(vec![first; jobs]) };
     let others = (gpu + 1..gpu + jobs).map(|ordinal| {
-        open(DeviceChoice::Cuda(ordinal))
+        open(DeviceChoice::Cuda(ordinal), mode)
             .with_context(|| format!("--jobs {jobs} needs a GPU for each job\nhint: use no more jobs than GPUs"))
     });
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
-fn draw(Current { rows, unfinished, .. }: Current, folder: &Path) -> Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let written = paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) })?;
-    print(&written.terminal)?;
-    say_where(&written, folder);
-    Ok(())
+/// Whether timed cells are to be measured, which other work of the machine would slow down.
+fn has_timed_work(prepared: &Prepared) -> bool {
+    let timed = prepared.model_tasks.iter().filter(|model_task| model_task.task.is_timed());
+    timed.flat_map(|model_task| &model_task.cells).any(|cell| cell.status != Status::Done)
 }
 
-fn summary(outcome: &Outcome, elsewhere: usize) -> String {
-    let Outcome { done, skipped, failed, taken, .. } = outcome;
-    let mut text = format!("{done} cells measured, {skipped} were there already, {failed} failed");
-    if *taken > 0 {
-        text += &format!(", {taken} measured by another process");
-    }
-    if elsewhere > 0 {
-        text += &format!(", {elsewhere} left to other shards");
-    }
-    text
-}
-
-/// Shows the events of a run on stderr.
-struct RunProgress {
-    progress: Progress,
-    started: Started,
-    /// Of this run.
-    tokens: u64,
-    samples: usize,
-    seconds: f64,
-    cells_done: usize,
-}
-
-impl RunProgress {
-    fn new() -> RunProgress {
-        let (progress, started) = (Progress::new(), Started::default());
-        RunProgress { progress, started, tokens: 0, samples: 0, seconds: 0.0, cells_done: 0 }
-    }
-
-    /// What this run and earlier ones have measured.
-    fn kept(&self) -> String {
-        let Started { samples, kept, .. } = self.started;
-        let kept = kept + self.samples;
-        format!("kept: {kept} of {samples} samples ({} %)", 100 * kept / samples.max(1))
-    }
-
-    fn show(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Started(started) => {
-                self.started = *started;
-                if started.skipped > 0 {
-                    self.progress
-                        .print(&format!("{} measured already, skipped", counted(started.skipped, "cell")));
-                }
-                if started.cells > 0 && started.kept > 0 {
-                    self.progress.print(&self.kept());
-                }
-                self.progress.start(milliseconds(started.seconds), milliseconds(started.kept_seconds));
-            }
-            Event::Loading(model) => self.progress.print(&format!("loading {model}")),
-            Event::Sample { cell, sample, tokens, seconds, samples_left } => {
-                self.tokens += tokens;
-                self.samples += 1;
-                self.seconds += seconds;
-                let rate = self.tokens as f64 / self.progress.seconds() / 1e3;
-                let samples = format!("{}/{} samples", self.started.kept + self.samples, self.started.samples);
-                let cells = format!("{}/{} cells", self.cells_done, self.started.cells);
-                let summary = format!("{samples}, {cells}, {rate:.1} k tokens/s");
-                let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
-                let details = format!("{}{size}: {sample}, {samples_left} samples left", cell.cell.policy);
-                self.progress.update(milliseconds(self.started.kept_seconds + self.seconds), summary, details);
-            }
-            Event::CellDone(_) => self.cells_done += 1,
-            Event::CellFailed { cell, error } => self.progress.print(&format!("failed: {cell}: {error:#}")),
-            Event::CellTaken(cell) => {
-                self.progress.print(&format!("{} is being measured by another process", cell.name.stem()));
-            }
-            Event::Warning(message) => self.progress.print(&format!("warning: {message}")),
+/// Draws what is measured, and prints the tables.
+fn draw(current: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
+    let written = write(current, folder)?;
+    if let Some(written) = &written {
+        print(&written.terminal)?;
+        if mode != Mode::Json {
+            say_where(written, folder);
         }
     }
+    Ok(written)
 }
 
-fn milliseconds(seconds: f64) -> u64 {
-    (1e3 * seconds) as u64
+fn write(Current { rows, unfinished, .. }: Current, folder: &Path) -> Result<Option<Written>> {
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) }).map(Some)
+}
+
+/// Serves the report of a folder while it is measured.
+fn serve(address: Address, ledger: &Ledger, progress: &Arc<Mutex<RunProgress>>, mode: Mode) -> Result<Site> {
+    let (watched, read) = (ledger.clone(), ledger.clone());
+    let state = move || Ok(vec![watched.state()?]);
+    let draw = move || write(read.current(Wanted::Measured)?, read.folder());
+    let progress = Arc::clone(progress);
+    let warn = move |message: &str| {
+        progress.lock().unwrap_or_else(PoisonError::into_inner).show(&Event::Warning(message.to_owned()));
+    };
+    let source = Source { state: Box::new(state), draw: Box::new(draw), warn: Box::new(warn), drawn: None };
+    Site::open(address, source, None, mode)
 }

@@ -3,10 +3,14 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+use super::progress::Mode;
 
 /// Ctrl-C, `kill`, and what Slurm sends before a pre-emption or time limit.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
@@ -30,9 +34,23 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Calls `tell` at the first signal, from a thread of its own.
+    pub(super) fn on_first(&self, tell: impl FnOnce() + Send + 'static) -> Result<()> {
+        let mut signals = Signals::new(SIGNALS).context("cannot listen to signals")?;
+        thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                tell();
+            }
+        });
+        Ok(())
+    }
+
     /// Says that the work was interrupted; the exit code names the signal, as in a shell.
-    pub(super) fn exit_code(&self) -> ExitCode {
-        eprintln!("interrupted; run the same command again to continue");
+    pub(super) fn exit_code(&self, mode: Mode) -> ExitCode {
+        // The last object of a stream says so too.
+        if mode != Mode::Json {
+            eprintln!("interrupted; run the same command again to continue");
+        }
         ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::error::UsageError;
 use super::machine_args::MachineArguments;
+use super::progress::Mode;
 use crate::ledger::Only;
 use crate::sweep::{Selection, Shard, Sweep};
 
@@ -44,15 +45,15 @@ impl SweepArguments {
     }
 
     /// The cells that the flags select, at least one; without `--shard`, the share of a Slurm array task.
-    pub(super) fn selection(&self, sweep: &Sweep) -> Result<Selection> {
+    pub(super) fn selection(&self, sweep: &Sweep, mode: Mode) -> Result<Selection> {
         let shard = match self.shard {
             Some(shard) => Some(shard),
             None => Shard::of_slurm(|name| std::env::var(name).ok()).map_err(UsageError::from_error)?.inspect(
                 |shard| {
                     let task = std::env::var("SLURM_ARRAY_TASK_ID").unwrap_or_default();
-                    eprintln!(
+                    mode.note(&format!(
                         "task {task} of a Slurm array job: share {shard} of the cells (--shard overrides it)"
-                    );
+                    ));
                 },
             ),
         };

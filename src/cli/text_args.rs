@@ -6,9 +6,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::downloads::Downloads;
 use super::error::UsageError;
 use super::machine_args::MachineArguments;
-use super::progress::Downloads;
+use super::progress::Mode;
 use crate::bounded_read;
 use crate::eviction::{LocalLayers, Policy, Positions};
 use crate::lm::source::{HubSettings, ModelSource};
@@ -72,7 +73,7 @@ impl TextArguments {
     pub(super) fn files(&self) -> Result<ModelFiles> {
         let parse = |text: &str| text.parse::<ModelSource>().map_err(UsageError::from_error);
         let (source, tokenizer) = (parse(&self.model)?, self.tokenizer.as_deref().map(parse).transpose()?);
-        ModelFiles::find(&source, tokenizer.as_ref(), &HubSettings::from_env()?, &Downloads::new())
+        ModelFiles::find(&source, tokenizer.as_ref(), &HubSettings::from_env()?, &Downloads::new(Mode::Auto))
     }
 
     pub(super) fn load(&self, files: ModelFiles) -> Result<TextModel> {

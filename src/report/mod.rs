@@ -58,6 +58,7 @@ mod write_report;
 pub use distance::Distance;
 pub use distinct::distinct;
 pub use format::{FORMATS, Format};
+pub use html::Live;
 pub use interval::{Estimate, Interval, Sums, error_on_one_side};
 pub use markdown::push_body;
 pub use pairs::{Outcome, Pair};

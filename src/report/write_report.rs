@@ -64,6 +64,13 @@ pub struct Written {
     pub terminal: String,
 }
 
+impl Written {
+    /// The page, if it was asked for.
+    pub fn page(&self) -> Option<&Path> {
+        self.files.iter().find(|file| file.ends_with("report.html")).map(PathBuf::as_path)
+    }
+}
+
 /// Everything a report is made of, whatever its format.
 pub(super) struct Report<'a> {
     pub(super) results: &'a Results<'a>,

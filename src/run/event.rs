@@ -16,10 +16,21 @@ pub enum Event<'a> {
         /// That it was estimated to take.
         seconds: f64,
         samples_left: usize,
+        /// Of the whole cell.
+        samples: usize,
     },
     CellDone(&'a NamedCell),
     CellFailed {
-        cell: &'a str,
+        cell: &'a NamedCell,
+        error: &'a anyhow::Error,
+    },
+    /// All cells of a task fail for one reason: their model or texts cannot be had.
+    CellsFailed {
+        model: &'a str,
+        task: &'a str,
+        count: usize,
+        /// None where texts or model are not known, because such cells have no id.
+        cells: &'a [&'a NamedCell],
         error: &'a anyhow::Error,
     },
     /// Another process is measuring this cell.

@@ -30,7 +30,6 @@ use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;
 
-use crate::format::counted;
 use crate::ledger::Ledger;
 
 /// Measures what the ledger lacks: first the timed cells, one after the other with the whole machine, then the others with
@@ -49,9 +48,8 @@ pub fn run(
     let mut outcome = Outcome::default();
     for unavailable in &prepared.unavailable {
         outcome.failed += unavailable.cells;
-        let cells = counted(unavailable.cells, "cell");
-        let name = format!("{cells} of {} with {}", unavailable.task, unavailable.model);
-        observe(Event::CellFailed { cell: &name, error: &unavailable.error });
+        let Unavailable { model, task, cells: count, error } = unavailable;
+        observe(Event::CellsFailed { model, task, count: *count, cells: &[], error });
     }
     let expected = Expected::new(prepared, &machine.devices[0], machine.threads)?;
     let started = expected.start(prepared);

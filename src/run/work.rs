@@ -122,13 +122,13 @@ impl Work<'_> {
             Ok(model) => model,
             Err(error) => {
                 let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
-                let waiting: Vec<_> = waiting.map(|(index, _)| &model_task.cells[*index].name).collect();
-                for name in &waiting {
+                let waiting: Vec<_> = waiting.map(|(index, _)| &model_task.cells[*index]).collect();
+                for cell in &waiting {
                     self.count(|outcome| outcome.failed += 1);
-                    ledger.fail(name, &error)?;
+                    ledger.fail(&cell.name, &error)?;
                 }
-                let name = format!("{} cells with {}", waiting.len(), model_task.model);
-                observe(Event::CellFailed { cell: &name, error: &error });
+                let (model, task) = (&model_task.model.to_string(), &model_task.task.name.to_string());
+                observe(Event::CellsFailed { model, task, count: waiting.len(), cells: &waiting, error: &error });
                 return Ok(());
             }
         };
@@ -150,7 +150,7 @@ impl Work<'_> {
                     let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
                     if !state.failed.swap(true, Ordering::Relaxed) {
                         self.count(|outcome| outcome.failed += 1);
-                        observe(Event::CellFailed { cell: cell.name.stem(), error: &error });
+                        observe(Event::CellFailed { cell, error: &error });
                         ledger.fail(&cell.name, &error)?;
                     }
                     return Ok(());
@@ -173,6 +173,7 @@ impl Work<'_> {
                 tokens: model_task.samples.work(sample) as u64,
                 seconds: self.expected.of_sample(model_task, cell, sample),
                 samples_left: left,
+                samples: model_task.samples.len(),
             });
             if left == 0 {
                 complete(index)?;

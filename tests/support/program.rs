@@ -128,6 +128,11 @@ impl Running {
         Ended { code: status.code(), stdout: self.read("out"), stderr: self.read("err") }
     }
 
+    /// What it has printed on stderr so far.
+    pub fn stderr(&self) -> String {
+        self.read("err")
+    }
+
     /// Whether it is still running.
     pub fn goes_on(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

@@ -7,6 +7,7 @@
 mod facts;
 mod figure;
 mod json;
+mod live;
 mod page;
 mod points;
 #[cfg(test)]
@@ -17,6 +18,8 @@ mod table;
 mod tests;
 
 use anyhow::Result;
+
+pub use live::Live;
 
 use super::format::Files;
 use super::write_report::Report;

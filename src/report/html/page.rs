@@ -83,7 +83,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
 }
 
 /// A text's digest as a content security policy writes it.
-fn digest(text: &str) -> String {
+pub(super) fn digest(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
