@@ -3,7 +3,9 @@
 #
 #     scripts/release.sh check TAG            checks that tag, Cargo.toml and CHANGELOG.md have the same version, with a date
 #     scripts/release.sh notes                prints this version's entry in CHANGELOG.md
-#     scripts/release.sh pack BINARY TARGET OUT    OUT/tova-bench-VERSION-TARGET.tar.gz: the stripped program, licences, README
+#     scripts/release.sh share BINARY FOLDER  manual pages and shell completions, where systems look for them below /usr/share
+#     scripts/release.sh pack BINARY TARGET OUT    OUT/tova-bench-VERSION-TARGET.tar.gz: the stripped program, its manual pages
+#                                             and completions, licences, README
 #     scripts/release.sh sums FOLDER          FOLDER/SHA256SUMS of the archives and wheels in it
 set -euo pipefail
 repo=$(cd "$(dirname "$0")/.." && pwd)
@@ -35,6 +37,14 @@ check)
 notes)
     notes
     ;;
+share)
+    [ $# -eq 3 ] || fail "share BINARY FOLDER"
+    mkdir -p "$3"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+    "$2" manual "$3/man/man1" > /dev/null
+    "$2" completions bash > "$3/bash-completion/completions/tova-bench"
+    "$2" completions zsh > "$3/zsh/site-functions/_tova-bench"
+    "$2" completions fish > "$3/fish/vendor_completions.d/tova-bench.fish"
+    ;;
 pack)
     [ $# -eq 4 ] || fail "pack BINARY TARGET OUT"
     name=tova-bench-$version-$3
@@ -46,6 +56,7 @@ pack)
     # The program in the archive must run and print its version.
     said=$("$work/$name/tova-bench" --version)
     [ "$said" = "tova-bench $version" ] || fail "the program says '$said', not $version"
+    bash "$0" share "$work/$name/tova-bench" "$work/$name/share"
     cp "$repo"/{LICENSE,LICENSE-MIT,LICENSE-APACHE,README.md,CHANGELOG.md} "$work/$name"
     cp "$repo/src/report/font/LICENSE-DejaVu.txt" "$work/$name"
     tar -C "$work" -czf "$4/$name.tar.gz" "$name"

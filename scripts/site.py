@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 ROOT = Path(__file__).resolve().parent.parent
-LINK = re.compile(r"""(?:\]\(|(?:src|href)=")([^)"\s]+)""")
+LINK = re.compile(r'!?\[(?P<text>[^\[\]]*)\]\((?P<target>[^)\s]+)\)|(?:src|href)="(?P<file>[^"]+)"')
 
 
 def main():
@@ -31,7 +31,8 @@ def main():
     source = arguments.folder / "src"
     shutil.rmtree(arguments.folder, ignore_errors=True)
     source.mkdir(parents=True)
-    shutil.copy(ROOT / "docs/book.toml", arguments.folder)
+    for name in ("book.toml", "site.css"):
+        shutil.copy(ROOT / "docs" / name, arguments.folder)
 
     summary = (ROOT / "docs/SUMMARY.md").read_text()
     pages = re.findall(r"\]\(([^)]+\.md)\)", summary)
@@ -58,17 +59,23 @@ def write(path, text):
 
 
 def book_links(text, page, pages, source):
-    """A page's text for the book: pictures and other files that it links are copied too."""
-    for link in set(LINK.findall(text)):
-        target, _ = urldefrag(link)
+    """A page's text for the book. Pictures and other files that it links are copied too."""
+
+    def in_book(found):
+        target, _ = urldefrag(found["target"] or found["file"])
         if not target or "://" in target or target.startswith("mailto:"):
-            continue
-        path = (ROOT / page).parent / unquote(target)
-        inside = path.resolve().relative_to(ROOT)
+            return found[0]
+        path = ((ROOT / page).parent / unquote(target)).resolve()
+        inside = path.relative_to(ROOT)
+        if path.is_dir():
+            return found["text"]  # The book has no page for a folder.
         if path.is_file() and str(inside) not in pages:
             (source / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, source / inside)
-    return text
+        # mdBook makes index.html of README.md, but leaves links to it as they are.
+        return found[0].replace("README.md", "index.md") if path.name == "README.md" else found[0]
+
+    return LINK.sub(in_book, text)
 
 
 def notebook(folder):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Python wheel, then tries it in a fresh virtual environment where no Rust is found: the module's tests, and the
-# command.
+# Builds the Python wheel with manual pages and shell completions, then tries it in a fresh virtual environment where no Rust is
+# found: the module's tests, and the command.
 #
 #     scripts/wheel.sh [FOLDER]     where the wheel goes; by default dist/
 #
@@ -15,8 +15,16 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$python" -m venv "$work/build"
-"$work/build/bin/pip" install --quiet 'maturin>=1.9,<2'
+"$work/build/bin/pip" install --quiet 'maturin>=1.9,<2' wheel
 "$work/build/bin/maturin" build --quiet --release --locked --out "$work/wheel"
+
+# The wheel's own program writes the pages and completions, so they are added afterwards.
+"$python" -m venv "$work/own"
+"$work/own/bin/pip" install --quiet "$work"/wheel/*.whl
+"$work/build/bin/wheel" unpack --dest "$work/unpacked" "$work"/wheel/*.whl > /dev/null
+unpacked=$(echo "$work"/unpacked/*)
+bash scripts/release.sh share "$work/own/bin/tova-bench" "$(echo "$unpacked"/*.dist-info | sed 's/dist-info$/data/')/data/share"
+"$work/build/bin/wheel" pack --dest-dir "$work/wheel" "$unpacked" > /dev/null
 wheel=$(echo "$work"/wheel/*.whl)
 
 "$python" -m venv "$work/try"
@@ -26,6 +34,7 @@ tests=$PWD/python/tests
     cd "$work"
     export PATH="$work/try/bin:/usr/bin:/bin"
     tova-bench --version
+    ls "$work/try/share/man/man1/tova-bench-run.1"
     tova-bench run smoke --results "$work/smoke" > /dev/null
     python -m pytest --quiet -p no:cacheprovider "$tests"
 )

@@ -41,7 +41,7 @@ const DRAWN: &str = "temperature=";
 const GREEDY: &str = "temperature=0";
 
 /// Details that titles treat in a way of their own.
-const SAMPLES: &str = "samples";
+const MEASURED: &str = "measured";
 const DATA: &str = "data";
 
 impl SeriesKey {
@@ -131,7 +131,7 @@ impl SeriesKey {
     /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are left
     /// out.
     pub fn details(&self) -> Vec<(&str, String)> {
-        let samples = self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all}"));
+        let measured = self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all} samples"));
         let selection = self.selection.split(' ').filter_map(|pair| pair.split_once('='));
         let selection = selection.map(|(name, value)| (name, value.to_owned()));
         let others = [
@@ -149,7 +149,7 @@ impl SeriesKey {
             ("engine", self.engine.to_string()),
             ("device", self.device.to_string()),
         ];
-        let details = [(SAMPLES, samples)].into_iter().chain(selection).chain(others);
+        let details = [(MEASURED, measured)].into_iter().chain(selection).chain(others);
         details.filter(|(_, value)| !value.is_empty()).collect()
     }
 
@@ -180,7 +180,7 @@ impl SeriesKey {
         let own = self.details();
         let has = |details: &[(&str, String)], detail: &(&str, String)| details.contains(detail);
         // Other texts nearly always come with another selection, which says more than a digest.
-        let is_told = |(name, _): &&(&str, String)| !matches!(*name, SAMPLES | DATA);
+        let is_told = |(name, _): &&(&str, String)| !matches!(*name, MEASURED | DATA);
         let same_but_data = |other: &&Vec<(&str, String)>| {
             let [own, other] = [&own, *other].map(|of| of.iter().filter(is_told).collect::<Vec<_>>());
             own == other
@@ -189,8 +189,8 @@ impl SeriesKey {
         for detail in &own {
             let (name, value) = detail;
             let differs = match *name {
-                SAMPLES => {
-                    parts.push(format!("{value} samples"));
+                MEASURED => {
+                    parts.push(value.clone());
                     false
                 }
                 DATA => ambiguous.iter().any(|other| !has(other, detail)),

@@ -110,9 +110,10 @@ impl RulerYaml {
             answer: own_limit.then_some(generation.max_new_tokens),
         };
         let names: Vec<&str> = wanted.tasks.iter().map(|task| task.name).collect();
+        let lengths: Vec<String> = wanted.lengths.iter().map(usize::to_string).collect();
         let selection = vec![
             ("tasks", names.join(",")),
-            ("lengths", format!("{:?}", wanted.lengths)),
+            ("lengths", lengths.join(",")),
             ("samples", wanted.samples.to_string()),
             ("prompt_seed", wanted.seed.to_string()),
         ];
