@@ -14,9 +14,10 @@ use super::output::print;
 use super::progress::Mode;
 use super::results::CellArguments;
 use super::serve::{Address, Site, Source};
+use super::terminal;
 use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options, Written, distinct, label};
+use crate::report::{Distance, FORMATS, Format, Options, WIDTH, Written, distinct, label};
 
 /// Draw tables and curves from results; no model is needed
 #[derive(Clone, Debug, Args)]
@@ -117,7 +118,8 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     let reference = arguments.reference.clone();
     check_reference(reference.as_deref(), rows)?;
     let (within, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
-    paper::write_report(rows, &Options { out, formats, within, reference, all, unfinished })
+    let width = terminal::columns(WIDTH);
+    paper::write_report(rows, &Options { out, formats, within, reference, all, width, unfinished })
 }
 
 fn show(written: &Written, out: &Path) -> Result<ExitCode> {

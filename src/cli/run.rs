@@ -19,11 +19,12 @@ use super::run_progress::RunProgress;
 use super::serve::{Address, Site, Source};
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
+use super::terminal;
 use crate::ledger::{Current, Ledger, Status, Wanted};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
-use crate::report::{Options, Written, distinct};
+use crate::report::{Options, WIDTH, Written, distinct};
 use crate::run::{self, Event, Machine, Prepared};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
@@ -145,7 +146,8 @@ fn write(Current { rows, unfinished, .. }: Current, folder: &Path) -> Result<Opt
     if rows.is_empty() {
         return Ok(None);
     }
-    paper::write_report(&distinct(rows), &Options { unfinished, ..Options::everything(folder) }).map(Some)
+    let options = Options { unfinished, width: terminal::columns(WIDTH), ..Options::everything(folder) };
+    paper::write_report(&distinct(rows), &options).map(Some)
 }
 
 /// Serves the report of a folder while it is measured.

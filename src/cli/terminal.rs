@@ -1,4 +1,4 @@
-//! The terminal that bars are drawn on.
+//! The terminal that bars are drawn on, and its width.
 
 use std::io;
 
@@ -22,6 +22,11 @@ pub(super) fn stderr() -> ProgressDrawTarget {
 pub(super) fn below(lines: &[String]) -> String {
     let (_, width) = Term::stderr().size();
     lines.iter().map(|line| format!("\n{}", console::truncate_str(line, width.into(), "…"))).collect()
+}
+
+/// Columns of stdout: those of its terminal up to `most`, which is also the answer where there is none.
+pub(super) fn columns(most: usize) -> usize {
+    Term::stdout().size_checked().map_or(most, |(_, columns)| usize::from(columns).min(most))
 }
 
 /// A terminal whose cursor rests at the left of the last line. indicatif leaves it at the right border, so that the `^C` that a

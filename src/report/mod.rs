@@ -78,4 +78,4 @@ pub use sign_test::{PValue, has_verdicts};
 pub use table::{CLAIM, Entry, Grid, Line, Sheet, text_under};
 pub use throughput::median;
 
-pub use write_report::{Options, Written, write};
+pub use write_report::{Options, WIDTH, Written, write};

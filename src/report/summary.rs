@@ -14,37 +14,37 @@ use super::{escape, pairing, retention};
 use crate::format::counted;
 use crate::metric::Better;
 
-/// Columns of a terminal; intervals stand beside their numbers where the table is no wider.
-const WIDTH: usize = 110;
 /// Most tables of the short answer; the others are counted.
 const MOST_TABLES: usize = 6;
 /// Most warnings below a table; the others are counted.
 const MOST_NOTES: usize = 2;
 
 /// The table of the first metric of each key (perplexity where there is one), of a timing its one table, and how much cache
-/// is enough.
+/// is enough. As wide as the terminal, where the tables are no wider.
 pub(super) fn text(report: &Report<'_>) -> String {
+    let width = report.width;
     let of_keys: Vec<&[Panel]> = report.panels.chunk_by(|a, b| a.key == b.key).collect();
     let mut blocks: Vec<String> = Vec::new();
     for panel in of_keys.iter().take(MOST_TABLES).filter_map(|panels| panels.first()) {
         let title = panel.key.title(&report.keys);
         blocks.push(match report.timing(&panel.key) {
-            Some(timing) => speed(timing, &title),
-            None => block(panel, &title),
+            Some(timing) => speed(timing, &title, width),
+            None => block(panel, &title, width),
         });
     }
     if of_keys.len() > MOST_TABLES {
         blocks.push(format!("{} more in the report\n", counted(of_keys.len() - MOST_TABLES, "table")));
     }
-    blocks.push(legend(&of_keys, blocks.iter().any(|block| block.contains('['))));
+    blocks.push(legend(&of_keys, blocks.iter().any(|block| block.contains('[')), width));
     if !report.enough_in_short.is_empty() {
-        let lines = report.enough_in_short.iter().map(|line| wrapped(&format!("  {}", escape::plain(line))));
+        let lines =
+            report.enough_in_short.iter().map(|line| wrapped(&format!("  {}", escape::plain(line)), width));
         blocks.push(format!("How much cache is enough\n{}", lines.collect::<String>()));
     }
     if !report.unmeasured.is_empty() {
         blocks.push(report.unmeasured.iter().map(|note| format!("note: {note}\n")).collect());
     }
-    blocks.push(retention::terminal(&report.sections).lines().map(wrapped).collect());
+    blocks.push(retention::terminal(&report.sections).lines().map(|line| wrapped(line, width)).collect());
     blocks.retain(|block| !block.is_empty());
     blocks.join("\n")
 }
@@ -68,7 +68,7 @@ pub(super) fn everything(report: &Report<'_>) -> String {
     blocks.join("\n")
 }
 
-fn speed(table: &Throughput, title: &str) -> String {
+fn speed(table: &Throughput, title: &str, width: usize) -> String {
     let device = escape::plain(&table.key.device);
     let grid = table.grid();
     // Where it is too wide, the last columns are in the report only.
@@ -77,14 +77,15 @@ fn speed(table: &Throughput, title: &str) -> String {
         let grid = Grid { columns: grid.columns[..columns].to_vec(), lines: lines.collect() };
         without_spreads(throughput::CORNER, &grid)
     });
-    let shown = beside(throughput::CORNER, &grid).or_else(|| narrower.into_iter().find(|shown| fits(shown)));
+    let shown =
+        beside(throughput::CORNER, &grid, width).or_else(|| narrower.into_iter().find(|shown| fits(shown, width)));
     let shown = shown.unwrap_or_else(|| without_spreads(throughput::CORNER, &grid));
-    let title = wrapped(&format!("decoding \u{B7} {title} \u{B7} {device}"));
-    format!("{title}{shown}{}", wrapped(&table.legend()))
+    let title = wrapped(&format!("decoding \u{B7} {title} \u{B7} {device}"), width);
+    format!("{title}{shown}{}", wrapped(&table.legend(), width))
 }
 
 /// A panel under one line that says what it is and over how many samples.
-fn block(panel: &Panel, title: &str) -> String {
+fn block(panel: &Panel, title: &str, width: usize) -> String {
     let better = match panel.metric.better {
         Better::Lower => ", lower is better",
         Better::Higher => ", higher is better",
@@ -92,15 +93,15 @@ fn block(panel: &Panel, title: &str) -> String {
     };
     let few = few(panel).map_or_else(String::new, |(mark, _)| format!(" ({mark})"));
     let counts = format!("{}, {}{few}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"));
-    let mut block = wrapped(&format!("{}{better} \u{B7} {title} \u{B7} {counts}", panel.metric.label));
+    let mut block = wrapped(&format!("{}{better} \u{B7} {title} \u{B7} {counts}", panel.metric.label), width);
     if let Some(grid) = table::grid(panel, Show::Value) {
-        block += &beside(sheets::POLICY, &grid).unwrap_or_else(|| without_spreads(sheets::POLICY, &grid));
+        block += &beside(sheets::POLICY, &grid, width).unwrap_or_else(|| without_spreads(sheets::POLICY, &grid));
     }
     // The legend says it.
     let said = points::few_clusters(panel.clusters);
     let notes: Vec<&String> = panel.notes.iter().filter(|note| Some(*note) != said.as_ref()).collect();
     for note in notes.iter().take(MOST_NOTES) {
-        block += &wrapped(&format!("note: {}", escape::plain(note)));
+        block += &wrapped(&format!("note: {}", escape::plain(note)), width);
     }
     if notes.len() > MOST_NOTES {
         block += &format!("note: {} more in the report\n", counted(notes.len() - MOST_NOTES, "warning"));
@@ -108,25 +109,25 @@ fn block(panel: &Panel, title: &str) -> String {
     block
 }
 
-/// A table with intervals beside the numbers; `None` where it would be wider than a terminal.
-fn beside(corner: &str, grid: &Grid) -> Option<String> {
+/// A table with intervals beside the numbers; `None` where it would be too wide.
+fn beside(corner: &str, grid: &Grid, width: usize) -> Option<String> {
     let entry = |entry: &Entry| {
         let spread = entry.spread.as_ref().map_or_else(String::new, |spread| format!(" {spread}"));
         Entry { number: format!("{}{spread}", entry.number), spread: None, ..entry.clone() }
     };
     let shown = table::text_under(corner, &with_entries(grid, entry));
-    Some(shown).filter(|shown| fits(shown))
+    Some(shown).filter(|shown| fits(shown, width))
 }
 
-fn fits(text: &str) -> bool {
-    text.lines().all(|line| line.chars().count() <= WIDTH)
+fn fits(text: &str, width: usize) -> bool {
+    text.lines().all(|line| line.chars().count() <= width)
 }
 
 /// A line of words as several that fit, all but the first indented.
-fn wrapped(text: &str) -> String {
+fn wrapped(text: &str, width: usize) -> String {
     let (mut all, mut line) = (String::new(), String::new());
     for word in text.split_inclusive(' ') {
-        if line.chars().count() + word.trim_end().chars().count() > WIDTH && !line.trim().is_empty() {
+        if line.chars().count() + word.trim_end().chars().count() > width && !line.trim().is_empty() {
             all += &format!("{}\n", line.trim_end());
             line = " ".repeat(4);
         }
@@ -157,7 +158,7 @@ fn with_entries(grid: &Grid, change: impl Fn(&Entry) -> Entry) -> Grid {
 }
 
 /// What the marks of the tables mean, once for all.
-fn legend(of_keys: &[&[Panel]], has_intervals: bool) -> String {
+fn legend(of_keys: &[&[Panel]], has_intervals: bool, width: usize) -> String {
     let shown: Vec<&Panel> = of_keys.iter().take(MOST_TABLES).filter_map(|panels| panels.first()).collect();
     let marked = shown.iter().any(|panel| panel.pairs.iter().any(|pair| pair.is_clear()));
     let all = || shown.iter().flat_map(|panel| &panel.points);
@@ -172,13 +173,15 @@ fn legend(of_keys: &[&[Panel]], has_intervals: bool) -> String {
     parts.extend(few.into_iter().map(|(_, words)| words));
     match parts.is_empty() {
         true => String::new(),
-        false => wrapped(&format!("columns: cache sizes; {}", parts.join("; "))),
+        false => wrapped(&format!("columns: cache sizes; {}", parts.join("; ")), width),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{cell, changed, table_3, with_report};
+    use super::super::results::Results;
+    use super::super::write_report::{Options, WIDTH};
     use super::*;
     use crate::ledger::Row;
 
@@ -194,7 +197,7 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains("difference to full") && text.lines().count() < 25, "{text}");
-        assert!(fits(&text), "{text}");
+        assert!(fits(&text, WIDTH), "{text}");
     }
 
     #[test]
@@ -214,6 +217,14 @@ mod tests {
         assert!(many.contains("2.86") && !many.contains('['), "{many}");
         // All of them are in the other answer.
         assert!(with_report(&rows(12), everything).contains("[2.72, 3.00]"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_narrow_lines() {
+        let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 20);
+        let (results, options) = (Results::of(&rows).unwrap(), Options { width: 60, ..Options::everything("") });
+        let narrow = text(&Report::of(&results, &options, &()));
+        assert!(fits(&narrow, 60) && narrow.contains("How much cache is enough"), "{narrow}");
     }
 
     #[test]

@@ -39,7 +39,12 @@ pub struct Options {
     pub reference: Option<String>,
     /// Whether the terminal has every table, and not only the short answer.
     pub all: bool,
+    /// Columns of the terminal.
+    pub width: usize,
 }
+
+/// Columns where there is no terminal.
+pub const WIDTH: usize = 110;
 
 impl Options {
     /// The usual formats.
@@ -50,6 +55,7 @@ impl Options {
             within: Vec::new(),
             reference: None,
             all: false,
+            width: WIDTH,
             unfinished: BTreeMap::new(),
         }
     }
@@ -75,6 +81,8 @@ impl Written {
 pub(super) struct Report<'a> {
     pub(super) results: &'a Results<'a>,
     pub(super) asked: Asked,
+    /// Columns of the terminal.
+    pub(super) width: usize,
     /// The panels of whole samples.
     pub(super) panels: Vec<Panel>,
     /// Their keys, for titles.
@@ -130,6 +138,7 @@ impl<'a> Report<'a> {
         let several = enough_of.iter().flatten().count() > 1;
         Self {
             results,
+            width: options.width,
             asked: Asked::of(results.rows, &panels, &keys),
             enough: within::sheet(&panels, &keys, distances).filter(|_| several),
             enough_of,
