@@ -20,7 +20,7 @@ use crate::work::{detached, stop};
 /// Measures what a sweep lacks and draws its report. Returns the results folder, and the cells that were measured, were there
 /// already, and failed; the errors of those; and whether it was stopped.
 #[pyfunction]
-#[expect(clippy::type_complexity, reason = "the Python part names them")]
+#[expect(clippy::too_many_arguments, reason = "the Python part names them")]
 pub fn run(
     py: Python<'_>,
     sweep: PathBuf,

@@ -53,7 +53,8 @@ pub(super) struct Arguments {
     /// Add the paper's own numbers to a figure, and print how much these differ
     #[arg(long, requires = "figure")]
     paper: bool,
-    /// Columns of a paper that a figure spans: 1 (3.3 inches) or 2 (6.9 inches) [default: what its panels need]
+    /// Columns of a paper that such a figure spans: 1 (3.3 inches) or 2 (6.9 inches) [default: what its panels need]; the
+    /// figures of a report are 3.3 inches wide
     #[arg(long, requires = "figure", value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     columns: Option<u8>,
     /// Serve the page to browsers on this machine until Ctrl-C, at a port or an address such as 127.0.0.1:8080, and draw it

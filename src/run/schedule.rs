@@ -222,7 +222,8 @@ mod tests {
             let cells = cells.iter().map(|(cell, lacking)| (*cell, lacking.to_vec())).collect();
             BatchJob { samples, cells }
         };
-        let of = |jobs: Vec<BatchJob>, workers: usize| -> Vec<(Range<usize>, Vec<(usize, Vec<usize>)>)> {
+        type Cells = Vec<(usize, Vec<usize>)>;
+        let of = |jobs: Vec<BatchJob>, workers: usize| -> Vec<(Range<usize>, Cells)> {
             split(jobs, workers).into_iter().map(|job| (job.samples, job.cells)).collect()
         };
         let jobs = || vec![job(0..6, &[(0, &[0, 1, 4, 5]), (2, &[5])]), job(6..7, &[(0, &[6])])];

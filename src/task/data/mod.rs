@@ -2,6 +2,7 @@
 
 mod folder;
 mod recall;
+mod rows;
 mod samples;
 mod settings;
 mod source;
@@ -10,6 +11,7 @@ mod texts;
 pub use folder::read_text;
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
+pub(super) use rows::{JsonRow, json_files, json_lines, json_rows};
 pub(super) use samples::cut_with;
 pub use samples::{TextSample, cut, resolve_bos};
 pub use settings::Texts;

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::subsets::Subset;
 use crate::metric::LongBenchMeasure;
 use crate::task::data::digest_of;
+use crate::task::data::json_lines;
 use crate::task::generation::{Cut, Prompt, Request};
-use crate::task::questions::json_lines;
 
 /// A line, without unused fields: `dataset`, `language`.
 #[derive(Deserialize)]

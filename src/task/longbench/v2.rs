@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::rows::request;
+use crate::task::data::json_lines;
 use crate::task::generation::{Prompt, Request, Scorer};
-use crate::task::questions::json_lines;
 
 /// The most tokens of an answer.
 pub const MAX_NEW_TOKENS: usize = 128;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::data::{self, DataSource, Texts, check_source, limit_embedded, problem_sources};
+use super::data::{self, DataSource, Texts, check_source, json_files, limit_embedded, problem_sources};
 use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
@@ -96,7 +96,7 @@ impl Task for Math {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let mut problems = match &self.dataset {
             DataSource::Embedded => arithmetic::problems(self.problems.unwrap_or(EMBEDDED_PROBLEMS)),
-            source => problems::read(source, context)?,
+            source => problems::read(&json_files(source, context)?)?,
         };
         data::note_fewer(context.progress, &self.dataset, "problems", self.problems.unwrap_or(0), problems.len());
         problems.truncate(self.problems.unwrap_or(usize::MAX));

@@ -1,18 +1,14 @@
 //! Problems as JSON lines, and the prompts made of them.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bounded_read;
-use crate::lm::source::{Hub, expand_home};
-use crate::task::data::{DataSource, digest_of, utf8};
+use crate::task::data::{JsonRow, digest_of, json_rows};
 use crate::task::generation::{Prompt, Request};
-use crate::task::questions::json_lines;
-use crate::task::spec::PrepareContext;
 
 /// A problem and its answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +24,6 @@ pub struct Problem {
 /// What a prompt says after the problem, as the model cards of Qwen2.5-Math and DeepSeek-R1 ask for it.
 const INSTRUCTION: &str = "Please reason step by step, and put your final answer within \\boxed{}.";
 
-/// The most bytes of a file of problems: a thousand times the size of MATH-500's.
-const MOST_BYTES: u64 = 1 << 29;
-
 /// A line. Other fields, such as `solution`, are ignored.
 #[derive(Deserialize)]
 struct Row {
@@ -44,79 +37,25 @@ struct Row {
     id: Option<Value>,
 }
 
-/// Reads the problems of a file, of a folder or of a data set on the hub: of its `test.jsonl`, or where there is none of all
-/// its `.jsonl` files in the order of their names.
+/// Reads the problems of files of JSON lines.
 ///
 /// # Errors
-/// A source without such files, a broken line, an empty problem or answer, or two problems of one name; file and line are
-/// named.
-pub fn read(source: &DataSource, context: &PrepareContext<'_>) -> Result<Vec<Problem>> {
-    let files = match source {
-        DataSource::Path(path) => {
-            let path = expand_home(path)?;
-            if path.is_dir() { in_folder(&path)? } else { vec![path] }
-        }
-        DataSource::Hub(repo) => {
-            let hub = Hub { settings: context.hub, progress: context.progress };
-            let files = hub.dataset_files(repo, |name| name.ends_with(".jsonl"))?;
-            ensure!(!files.is_empty(), "{repo} has no .jsonl file with problems");
-            test_or_all(files)
-        }
-        other => bail!("{other} holds no problems"),
-    };
-    read_files(&files)
-}
-
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
-    let cannot = || format!("cannot read the folder {}", folder.display());
-    let mut files = Vec::new();
-    for entry in folder.read_dir().with_context(cannot)? {
-        let path = entry.with_context(cannot)?.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            files.push(path);
-        }
-    }
-    ensure!(!files.is_empty(), "{} has no .jsonl file with problems", folder.display());
-    files.sort();
-    Ok(test_or_all(files))
-}
-
-fn test_or_all(files: Vec<PathBuf>) -> Vec<PathBuf> {
-    let is_test = |file: &&PathBuf| file.file_name().is_some_and(|name| name == "test.jsonl");
-    match files.iter().find(is_test) {
-        Some(test) => vec![test.clone()],
-        None => files,
-    }
-}
-
-fn read_files(files: &[PathBuf]) -> Result<Vec<Problem>> {
-    let mut problems = Vec::new();
+/// A file or line that cannot be read, an empty problem or answer, or two problems of one name; file and line are named.
+pub fn read(files: &[PathBuf]) -> Result<Vec<Problem>> {
     let mut names = HashSet::new();
-    for path in files {
-        let file = path.display().to_string();
-        let bytes =
-            bounded_read::bytes(path, MOST_BYTES).with_context(|| format!("cannot read the problems {file}"))?;
-        let text = utf8(bytes, &file)?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        // Files of one data set may count their rows anew.
-        let stem = path.file_stem().filter(|_| files.len() > 1).map(|stem| stem.to_string_lossy());
-        let before = problems.len();
-        for (number, line) in json_lines::<Row>(text, &file).enumerate() {
-            let (place, row) = line?;
-            let mut problem = problem(row, number).with_context(|| place.clone())?;
-            if let Some(stem) = &stem {
-                problem.name = format!("{stem} {}", problem.name);
-            }
-            ensure!(
-                names.insert(problem.name.clone()),
-                "{place}: another problem is named {}; results could not tell them apart",
-                problem.name
-            );
-            problems.push(problem);
+    let named = |JsonRow { row, place, number, file }| {
+        let mut problem = problem(row, number).with_context(|| place.clone())?;
+        if let Some(file) = file {
+            problem.name = format!("{file} {}", problem.name);
         }
-        ensure!(problems.len() > before, "{file} holds no problem");
-    }
-    Ok(problems)
+        ensure!(
+            names.insert(problem.name.clone()),
+            "{place}: another problem is named {}; results could not tell them apart",
+            problem.name
+        );
+        Ok(problem)
+    };
+    json_rows(files)?.into_iter().map(named).collect()
 }
 
 /// The problem of a row; without an id, the row's number is its name.
@@ -192,10 +131,11 @@ const HEADER: &str = "\n\n";
 mod tests {
     use super::*;
 
-    fn read_text(name: &str, text: &str) -> Result<Vec<Problem>> {
+    fn read_text(text: &str) -> Result<Vec<Problem>> {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(name), text).unwrap();
-        read_files(&in_folder(folder.path())?)
+        let file = folder.path().join("x.jsonl");
+        std::fs::write(&file, text).unwrap();
+        read(&[file])
     }
 
     #[test]
@@ -203,7 +143,7 @@ mod tests {
         let math = r#"{"problem": " What is $1+1$? ", "solution": "x", "answer": "2", "subject": "Algebra", "level": 2, "unique_id": "test/algebra/1.json"}"#;
         let hendrycks = r#"{"problem": "a", "answer": "2", "type": "Geometry", "level": "Level 5"}"#;
         let aime = r#"{"question": "b", "answer": 33, "id": 7}"#;
-        let found = read_text("a.jsonl", &format!("\u{feff}{math}\n\n{hendrycks}\n{aime}\n")).unwrap();
+        let found = read_text(&format!("\u{feff}{math}\n\n{hendrycks}\n{aime}\n")).unwrap();
         let some = |text: &str| Some(text.to_owned());
         let expected = [
             ("test/algebra/1.json", "What is $1+1$?", "2", some("Algebra"), some("2")),
@@ -221,19 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_its_test_file_or_all_its_files() {
+    fn files_of_one_data_set_may_count_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let row = |problem: &str| format!(r#"{{"problem": "{problem}", "answer": 1}}"#);
-        let names = || {
-            let found = read_files(&in_folder(folder.path()).unwrap()).unwrap();
-            found.into_iter().map(|problem| problem.name).collect::<Vec<_>>()
-        };
-        std::fs::write(folder.path().join("ii.jsonl"), row("a")).unwrap();
-        std::fs::write(folder.path().join("i.jsonl"), row("b")).unwrap();
-        std::fs::write(folder.path().join("notes.txt"), "").unwrap();
-        assert_eq!(names(), ["i row 00000", "ii row 00000"]);
-        std::fs::write(folder.path().join("test.jsonl"), row("c")).unwrap();
-        assert_eq!(names(), ["row 00000"]);
+        let files = ["i.jsonl", "ii.jsonl"].map(|name| folder.path().join(name));
+        for file in &files {
+            std::fs::write(file, r#"{"problem": "a", "answer": 1}"#).unwrap();
+        }
+        let names: Vec<String> = read(&files).unwrap().into_iter().map(|problem| problem.name).collect();
+        assert_eq!(names, ["i row 00000", "ii row 00000"]);
     }
 
     #[test]
@@ -250,11 +185,9 @@ mod tests {
             (good, "another problem is named p"),
         ];
         for (row, expected) in cases {
-            let found = format!("{:#}", read_text("x.jsonl", &format!("{good}\n{row}\n")).unwrap_err());
+            let found = format!("{:#}", read_text(&format!("{good}\n{row}\n")).unwrap_err());
             assert!(found.contains(expected) && found.contains("x.jsonl, line 2"), "{expected}: {found}");
         }
-        assert!(read_text("x.jsonl", "\n").unwrap_err().to_string().contains("holds no problem"));
-        assert!(read_text("x.txt", good).unwrap_err().to_string().contains("no .jsonl file"));
     }
 
     #[test]

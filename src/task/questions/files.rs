@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 
 use super::benchmark::{Benchmark, PromptStyle, Split};
 use super::{archive, splits, zeroscrolls};
 use crate::bounded_read;
-use crate::task::data::utf8;
+use crate::task::data::{json_lines, utf8};
 use crate::task::generation::Request;
 
 /// Reads the questions of a benchmark, in the order of the file.
@@ -80,24 +80,6 @@ fn first_keys(text: &str, file: &str) -> Result<BTreeSet<String>> {
     };
     let first = first.context("it is empty")?.context("it does not begin with a JSON object")?;
     Ok(first.into_keys().collect())
-}
-
-/// The JSON values of a text's lines, each with the file and line that errors name. Blank lines are skipped.
-pub fn json_lines<'a, T: DeserializeOwned>(
-    text: &'a str,
-    file: &'a str,
-) -> impl Iterator<Item = Result<(String, T)>> + 'a {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines.map(move |(index, line)| {
-        let place = format!("{file}, line {}", index + 1);
-        match serde_json::from_str(line) {
-            Ok(value) => Ok((place, value)),
-            // The library's line number is that within this one line.
-            Err(error) => {
-                Err(anyhow!("{place}: {}", error.to_string().replace(" at line 1 column", " at column")))
-            }
-        }
-    })
 }
 
 /// The answers that are not blank.

@@ -14,5 +14,5 @@ mod zeroscrolls;
 pub use archive::tests;
 pub use archive::{names, unpack};
 pub use benchmark::{Benchmark, PromptStyle, Release, Split, Wording, questions_digest};
-pub use files::{json_lines, read_questions};
+pub use files::read_questions;
 pub use task::QuestionsYaml;

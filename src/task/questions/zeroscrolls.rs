@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::benchmark::{Benchmark, PromptStyle, QUESTION_HEADER, Wording};
-use super::files::{json_lines, nonblank};
+use super::files::nonblank;
+use crate::task::data::json_lines;
 use crate::task::generation::{Prompt, Request};
 
 /// A line, without unused fields: `pid`, and `inner_docs_start_indices` of tasks with many documents.

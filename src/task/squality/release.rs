@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
+use crate::task::data::json_lines;
 use crate::task::embedded::{Document, DocumentQuestion};
-use crate::task::questions::json_lines;
 
 #[derive(Deserialize)]
 struct Story {
