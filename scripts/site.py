@@ -69,11 +69,11 @@ def book_links(text, page, pages, source):
         inside = path.relative_to(ROOT)
         if path.is_dir():
             return found["text"]  # The book has no page for a folder.
-        if path.is_file() and str(inside) not in pages:
+        if path.is_file() and str(inside) not in pages and path.suffix != ".ipynb":
             (source / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, source / inside)
         # mdBook makes index.html of README.md, but leaves links to it as they are.
-        return found[0].replace("README.md", "index.md") if path.name == "README.md" else found[0]
+        return found[0].replace("README.md", "index.md").replace("notebook.ipynb", "notebook.md")
 
     return LINK.sub(in_book, text)
 
