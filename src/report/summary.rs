@@ -222,9 +222,9 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_narrow_lines() {
         let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 20);
-        let (results, options) = (Results::of(&rows).unwrap(), Options { width: 60, ..Options::everything("") });
+        let (results, options) = (Results::of(&rows).unwrap(), Options { width: 70, ..Options::everything("") });
         let narrow = text(&Report::of(&results, &options, &()));
-        assert!(fits(&narrow, 60) && narrow.contains("How much cache is enough"), "{narrow}");
+        assert!(fits(&narrow, 70) && narrow.contains("How much cache is enough"), "{narrow}");
     }
 
     #[test]
