@@ -29,11 +29,12 @@ const ZERO: Expr = Expr::Number(0.0);
 const ONE: Expr = Expr::Number(1.0);
 
 impl Expr {
-    /// Whether it depends on numbers and `size` only.
+    /// Whether it depends on numbers and `size` only. A rank never does: of equal entries the older has the lower one.
     pub fn is_constant(&self) -> bool {
         match self {
             Expr::Number(_) => true,
             Expr::Word(word) => *word == Word::Size,
+            Expr::Call(Function::Rank, _) => false,
             Expr::Call(function, arguments) => !function.remembers() && arguments.iter().all(Expr::is_constant),
         }
     }

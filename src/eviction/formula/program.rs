@@ -90,7 +90,7 @@ fn constant(expr: &Expr, size: usize) -> Option<f64> {
         Expr::Number(number) => Some(*number),
         Expr::Word(_) => Some(size as f64),
         // Over equal entries, and pooled: not worth a rule of their own.
-        Expr::Call(Function::Rank | Function::Softmax | Function::Share, _) => None,
+        Expr::Call(Function::Softmax | Function::Share, _) => None,
         Expr::Call(function, arguments) => {
             let values: Option<Vec<_>> = arguments.iter().map(|argument| constant(argument, size)).collect();
             Some(known(*function, &values?))

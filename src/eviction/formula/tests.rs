@@ -26,6 +26,8 @@ fn equal_formulas_have_one_text() {
         ("sum(attention != 0)", &["count(attention)"]),
         ("age * attention", &["attention * age", "attention * age + 0 * key_norm"]),
         ("max(age, attention)", &["max(attention, age)"]),
+        // Equal entries have different ranks, so such a rank is not the same for all.
+        ("age + rank(size)", &["rank(size) + age + 2"]),
         ("exp(attention) + log(attention)", &["log(attention) + exp(attention)"]),
         ("peak(pooled_mean(attention)) + pooled_mean(exp(logit))", &["exp(logit) + peak(pooled(attention))"]),
     ] {
