@@ -426,8 +426,12 @@ impl LanguageModel {
     }
 }
 
+/// A thread without work for this long is not needed, or is needed for work that it holds up: it may have begun to stay awake
+/// while it waited for a part of another text, whose rest the work here may have taken on.
+const IDLE: Duration = Duration::from_millis(20);
+
 /// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece. Only for
-/// one text at a time: two that wait for each other's threads, which stay awake for them, would wait for ever.
+/// one text at a time: there are no more threads to wait for.
 fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     struct Done<'a>(&'a AtomicBool);
@@ -450,8 +454,11 @@ fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     rayon::scope(|scope| {
         let own = rayon::current_thread_index();
         scope.spawn_broadcast(move |_, thread| {
-            while Some(thread.index()) != own && !done.load(Ordering::Acquire) {
-                if rayon::yield_now() != Some(rayon::Yield::Executed) {
+            let mut worked = Instant::now();
+            while Some(thread.index()) != own && !done.load(Ordering::Acquire) && worked.elapsed() < IDLE {
+                if rayon::yield_now() == Some(rayon::Yield::Executed) {
+                    worked = Instant::now();
+                } else {
                     std::thread::yield_now();
                 }
             }
@@ -475,4 +482,24 @@ pub(super) struct Rows<'a> {
 fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
     let keys = keys.to_dtype(DType::F64)?.to_device(&candle_core::Device::Cpu)?.flatten_all()?.to_vec1::<f64>()?;
     Ok(keys.chunks_exact(head_dim).map(|key| key.iter().map(|x| x * x).sum::<f64>().sqrt()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_several_threads_share_a_pool() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let sum =
+            |of: usize| (0..of).into_par_iter().map(|a| (0..64).into_par_iter().map(|b| a * b).sum::<usize>());
+        let step = || awake(|| sum(8).sum::<usize>());
+        let text = || (0..100).map(|_| pool.install(step)).sum::<usize>();
+        std::thread::scope(|scope| {
+            let texts: Vec<_> = (0..4).map(|_| scope.spawn(text)).collect();
+            for one in texts {
+                assert_eq!(one.join().unwrap(), 100 * (0..8).sum::<usize>() * (0..64).sum::<usize>());
+            }
+        });
+    }
 }
