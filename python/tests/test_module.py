@@ -44,6 +44,13 @@ def test_scores_are_those_of_the_command(model, tmp_path):
     assert "".join(score.pieces[1:]) == TEXT
 
 
+def test_several_texts_are_scored_one_by_one(model):
+    texts = [TEXT, TEXT[:100], model.tokens(TEXT[50:])]
+    several = model.score((text for text in texts), "tova", 24)
+    for text, score in zip(texts, several, strict=True):
+        np.testing.assert_array_equal(score.nll, model.score(text, "tova", 24).nll)
+
+
 @pytest.mark.parametrize("scope", ["layer", "head"])
 @pytest.mark.parametrize("protected", [{}, {"keep_first": 2, "keep_recent": "25%"}])
 @pytest.mark.parametrize(

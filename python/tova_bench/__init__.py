@@ -177,6 +177,8 @@ class Model:
         """Reads a text, or each of several, as if token by token with a cache of ``cache_size`` entries per layer and
         key-value head. ``policy`` is ``full``, ``truncate``, a preset (``tova-bench list policies``) or a :class:`Policy`."""
         cache = _cache(policy, cache_size, positions, local_layers, seed)
+        if not isinstance(texts, (str, np.ndarray)):
+            texts = list(texts)  # a generator is gone after one look
         if _is_one(texts):
             return self._score(texts, cache, evictions)
         return [self._score(text, cache, evictions) for text in texts]
@@ -227,7 +229,7 @@ class Model:
 
 def _is_one(texts: Any) -> bool:
     """Whether it is one text, and not several."""
-    return isinstance(texts, str) or all(isinstance(token, (int, np.integer)) for token in texts)
+    return isinstance(texts, str) or all(np.ndim(one) == 0 and not isinstance(one, str) for one in texts)
 
 
 def _cache(policy: Any, cache_size: Any, positions: str, local_layers: str, seed: int) -> dict[str, Any]:
