@@ -110,7 +110,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
         let size = cell.cell.size().map_or("-".into(), |size| size.to_string());
         let entries = model_task.task.cache_entries(cell.cell.rule, shape.layers);
         let cache = Bytes(shape.cache_bytes_by_layer(&entries)).to_string();
-        let state = state(cell, model_task.samples.len());
+        let state = state(model_task, cell);
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
     }
     let longest = model_task.samples.longest();
@@ -191,8 +191,8 @@ impl Missing {
     }
 }
 
-fn state(cell: &run::NamedCell, samples: usize) -> String {
-    match (&cell.status, cell.samples_done()) {
+fn state(model_task: &ModelTask, cell: &NamedCell) -> String {
+    match (&cell.status, model_task.measured(cell).0) {
         (Status::Done, _) => "done".into(),
         (Status::Failed { message, .. }, _) => {
             let first = message.lines().next().unwrap_or_default();
@@ -200,6 +200,6 @@ fn state(cell: &run::NamedCell, samples: usize) -> String {
         }
         (_, 0) => "to do".into(),
         // Its own, and those that other cells have.
-        (_, done) => format!("{done} of {samples} samples done"),
+        (_, done) => format!("{done} of {} samples done", model_task.samples.len()),
     }
 }

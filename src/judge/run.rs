@@ -112,7 +112,7 @@ pub fn judge(
         selected.push((cell, take));
         done += match ledger.status(&cell.name)? {
             Status::Done => 2 * take,
-            Status::Partial { samples } | Status::Failed { samples, .. } => samples.min(2 * take),
+            Status::Partial { samples } | Status::Failed { samples, .. } => samples.len().min(2 * take),
             Status::Missing => 0,
         };
         if cell.unmatched > 0 {

@@ -23,14 +23,14 @@ use crate::columns::{Table, read_text_column};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Done,
-    /// Interrupted, or being measured now; this many samples are in its journals.
+    /// Interrupted, or being measured now; these samples are in its journals.
     Partial {
-        samples: usize,
+        samples: BTreeSet<usize>,
     },
     /// The last try failed; samples measured before are kept.
     Failed {
         message: String,
-        samples: usize,
+        samples: BTreeSet<usize>,
     },
     Missing,
 }
@@ -88,7 +88,7 @@ impl Ledger {
             return Ok(Status::Done);
         }
         let has_journal = !self.all(PARTIAL, name.id())?.is_empty();
-        let samples = self.samples(name.id())?.len();
+        let samples = self.samples(name.id())?.into_keys().collect();
         let failure = match self.find(FAILED, name)? {
             Some(path) => read_unless_removed(&path, LONGEST_MESSAGE)?,
             None => None,

@@ -83,14 +83,6 @@ impl Ledger {
         Ok(Opened::Journal(Journal { name: name.clone(), ledger: self.clone(), state }))
     }
 
-    /// The samples in a cell's journals.
-    ///
-    /// # Errors
-    /// A journal that cannot be read.
-    pub fn samples_of(&self, name: &CellName) -> Result<BTreeSet<usize>> {
-        Ok(self.samples(name.id())?.into_keys().collect())
-    }
-
     /// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
     pub(super) fn samples(&self, id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
         let mut samples = BTreeMap::new();

@@ -92,7 +92,7 @@ fn an_interrupted_cell_continues() {
     assert!(matches!(fixture.ledger.journal(name).unwrap(), Opened::Busy));
     drop(journal);
 
-    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: 2 });
+    assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: [0, 2].into() });
     let journal = fixture.journal(name);
     assert_eq!(journal.done(), [0, 2]);
     let lacks = journal.complete(3).unwrap_err().to_string();
@@ -124,7 +124,7 @@ fn a_torn_line_loses_only_its_sample() {
     let whole = fs::read(&path).unwrap();
     for end in (one as usize..whole.len()).step_by(7).chain([whole.len() - 1]) {
         fs::write(&path, &whole[..end]).unwrap();
-        assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: 1 });
+        assert_eq!(fixture.ledger.status(name).unwrap(), Status::Partial { samples: [0].into() });
         assert_eq!(fixture.journal(name).done(), [0], "torn at byte {end}");
     }
     // A flipped bit in the first line does not touch the second.
@@ -149,11 +149,14 @@ fn a_failure_is_kept_until_the_cell_succeeds() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
     fixture.ledger.fail(name, &anyhow::anyhow!("no memory").context("layer 7")).unwrap();
-    let failed = |samples| Status::Failed { message: "layer 7\ncaused by: no memory".into(), samples };
-    assert_eq!(fixture.ledger.status(name).unwrap(), failed(0));
+    let failed = |samples: &[usize]| Status::Failed {
+        message: "layer 7\ncaused by: no memory".into(),
+        samples: samples.iter().copied().collect(),
+    };
+    assert_eq!(fixture.ledger.status(name).unwrap(), failed(&[]));
     let journal = fixture.journal(name);
     journal.append(0, rows(name, 0)).unwrap();
-    assert_eq!(fixture.ledger.status(name).unwrap(), failed(1));
+    assert_eq!(fixture.ledger.status(name).unwrap(), failed(&[0]));
     journal.complete(1).unwrap();
     assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert!(!fixture.path("failed", 0, "txt").exists());
@@ -172,7 +175,7 @@ fn a_cell_is_found_under_its_earlier_name() {
     assert!(matches!(fixture.ledger.journal(&renamed).unwrap(), Opened::Busy), "two names have one lock");
     drop(held);
     assert_eq!(fixture.ledger.incomplete().unwrap(), [name.stem()]);
-    assert_eq!(fixture.ledger.status(&renamed).unwrap(), Status::Partial { samples: 1 });
+    assert_eq!(fixture.ledger.status(&renamed).unwrap(), Status::Partial { samples: [0].into() });
     fixture.journal(&renamed).complete(1).unwrap();
     assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);
     assert_eq!(fixture.ledger.rows().unwrap().len(), 2);
@@ -260,7 +263,7 @@ fn foreign_files_are_no_results() {
     let mut lines = fs::read(&fixture.journal_files()[0]).unwrap();
     lines.extend(b"{\"index\":0,\"rows\":[]}\nnot json\n");
     fs::write(fixture.path("partial", 1, "jsonl"), lines).unwrap();
-    assert_eq!(fixture.ledger.status(fixture.name(1)).unwrap(), Status::Partial { samples: 0 });
+    assert_eq!(fixture.ledger.status(fixture.name(1)).unwrap(), Status::Partial { samples: [].into() });
     assert!(Ledger::existing(&fixture.folder.path().join("cells")).is_err(), "no results folder");
     for hidden in ["cells/.half.parquet.tmp", "cells/.hidden.parquet"] {
         fs::write(fixture.folder.path().join(hidden), b"half").unwrap();

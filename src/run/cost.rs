@@ -29,10 +29,9 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What is left of a cell, without the samples in its journal.
+    /// What is left of a cell, without the samples that are measured already.
     pub fn left(self, model_task: &ModelTask, cell: &NamedCell) -> Cost {
-        let left = model_task.samples.len().saturating_sub(cell.samples_done());
-        let share = left as f64 / model_task.samples.len().max(1) as f64;
+        let share = 1.0 - model_task.measured(cell).1;
         Cost { own: self.own * share, shared: self.shared * share }
     }
 }

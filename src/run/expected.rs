@@ -41,7 +41,7 @@ impl Expected {
         for (model_task, costs) in prepared.model_tasks.iter().zip(costs) {
             // What is measured already does not read the prefix again.
             let mut cells: Vec<(&NamedCell, Cost)> = model_task.cells.iter().zip(costs).collect();
-            cells.sort_by_key(|(cell, _)| cell.samples_done());
+            cells.sort_by_cached_key(|(cell, _)| model_task.measured(cell).0);
             let costs: Vec<Cost> = cells.iter().map(|(_, cost)| *cost).collect();
             let ids = cells.iter().map(|(cell, _)| cell.name.id());
             expected.extend(ids.zip(one_after_another(&costs)));
@@ -63,13 +63,12 @@ impl Expected {
     pub fn start(&self, prepared: &Prepared) -> Started {
         let mut started = Started::default();
         for model_task in &prepared.model_tasks {
-            let samples = model_task.samples.len();
             for cell in &model_task.cells {
-                let (kept, seconds) = (cell.samples_done().min(samples), self.of_cell(cell));
-                started.samples += samples;
+                let ((kept, part), seconds) = (model_task.measured(cell), self.of_cell(cell));
+                started.samples += model_task.samples.len();
                 started.kept += kept;
                 started.seconds += seconds;
-                started.kept_seconds += seconds * kept as f64 / samples as f64;
+                started.kept_seconds += seconds * part;
                 match cell.status {
                     Status::Done => started.skipped += 1,
                     _ => started.cells += 1,
@@ -77,5 +76,32 @@ impl Expected {
             }
         }
         started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::prepare;
+    use super::*;
+    use crate::lm::source::HubSettings;
+    use crate::sweep::{Selection, Sweep};
+
+    #[test]
+    fn what_is_kept_and_what_is_left_are_the_whole() {
+        let sweep = "models: [random-tiny]\npolicies: [tova]\ncache_sizes: [8]\ntasks: [{needle: {\
+            dataset: random-words, lengths: [200, 1800], depths: [50], texts: 1, write: {max_new_tokens: 4}}}]\n";
+        let sweep = Sweep::parse(sweep, "a.yaml").unwrap();
+        let hub = HubSettings::with_cache_dir("nowhere");
+        let mut prepared = prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+        for (measured, part) in [(0, 0.1), (1, 0.9)] {
+            prepared.model_tasks[0].cells[0].status = Status::Partial { samples: [measured].into() };
+            let expected = Expected::new(&prepared, &Device::CPU, 1).unwrap();
+            let model_task = &prepared.model_tasks[0];
+            let Started { samples, kept, seconds, kept_seconds, .. } = expected.start(&prepared);
+            assert_eq!((samples, kept), (2, 1));
+            assert!((kept_seconds / seconds - part).abs() < 0.02, "{kept_seconds} of {seconds}");
+            let left = expected.of_sample(model_task, &model_task.cells[0], 1 - measured);
+            assert!((kept_seconds + left - seconds).abs() < 1e-9, "{kept_seconds} {left} {seconds}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Prepares a sweep: finds models, makes samples, names cells, and looks them up in the ledger.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -70,12 +70,12 @@ impl NamedCell {
         }
     }
 
-    /// Samples that are already measured.
-    pub fn samples_done(&self) -> usize {
+    /// Whether a sample is measured already, in this cell or in another.
+    pub fn is_measured(&self, sample: usize) -> bool {
         match &self.status {
-            Status::Done => usize::MAX,
-            Status::Partial { samples } | Status::Failed { samples, .. } => *samples + self.reusable.len(),
-            Status::Missing => self.reusable.len(),
+            Status::Done => true,
+            Status::Partial { samples } | Status::Failed { samples, .. } if samples.contains(&sample) => true,
+            _ => self.reusable.contains_key(&sample),
         }
     }
 }
@@ -103,6 +103,13 @@ impl ModelTask {
     pub fn sample_id(&self, cell: &NamedCell, sample: usize) -> Option<Text> {
         let content = self.contents[sample].as_deref()?;
         Some(cell.cell.sample_id(&self.revision, content).to_string().into())
+    }
+
+    /// The samples of a cell that are measured already: how many, and their part of the work of all, from 0 to 1.
+    pub fn measured(&self, cell: &NamedCell) -> (usize, f64) {
+        let measured: Vec<usize> = (0..self.samples.len()).filter(|sample| cell.is_measured(*sample)).collect();
+        let work: usize = measured.iter().map(|sample| self.samples.work(*sample)).sum();
+        (measured.len(), work as f64 / self.samples.total_work().max(1) as f64)
     }
 }
 
@@ -215,11 +222,7 @@ impl Prepared {
         let mut lacking: BTreeMap<CellId, Vec<(usize, Text)>> = BTreeMap::new();
         for model_task in &self.model_tasks {
             for cell in model_task.cells.iter().filter(|cell| cell.status != Status::Done) {
-                let done: BTreeSet<usize> = match cell.status {
-                    Status::Missing => BTreeSet::new(),
-                    _ => ledger.samples_of(&cell.name)?,
-                };
-                let open = (0..model_task.samples.len()).filter(|sample| !done.contains(sample));
+                let open = (0..model_task.samples.len()).filter(|sample| !cell.is_measured(*sample));
                 let ids = open.filter_map(|sample| Some((sample, model_task.sample_id(cell, sample)?)));
                 let ids: Vec<(usize, Text)> = ids.collect();
                 wanted.extend(ids.iter().map(|(_, id)| id.clone()));
