@@ -17,7 +17,7 @@ pub(super) struct Answer {
     /// (tokens)(heads)(positions): attention, 0 for entries not in the cache.
     pub attention: Vec<Vec<Vec<f64>>>,
     pub evictions: Vec<Eviction>,
-    /// Whether some decision depended on a difference below f32's precision.
+    /// Whether some decision depended on a difference below f32's precision, or a value is out of its range.
     pub ambiguous: bool,
 }
 
@@ -34,8 +34,10 @@ pub(super) struct Past<'a> {
     draw: &'a dyn Fn(usize, usize) -> f64,
     /// Values of calls that were computed before, by expression, head, entry and step.
     computed: RefCell<HashMap<Asked, f64>>,
-    /// Whether a comparison was closer than f32 can tell.
-    close: Cell<bool>,
+    /// The relative error of the next value that f32 may round.
+    error: &'a dyn Fn() -> f64,
+    /// Whether a value is out of f32's range, or none: infinities of both signs, which a formula's canonical form may not add.
+    too_far: Cell<bool>,
 }
 
 /// An expression, a head, an entry and a step.
@@ -57,11 +59,17 @@ impl Past<'_> {
         if let Some(value) = self.computed.borrow().get(&key) {
             return *value;
         }
-        let value = self.compute(expr, head, entry, step);
-        // f32 reaches no further.
-        if value != 0.0 && value.is_finite() && !(1e-37..1e37).contains(&value.abs()) {
-            self.close.set(true);
-        }
+        let mut value = self.compute(expr, head, entry, step);
+        self.note_range(value);
+        let is_exact = value.abs() < 1e5 && (64.0 * value).fract() == 0.0;
+        value += match expr {
+            // Added up from what is stored in 16 bits.
+            Expr::Word(Word::FutureAttention) => (self.error)() * (100.0 * value + 0.1),
+            // 1 of an entry alone is rounded too.
+            Expr::Word(Word::KeySimilarity) => (self.error)() * value,
+            _ if is_exact => 0.0,
+            _ => (self.error)() * value,
+        };
         self.computed.borrow_mut().insert(key, value);
         value
     }
@@ -117,11 +125,6 @@ impl Past<'_> {
             }
         };
         let truth = |truth: bool| f64::from(u8::from(truth));
-        let compare = |a: &Expr, b: &Expr| {
-            let (a, b) = (at(a, step), at(b, step));
-            self.note(a, b);
-            (a, b)
-        };
         match expr {
             Expr::Number(number) => *number,
             Expr::Word(known) => word(*known),
@@ -135,22 +138,10 @@ impl Past<'_> {
                     Function::Add => arguments.iter().map(|argument| at(argument, step)).sum(),
                     Function::Multiply => arguments.iter().map(|argument| at(argument, step)).product(),
                     Function::Divide => at(x, step) / at(&arguments[1], step),
-                    Function::Less => {
-                        let (a, b) = compare(x, &arguments[1]);
-                        truth(a < b)
-                    }
-                    Function::AtMost => {
-                        let (a, b) = compare(x, &arguments[1]);
-                        truth(a <= b)
-                    }
-                    Function::Equal => {
-                        let (a, b) = compare(x, &arguments[1]);
-                        truth(a == b)
-                    }
-                    Function::Unequal => {
-                        let (a, b) = compare(x, &arguments[1]);
-                        truth(a != b)
-                    }
+                    Function::Less => truth(at(x, step) < at(&arguments[1], step)),
+                    Function::AtMost => truth(at(x, step) <= at(&arguments[1], step)),
+                    Function::Equal => truth(at(x, step) == at(&arguments[1], step)),
+                    Function::Unequal => truth(at(x, step) != at(&arguments[1], step)),
                     Function::If => {
                         let chosen = if at(x, step) == 0.0 { &arguments[2] } else { &arguments[1] };
                         at(chosen, step)
@@ -163,26 +154,30 @@ impl Past<'_> {
                     Function::Sqrt => at(x, step).sqrt(),
                     Function::Sum => steps(usize::MAX).sum(),
                     Function::Mean => steps(usize::MAX).sum::<f64>() / n,
+                    Function::Std if steps(usize::MAX).all(|value| value == at(x, step)) => 0.0,
                     Function::Std => {
                         let mean = steps(usize::MAX).sum::<f64>() / n;
                         (steps(usize::MAX).map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt()
                     }
+                    Function::Ema if at(&arguments[1], step) == 0.0 => at(x, step),
                     Function::Ema => steps(usize::MAX).fold(0.0, |sum, x| at(&arguments[1], step) * sum + x),
-                    Function::Peak if arguments.len() == 1 => steps(usize::MAX).fold(f64::MIN, f64::max),
-                    Function::Peak => steps(last()).fold(f64::MIN, f64::max),
+                    Function::Peak if arguments.len() == 1 => steps(usize::MAX).fold(f64::NAN, f64::max),
+                    Function::Peak => steps(last()).fold(f64::NAN, f64::max),
                     Function::Window => steps(last()).sum(),
                     Function::Count => steps(usize::MAX).filter(|x| *x != 0.0).count() as f64,
                     Function::Rank => {
-                        let own = at(x, step);
+                        let highest_if_nan = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
+                        let own = highest_if_nan(at(x, step));
                         let lower = seen.unprotected.iter().filter(|other| {
-                            let value = self.value(x, head, **other, step);
-                            self.note(value, own);
+                            let value = highest_if_nan(self.value(x, head, **other, step));
                             value < own || value == own && **other < entry
                         });
                         lower.count() as f64
                     }
                     Function::Softmax => {
-                        at(x, step).exp() / all(x, &seen.living).iter().map(|x| x.exp()).sum::<f64>()
+                        let all = all(x, &seen.living);
+                        let most = all.iter().copied().fold(f64::NAN, f64::max);
+                        (at(x, step) - most).exp() / all.iter().map(|x| (x - most).exp()).sum::<f64>()
                     }
                     Function::Share => at(x, step) / all(x, &seen.living).iter().sum::<f64>(),
                     Function::Pooled | Function::PooledMean => self.pooled(x, Pool::Mean, entry, step),
@@ -196,21 +191,23 @@ impl Past<'_> {
     fn pooled(&self, expr: &Expr, pool: Pool, entry: usize, step: usize) -> f64 {
         let heads = self.steps[step].attention.len();
         let values = (0..heads).map(|head| self.value(expr, head, entry, step));
-        match pool {
+        let pooled = match pool {
             Pool::Mean => values.sum::<f64>() / heads as f64,
-            Pool::Max => values.fold(f64::NEG_INFINITY, f64::max),
-        }
+            Pool::Max => values.fold(f64::NAN, f64::max),
+        };
+        self.note_range(pooled);
+        pooled
     }
 
-    fn note(&self, a: f64, b: f64) {
-        if a != b && (a - b).abs() <= 1e-5 * a.abs().max(b.abs()).max(1e-3) {
-            self.close.set(true);
-        }
+    fn note_range(&self, value: f64) {
+        let is_in_range = value == 0.0 || value.is_infinite() || (1e-37..1e37).contains(&value.abs());
+        self.too_far.set(self.too_far.get() || !is_in_range);
     }
 }
 
-/// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict.
-pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
+/// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict. Every value of a
+/// formula that f32 may round gets a relative `error`.
+pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl Fn() -> f64) -> Answer {
     let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
@@ -220,7 +217,8 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
         steps: Vec::new(),
         draw: &draw,
         computed: RefCell::default(),
-        close: Cell::new(false),
+        error: &error,
+        too_far: Cell::new(false),
     };
     let mut past: Vec<_> = (0..groups).map(past).collect();
     let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
@@ -290,15 +288,16 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64) -> Answer {
             }
             let close = |i: usize| {
                 let (a, b) = (score(i), score(victim));
-                a != b && (a - b).abs() <= case.precision * b.abs().max(case.smallest)
+                a != b && (a - b).abs() <= 1e-5 * b.abs()
             };
-            answer.ambiguous |= policy.score != Score::Recency && candidates.iter().any(|&i| close(i));
+            let is_rounded = !matches!(policy.score, Score::Recency | Score::Formula(_));
+            answer.ambiguous |= is_rounded && candidates.iter().any(|&i| close(i));
             let victim = cache.remove(victim).position as u32;
             answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim });
         }
         answer.attention.push(rows);
     }
-    answer.ambiguous |= past.iter().any(|past| past.close.get());
+    answer.ambiguous |= past.iter().any(|past| past.too_far.get());
     answer.survivors = caches.iter().map(|cache| cache.iter().map(|e| e.position as u32).collect()).collect();
     answer
 }

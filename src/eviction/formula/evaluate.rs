@@ -85,7 +85,7 @@ impl Scorer {
                 _ => (0, 0),
             };
             let is_peak = matches!(instruction.operation, Operation::Memory(Function::Peak, _));
-            let start = if is_peak { f32::NEG_INFINITY } else { 0.0 };
+            let start = if is_peak { f32::NAN } else { 0.0 };
             Kept { columns: vec![Vec::new(); columns], totals: vec![Vec::new(); totals], start }
         };
         let results = |instruction: &Instruction| match instruction.operation {

@@ -59,9 +59,9 @@ pub(super) fn elementwise(function: Function, [a, b, c]: [Column<'_>; 3], out: &
     }
 }
 
-/// Bits in the order of numbers; zeros of both signs are one.
+/// Bits in the order of numbers; zeros of both signs are one, and what is not a number is infinite.
 fn ordered(number: f32) -> u32 {
-    let bits = (number + 0.0).to_bits();
+    let bits = if number.is_nan() { f32::INFINITY } else { number + 0.0 }.to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
@@ -74,19 +74,23 @@ impl Column<'_> {
     }
 }
 
-/// The mean or the maximum of heads' columns.
+/// The mean or the maximum of heads' columns; a maximum is of those that are numbers.
 pub(super) fn pool<'a>(columns: impl ExactSizeIterator<Item = Column<'a>>, is_mean: bool, out: &mut [f32]) {
     let scale = 1.0 / columns.len() as f32;
-    out.fill(if is_mean { 0.0 } else { f32::NEG_INFINITY });
+    out.fill(if is_mean { 0.0 } else { f32::NAN });
     for column in columns {
         let Column::Own(values) = column else { continue };
         if is_mean {
-            vector::add_scaled(out, values, scale);
+            vector::add_scaled(out, values, 1.0);
         } else {
             for (y, x) in out.iter_mut().zip(values) {
                 *y = y.max(*x);
             }
         }
+    }
+    if is_mean {
+        // After the sum, so that equal sums of whole numbers stay equal.
+        out.iter_mut().for_each(|y| *y *= scale);
     }
 }
 
@@ -198,8 +202,16 @@ impl Kept {
                     }
                 }
                 vector::best(Zip([x, x], &mut replaced[..n], |x, _| x));
+                if function == Function::Window {
+                    // What was infinite cannot be subtracted again.
+                    let totals = &mut self.totals[member];
+                    for (index, y) in out.iter_mut().enumerate().filter(|(_, y)| !y.is_finite()) {
+                        totals[index] = last.iter().map(|values| f64::from(values[index])).sum();
+                        *y = totals[index] as f32;
+                    }
+                }
                 if function == Function::Peak {
-                    out.fill(f32::NEG_INFINITY);
+                    out.fill(f32::NAN);
                     for values in last.iter() {
                         out.iter_mut().zip(values).for_each(|(y, x)| *y = y.max(*x));
                     }

@@ -21,6 +21,7 @@ struct Index {
 };
 extern thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 
+using std::isfinite;
 using std::isnan;
 inline int max(int a, int b) { return a > b ? a : b; }
 inline int min(int a, int b) { return a < b ? a : b; }

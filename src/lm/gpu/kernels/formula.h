@@ -61,8 +61,11 @@ __device__ inline const float *score_list(const Text &text, int group) {
     return last.result >= 0 ? result_list(text, group, last.result) : kept_list(text, group, last.kept);
 }
 
-// A score to compare: what is not a number counts as the highest.
-__device__ inline float comparable(float score) { return isnan(score) ? INFINITY : fmaxf(score, -3.402823466e38f); }
+// What is not a number counts as the highest.
+__device__ inline float highest_if_nan(float x) { return isnan(x) ? INFINITY : x; }
+
+// A score to compare.
+__device__ inline float comparable(float score) { return fmaxf(highest_if_nan(score), -3.402823466e38f); }
 
 // The mixer of SplitMix64 (Steele, Lea, Flood 2014).
 __device__ inline unsigned long long mix(unsigned long long z) {
@@ -105,7 +108,7 @@ __device__ inline void begin_formula(const Layer &layer, const Text &text, int g
             bool is_peak = word == KEEP_PEAK || word == KEEP_RECENT_PEAK, is_ring = word == KEEP_WINDOW || word == KEEP_RECENT_PEAK;
             int lists = i.members * (word == KEEP_STD ? 2 : is_ring ? (int)i.number : 1);
             for (int at = threadIdx.x; at < lists * text.rows; at += blockDim.x)
-                kept_list(text, group, i.kept + at / text.rows)[text.held + at % text.rows] = is_peak ? -INFINITY : 0;
+                kept_list(text, group, i.kept + at / text.rows)[text.held + at % text.rows] = is_peak ? NAN : 0;
             for (int at = threadIdx.x; i.totals >= 0 && at < i.members * text.rows; at += blockDim.x)
                 total_list(text, group, i.totals + at / text.rows)[text.held + at % text.rows] = 0;
         }
@@ -175,10 +178,12 @@ __device__ inline void key_similarity(const Step &step, int kv_member, float *ou
 __device__ inline void over_entries(const Step &step, int operation, const Argument &x, float *out) {
     if (operation == RANK) {
         for (int c = threadIdx.x; c < step.columns; c += blockDim.x) {
-            float own = x[c];
+            float own = highest_if_nan(x[c]);
             int lower = 0;
-            for (int other = step.first; other < step.end; other++)
-                lower += step.alive[other] && (x[other] < own || (x[other] == own && other < c));
+            for (int other = step.first; other < step.end; other++) {
+                float value = highest_if_nan(x[other]);
+                lower += step.alive[other] && (value < own || (value == own && other < c));
+            }
             out[c] = (float)lower;
         }
         __syncthreads();
@@ -250,11 +255,16 @@ __device__ inline float remember(const Step &step, const Instruction &i, int mem
         double &total = total_list(text, step.group, i.totals + member)[c];
         total += (double)x - (double)replaced;
         replaced = x;
+        if (!isfinite((float)total)) {
+            // What was infinite cannot be subtracted again.
+            total = 0;
+            for (int s = 0; s < steps; s++) total += kept_list(text, step.group, i.kept + member * steps + s)[c];
+        }
         return (float)total;
     }
     default: {
         kept_list(text, step.group, i.kept + member * steps + step.token() % steps)[c] = x;
-        float most = -INFINITY;
+        float most = NAN;
         for (int s = 0; s < steps; s++) most = fmaxf(most, kept_list(text, step.group, i.kept + member * steps + s)[c]);
         return most;
     }
@@ -296,11 +306,13 @@ __device__ inline void run_formula(const Step &step, bool decides) {
             if (op >= KEEP_SUM && op <= KEEP_WINDOW) {
                 y = remember(step, i, member, c, x[c]);
             } else if (op == POOLED_MEAN || op == POOLED_MAX) {
-                y = op == POOLED_MEAN ? 0 : -INFINITY;
+                y = op == POOLED_MEAN ? 0 : NAN;
                 for (int m = 0; m < step.members; m++) {
                     float one = argument(text, step.group, i, 0, m)[c];
-                    y = op == POOLED_MEAN ? y + one * (1.0f / step.members) : fmaxf(y, one);
+                    y = op == POOLED_MEAN ? y + one : fmaxf(y, one);
                 }
+                // After the sum, so that equal sums of whole numbers stay equal.
+                if (op == POOLED_MEAN) y *= 1.0f / step.members;
             } else if (op == SUMMED_ATTENTION || op == POOLED_ATTENTION) {
                 y = attention_sum(step, c, op == POOLED_ATTENTION ? 1.0f / step.members : 1.0f);
             } else if (op == WORD_ATTENTION) {
