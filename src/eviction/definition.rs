@@ -36,7 +36,8 @@ pub(super) struct Past<'a> {
     computed: RefCell<HashMap<Asked, f64>>,
     /// The relative error of the next value that f32 may round.
     error: &'a dyn Fn() -> f64,
-    /// Whether a value is out of f32's range, or none: infinities of both signs, which a formula's canonical form may not add.
+    /// Whether a value is outside the range of f32, or not a number. The canonical form of a formula computes in another order,
+    /// so it may have a number there: it may not add infinities of both signs, for example.
     too_far: Cell<bool>,
 }
 
@@ -166,7 +167,6 @@ impl Past<'_> {
                     Function::Window => steps(last()).sum(),
                     Function::Count => steps(usize::MAX).filter(|x| *x != 0.0).count() as f64,
                     Function::Rank => {
-                        let highest_if_nan = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
                         let own = highest_if_nan(at(x, step));
                         let lower = seen.unprotected.iter().filter(|other| {
                             let value = highest_if_nan(self.value(x, head, **other, step));
@@ -203,6 +203,10 @@ impl Past<'_> {
         let is_in_range = value == 0.0 || value.is_infinite() || (1e-37..1e37).contains(&value.abs());
         self.too_far.set(self.too_far.get() || !is_in_range);
     }
+}
+
+fn highest_if_nan(value: f64) -> f64 {
+    if value.is_nan() { f64::INFINITY } else { value }
 }
 
 /// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict. Every value of a
@@ -276,7 +280,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                 (Score::Formula(_), _) => {
                     let (expr, pool) = case.formula.as_ref().unwrap();
                     let score = past[group].pooled(expr, *pool, cache[i].position, t);
-                    if score.is_nan() { f64::INFINITY } else { score.max(f64::from(f32::MIN)) }
+                    highest_if_nan(score).max(f64::from(f32::MIN))
                 }
             };
             let candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();

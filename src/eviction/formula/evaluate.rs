@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Formula;
-use super::loops::{Step, elementwise, over_entries, pool};
+use super::loops::{Step, elementwise, highest_if_nan, over_entries, pool};
 use super::program::{Instruction, Operand, Operation, compile};
 use super::words::{Function, Word};
 use crate::eviction::entries::{Heads, keep};
@@ -230,7 +230,7 @@ impl Scorer {
             Column::Own(scores) => &scores[columns],
             Column::Same(_) => &[],
         };
-        scores.iter().map(|score| if score.is_nan() { f32::INFINITY } else { score.max(f32::MIN) })
+        scores.iter().map(|score| highest_if_nan(*score).max(f32::MIN))
     }
 
     /// Keeps the columns `kept` of every group, after `columns` of the block: (groups)(entries), ascending.

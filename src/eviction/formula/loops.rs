@@ -59,9 +59,14 @@ pub(super) fn elementwise(function: Function, [a, b, c]: [Column<'_>; 3], out: &
     }
 }
 
-/// Bits in the order of numbers; zeros of both signs are one, and what is not a number is infinite.
+/// What is not a number counts as the highest value.
+pub(super) fn highest_if_nan(number: f32) -> f32 {
+    if number.is_nan() { f32::INFINITY } else { number }
+}
+
+/// Bits in the order of numbers; zeros of both signs are one.
 fn ordered(number: f32) -> u32 {
-    let bits = if number.is_nan() { f32::INFINITY } else { number + 0.0 }.to_bits();
+    let bits = (highest_if_nan(number) + 0.0).to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
