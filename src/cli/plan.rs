@@ -98,7 +98,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
         model_task.task.name,
         model_task.task.dataset,
         counted(model_task.samples.len(), "sample"),
-        count(model_task.samples.total_work() as u64),
+        count(model_task.total_work() as u64),
         if model_task.bos { "yes" } else { "no" },
     );
     let width = model_task.cells.iter().map(|cell| cell.cell.label().len()).max().unwrap_or(0).max(12);

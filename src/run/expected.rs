@@ -51,7 +51,7 @@ impl Expected {
 
     /// Of one sample of a cell. Samples take time in proportion to their tokens.
     pub fn of_sample(&self, model_task: &ModelTask, cell: &NamedCell, sample: usize) -> f64 {
-        let share = model_task.samples.work(sample) as f64 / model_task.samples.total_work().max(1) as f64;
+        let share = model_task.work[sample] as f64 / model_task.total_work().max(1) as f64;
         self.of_cell(cell) * share
     }
 

@@ -24,6 +24,8 @@ pub struct ModelTask {
     /// Identifies the model's weights.
     pub revision: Arc<str>,
     pub samples: Box<dyn Samples>,
+    /// The work of each sample, in tokens. A prefix that samples share counts once.
+    pub work: Vec<usize>,
     /// Digest of the texts.
     pub data: Arc<str>,
     pub bos: bool,
@@ -108,8 +110,13 @@ impl ModelTask {
     /// The samples of a cell that are measured already: how many, and their part of the work of all, from 0 to 1.
     pub fn measured(&self, cell: &NamedCell) -> (usize, f64) {
         let measured: Vec<usize> = (0..self.samples.len()).filter(|sample| cell.is_measured(*sample)).collect();
-        let work: usize = measured.iter().map(|sample| self.samples.work(*sample)).sum();
-        (measured.len(), work as f64 / self.samples.total_work().max(1) as f64)
+        let work: usize = measured.iter().map(|sample| self.work[*sample]).sum();
+        (measured.len(), work as f64 / self.total_work().max(1) as f64)
+    }
+
+    /// The work of all samples, in tokens.
+    pub fn total_work(&self) -> usize {
+        self.work.iter().sum()
     }
 }
 
@@ -170,9 +177,10 @@ pub fn prepare(
             }
             let contents = (0..samples.len()).map(|sample| samples.content(sample).map(|text| digest_of([text])));
             let contents = contents.collect();
+            let work = (0..samples.len()).map(|sample| samples.work(sample)).collect();
             let (model, data) = (first.model.clone(), digest.into());
             let cells = named;
-            Ok(ModelTask { model, task, files, revision, samples, data, bos, cells, aliases, contents })
+            Ok(ModelTask { model, task, files, revision, samples, work, data, bos, cells, aliases, contents })
         });
         let (model, task) = (first.model.to_string(), first.task.name.to_string());
         prepared.unavailable.extend(refused.into_iter().map(|error| {

@@ -170,7 +170,7 @@ impl Work<'_> {
             observe(Event::Sample {
                 cell,
                 sample: name,
-                tokens: model_task.samples.work(sample) as u64,
+                tokens: model_task.work[sample] as u64,
                 seconds: self.expected.of_sample(model_task, cell, sample),
                 samples_left: left,
                 samples: model_task.samples.len(),

@@ -146,11 +146,6 @@ impl dyn Samples {
         (0..self.len()).map(|sample| self.tokens(sample)).max().unwrap_or(0)
     }
 
-    /// The work of all samples, in tokens.
-    pub fn total_work(&self) -> usize {
-        (0..self.len()).map(|sample| self.work(sample)).sum()
-    }
-
     /// Samples of the largest batch, all of which are in memory at once.
     pub fn largest_batch(&self) -> usize {
         self.batches().iter().map(ExactSizeIterator::len).max().unwrap_or(1)
